@@ -1,0 +1,59 @@
+//! The ledger's arithmetic: hashes, the Merkle tree over the records, signed checkpoints and the
+//! proof file that anybody can check offline (design 50: L7, L9, L11, L13).
+//!
+//! Bytes in, bytes out. The crate promises that nothing here panics on any input, that a proof or
+//! a note which was changed in any bit does not verify, and that the tree is that of RFC 6962, so
+//! other people's tools can check it too. It deliberately knows neither what a record means
+//! (`engine::codec` does) nor where tiles are kept (`ledger` does): the reader of tiles is the trait
+//! [`tile::Tiles`].
+//!
+//! # A worked example
+//!
+//! Three records are appended, the tree is signed, and the middle one is proven.
+//!
+//! ```
+//! use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey};
+//! use bursar_journal::hash::leaf_hash;
+//! use bursar_journal::merkle::prove_inclusion;
+//! use bursar_journal::proof::{Proof, Proven};
+//! use bursar_journal::tile::{Builder, Hashes, NoTiles};
+//!
+//! let records = [r#"{"v":1,"seq":0}"#, r#"{"v":1,"seq":1}"#, r#"{"v":1,"seq":2}"#];
+//! let mut builder = Builder::new();
+//! let mut full: Vec<Hashes> = Vec::new(); // the store writes a row for each tile that lands here
+//! for record in records {
+//!     builder.push(leaf_hash(record.as_bytes()), &mut full);
+//! }
+//! assert!(full.is_empty(), "a tile is full after 256 records");
+//!
+//! let origin = Name::ledger("0198f3c2-0000-7000-8000-000000000000", 1)?;
+//! let key = SigningKey::from_seed(origin.clone(), [7; 32]);
+//! let checkpoint = Checkpoint { origin, size: builder.size(), root: builder.root() };
+//!
+//! let proof = Proof {
+//!     v: 1,
+//!     object: "booking/job-1".to_owned(),
+//!     checkpoint: checkpoint.sign([&key]),
+//!     keys: vec![key.verifier()],
+//!     records: vec![Proven {
+//!         seq: 1,
+//!         leaf: leaf_hash(records[1].as_bytes()),
+//!         bytes: records[1].to_owned(),
+//!         blobs: Vec::new(),
+//!         inclusion: prove_inclusion(&builder.over(&NoTiles), 1, builder.size())?,
+//!     }],
+//! };
+//! let file = proof.to_text()?;
+//!
+//! let checks = Proof::parse(&file)?.verify(&key.verifier());
+//! assert!(checks.iter().all(|check| check.ok));
+//! assert_eq!(checks[1].detail, "record 1 is in that ledger");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod checkpoint;
+pub mod hash;
+pub mod merkle;
+pub mod proof;
+pub mod record;
+pub mod tile;

@@ -1,0 +1,359 @@
+//! The proof file: records, and all that shows that they are in a signed ledger.
+//!
+//! One JSON object that `bursar audit proof` writes and `bursar audit verify` checks offline, with
+//! the pinned key and nothing else. A file has exactly one spelling, the one of
+//! [`Proof::to_text`]; any other is refused, so nothing can hide in it. Each record carries the
+//! leaf hash that the ledger signed beside its own text, so a changed text is told from a record
+//! that never was in the ledger.
+//!
+//! What is deliberately not checked here: that the records concern `object`, and what they mean.
+//! Whoever can decode them (`engine`) adds those checks to the list.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::checkpoint::{Checkpoint, NOTE_BYTES_MAX, VerifierKey};
+use crate::hash::{Hash, leaf_hash};
+use crate::merkle::{VerifyError, verify_inclusion};
+use crate::record::{BlobRef, RECORD_BYTES_MAX};
+
+/// The only version of the file there is.
+pub const PROOF_VERSION: u32 = 1;
+
+/// Bytes that a proof file may have, so that reading one cannot exhaust a machine: some hundred
+/// records of the largest kind with a blob of 256 KiB each.
+pub const PROOF_BYTES_MAX: usize = 32 << 20;
+
+/// Records in one proof file: as many as fit a page of an object's history.
+pub const PROOF_RECORDS_MAX: usize = 10_000;
+
+/// Keys that a proof file may name: those of two rotations, and witnesses.
+const KEYS_MAX: usize = 16;
+
+/// Bytes of the name of an object: a kind, a slash and a name of 253.
+const OBJECT_BYTES_MAX: usize = 512;
+
+/// Hashes in an inclusion proof: the tree is never higher.
+const INCLUSION_MAX: usize = 64;
+
+/// A proof file. Its fields are in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    /// The version of the file, [`PROOF_VERSION`].
+    pub v: u32,
+    /// What the records are about, `booking/job-1`; a claim of the file, see above.
+    pub object: String,
+    /// The signed note.
+    pub checkpoint: String,
+    /// The keys that have signed it, for a reader who has none yet; they prove nothing by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<VerifierKey>,
+    /// The records, in the order of the ledger.
+    pub records: Vec<Proven>,
+}
+
+/// A record with the proof that it is in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proven {
+    /// The record's place in the ledger.
+    pub seq: u64,
+    /// The leaf hash that the ledger holds there.
+    pub leaf: Hash,
+    /// The record, byte for byte.
+    pub bytes: String,
+    /// The blobs to which it refers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blobs: Vec<String>,
+    /// The hashes from the leaf up to the root.
+    pub inclusion: Vec<Hash>,
+}
+
+/// The outcome of one check, as one line of `bursar audit verify`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was checked: `signed`, `included`, `blobs`.
+    pub name: &'static str,
+    /// Whether it holds.
+    pub ok: bool,
+    /// The numbers, or what does not agree.
+    pub detail: String,
+}
+
+/// Why a text is no proof file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file, or something in it, is larger than any real one.
+    #[error("the proof's {what} has {size}, the limit is {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// How large it is.
+        size: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// The JSON cannot be read.
+    #[error("the proof cannot be read")]
+    Read {
+        /// What the reader of JSON said.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A newer program has made it.
+    #[error("proof version {version} needs a newer bursar, this one reads version {PROOF_VERSION}")]
+    Version {
+        /// The version stated.
+        version: u32,
+    },
+    /// It was reformatted, or changed in a place that no check covers.
+    #[error(
+        "the proof is not spelled as bursar writes it, get the original with `bursar audit proof`"
+    )]
+    Spelling,
+    /// The JSON cannot be written.
+    #[error("the proof cannot be written")]
+    Write {
+        /// What the writer of JSON said.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Proof {
+    /// Reads a proof file. A newline at its end is no part of it.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        limit("text", text.len(), PROOF_BYTES_MAX)?;
+        let proof: Self = serde_json::from_str(text).map_err(|source| Error::Read { source })?;
+        if proof.v != PROOF_VERSION {
+            return Err(Error::Version { version: proof.v });
+        }
+        proof.check_limits()?;
+        if proof.to_text()? == text.strip_suffix('\n').unwrap_or(text) {
+            return Ok(proof);
+        }
+        Err(Error::Spelling)
+    }
+
+    /// The file, without a newline at its end.
+    pub fn to_text(&self) -> Result<String, Error> {
+        serde_json::to_string(self).map_err(|source| Error::Write { source })
+    }
+
+    /// Checks the signature, each record and each blob against the pinned key.
+    ///
+    /// The list is complete even when the first check fails, and every check that could not be
+    /// made has failed.
+    pub fn verify(&self, key: &VerifierKey) -> Vec<Check> {
+        let opened = Checkpoint::open(&self.checkpoint, key);
+        let signed = match &opened {
+            Ok(checkpoint) => Check::passed("signed", signed_detail(checkpoint, key)),
+            Err(error) => Check::failed("signed", error.to_string()),
+        };
+        let included = match &opened {
+            Ok(checkpoint) => self.included(checkpoint),
+            Err(_) => Check::failed("included", "no signed root to compare with".to_owned()),
+        };
+        [Some(signed), Some(included), self.blobs()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn included(&self, checkpoint: &Checkpoint) -> Check {
+        let ordered = self.records.iter().zip(self.records.iter().skip(1));
+        if let Some((one, next)) = ordered.into_iter().find(|(one, next)| next.seq <= one.seq) {
+            let (one, next) = (grouped(one.seq), grouped(next.seq));
+            return Check::failed(
+                "included",
+                format!("record {next} stands after record {one}"),
+            );
+        }
+        let mut wrong = self
+            .records
+            .iter()
+            .filter_map(|record| record.difference(checkpoint));
+        let Some(first) = wrong.next() else {
+            return match (self.records.first(), self.records.last()) {
+                (Some(first), Some(last)) => {
+                    Check::passed("included", self.included_detail(first.seq, last.seq))
+                }
+                _ => Check::failed("included", "the proof holds no record".to_owned()),
+            };
+        };
+        match wrong.count() {
+            0 => Check::failed("included", first),
+            more => Check::failed("included", format!("{first}, and {more} more")),
+        }
+    }
+
+    fn included_detail(&self, first: u64, last: u64) -> String {
+        let count = u64::try_from(self.records.len()).unwrap_or(u64::MAX);
+        let (from, to) = (grouped(first), grouped(last));
+        match last - first {
+            0 => format!("record {from} is in that ledger"),
+            gap if gap == count - 1 => format!("records {from} to {to} are in that ledger"),
+            _ => format!(
+                "{} records from {from} to {to} are in that ledger",
+                grouped(count)
+            ),
+        }
+    }
+
+    /// The check of the blobs, if there are any or should be.
+    fn blobs(&self) -> Option<Check> {
+        let mut count = 0;
+        for record in &self.records {
+            match record.blobs_found() {
+                Ok(found) => count += found,
+                Err(detail) => return Some(Check::failed("blobs", detail)),
+            }
+        }
+        let detail = if count == 1 {
+            "1 blob is".to_owned()
+        } else {
+            format!("{} blobs are", grouped(count))
+        };
+        (0 < count).then(|| Check::passed("blobs", format!("{detail} as the records say")))
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        limit("object", self.object.len(), OBJECT_BYTES_MAX)?;
+        limit("checkpoint", self.checkpoint.len(), NOTE_BYTES_MAX)?;
+        limit("list of keys", self.keys.len(), KEYS_MAX)?;
+        limit("list of records", self.records.len(), PROOF_RECORDS_MAX)?;
+        self.records.iter().try_for_each(|record| {
+            limit("record", record.bytes.len(), RECORD_BYTES_MAX)?;
+            limit("inclusion", record.inclusion.len(), INCLUSION_MAX)
+        })
+    }
+}
+
+impl Proven {
+    /// What does not agree between the record and the signed ledger.
+    fn difference(&self, checkpoint: &Checkpoint) -> Option<String> {
+        let seq = grouped(self.seq);
+        let included = verify_inclusion(
+            &self.leaf,
+            self.seq,
+            checkpoint.size,
+            &checkpoint.root,
+            &self.inclusion,
+        );
+        let computed = leaf_hash(self.bytes.as_bytes());
+        match included {
+            Ok(()) if computed == self.leaf => None,
+            Ok(()) => Some(format!(
+                "record {seq} hashes to {}, the signed ledger holds {}",
+                computed.short(),
+                self.leaf.short()
+            )),
+            Err(VerifyError::Root { computed, stated }) => Some(format!(
+                "record {seq} leads to root {}, the signed root is {}",
+                computed.short(),
+                stated.short()
+            )),
+            Err(VerifyError::Outside { .. }) => Some(format!(
+                "record {seq} is after the signed {}",
+                grouped(checkpoint.size)
+            )),
+            Err(error) => Some(format!("record {seq}: {error}")),
+        }
+    }
+
+    /// How many blobs belong to the record, if they are all here and no others.
+    fn blobs_found(&self) -> Result<u64, String> {
+        let seq = grouped(self.seq);
+        let wanted = blob_refs(&self.bytes)
+            .map_err(|error| format!("record {seq} is not readable as JSON: {error}"))?;
+        let held: Vec<BlobRef> = self
+            .blobs
+            .iter()
+            .map(|blob| BlobRef::to(blob.as_bytes()))
+            .collect();
+        let describe =
+            |blob: &BlobRef| format!("{} of {} bytes", blob.sha256.short(), grouped(blob.size));
+        if let Some(missing) = wanted.iter().find(|blob| !held.contains(blob)) {
+            return Err(format!(
+                "record {seq} refers to blob {}, which is not here",
+                describe(missing)
+            ));
+        }
+        if let Some(stranger) = held.iter().find(|blob| !wanted.contains(blob)) {
+            return Err(format!(
+                "record {seq} does not refer to blob {}",
+                describe(stranger)
+            ));
+        }
+        Ok(u64::try_from(held.len()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Check {
+    /// A check that holds.
+    pub fn passed(name: &'static str, detail: String) -> Self {
+        Self {
+            name,
+            ok: true,
+            detail,
+        }
+    }
+
+    /// A check that does not hold.
+    pub fn failed(name: &'static str, detail: String) -> Self {
+        Self {
+            name,
+            ok: false,
+            detail,
+        }
+    }
+}
+
+/// The two parts of a record that may have become blobs (L9).
+#[derive(Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    cmd: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ev: Option<&'a RawValue>,
+}
+
+fn blob_refs(record: &str) -> Result<Vec<BlobRef>, serde_json::Error> {
+    let parts: Parts<'_> = serde_json::from_str(record)?;
+    let parts = [parts.cmd, parts.ev].into_iter().flatten();
+    Ok(parts
+        .filter_map(|part| serde_json::from_str(part.get()).ok())
+        .collect())
+}
+
+fn signed_detail(checkpoint: &Checkpoint, key: &VerifierKey) -> String {
+    let (size, name, id) = (grouped(checkpoint.size), key.name().short(), key.id());
+    if checkpoint.origin == *key.name() {
+        return format!("checkpoint {size} by {name}+{id}");
+    }
+    format!(
+        "checkpoint {size} of {} by {name}+{id}",
+        checkpoint.origin.short()
+    )
+}
+
+fn limit(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
+    if size <= limit {
+        Ok(())
+    } else {
+        Err(Error::TooLarge { what, size, limit })
+    }
+}
+
+/// A number as people read it: 48,230.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    groups.join(",")
+}

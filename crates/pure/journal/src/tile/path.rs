@@ -1,0 +1,100 @@
+//! The names of tiles in an export and under `/log/`, as C2SP tlog-tiles spells them.
+//!
+//! The index is written in groups of three digits, all but the last behind an `x`: tile 1,234,067
+//! of level 0 is `tile/0/x001/x234/067`. A tile that is not full says how wide it is:
+//! `tile/1/000.p/17`. `tile/entries/…` holds the records that the tile of level 0 hashes. Each
+//! tile has exactly one spelling; any other is refused.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::tile::{LEVEL_MAX, TILE_WIDTH, TileId};
+
+/// Longest text that can be a path: twenty digits in seven groups, and the words around them.
+const PATH_BYTES_MAX: usize = 64;
+
+/// A file of the export layout other than `checkpoint`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// Hashes of the tree.
+    Hashes(TileId),
+    /// The records of which a tile of level 0 holds the hashes; its level is always 0.
+    Entries(TileId),
+}
+
+/// A text that names no tile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not the path of a tile, for example `tile/0/x001/234` or `tile/1/000.p/17`")]
+pub struct NotAPath;
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hashes(id) => write!(formatter, "tile/{}/", id.level)?,
+            Self::Entries(_) => formatter.write_str("tile/entries/")?,
+        }
+        let (Self::Hashes(id) | Self::Entries(id)) = self;
+        let digits = id.index.to_string();
+        let digits = format!(
+            "{}{digits}",
+            "0".repeat(digits.len().next_multiple_of(3) - digits.len())
+        );
+        let (groups, _) = digits.as_bytes().as_chunks::<3>();
+        for (place, [a, b, c]) in groups.iter().map(|group| group.map(char::from)).enumerate() {
+            let last = place + 1 == groups.len();
+            write!(
+                formatter,
+                "{}{a}{b}{c}{}",
+                if last { "" } else { "x" },
+                if last { "" } else { "/" }
+            )?;
+        }
+        if id.is_full() {
+            Ok(())
+        } else {
+            write!(formatter, ".p/{}", id.width)
+        }
+    }
+}
+
+impl FromStr for Path {
+    type Err = NotAPath;
+
+    fn from_str(text: &str) -> Result<Self, NotAPath> {
+        if PATH_BYTES_MAX < text.len() {
+            return Err(NotAPath);
+        }
+        let path = read(text).ok_or(NotAPath)?;
+        // Leading zeros, signs and missing digits all show when it is written again.
+        if path.to_string() == text {
+            Ok(path)
+        } else {
+            Err(NotAPath)
+        }
+    }
+}
+
+impl fmt::Display for TileId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Path::Hashes(*self).fmt(formatter)
+    }
+}
+
+/// Reads generously what `from_str` then holds against the one right spelling.
+fn read(text: &str) -> Option<Path> {
+    let (level, rest) = text.strip_prefix("tile/")?.split_once('/')?;
+    let (index, width) = match rest.split_once(".p/") {
+        Some((index, width)) => (
+            index,
+            width.parse().ok().filter(|width| *width < TILE_WIDTH)?,
+        ),
+        None => (rest, TILE_WIDTH),
+    };
+    let digits: String = index.chars().filter(char::is_ascii_digit).collect();
+    let index = digits.parse().ok()?;
+    if level == "entries" {
+        return TileId::new(0, index, width).map(Path::Entries);
+    }
+    let level = level.parse().ok().filter(|level| *level <= LEVEL_MAX)?;
+    TileId::new(level, index, width).map(Path::Hashes)
+}
