@@ -1,0 +1,82 @@
+//! Files in the tree that are written by a program: they must be what the program writes today.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+
+use crate::invocation::Invocation;
+
+/// The description of the HTTP API, served and committed.
+pub const OPENAPI: &str = "openapi.json";
+
+/// Prints the description of the API that the routes themselves give.
+pub fn generator() -> Invocation {
+    Invocation::cargo(&[
+        "run",
+        "--quiet",
+        "--locked",
+        "--package",
+        "bursar-server",
+        "--example",
+        "openapi",
+    ])
+}
+
+/// Fails if the committed file differs from the generated one.
+pub fn check(root: &Path) -> anyhow::Result<()> {
+    let generated = generate(root)?;
+    let committed = std::fs::read_to_string(root.join(OPENAPI))
+        .with_context(|| format!("cannot read {OPENAPI} in the tree"))?;
+    if let Some(difference) = first_difference(&committed, &generated) {
+        bail!(
+            "{OPENAPI} is not what the routes say; {difference}\nhint: `cargo xtask update` writes it anew"
+        );
+    }
+    eprintln!(
+        "{OPENAPI} is what the routes say ({} bytes)",
+        generated.len()
+    );
+    Ok(())
+}
+
+/// Writes every generated file anew.
+pub fn update(root: &Path) -> anyhow::Result<()> {
+    let generated = generate(root)?;
+    std::fs::write(root.join(OPENAPI), generated).with_context(|| format!("cannot write {OPENAPI}"))
+}
+
+fn generate(root: &Path) -> anyhow::Result<String> {
+    let invocation = generator();
+    eprintln!("$ {invocation}");
+    let generated = invocation.output(root)?;
+    if generated.trim().is_empty() {
+        bail!("`{invocation}` printed nothing");
+    }
+    Ok(generated)
+}
+
+/// The first line in which the two texts differ, in words.
+pub fn first_difference(committed: &str, generated: &str) -> Option<String> {
+    if committed == generated {
+        return None;
+    }
+    let (mut old, mut new) = (committed.lines(), generated.lines());
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        match (old.next(), new.next()) {
+            (Some(old), Some(new)) if old == new => {}
+            (None, None) => return Some("they differ in their last newline".to_owned()),
+            (old, new) => {
+                let shown = |line: Option<&str>| {
+                    line.map_or("the end".to_owned(), |line| format!("`{}`", line.trim()))
+                };
+                return Some(format!(
+                    "line {number}: committed {}, generated {}",
+                    shown(old),
+                    shown(new)
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The pages of the documentation that are also scripts: every command in them runs.
+
+use std::path::Path;
+
+use anyhow::bail;
+
+use crate::invocation::Invocation;
+use crate::tree::{self, File};
+
+/// A fence with this first line starts a block that `bursar scenario` runs.
+const FENCE: &str = "```console";
+
+/// Pages that must be scripts; without them a broken search for scripts would pass unnoticed.
+const REQUIRED: &[&str] = &["README.md", "docs/bookings.md"];
+
+/// The paths of the scripts among `files`: the README and the pages below `docs/` with a `console` block.
+pub fn among(files: &[File]) -> Vec<&str> {
+    let pages = files.iter().filter(|file| {
+        let documentation = file.path == "README.md" || file.path.starts_with("docs/");
+        documentation && file.extension() == "md"
+    });
+    let scripts = pages.filter(|file| file.text.lines().any(|line| line.trim() == FENCE));
+    scripts.map(|file| file.path.as_str()).collect()
+}
+
+/// Runs every script against the real engine and compares what it prints.
+pub fn check(root: &Path) -> anyhow::Result<()> {
+    let files = tree::files(root)?;
+    let scripts = among(&files);
+    for required in REQUIRED {
+        if !scripts.contains(required) {
+            bail!("{required} has no `console` block, so nothing proves that its commands work");
+        }
+    }
+    let program = Invocation::cargo(&["run", "--quiet", "--locked", "--package", "bursar", "--"]);
+    program
+        .with(["scenario", "--check"])
+        .with(scripts)
+        .run(root)
+}

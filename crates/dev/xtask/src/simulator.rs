@@ -1,0 +1,57 @@
+//! How the binaries of `bursar-sim` are started: simulation, fuzzing, benches.
+
+use crate::invocation::Invocation;
+
+/// Steps of the simulation in `cargo xtask test`; the promise is at least a million.
+const TEST_STEPS: u64 = 1_000_000;
+
+/// The seed of the simulation and of the mutations in `cargo xtask test`. Fixed, so that the same tree
+/// gives the same verdict; other seeds are for `cargo xtask simulate`.
+const TEST_SEED: u64 = 1;
+
+/// How long the fuzz targets run in `cargo xtask test`, over all of them together.
+const FUZZ_SECONDS: u64 = 10;
+
+/// Optimised, with debug assertions and overflow checks: see simulation.toml.
+const PROFILE: &[&str] = &[
+    "--config",
+    "crates/dev/xtask/simulation.toml",
+    "--profile",
+    "simulation",
+];
+
+/// The simulation that `cargo xtask test` runs.
+pub fn test_simulation() -> Invocation {
+    simulation(TEST_SEED, Some(TEST_STEPS))
+}
+
+/// One simulation; the same seed and steps give the same trace.
+pub fn simulation(seed: u64, steps: Option<u64>) -> Invocation {
+    let invocation = binary(PROFILE, "simulate").with(["--seed".to_owned(), seed.to_string()]);
+    match steps {
+        Some(steps) => invocation.with(["--steps".to_owned(), steps.to_string()]),
+        None => invocation,
+    }
+}
+
+/// The corpus of every fuzz target, then seeded mutations of it.
+pub fn test_fuzz() -> Invocation {
+    binary(PROFILE, "fuzz").with([
+        "--seed".to_owned(),
+        TEST_SEED.to_string(),
+        "--seconds".to_owned(),
+        FUZZ_SECONDS.to_string(),
+    ])
+}
+
+/// One bench, in the profile that users get.
+pub fn bench(name: &str, arguments: &[String]) -> Invocation {
+    binary(&["--release"], "bench")
+        .with([name])
+        .with(arguments.iter().cloned())
+}
+
+fn binary(profile: &[&str], name: &str) -> Invocation {
+    let run = Invocation::cargo(&["run", "--locked"]).with(profile.iter().copied());
+    run.with(["--package", "bursar-sim", "--bin", name, "--"])
+}

@@ -1,0 +1,173 @@
+//! The parts of `cargo xtask test`: what each runs, in which order, and how the result is told.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::invocation::Invocation;
+use crate::{drift, policy, report, scripts, simulator, tidy, tree};
+
+/// One part, in the order in which all of them run: what fails fast comes first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Part {
+    /// Code is formatted as rustfmt writes it
+    Format,
+    /// Text, layout and manifests follow the house rules
+    Tidy,
+    /// Arrows between crates, licences, sources, bans
+    Policy,
+    /// Clippy has nothing to say
+    Lint,
+    /// All unit, integration and documentation tests
+    Unit,
+    /// API documentation builds, and every command in the guides runs
+    Docs,
+    /// Generated files in the tree are what their generator writes
+    Drift,
+    /// A million steps of the whole system on virtual time, with faults
+    Simulate,
+    /// The corpus of every parser, and ten seconds of mutations
+    Fuzz,
+}
+
+impl Part {
+    /// All parts, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::Format,
+        Self::Tidy,
+        Self::Policy,
+        Self::Lint,
+        Self::Unit,
+        Self::Docs,
+        Self::Drift,
+        Self::Simulate,
+        Self::Fuzz,
+    ];
+
+    /// The name to type.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Format => "format",
+            Self::Tidy => "tidy",
+            Self::Policy => "policy",
+            Self::Lint => "lint",
+            Self::Unit => "unit",
+            Self::Docs => "docs",
+            Self::Drift => "drift",
+            Self::Simulate => "simulate",
+            Self::Fuzz => "fuzz",
+        }
+    }
+
+    /// What a person would type to do the same by hand, for parts that are one command.
+    pub fn invocation(self) -> Option<Invocation> {
+        let deny_warnings = ["--", "--deny", "warnings"];
+        match self {
+            Self::Format => Some(Invocation::cargo(&["fmt", "--all", "--check"])),
+            Self::Lint => {
+                let clippy =
+                    Invocation::cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);
+                Some(clippy.with(deny_warnings))
+            }
+            Self::Unit => Some(Invocation::cargo(&["test", "--workspace", "--locked"])),
+            Self::Docs => {
+                let doc = Invocation::cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+                Some(doc.with_variable("RUSTDOCFLAGS", "--deny warnings"))
+            }
+            Self::Simulate => Some(simulator::test_simulation()),
+            Self::Fuzz => Some(simulator::test_fuzz()),
+            Self::Tidy | Self::Policy | Self::Drift => None,
+        }
+    }
+
+    fn run(self, root: &Path) -> anyhow::Result<()> {
+        if let Some(invocation) = self.invocation() {
+            invocation.run(root)?;
+        }
+        match self {
+            Self::Tidy => report(&tidy::check(&tree::files(root)?)),
+            Self::Policy => policy::run(root),
+            Self::Docs => scripts::check(root),
+            Self::Drift => drift::check(root),
+            Self::Format | Self::Lint | Self::Unit | Self::Simulate | Self::Fuzz => Ok(()),
+        }
+    }
+}
+
+/// How one part ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Which part.
+    pub part: Part,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+/// Runs `chosen` parts, or all if none is chosen, in their order; a failure does not stop the next.
+pub fn run(root: &Path, chosen: &[Part]) -> Vec<Outcome> {
+    let parts: Vec<Part> = Part::ALL
+        .into_iter()
+        .filter(|part| chosen.is_empty() || chosen.contains(part))
+        .collect();
+    let mut outcomes = Vec::new();
+    for (index, part) in parts.iter().copied().enumerate() {
+        eprintln!("\n== {} ({} of {})", part.name(), index + 1, parts.len());
+        let start = Instant::now();
+        let failure = part.run(root).err().map(|error| format!("{error:#}"));
+        let elapsed = start.elapsed();
+        match &failure {
+            None => eprintln!("== {} passed in {}", part.name(), seconds(elapsed)),
+            Some(failure) => eprintln!(
+                "== {} failed in {}: {failure}",
+                part.name(),
+                seconds(elapsed)
+            ),
+        }
+        outcomes.push(Outcome {
+            part,
+            elapsed,
+            failure,
+        });
+    }
+    outcomes
+}
+
+/// The table at the end, closed by one plain line of counts.
+pub fn summary(outcomes: &[Outcome]) -> String {
+    let mut out = String::new();
+    for outcome in outcomes {
+        let verdict = if outcome.failure.is_some() {
+            "failed"
+        } else {
+            "passed"
+        };
+        let failure = outcome
+            .failure
+            .as_deref()
+            .and_then(|failure| failure.lines().next());
+        let line = format!(
+            "{:<8}  {verdict}  {:>9}  {}",
+            outcome.part.name(),
+            seconds(outcome.elapsed),
+            failure.unwrap_or_default()
+        );
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    let failed = failed(outcomes).len();
+    let _ = writeln!(out, "{} passed, {failed} failed", outcomes.len() - failed);
+    out
+}
+
+/// The names of the parts that failed.
+pub fn failed(outcomes: &[Outcome]) -> Vec<&'static str> {
+    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some());
+    failed.map(|outcome| outcome.part.name()).collect()
+}
+
+/// A duration with tenths of a second, rounded down.
+fn seconds(elapsed: Duration) -> String {
+    format!("{}.{} s", elapsed.as_secs(), elapsed.subsec_millis() / 100)
+}
