@@ -1,0 +1,88 @@
+//! What each part runs, and how the result is told.
+
+use std::time::Duration;
+
+use clap::ValueEnum as _;
+use xtask::simulator;
+use xtask::suite::{Outcome, Part, failed, summary};
+
+fn outcome(part: Part, failure: Option<&str>) -> Outcome {
+    Outcome {
+        part,
+        elapsed: Duration::from_millis(1_250),
+        failure: failure.map(String::from),
+    }
+}
+
+#[test]
+fn a_part_is_typed_by_the_name_it_is_told_by() {
+    assert_eq!(Part::value_variants(), Part::ALL);
+    for part in Part::ALL {
+        assert_eq!(part.to_possible_value().unwrap().get_name(), part.name());
+    }
+}
+
+#[test]
+fn each_part_runs_a_command_that_a_person_could_type() {
+    let simulation =
+        "--config crates/dev/xtask/simulation.toml --profile simulation --package bursar-sim";
+    for (part, expected) in [
+        (Part::Format, "cargo fmt --all --check".to_owned()),
+        (
+            Part::Lint,
+            "cargo clippy --workspace --all-targets --locked -- --deny warnings".to_owned(),
+        ),
+        (Part::Unit, "cargo test --workspace --locked".to_owned()),
+        (
+            Part::Docs,
+            "RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked".to_owned(),
+        ),
+        (
+            Part::Simulate,
+            format!("cargo run --locked {simulation} --bin simulate -- --seed 1 --steps 1000000"),
+        ),
+        (
+            Part::Fuzz,
+            format!("cargo run --locked {simulation} --bin fuzz -- --seed 1 --seconds 10"),
+        ),
+    ] {
+        assert_eq!(part.invocation().unwrap().to_string(), expected);
+    }
+}
+
+#[test]
+fn a_seed_runs_in_the_profile_of_the_test_that_printed_it() {
+    let (test, again) = (
+        simulator::test_simulation(),
+        simulator::simulation(1, Some(1_000_000)),
+    );
+    assert_eq!(test, again);
+    assert!(
+        simulator::simulation(7, None)
+            .to_string()
+            .ends_with("--bin simulate -- --seed 7")
+    );
+}
+
+#[test]
+fn a_bench_runs_as_users_build_it_with_its_own_arguments() {
+    let bench = simulator::bench("bookings", &["--no-peers".to_owned()]);
+    let expected =
+        "cargo run --locked --release --package bursar-sim --bin bench -- bookings --no-peers";
+    assert_eq!(bench.to_string(), expected);
+}
+
+#[test]
+fn the_summary_has_a_line_for_each_part_and_closes_with_the_counts() {
+    let outcomes = [
+        outcome(Part::Format, None),
+        outcome(Part::Simulate, Some("seed 7\nmore")),
+    ];
+    let expected = "\
+format    passed      1.2 s
+simulate  failed      1.2 s  seed 7
+1 passed, 1 failed
+";
+    assert_eq!(summary(&outcomes), expected);
+    assert_eq!(failed(&outcomes), ["simulate"]);
+}
