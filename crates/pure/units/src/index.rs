@@ -77,3 +77,39 @@ impl<K: Eq + Hash, V> Index<K, V> {
         Some(entry.remove().0.1)
     }
 }
+
+/// A hash set of positions in something else that holds the keys, for tables too large to hold
+/// them twice.
+#[derive(Clone, Debug, Default)]
+pub struct Positions {
+    hasher: Seed,
+    table: HashTable<u32>,
+}
+
+impl Positions {
+    /// The position of `key`; `key_at` reads the key at a position.
+    pub fn find<'a>(&self, key: &str, key_at: impl Fn(u32) -> Option<&'a str>) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.table.find(hash, |position| key_at(*position) == Some(key)).copied()
+    }
+
+    /// Notes that `key`, not yet here, stands at `position`.
+    pub fn insert<'a>(
+        &mut self,
+        key: &str,
+        position: u32,
+        key_at: impl Fn(u32) -> Option<&'a str>,
+    ) {
+        let hash = self.hasher.hash_one(key);
+        let rehash = |position: &u32| key_at(*position).map_or(0, |key| self.hasher.hash_one(key));
+        self.table.insert_unique(hash, position, rehash);
+    }
+
+    /// Forgets that `key` stands at `position`.
+    pub fn remove(&mut self, key: &str, position: u32) {
+        let hash = self.hasher.hash_one(key);
+        if let Ok(entry) = self.table.find_entry(hash, |present| *present == position) {
+            entry.remove();
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Ended bookings, remembered for a day and at most a million of them (L6).
+//!
+//! Each costs about 80 bytes in a copy of the state beside its id, so what is rare sits in a
+//! box. Segments are shared between copies of the state: taking a snapshot of a million costs
+//! as much as of a thousand.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bursar_units::index::Positions;
+use bursar_units::{Amount, BookingId, Instant, Millis};
+
+use crate::names::NameIndex;
+use crate::request::{End, Extras, Fence, Outcome, Priority};
+
+const SEGMENT_LENGTH: usize = 1_024;
+
+/// A booking that has ended, as it is kept.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    id: BookingId,
+    pub(crate) class: NameIndex,
+    pub(crate) tenant: NameIndex,
+    slots: u32,
+    ttl_ms: u32,
+    wait_ms: u32,
+    priority: Priority,
+    end: End,
+    outcome: Option<Outcome>,
+    rare: Option<Box<Rare>>,
+    fence: u64,
+    queued_at: Instant,
+    granted_at: Instant,
+    ended_at: Instant,
+}
+
+/// What most bookings do not have.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Rare {
+    cpu_milli: u64,
+    memory_bytes: u64,
+    gpus: u64,
+    extras: Option<Box<Extras>>,
+    exit_code: Option<i32>,
+    reason: Option<String>,
+}
+
+/// The terms of a booking inside the state, with interned names.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) class: NameIndex,
+    pub(crate) tenant: NameIndex,
+    pub(crate) amount: Amount,
+    pub(crate) priority: Priority,
+    pub(crate) ttl: Millis,
+    pub(crate) wait: Millis,
+    pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// How a booking ended, in full.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) end: End,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) reason: Option<String>,
+    pub(crate) queued_at: Instant,
+    /// When it was granted and under which fence, if it was.
+    pub(crate) granted: Option<(Instant, Fence)>,
+    pub(crate) ended_at: Instant,
+}
+
+impl Ended {
+    pub(crate) fn new(id: BookingId, terms: Terms, ending: Ending) -> Self {
+        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let rare = Rare {
+            cpu_milli: terms.amount.cpu_milli,
+            memory_bytes: terms.amount.memory_bytes,
+            gpus: terms.amount.gpus,
+            extras: terms.extras,
+            exit_code: ending.exit_code,
+            reason: ending.reason,
+        };
+        let (granted_at, fence) = ending.granted.unwrap_or_default();
+        Self {
+            id,
+            class: terms.class,
+            tenant: terms.tenant,
+            slots: narrow(terms.amount.slots),
+            ttl_ms: narrow(terms.ttl.ms()),
+            wait_ms: narrow(terms.wait.ms()),
+            priority: terms.priority,
+            end: ending.end,
+            outcome: ending.outcome,
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            fence: fence.0,
+            queued_at: ending.queued_at,
+            granted_at,
+            ended_at: ending.ended_at,
+        }
+    }
+
+    /// The client's name for it.
+    pub fn id(&self) -> &BookingId {
+        &self.id
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// What the holder said of its work.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// The exit code of the work.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.rare.as_ref()?.exit_code
+    }
+
+    /// Why an operator took it back.
+    pub fn reason(&self) -> Option<&str> {
+        self.rare.as_ref()?.reason.as_deref()
+    }
+
+    /// When it was asked for.
+    pub fn queued_at(&self) -> Instant {
+        self.queued_at
+    }
+
+    /// When it was granted and under which fence, if it ever was; fences start at one.
+    pub fn granted(&self) -> Option<(Instant, Fence)> {
+        (self.fence != 0).then_some((self.granted_at, Fence(self.fence)))
+    }
+
+    /// When it ended.
+    pub fn ended_at(&self) -> Instant {
+        self.ended_at
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        let rare = self.rare.as_deref();
+        Terms {
+            class: self.class,
+            tenant: self.tenant,
+            amount: Amount {
+                slots: self.slots.into(),
+                cpu_milli: rare.map_or(0, |rare| rare.cpu_milli),
+                memory_bytes: rare.map_or(0, |rare| rare.memory_bytes),
+                gpus: rare.map_or(0, |rare| rare.gpus),
+            },
+            priority: self.priority,
+            ttl: Millis::from_ms(self.ttl_ms.into()),
+            wait: Millis::from_ms(self.wait_ms.into()),
+            extras: rare.and_then(|rare| rare.extras.clone()),
+        }
+    }
+}
+
+/// The remembered ends, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Archive {
+    segments: VecDeque<Arc<Vec<Ended>>>,
+    /// How many at the front of the first segment are already forgotten.
+    forgotten_in_first: usize,
+    /// Position of the first entry of the first segment; positions wrap around at 2³².
+    first_position: u32,
+    length: usize,
+    positions: Positions,
+}
+
+impl Archive {
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn get(&self, id: &BookingId) -> Option<&Ended> {
+        let position = self.positions.find(id.as_str(), |position| self.id_at(position))?;
+        self.at(position)
+    }
+
+    /// Oldest first; ask for `rev()` to see the newest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Ended> {
+        let skip = self.forgotten_in_first;
+        self.segments
+            .iter()
+            .enumerate()
+            .flat_map(move |(at, segment)| segment.iter().skip(if at == 0 { skip } else { 0 }))
+    }
+
+    pub(crate) fn front(&self) -> Option<&Ended> {
+        self.segments.front()?.get(self.forgotten_in_first)
+    }
+
+    pub(crate) fn push(&mut self, ended: Ended) {
+        let id = ended.id.clone();
+        match self.segments.back_mut() {
+            Some(last) if last.len() < SEGMENT_LENGTH => Arc::make_mut(last).push(ended),
+            _ => {
+                let mut segment = Vec::with_capacity(SEGMENT_LENGTH);
+                segment.push(ended);
+                self.segments.push_back(Arc::new(segment));
+            }
+        }
+        let offset = self.forgotten_in_first + self.length;
+        self.length += 1;
+        let position =
+            self.first_position.wrapping_add(u32::try_from(offset).unwrap_or(u32::MAX));
+        let (segments, first) = (&self.segments, self.first_position);
+        self.positions.insert(id.as_str(), position, |position| {
+            Some(entry(segments, first, position)?.id.as_str())
+        });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Ended> {
+        let ended = self.front()?.clone();
+        let skipped = u32::try_from(self.forgotten_in_first).unwrap_or(u32::MAX);
+        self.positions.remove(ended.id.as_str(), self.first_position.wrapping_add(skipped));
+        self.forgotten_in_first += 1;
+        self.length -= 1;
+        if self.forgotten_in_first == SEGMENT_LENGTH {
+            self.segments.pop_front();
+            self.forgotten_in_first = 0;
+            let step = u32::try_from(SEGMENT_LENGTH).unwrap_or(u32::MAX);
+            self.first_position = self.first_position.wrapping_add(step);
+        }
+        Some(ended)
+    }
+
+    fn at(&self, position: u32) -> Option<&Ended> {
+        entry(&self.segments, self.first_position, position)
+    }
+
+    fn id_at(&self, position: u32) -> Option<&str> {
+        Some(self.at(position)?.id.as_str())
+    }
+}
+
+fn entry(segments: &VecDeque<Arc<Vec<Ended>>>, first: u32, position: u32) -> Option<&Ended> {
+    let offset = usize::try_from(position.wrapping_sub(first)).ok()?;
+    segments.get(offset / SEGMENT_LENGTH)?.get(offset % SEGMENT_LENGTH)
+}

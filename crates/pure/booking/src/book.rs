@@ -1,0 +1,699 @@
+//! The state of the plane and the fold over its events.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+
+use crate::archive::{Archive, Ended, Ending, Terms};
+use crate::limit::{Applied, Declared, DEFAULT_NAME, Kind, Limit, LimitUse, Limits};
+use crate::names::{NameIndex, Names};
+use crate::request::{End, Fence, Outcome, Request};
+use crate::room::{Lane, Room, Waiting};
+use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
+
+/// All bookings, limits and counters.
+#[derive(Clone, Debug, Default)]
+pub struct Bookings {
+    pub(crate) limits: Limits,
+    pub(crate) nodes: BTreeMap<ObjectName, Amount>,
+    pub(crate) everything: Counter,
+    pub(crate) classes: Names<Class>,
+    pub(crate) tenants: Names<Tenant>,
+    pub(crate) pairs: BTreeMap<(NameIndex, NameIndex), Pair>,
+    pub(crate) room: Room,
+    pub(crate) queued: BTreeMap<BookingId, Queued>,
+    pub(crate) granted: BTreeMap<BookingId, Granted>,
+    pub(crate) archive: Archive,
+    pub(crate) deadlines: BTreeSet<Deadline>,
+    /// The end of the newest forgotten booking: an unknown id made before it is too old (L6).
+    pub(crate) forgotten_at: Option<Instant>,
+    /// The last fence given out.
+    pub(crate) fence: Fence,
+    /// V of S3.
+    pub(crate) virtual_time: u128,
+    pub(crate) sequence: u64,
+    pub(crate) dues: u64,
+    pub(crate) unsettled: bool,
+}
+
+/// What is held and how many wait, under one value of one kind of limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter {
+    pub(crate) used: Amount,
+    pub(crate) waiting: u64,
+}
+
+/// What is known of a class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Class {
+    pub(crate) counter: Counter,
+    /// How long the last bookings were held, oldest first: what an estimate rests on (S8).
+    pub(crate) held_ms: VecDeque<u64>,
+}
+
+/// What is known of a tenant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tenant {
+    pub(crate) counter: Counter,
+    /// Where it stands in start-time fair queueing (S3).
+    pub(crate) turn: u128,
+}
+
+/// A class and tenant of which something is held or waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair {
+    pub(crate) counter: Counter,
+    pub(crate) held: u64,
+    pub(crate) applied: Applied,
+}
+
+/// A booking that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) terms: Terms,
+    pub(crate) sequence: u64,
+    pub(crate) since: Instant,
+    pub(crate) until: Instant,
+}
+
+/// A booking that holds.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    pub(crate) terms: Terms,
+    /// The number that proves it.
+    pub fence: Fence,
+    /// When it was asked for.
+    pub queued_at: Instant,
+    /// When it was granted.
+    pub granted_at: Instant,
+    /// When it ends unless the holder shows life before.
+    pub expires: Instant,
+    /// How often the ledger has recorded that it did.
+    pub renewals: u64,
+}
+
+/// A moment at which time itself changes something, in the order in which they are processed.
+#[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub struct Deadline {
+    /// When.
+    pub at: Instant,
+    /// What then happens; an expiry frees what a wait that ends at the same time may get.
+    pub kind: DeadlineKind,
+    /// To which booking.
+    pub id: BookingId,
+}
+
+/// What happens at a deadline.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub enum DeadlineKind {
+    /// A grant ends unless it was renewed.
+    Expiry,
+    /// A wait is over.
+    WaitOver,
+}
+
+/// What is known of a booking.
+#[derive(Clone, Debug)]
+pub enum Standing<'a> {
+    /// It waits.
+    Queued {
+        /// Since when.
+        since: Instant,
+        /// Until when it will.
+        until: Instant,
+    },
+    /// It holds.
+    Granted(&'a Granted),
+    /// It has ended and is remembered.
+    Ended(&'a Ended),
+}
+
+impl Bookings {
+    /// The state at the beginning: the shipped limit and nothing else.
+    pub fn new() -> Self {
+        let mut bookings = Self::default();
+        if let Ok(name) = ObjectName::new(DEFAULT_NAME) {
+            bookings.limits.set(&name, &Limit::shipped());
+        }
+        bookings
+    }
+
+    /// Folds one event in. It cannot fail: what makes no sense changes nothing.
+    pub fn apply(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Reserved { id, request, fence } => self.reserve(at, id, request, *fence),
+            Event::Granted { id, fence } => self.grant_queued(at, id, *fence),
+            Event::Renewed { id, expires } => self.renew(id, *expires),
+            Event::Ended { id, end, outcome, exit_code, reason } => {
+                self.end(at, id, *end, *outcome, *exit_code, reason.clone());
+            }
+            Event::LimitSet { name, limit } => {
+                self.limits.set(name, limit);
+                self.refresh_applied();
+            }
+            Event::LimitDropped { name } => {
+                self.limits.drop(name);
+                self.refresh_applied();
+            }
+            Event::NodeSet { name, capacity } => {
+                self.nodes.insert(name.clone(), *capacity);
+                self.refresh_inventory();
+            }
+            Event::NodeDropped { name } => {
+                self.nodes.remove(name);
+                self.refresh_inventory();
+            }
+            Event::Unsettled { more } => self.unsettled = *more,
+            Event::Resumed => self.resume(at),
+        }
+    }
+
+    /// What is known of an id.
+    pub fn standing(&self, id: &BookingId) -> Option<Standing<'_>> {
+        if let Some(granted) = self.granted.get(id) {
+            return Some(Standing::Granted(granted));
+        }
+        if let Some(queued) = self.queued.get(id) {
+            return Some(Standing::Queued { since: queued.since, until: queued.until });
+        }
+        self.archive.get(id).map(Standing::Ended)
+    }
+
+    /// What was asked for under an id.
+    pub fn request(&self, id: &BookingId) -> Option<Request> {
+        let terms = match (self.granted.get(id), self.queued.get(id)) {
+            (Some(granted), _) => granted.terms.clone(),
+            (None, Some(queued)) => queued.terms.clone(),
+            (None, None) => self.archive.get(id)?.terms(),
+        };
+        self.request_of(terms)
+    }
+
+    /// Ids that hold or wait, in order, from the first above `after`.
+    pub fn live_ids(&self, after: Option<&BookingId>) -> impl Iterator<Item = &BookingId> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = || (after.map_or(Unbounded, Excluded), Unbounded);
+        let mut granted = self.granted.range::<BookingId, _>(from()).map(|(id, _)| id).peekable();
+        let mut queued = self.queued.range::<BookingId, _>(from()).map(|(id, _)| id).peekable();
+        std::iter::from_fn(move || match (granted.peek(), queued.peek()) {
+            (Some(holds), Some(waits)) if waits < holds => queued.next(),
+            (Some(_), _) => granted.next(),
+            (None, _) => queued.next(),
+        })
+    }
+
+    /// Remembered ends, newest first.
+    pub fn ended(&self) -> impl Iterator<Item = &Ended> {
+        self.archive.iter().rev()
+    }
+
+    /// How many hold, wait and are remembered.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.granted.len(), self.queued.len(), self.archive.len())
+    }
+
+    /// The class of an ended booking, as text.
+    pub fn ended_labels(&self, ended: &Ended) -> Option<(&Label, &Label)> {
+        Some((self.classes.label(ended.class)?, self.tenants.label(ended.tenant)?))
+    }
+
+    /// The limits, by name.
+    pub fn limits(&self) -> impl Iterator<Item = &Declared> {
+        self.limits.iter()
+    }
+
+    /// One limit.
+    pub fn limit(&self, name: &str) -> Option<&Declared> {
+        self.limits.get(name)
+    }
+
+    /// The machines, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = (&ObjectName, &Amount)> {
+        self.nodes.iter()
+    }
+
+    /// One machine.
+    pub fn node(&self, name: &str) -> Option<&Amount> {
+        self.nodes.get(name)
+    }
+
+    /// The next moment at which time itself changes something.
+    pub fn next_deadline(&self) -> Option<&Deadline> {
+        self.deadlines.first()
+    }
+
+    /// Deadlines that have passed at `now`, in order.
+    pub fn due(&self, now: Instant) -> impl Iterator<Item = &Deadline> {
+        self.deadlines.iter().take_while(move |deadline| deadline.at <= now)
+    }
+
+    /// Whether grants are still due before any other command (L9).
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// The last fence given out.
+    pub fn last_fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// What the limit's counter for a class and tenant holds, how many wait under it, and its
+    /// bound in every dimension that has one. `None` for a value nobody uses.
+    pub fn counter_use(&self, declared: &Declared, class: &Label, tenant: &Label) -> Vec<LimitUse> {
+        let (used, waiting) = self
+            .counter_by_labels(declared.limit.kind(), class, tenant)
+            .map_or((Amount::default(), 0), |counter| (counter.used, counter.waiting));
+        bursar_units::Dimension::ALL
+            .into_iter()
+            .filter_map(|dimension| {
+                Some(LimitUse {
+                    name: declared.name.clone(),
+                    dimension,
+                    size: declared.bounds.of(dimension)?,
+                    in_use: used.of(dimension),
+                    waiting,
+                })
+            })
+            .collect()
+    }
+
+    /// Every value under a limit that has something held or waiting: its class and tenant (as
+    /// far as the limit tells them apart), what is held, and how many wait. Sorted by name.
+    pub fn counters_of(&self, declared: &Declared) -> Vec<CounterView<'_>> {
+        let speaks = |scope: &Option<crate::Scope>, label: &Label| match scope {
+            Some(crate::Scope::Named(name)) => name == label,
+            _ => true,
+        };
+        let (class, tenant) = (&declared.limit.class, &declared.limit.tenant);
+        let view = |class, tenant, counter: &Counter| CounterView {
+            class,
+            tenant,
+            used: counter.used,
+            waiting: counter.waiting,
+        };
+        let mut counters: Vec<CounterView<'_>> = match declared.limit.kind() {
+            Kind::Everything => vec![view(None, None, &self.everything)],
+            Kind::Class => self
+                .classes
+                .iter()
+                .filter(|(label, _)| speaks(class, label))
+                .map(|(label, entry)| view(Some(label), None, &entry.counter))
+                .collect(),
+            Kind::Tenant => self
+                .tenants
+                .iter()
+                .filter(|(label, _)| speaks(tenant, label))
+                .map(|(label, entry)| view(None, Some(label), &entry.counter))
+                .collect(),
+            Kind::ClassTenant => self
+                .pairs
+                .iter()
+                .filter_map(|((c, t), pair)| {
+                    Some((self.classes.label(*c)?, self.tenants.label(*t)?, pair))
+                })
+                .filter(|(c, t, _)| speaks(class, c) && speaks(tenant, t))
+                .map(|(c, t, pair)| view(Some(c), Some(t), &pair.counter))
+                .collect(),
+        };
+        counters.retain(|counter| {
+            let applies = |c: &Label, t: &Label| {
+                self.limits.applied(c, t).iter().any(|applied| applied.name == declared.name)
+            };
+            let absent = Label::new("-").ok();
+            let class = counter.class.or(absent.as_ref());
+            let tenant = counter.tenant.or(absent.as_ref());
+            let in_use = !counter.used.is_zero() || counter.waiting > 0;
+            let everything = declared.limit.kind() == Kind::Everything;
+            everything || in_use && class.zip(tenant).is_some_and(|(c, t)| applies(c, t))
+        });
+        counters.sort_by(|a, b| (a.class, a.tenant).cmp(&(b.class, b.tenant)));
+        counters
+    }
+
+    /// Tenants that hold slots, in all or in one class: most slots first, then by name.
+    pub fn holders(&self, class: Option<&Label>) -> Vec<(&Label, u64)> {
+        let mut holders: Vec<(&Label, u64)> = match class {
+            None => self.tenants.iter().map(|(l, t)| (l, t.counter.used.slots)).collect(),
+            Some(class) => self
+                .pairs
+                .iter()
+                .filter(|((c, _), _)| self.classes.label(*c) == Some(class))
+                .filter_map(|((_, t), pair)| {
+                    Some((self.tenants.label(*t)?, pair.counter.used.slots))
+                })
+                .collect(),
+        };
+        holders.retain(|(_, slots)| *slots > 0);
+        holders.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        holders
+    }
+
+    /// A copy of the small problem: limits, counters and the waiting room, and of the bookings
+    /// that hold or have ended only those named. For plans (L3).
+    #[must_use]
+    pub fn sketch(&self, ids: &[BookingId]) -> Self {
+        let mut sketch = Self {
+            limits: self.limits.clone(),
+            nodes: self.nodes.clone(),
+            everything: self.everything.clone(),
+            classes: self.classes.clone(),
+            tenants: self.tenants.clone(),
+            pairs: self.pairs.clone(),
+            room: self.room.clone(),
+            queued: self.queued.clone(),
+            granted: BTreeMap::new(),
+            archive: Archive::default(),
+            deadlines: BTreeSet::new(),
+            forgotten_at: self.forgotten_at,
+            fence: self.fence,
+            virtual_time: self.virtual_time,
+            sequence: self.sequence,
+            dues: self.dues,
+            unsettled: self.unsettled,
+        };
+        for id in ids {
+            if let Some((id, granted)) = self.granted.get_key_value(id) {
+                sketch.granted.insert(id.clone(), granted.clone());
+            } else if let Some(ended) = self.archive.get(id) {
+                sketch.archive.push(ended.clone());
+            }
+        }
+        sketch
+    }
+
+    fn reserve(&mut self, at: Instant, id: &BookingId, request: &Request, fence: Option<Fence>) {
+        let class = self.classes.take(&request.class);
+        let tenant = self.tenants.take(&request.tenant);
+        let terms = Terms {
+            class,
+            tenant,
+            amount: request.amount,
+            priority: request.priority,
+            ttl: request.ttl,
+            wait: request.wait,
+            extras: request.extras.clone(),
+        };
+        self.sequence += 1;
+        self.enter(tenant);
+        let lane = Lane { class, tenant, priority: request.priority };
+        let waiting = Waiting {
+            sequence: self.sequence,
+            id: id.clone(),
+            amount: request.amount,
+            since: at,
+            passes: 0,
+            due: None,
+        };
+        if let Some(fence) = fence {
+            self.admit(at, lane, &waiting);
+            self.hold(at, id, terms, fence, at);
+        } else {
+            self.count_waiting(&terms, true);
+            self.room.join(lane, waiting);
+            let until = at.after(request.wait);
+            self.deadlines.insert(wait_deadline(id, until));
+            let queued = Queued { terms, sequence: self.sequence, since: at, until };
+            self.queued.insert(id.clone(), queued);
+        }
+    }
+
+    fn grant_queued(&mut self, at: Instant, id: &BookingId, fence: Fence) {
+        let Some((id, queued)) = self.queued.remove_entry(id) else { return };
+        let lane = queued.lane();
+        self.deadlines.remove(&wait_deadline(&id, queued.until));
+        self.count_waiting(&queued.terms, false);
+        if let Some(waiting) = self.room.leave(lane, queued.sequence) {
+            self.admit(at, lane, &waiting);
+        }
+        self.hold(at, &id, queued.terms, fence, queued.since);
+    }
+
+    fn hold(&mut self, at: Instant, id: &BookingId, terms: Terms, fence: Fence, since: Instant) {
+        self.charge(&terms);
+        self.fence = self.fence.max(fence);
+        let expires = at.after(terms.ttl);
+        self.deadlines.insert(expiry(id, expires));
+        let granted =
+            Granted { terms, fence, queued_at: since, granted_at: at, expires, renewals: 0 };
+        self.granted.insert(id.clone(), granted);
+    }
+
+    fn renew(&mut self, id: &BookingId, expires: Instant) {
+        let Some(granted) = self.granted.get_mut(id) else { return };
+        self.deadlines.remove(&expiry(id, granted.expires));
+        granted.expires = granted.expires.max(expires);
+        granted.renewals += 1;
+        self.deadlines.insert(expiry(id, granted.expires));
+    }
+
+    fn end(
+        &mut self,
+        at: Instant,
+        id: &BookingId,
+        end: End,
+        outcome: Option<Outcome>,
+        exit_code: Option<i32>,
+        reason: Option<String>,
+    ) {
+        let (id, terms, queued_at, granted) =
+            if let Some((id, granted)) = self.granted.remove_entry(id) {
+                self.deadlines.remove(&expiry(&id, granted.expires));
+                self.discharge(&granted.terms);
+                self.note_held(granted.terms.class, at.since(granted.granted_at));
+                let held = Some((granted.granted_at, granted.fence));
+                (id, granted.terms, granted.queued_at, held)
+            } else if let Some((id, queued)) = self.queued.remove_entry(id) {
+                self.deadlines.remove(&wait_deadline(&id, queued.until));
+                self.count_waiting(&queued.terms, false);
+                self.room.leave(queued.lane(), queued.sequence);
+                (id, queued.terms, queued.since, None)
+            } else {
+                return;
+            };
+        let ended_at = at;
+        let ending = Ending { end, outcome, exit_code, reason, queued_at, granted, ended_at };
+        self.archive.push(Ended::new(id, terms, ending));
+        self.forget(at);
+    }
+
+    /// Forgets ends that are a day old or too many (L6).
+    fn forget(&mut self, at: Instant) {
+        while let Some(oldest) = self.archive.front() {
+            let is_old = oldest.ended_at().after(REMEMBERED) <= at;
+            if !is_old && self.archive.len() <= REMEMBERED_MAX {
+                return;
+            }
+            if let Some(ended) = self.archive.pop() {
+                self.forgotten_at = self.forgotten_at.max(Some(ended.ended_at()));
+                self.classes.give(ended.class);
+                self.tenants.give(ended.tenant);
+            }
+        }
+    }
+
+    fn resume(&mut self, at: Instant) {
+        let Self { granted, queued, deadlines, .. } = self;
+        deadlines.clear();
+        for (id, holder) in granted {
+            holder.expires = holder.expires.max(at.after(holder.terms.ttl));
+            deadlines.insert(expiry(id, holder.expires));
+        }
+        for (id, waiting) in queued {
+            waiting.until = waiting.until.max(at);
+            deadlines.insert(wait_deadline(id, waiting.until));
+        }
+    }
+
+    /// A tenant with nothing waiting that enters starts at the present, not in its past (S3).
+    fn enter(&mut self, tenant: NameIndex) {
+        let virtual_time = self.virtual_time;
+        if let Some(entry) = self.tenants.get_mut(tenant)
+            && entry.counter.waiting == 0
+        {
+            entry.turn = entry.turn.max(virtual_time);
+        }
+    }
+
+    /// The turn and the passes that a grant costs; the room no longer holds the granted one.
+    fn admit(&mut self, at: Instant, lane: Lane, waiting: &Waiting) {
+        if !self.room.is_empty() {
+            for passed in self.passed_by(at, lane, waiting) {
+                let dues = self.dues;
+                let Some(head) = self.room.head_mut(passed) else { continue };
+                head.passes += 1;
+                if head.passes >= crate::PASSES_UNTIL_DUE && head.due.is_none() {
+                    head.due = Some(dues);
+                    self.dues += 1;
+                }
+            }
+        }
+        let weight = self.applied_of(lane.class, lane.tenant).weight();
+        if let Some(tenant) = self.tenants.get_mut(lane.tenant) {
+            self.virtual_time = self.virtual_time.max(tenant.turn);
+            let step_floor = (u128::from(waiting.amount.slots) << 64) / u128::from(weight.max(1));
+            tenant.turn = tenant.turn.saturating_add(step_floor);
+        }
+    }
+
+    pub(crate) fn charge(&mut self, terms: &Terms) {
+        let pair = self.pair_mut(terms);
+        pair.held += 1;
+        self.each_counter(terms, |counter| counter.used.add(&terms.amount));
+    }
+
+    fn discharge(&mut self, terms: &Terms) {
+        self.each_counter(terms, |counter| counter.used.subtract(&terms.amount));
+        self.pair_mut(terms).held -= 1;
+        self.drop_idle_pair(terms);
+    }
+
+    pub(crate) fn count_waiting(&mut self, terms: &Terms, joins: bool) {
+        self.pair_mut(terms);
+        self.each_counter(terms, |counter| {
+            counter.waiting =
+                if joins { counter.waiting + 1 } else { counter.waiting.saturating_sub(1) };
+        });
+        self.drop_idle_pair(terms);
+    }
+
+    fn each_counter(&mut self, terms: &Terms, mut change: impl FnMut(&mut Counter)) {
+        change(&mut self.everything);
+        if let Some(tenant) = self.tenants.get_mut(terms.tenant) {
+            change(&mut tenant.counter);
+        }
+        if let Some(class) = self.classes.get_mut(terms.class) {
+            change(&mut class.counter);
+        }
+        if let Some(pair) = self.pairs.get_mut(&(terms.class, terms.tenant)) {
+            change(&mut pair.counter);
+        }
+    }
+
+    fn pair_mut(&mut self, terms: &Terms) -> &mut Pair {
+        let key = (terms.class, terms.tenant);
+        let Self { pairs, limits, classes, tenants, .. } = self;
+        pairs.entry(key).or_insert_with(|| {
+            let labels = classes.label(terms.class).zip(tenants.label(terms.tenant));
+            let applied = labels.map(|(c, t)| limits.applied(c, t)).unwrap_or_default();
+            Pair { applied, ..Pair::default() }
+        })
+    }
+
+    fn drop_idle_pair(&mut self, terms: &Terms) {
+        let key = (terms.class, terms.tenant);
+        if self.pairs.get(&key).is_some_and(|pair| pair.held == 0 && pair.counter.waiting == 0) {
+            self.pairs.remove(&key);
+        }
+    }
+
+    fn note_held(&mut self, class: NameIndex, held: Millis) {
+        if let Some(class) = self.classes.get_mut(class) {
+            class.held_ms.push_back(held.ms());
+            if class.held_ms.len() > ESTIMATE_RESTS_ON_MAX {
+                class.held_ms.pop_front();
+            }
+        }
+    }
+
+    pub(crate) fn refresh_inventory(&mut self) {
+        let mut inventory = Amount::default();
+        for capacity in self.nodes.values() {
+            inventory.add(capacity);
+        }
+        self.limits.set_inventory(inventory);
+        self.refresh_applied();
+    }
+
+    fn refresh_applied(&mut self) {
+        let Self { pairs, limits, classes, tenants, .. } = self;
+        for ((class, tenant), pair) in pairs {
+            let labels = classes.label(*class).zip(tenants.label(*tenant));
+            pair.applied = labels.map(|(c, t)| limits.applied(c, t)).unwrap_or_default();
+        }
+    }
+
+    pub(crate) fn applied_of(&self, class: NameIndex, tenant: NameIndex) -> Cow<'_, Applied> {
+        if let Some(pair) = self.pairs.get(&(class, tenant)) {
+            return Cow::Borrowed(&pair.applied);
+        }
+        let labels = self.classes.label(class).zip(self.tenants.label(tenant));
+        Cow::Owned(labels.map(|(c, t)| self.limits.applied(c, t)).unwrap_or_default())
+    }
+
+    pub(crate) fn counter(&self, kind: Kind, class: NameIndex, tenant: NameIndex) -> &Counter {
+        match kind {
+            Kind::Everything => &self.everything,
+            Kind::Tenant => &self.tenants.get(tenant).counter,
+            Kind::Class => &self.classes.get(class).counter,
+            Kind::ClassTenant => {
+                self.pairs.get(&(class, tenant)).map_or(&NOTHING, |pair| &pair.counter)
+            }
+        }
+    }
+
+    pub(crate) fn counter_by_labels(
+        &self,
+        kind: Kind,
+        class: &Label,
+        tenant: &Label,
+    ) -> Option<&Counter> {
+        match kind {
+            Kind::Everything => Some(&self.everything),
+            Kind::Tenant => Some(&self.tenants.get(self.tenants.find(tenant)?).counter),
+            Kind::Class => Some(&self.classes.get(self.classes.find(class)?).counter),
+            Kind::ClassTenant => {
+                let key = (self.classes.find(class)?, self.tenants.find(tenant)?);
+                Some(&self.pairs.get(&key)?.counter)
+            }
+        }
+    }
+
+    pub(crate) fn request_of(&self, terms: Terms) -> Option<Request> {
+        Some(Request {
+            class: self.classes.label(terms.class)?.clone(),
+            tenant: self.tenants.label(terms.tenant)?.clone(),
+            amount: terms.amount,
+            priority: terms.priority,
+            ttl: terms.ttl,
+            wait: terms.wait,
+            extras: terms.extras,
+        })
+    }
+}
+
+/// One counter under a limit, for tables.
+#[derive(Clone, Debug)]
+pub struct CounterView<'a> {
+    /// The class it counts, where the limit tells classes apart.
+    pub class: Option<&'a Label>,
+    /// The tenant it counts, where the limit tells tenants apart.
+    pub tenant: Option<&'a Label>,
+    /// What is held.
+    pub used: Amount,
+    /// How many wait.
+    pub waiting: u64,
+}
+
+impl Queued {
+    pub(crate) fn lane(&self) -> Lane {
+        Lane {
+            class: self.terms.class,
+            tenant: self.terms.tenant,
+            priority: self.terms.priority,
+        }
+    }
+}
+
+static NOTHING: Counter = Counter {
+    used: Amount { slots: 0, cpu_milli: 0, memory_bytes: 0, gpus: 0 },
+    waiting: 0,
+};
+
+pub(crate) fn expiry(id: &BookingId, at: Instant) -> Deadline {
+    Deadline { at, kind: DeadlineKind::Expiry, id: id.clone() }
+}
+
+pub(crate) fn wait_deadline(id: &BookingId, at: Instant) -> Deadline {
+    Deadline { at, kind: DeadlineKind::WaitOver, id: id.clone() }
+}

@@ -1,0 +1,503 @@
+//! What should happen: each function answers a command, applying its events as it goes.
+//!
+//! A refusal leaves the state as it was. Events are pushed with the time they carry: the time
+//! of the command, or the deadline that caused them (L1).
+
+use bursar_units::{Amount, BookingId, Dimension, Instant, ObjectName};
+use thiserror::Error;
+
+use crate::book::DeadlineKind;
+use crate::limit::{Applied, DEFAULT_NAME, LimitUse};
+use crate::request::{End, Fence, Outcome, Request};
+use crate::room::Lane;
+use crate::{Bookings, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MIN};
+
+/// Events with the time each carries.
+pub type Events = Vec<(Instant, Event)>;
+
+/// What a command came to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// Granted now, under this fence.
+    Granted(Fence),
+    /// It waits.
+    Queued,
+    /// The same request was made before; its present state answers.
+    Repeated,
+    /// It ended just now.
+    Ended,
+    /// It had ended before; the recorded end answers.
+    AlreadyEnded,
+    /// Declared objects were changed, or were so already.
+    Applied,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum Refusal {
+    /// A limit is full and no wait was asked for.
+    #[error("no slot is free")]
+    OverLimit {
+        /// The binding limits, headline first.
+        limits: Vec<LimitUse>,
+    },
+    /// It fits, but those who wait come first, and no wait was asked for.
+    #[error("others wait before it")]
+    OthersFirst {
+        /// The limits it shares with them.
+        limits: Vec<LimitUse>,
+    },
+    /// A limit's queue is full.
+    #[error("the queue is full")]
+    QueueFull {
+        /// Whose.
+        limit: ObjectName,
+        /// How many may wait.
+        max: u64,
+    },
+    /// It asks for more than a limit will ever allow.
+    #[error("it can never fit")]
+    NeverFits {
+        /// The limits it exceeds even when empty, headline first.
+        limits: Vec<LimitUse>,
+    },
+    /// A time that a limit, or the program, does not allow.
+    #[error("{field} is out of bounds")]
+    TimeOutOfBounds {
+        /// The field, as the API names it.
+        field: &'static str,
+        /// The least milliseconds allowed.
+        min_ms: u64,
+        /// The most milliseconds allowed.
+        max_ms: u64,
+        /// The limit that says so; `None` for the program's own bound.
+        limit: Option<ObjectName>,
+    },
+    /// A booking must ask for at least one slot, and not for more than can be counted.
+    #[error("slots is out of bounds")]
+    Slots,
+    /// The id names another request.
+    #[error("the id is in use for another request")]
+    IdReused {
+        /// The first field that differs, as the API names it.
+        field: &'static str,
+    },
+    /// An unknown id that was made before what is remembered.
+    #[error("the id is too old")]
+    IdTooOld {
+        /// Ids made before this are refused.
+        forgotten_at: Instant,
+    },
+    /// No such booking.
+    #[error("no such booking")]
+    NotFound,
+    /// The fence is not the present one, or the booking has ended.
+    #[error("the fence is stale")]
+    StaleFence {
+        /// How it ended, if it has.
+        end: Option<End>,
+    },
+    /// A granted booking is released with its fence, not cancelled.
+    #[error("it is granted")]
+    IsGranted,
+    /// A queued booking is cancelled, not released or renewed.
+    #[error("it is queued")]
+    IsQueued,
+    /// No such limit or node.
+    #[error("no such object")]
+    NoSuchObject {
+        /// What was asked for.
+        name: ObjectName,
+    },
+    /// Another limit speaks of the same class and tenant.
+    #[error("another limit has the same class and tenant")]
+    SameScopes {
+        /// The limit asked for.
+        name: ObjectName,
+        /// The limit that is there.
+        other: ObjectName,
+    },
+    /// The shipped limit can be changed, not deleted, and keeps to each class.
+    #[error("the default limit stays")]
+    DefaultStays,
+}
+
+/// A change to what is declared.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// Declare a limit or change it.
+    SetLimit {
+        /// Its name.
+        name: ObjectName,
+        /// All of it.
+        limit: Limit,
+    },
+    /// Remove a limit.
+    DropLimit {
+        /// Its name.
+        name: ObjectName,
+    },
+    /// Add a machine or change it.
+    SetNode {
+        /// Its name.
+        name: ObjectName,
+        /// What it has.
+        capacity: Amount,
+    },
+    /// Remove a machine.
+    DropNode {
+        /// Its name.
+        name: ObjectName,
+    },
+}
+
+/// Joins the waiting room, then settles it; still waiting with no wait asked: leaves, refused.
+pub fn reserve(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    request: &Request,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    if let Some(present) = bookings.request(id) {
+        return match present.first_difference(request) {
+            Some(field) => Err(Refusal::IdReused { field }),
+            None => Ok(Reply::Repeated),
+        };
+    }
+    if let (Some(forgotten_at), Some(made_at)) = (bookings.forgotten_at, id.made_at())
+        && made_at < forgotten_at
+    {
+        return Err(Refusal::IdTooOld { forgotten_at });
+    }
+    let fence = bookings.with_lane(request, |bookings, lane| admission(bookings, lane, request))?;
+    let event = Event::Reserved { id: id.clone(), request: request.clone(), fence };
+    emit(bookings, at, event, events);
+    Ok(fence.map_or(Reply::Queued, Reply::Granted))
+}
+
+/// Gives a slot back. Of an ended booking the recorded end answers.
+pub fn release(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    fence: Fence,
+    said: (Option<Outcome>, Option<i32>),
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    match bookings.standing(id) {
+        None => Err(Refusal::NotFound),
+        Some(Standing::Queued { .. }) => Err(Refusal::IsQueued),
+        Some(Standing::Granted(granted)) if granted.fence != fence => {
+            Err(Refusal::StaleFence { end: None })
+        }
+        Some(Standing::Granted(_)) => {
+            let ending = Ending { end: End::Released, outcome: said.0, exit_code: said.1 };
+            finish(bookings, at, id, ending, None, events);
+            Ok(Reply::Ended)
+        }
+        Some(Standing::Ended(ended)) => match ended.granted() {
+            Some((_, held)) if held != fence => Err(Refusal::StaleFence { end: Some(ended.end()) }),
+            _ => Ok(Reply::AlreadyEnded),
+        },
+    }
+}
+
+/// Gives up a wait.
+pub fn cancel(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    match bookings.standing(id) {
+        None => Err(Refusal::NotFound),
+        Some(Standing::Granted(_)) => Err(Refusal::IsGranted),
+        Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
+        Some(Standing::Queued { .. }) => {
+            let ending = Ending { end: End::Cancelled, outcome: None, exit_code: None };
+            finish(bookings, at, id, ending, None, events);
+            Ok(Reply::Ended)
+        }
+    }
+}
+
+/// An operator ends a booking, whatever it is doing.
+pub fn force(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    reason: &str,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    match bookings.standing(id) {
+        None => Err(Refusal::NotFound),
+        Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
+        Some(_) => {
+            let ending = Ending { end: End::Forced, outcome: None, exit_code: None };
+            finish(bookings, at, id, ending, Some(reason.to_owned()), events);
+            Ok(Reply::Ended)
+        }
+    }
+}
+
+/// Whether a renewal is good, and the ttl it renews for. Evidence, not a fact: no event (S7).
+pub fn renewal(
+    bookings: &Bookings,
+    id: &BookingId,
+    fence: Fence,
+    ttl: Option<bursar_units::Millis>,
+) -> Result<bursar_units::Millis, Refusal> {
+    match bookings.standing(id) {
+        None => Err(Refusal::NotFound),
+        Some(Standing::Queued { .. }) => Err(Refusal::IsQueued),
+        Some(Standing::Ended(ended)) => Err(Refusal::StaleFence { end: Some(ended.end()) }),
+        Some(Standing::Granted(granted)) if granted.fence != fence => {
+            Err(Refusal::StaleFence { end: None })
+        }
+        Some(Standing::Granted(granted)) => {
+            let ttl = ttl.unwrap_or(granted.terms.ttl);
+            let applied = bookings.applied_of(granted.terms.class, granted.terms.tenant);
+            check_ttl(&applied, ttl)?;
+            Ok(ttl)
+        }
+    }
+}
+
+/// Changes what is declared: all of it or nothing, then settles once.
+pub fn change(
+    bookings: &mut Bookings,
+    at: Instant,
+    changes: &[Change],
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    check_changes(bookings, changes)?;
+    for change in changes {
+        if let Some(event) = change_event(bookings, change) {
+            emit(bookings, at, event, events);
+        }
+    }
+    settle(bookings, at, events);
+    Ok(Reply::Applied)
+}
+
+/// Processes deadlines up to `now`, in order, each stamped with its own time; `renewed_until`
+/// says until when a holder has shown life.
+pub fn tick(
+    bookings: &mut Bookings,
+    now: Instant,
+    renewed_until: impl Fn(&BookingId) -> Option<Instant>,
+    events: &mut Events,
+) {
+    if bookings.unsettled {
+        settle(bookings, now, events);
+    }
+    for _ in 0..STEPS_PER_RECORD_MAX {
+        let Some(deadline) = bookings.due(now).next().cloned() else { return };
+        if bookings.unsettled || events.len() >= STEPS_PER_RECORD_MAX {
+            return;
+        }
+        let (at, id) = (deadline.at, &deadline.id);
+        match (deadline.kind, renewed_until(id).filter(|until| *until > at)) {
+            (DeadlineKind::Expiry, Some(expires)) => {
+                emit(bookings, at, Event::Renewed { id: id.clone(), expires }, events);
+            }
+            (DeadlineKind::Expiry, None) => {
+                let ending = Ending { end: End::Expired, outcome: None, exit_code: None };
+                finish(bookings, at, id, ending, None, events);
+            }
+            (DeadlineKind::WaitOver, _) => {
+                let ending = Ending { end: End::WaitOver, outcome: None, exit_code: None };
+                finish(bookings, at, id, ending, None, events);
+            }
+        }
+    }
+}
+
+/// The engine was away until now.
+pub fn resume(bookings: &mut Bookings, at: Instant, events: &mut Events) {
+    emit(bookings, at, Event::Resumed, events);
+}
+
+struct Ending {
+    end: End,
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+}
+
+fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
+    bookings.apply(at, &event);
+    events.push((at, event));
+}
+
+fn finish(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    ending: Ending,
+    reason: Option<String>,
+    events: &mut Events,
+) {
+    let Ending { end, outcome, exit_code } = ending;
+    let event = Event::Ended { id: id.clone(), end, outcome, exit_code, reason };
+    emit(bookings, at, event, events);
+    settle(bookings, at, events);
+}
+
+/// Grants while anyone can be granted; what does not fit the record goes on as a tick (L9).
+fn settle(bookings: &mut Bookings, at: Instant, events: &mut Events) {
+    let mut granted = 0;
+    while let Some(id) = bookings.next_grant(at) {
+        if granted == STEPS_PER_RECORD_MAX {
+            if !bookings.unsettled {
+                emit(bookings, at, Event::Unsettled { more: true }, events);
+            }
+            return;
+        }
+        let fence = bookings.next_fence();
+        emit(bookings, at, Event::Granted { id, fence }, events);
+        granted += 1;
+    }
+    if bookings.unsettled {
+        emit(bookings, at, Event::Unsettled { more: false }, events);
+    }
+}
+
+/// Grant under a fence, queue (`None`), or refuse.
+fn admission(
+    bookings: &Bookings,
+    lane: Lane,
+    request: &Request,
+) -> Result<Option<Fence>, Refusal> {
+    let applied = bookings.applied_of(lane.class, lane.tenant);
+    check_terms(&applied, request)?;
+    if bookings.would_grant(lane, &applied, &request.amount) {
+        return Ok(Some(bookings.next_fence()));
+    }
+    if request.wait.ms() == 0 {
+        let limits = bookings.binding(lane, &applied, &request.amount);
+        return Err(if limits.is_empty() {
+            Refusal::OthersFirst { limits: bookings.shared_use(lane, &applied) }
+        } else {
+            Refusal::OverLimit { limits }
+        });
+    }
+    let full = applied.iter().find(|declared| {
+        let counter = bookings.counter(declared.limit.kind(), lane.class, lane.tenant);
+        counter.waiting >= declared.limit.queue_max
+    });
+    match full {
+        Some(declared) => Err(Refusal::QueueFull {
+            limit: declared.name.clone(),
+            max: declared.limit.queue_max,
+        }),
+        None => Ok(None),
+    }
+}
+
+/// What can be said of a request before looking at what is in use.
+fn check_terms(applied: &Applied, request: &Request) -> Result<(), Refusal> {
+    if !(1..=u64::from(u32::MAX)).contains(&request.amount.slots) {
+        return Err(Refusal::Slots);
+    }
+    check_ttl(applied, request.ttl)?;
+    let strictest = applied.iter().min_by_key(|declared| declared.limit.wait_max);
+    let wait_max = strictest.map_or(crate::limit::WAIT_DEFAULT, |strict| strict.limit.wait_max);
+    if request.wait > wait_max {
+        return Err(Refusal::TimeOutOfBounds {
+            field: "waitMs",
+            min_ms: 0,
+            max_ms: wait_max.ms(),
+            limit: strictest.map(|strict| strict.name.clone()),
+        });
+    }
+    let limits: Vec<LimitUse> = applied
+        .iter()
+        .flat_map(|declared| {
+            let over = |dimension: &Dimension| {
+                // A bound of zero pauses: one may wait for it to rise (S1).
+                let max = declared.bounds.of(*dimension);
+                max.is_some_and(|max| max > 0 && request.amount.of(*dimension) > max)
+            };
+            Dimension::ALL.into_iter().filter(over).map(|dimension| LimitUse {
+                name: declared.name.clone(),
+                dimension,
+                size: declared.bounds.of(dimension).unwrap_or_default(),
+                in_use: 0,
+                waiting: 0,
+            })
+        })
+        .collect();
+    if limits.is_empty() { Ok(()) } else { Err(Refusal::NeverFits { limits }) }
+}
+
+fn check_ttl(applied: &Applied, ttl: bursar_units::Millis) -> Result<(), Refusal> {
+    let strictest = applied.iter().min_by_key(|declared| declared.limit.ttl_max);
+    let ttl_max = strictest.map_or(crate::TTL_MAX, |strict| strict.limit.ttl_max);
+    if (TTL_MIN..=ttl_max).contains(&ttl) {
+        return Ok(());
+    }
+    Err(Refusal::TimeOutOfBounds {
+        field: "ttlMs",
+        min_ms: TTL_MIN.ms(),
+        max_ms: ttl_max.ms(),
+        limit: strictest.map(|strict| strict.name.clone()),
+    })
+}
+
+/// All or none: every change is checked against what the ones before it would leave.
+fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal> {
+    let mut limits = bookings.limits.clone();
+    let mut nodes: std::collections::BTreeSet<&ObjectName> =
+        bookings.nodes().map(|(name, _)| name).collect();
+    // Scopes may be swapped within one apply, so they are compared at the end.
+    for change in changes {
+        match change {
+            Change::SetLimit { name, limit } => {
+                let is_default = name.as_str() == DEFAULT_NAME;
+                if is_default && (limit.class != Some(crate::Scope::Each) || limit.tenant.is_some())
+                {
+                    return Err(Refusal::DefaultStays);
+                }
+                limits.declare(name, limit);
+            }
+            Change::DropLimit { name } if name.as_str() == DEFAULT_NAME => {
+                return Err(Refusal::DefaultStays);
+            }
+            Change::DropLimit { name } => {
+                if limits.get(name.as_str()).is_none() {
+                    return Err(Refusal::NoSuchObject { name: name.clone() });
+                }
+                limits.undeclare(name);
+            }
+            Change::SetNode { name, .. } => {
+                nodes.insert(name);
+            }
+            Change::DropNode { name } => {
+                if !nodes.remove(name) {
+                    return Err(Refusal::NoSuchObject { name: name.clone() });
+                }
+            }
+        }
+    }
+    match limits.same_scopes() {
+        Some((name, other)) => Err(Refusal::SameScopes { name, other }),
+        None => Ok(()),
+    }
+}
+
+/// The event of a change; `None` where it would change nothing.
+fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
+    match change.clone() {
+        Change::SetLimit { name, limit } => {
+            let same = bookings.limit(name.as_str()).is_some_and(|present| present.limit == limit);
+            (!same).then_some(Event::LimitSet { name, limit })
+        }
+        Change::DropLimit { name } => Some(Event::LimitDropped { name }),
+        Change::SetNode { name, capacity } => {
+            let same = bookings.node(name.as_str()) == Some(&capacity);
+            (!same).then_some(Event::NodeSet { name, capacity })
+        }
+        Change::DropNode { name } => Some(Event::NodeDropped { name }),
+    }
+}

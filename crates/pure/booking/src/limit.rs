@@ -1,0 +1,254 @@
+//! Limits: four kinds, at most one of each applies to a request (S1).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bursar_units::{Amount, Bounds, Dimension, Label, Millis, ObjectName};
+
+/// The name of the limit that ships and can be changed but not deleted.
+pub const DEFAULT_NAME: &str = "default";
+/// The seed's number: slots per class where nothing else is said.
+pub const DEFAULT_SLOTS: u64 = 100;
+/// The share of a tenant whose limit names none.
+pub const WEIGHT_DEFAULT: u64 = 100;
+/// The largest share.
+pub const WEIGHT_MAX: u64 = 1_000;
+/// How many may wait where a limit names no bound.
+pub const QUEUE_DEFAULT: u64 = 10_000;
+/// How long one may wait where a limit names no bound.
+pub const WAIT_DEFAULT: Millis = Millis::from_hours(24);
+
+/// Which values of a field a limit speaks of.
+#[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub enum Scope {
+    /// One counter per value.
+    Each,
+    /// This value only.
+    Named(Label),
+}
+
+/// A bound in one dimension.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bound {
+    /// This much.
+    Exactly(u64),
+    /// This many percent of the inventory, rounded down.
+    Percent(u64),
+}
+
+/// A limit as declared.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limit {
+    /// Which classes; `None` is all of them together.
+    pub class: Option<Scope>,
+    /// Which tenants; `None` is all of them together.
+    pub tenant: Option<Scope>,
+    /// Most units of admission.
+    pub slots: Option<u64>,
+    /// Most CPU: millicores, or a share of the inventory.
+    pub cpu: Option<Bound>,
+    /// Most memory: bytes, or a share of the inventory.
+    pub memory: Option<Bound>,
+    /// Most whole GPUs.
+    pub gpus: Option<u64>,
+    /// How many may wait.
+    pub queue_max: u64,
+    /// How long one may ask to wait.
+    pub wait_max: Millis,
+    /// The longest ttl one may ask for.
+    pub ttl_max: Millis,
+    /// The share of a tenant's turn; only where `tenant` alone is given.
+    pub weight: Option<u64>,
+}
+
+/// The four kinds, in the order in which a refusal names them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Kind {
+    /// All requests together.
+    Everything,
+    /// The requests of one tenant.
+    Tenant,
+    /// The requests of one class.
+    Class,
+    /// The requests of one tenant in one class.
+    ClassTenant,
+}
+
+/// A limit with its percentages worked out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Declared {
+    /// Its name.
+    pub name: ObjectName,
+    /// As declared.
+    pub limit: Limit,
+    /// Its bounds on the present inventory.
+    pub bounds: Bounds,
+}
+
+/// The limits that apply to one class and tenant: one of each kind at most, in kind order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Applied([Option<Arc<Declared>>; 4]);
+
+/// One counter of a limit against its bounds.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LimitUse {
+    /// The limit's name.
+    pub name: ObjectName,
+    /// The dimension that is counted.
+    pub dimension: Dimension,
+    /// Its bound; zero means paused.
+    pub size: u64,
+    /// What is held.
+    pub in_use: u64,
+    /// How many bookings wait under this counter.
+    pub waiting: u64,
+}
+
+/// All limits, found by what they speak of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Limits {
+    declared: BTreeMap<ObjectName, Arc<Declared>>,
+    by_scope: BTreeMap<(Option<Scope>, Option<Scope>), Arc<Declared>>,
+    inventory: Amount,
+}
+
+impl Limit {
+    /// A limit that bounds nothing, to be filled in.
+    pub fn unbounded(class: Option<Scope>, tenant: Option<Scope>) -> Self {
+        Self {
+            class,
+            tenant,
+            slots: None,
+            cpu: None,
+            memory: None,
+            gpus: None,
+            queue_max: QUEUE_DEFAULT,
+            wait_max: WAIT_DEFAULT,
+            ttl_max: crate::TTL_MAX,
+            weight: None,
+        }
+    }
+
+    /// The shipped default: 100 slots for each class.
+    pub fn shipped() -> Self {
+        Self { slots: Some(DEFAULT_SLOTS), ..Self::unbounded(Some(Scope::Each), None) }
+    }
+
+    /// Which of the four kinds it is.
+    pub fn kind(&self) -> Kind {
+        match (&self.class, &self.tenant) {
+            (None, None) => Kind::Everything,
+            (None, Some(_)) => Kind::Tenant,
+            (Some(_), None) => Kind::Class,
+            (Some(_), Some(_)) => Kind::ClassTenant,
+        }
+    }
+
+    /// Its bounds on a given inventory; a percentage rounds down.
+    pub fn bounds_on(&self, inventory: &Amount) -> Bounds {
+        let worked_out = |bound: Option<Bound>, whole: u64| {
+            bound.map(|bound| match bound {
+                Bound::Exactly(value) => value,
+                Bound::Percent(percent) => {
+                    let share_floor = u128::from(whole) * u128::from(percent) / 100;
+                    u64::try_from(share_floor).unwrap_or(u64::MAX)
+                }
+            })
+        };
+        Bounds {
+            slots: self.slots,
+            cpu_milli: worked_out(self.cpu, inventory.cpu_milli),
+            memory_bytes: worked_out(self.memory, inventory.memory_bytes),
+            gpus: self.gpus,
+        }
+    }
+}
+
+impl Applied {
+    /// The limits, in kind order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Declared> {
+        self.0.iter().flatten().map(AsRef::as_ref)
+    }
+
+    /// The share of the tenant's turn.
+    pub(crate) fn weight(&self) -> u64 {
+        let [_, tenant, _, _] = &self.0;
+        tenant.as_ref().and_then(|declared| declared.limit.weight).unwrap_or(WEIGHT_DEFAULT)
+    }
+}
+
+impl Limits {
+    pub(crate) fn set(&mut self, name: &ObjectName, limit: &Limit) {
+        self.drop(name);
+        let bounds = limit.bounds_on(&self.inventory);
+        let declared = Arc::new(Declared { name: name.clone(), limit: limit.clone(), bounds });
+        self.by_scope
+            .insert((limit.class.clone(), limit.tenant.clone()), Arc::clone(&declared));
+        self.declared.insert(name.clone(), declared);
+    }
+
+    pub(crate) fn drop(&mut self, name: &ObjectName) {
+        let Some(declared) = self.declared.remove(name) else { return };
+        let scopes = (declared.limit.class.clone(), declared.limit.tenant.clone());
+        // Two limits may swap their scopes in one apply: the scope may be another's by now.
+        if self.by_scope.get(&scopes).is_some_and(|present| present.name == *name) {
+            self.by_scope.remove(&scopes);
+        }
+    }
+
+    pub(crate) fn set_inventory(&mut self, inventory: Amount) {
+        self.inventory = inventory;
+        let all: Vec<_> = self.declared.values().cloned().collect();
+        for declared in all {
+            self.set(&declared.name, &declared.limit);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Declared> {
+        self.declared.values().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Declared> {
+        self.declared.get(name).map(AsRef::as_ref)
+    }
+
+    /// Declares without looking at scopes: for checking several changes before any is made.
+    pub(crate) fn declare(&mut self, name: &ObjectName, limit: &Limit) {
+        let bounds = Bounds::default();
+        let declared = Declared { name: name.clone(), limit: limit.clone(), bounds };
+        self.declared.insert(name.clone(), Arc::new(declared));
+    }
+
+    /// The reverse of [`Self::declare`].
+    pub(crate) fn undeclare(&mut self, name: &ObjectName) {
+        self.declared.remove(name);
+    }
+
+    /// Two declared limits that speak of the same class and tenant.
+    pub(crate) fn same_scopes(&self) -> Option<(ObjectName, ObjectName)> {
+        let mut seen = BTreeMap::new();
+        self.declared.values().find_map(|declared| {
+            let scopes = (&declared.limit.class, &declared.limit.tenant);
+            let other = seen.insert(scopes, &declared.name)?;
+            Some((declared.name.clone(), other.clone()))
+        })
+    }
+
+    /// The limits that apply to a class and tenant.
+    ///
+    /// A limit that names a value beats the `each` limit of its kind; for class × tenant the
+    /// order is both named, class named, tenant named, both each.
+    pub(crate) fn applied(&self, class: &Label, tenant: &Label) -> Applied {
+        let (c, t) = (|| Some(Scope::Named(class.clone())), || Some(Scope::Named(tenant.clone())));
+        let each = || Some(Scope::Each);
+        let first = |scopes: &[(Option<Scope>, Option<Scope>)]| {
+            scopes.iter().find_map(|scope| self.by_scope.get(scope)).cloned()
+        };
+        Applied([
+            first(&[(None, None)]),
+            first(&[(None, t()), (None, each())]),
+            first(&[(c(), None), (each(), None)]),
+            first(&[(c(), t()), (c(), each()), (each(), t()), (each(), each())]),
+        ])
+    }
+}

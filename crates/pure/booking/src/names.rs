@@ -1,0 +1,113 @@
+//! Classes and tenants, interned while anything refers to them.
+//!
+//! Numbers make counters and lane keys cheap; they are private to one copy of the state and
+//! never ordered by, so a state restored from a snapshot, with other numbers, behaves the same.
+
+use bursar_units::{Index, Label};
+
+/// A class or a tenant in this copy of the state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub(crate) struct NameIndex(u32);
+
+/// A table of names with what is known of each.
+#[derive(Clone, Debug)]
+pub(crate) struct Names<T> {
+    by_text: Index<Label, NameIndex>,
+    entries: Vec<Entry<T>>,
+    free: Vec<NameIndex>,
+    /// What is told of a name that is not here.
+    absent: T,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    /// `None` where the place is free.
+    label: Option<Label>,
+    references: u64,
+    value: T,
+}
+
+impl<T: Clone + Default> Default for Names<T> {
+    fn default() -> Self {
+        Self {
+            by_text: Index::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            absent: T::default(),
+        }
+    }
+}
+
+impl<T: Clone + Default> Names<T> {
+    pub(crate) fn find(&self, label: &Label) -> Option<NameIndex> {
+        self.by_text.get(label).copied()
+    }
+
+    /// Takes a reference to a name, making it known if it was not.
+    pub(crate) fn take(&mut self, label: &Label) -> NameIndex {
+        let index = self.find(label).unwrap_or_else(|| self.add(label));
+        if let Some(entry) = self.entry_mut(index) {
+            entry.references += 1;
+        }
+        index
+    }
+
+    /// Gives a reference back; the last one forgets the name and what was known of it.
+    pub(crate) fn give(&mut self, index: NameIndex) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        entry.references = entry.references.saturating_sub(1);
+        if entry.references > 0 {
+            return;
+        }
+        entry.value = T::default();
+        if let Some(label) = entry.label.take() {
+            self.by_text.remove(&label);
+            self.free.push(index);
+        }
+    }
+
+    pub(crate) fn get(&self, index: NameIndex) -> &T {
+        self.entry(index).map_or(&self.absent, |entry| &entry.value)
+    }
+
+    pub(crate) fn get_mut(&mut self, index: NameIndex) -> Option<&mut T> {
+        self.entry_mut(index).map(|entry| &mut entry.value)
+    }
+
+    /// The text of a name; a free place has none, and nothing refers to it.
+    pub(crate) fn label(&self, index: NameIndex) -> Option<&Label> {
+        self.entry(index)?.label.as_ref()
+    }
+
+    /// All known names, in no order that may reach an output: callers sort or sum.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Label, &T)> {
+        self.entries.iter().filter_map(|entry| entry.label.as_ref().map(|l| (l, &entry.value)))
+    }
+
+    fn add(&mut self, label: &Label) -> NameIndex {
+        let entry = Entry { label: Some(label.clone()), references: 0, value: T::default() };
+        let index = match self.free.pop() {
+            Some(index) => {
+                if let Some(place) = self.entry_mut(index) {
+                    *place = entry;
+                }
+                index
+            }
+            None => {
+                let index = NameIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+                self.entries.push(entry);
+                index
+            }
+        };
+        self.by_text.insert(label.clone(), index);
+        index
+    }
+
+    fn entry(&self, index: NameIndex) -> Option<&Entry<T>> {
+        self.entries.get(usize::try_from(index.0).ok()?)
+    }
+
+    fn entry_mut(&mut self, index: NameIndex) -> Option<&mut Entry<T>> {
+        self.entries.get_mut(usize::try_from(index.0).ok()?)
+    }
+}

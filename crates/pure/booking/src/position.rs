@@ -1,0 +1,182 @@
+//! Where a waiting booking stands, why it waits, and what that rests on (S8).
+
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label};
+
+use crate::limit::{Applied, Kind, LimitUse};
+use crate::request::Request;
+use crate::room::Lane;
+use crate::{Bookings, ESTIMATE_RESTS_ON_MIN, Fence};
+
+/// Why a booking waits, in the order in which a headline is chosen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub enum Reason {
+    /// A limit is set to zero.
+    LimitPaused,
+    /// A limit is full.
+    LimitFull,
+    /// It would fit, but an earlier large request is due.
+    Shielded,
+    /// It would fit, but others come first.
+    QueueOrder,
+}
+
+/// What can be said of a booking that waits.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Position {
+    /// How many of its class come before it.
+    pub ahead: u64,
+    /// Why it waits.
+    pub reason: Reason,
+    /// The limits that bind, headline first; those it shares where only order binds.
+    pub limits: Vec<LimitUse>,
+    /// When it may be granted.
+    pub estimate: Option<Estimate>,
+}
+
+/// A guess, with what it rests on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Estimate {
+    /// Milliseconds from now.
+    pub ms: u64,
+    /// How many ends of the class it rests on.
+    pub rests_on: usize,
+}
+
+impl Bookings {
+    /// Where a waiting booking stands; `None` if it does not wait.
+    pub fn position(&self, at: Instant, id: &BookingId) -> Option<Position> {
+        let queued = self.queued.get(id)?;
+        let lane = queued.lane();
+        let applied = self.applied_of(lane.class, lane.tenant);
+        let limits = self.binding(lane, &applied, &queued.terms.amount);
+        let waiting = self.room.get(lane, queued.sequence)?;
+        let reason = if limits.iter().any(|limit| limit.size == 0) {
+            Reason::LimitPaused
+        } else if !limits.is_empty() {
+            Reason::LimitFull
+        } else if self.is_shielded(lane, waiting) {
+            Reason::Shielded
+        } else {
+            Reason::QueueOrder
+        };
+        let limits = if limits.is_empty() { self.shared_use(lane, &applied) } else { limits };
+        let ahead = self.ahead(at, lane, queued.sequence);
+        let estimate = match reason {
+            Reason::LimitPaused => None,
+            _ => self.estimate_of(lane, ahead),
+        };
+        Some(Position { ahead, reason, limits, estimate })
+    }
+
+    /// When a slot of a class may come free for someone who would be first; for refusals.
+    pub fn next_free(&self, class: &Label) -> Option<Estimate> {
+        let class = self.classes.get(self.classes.find(class)?);
+        estimate(&class.held_ms, class.counter.used.slots, 0)
+    }
+
+    /// The limits that a request would apply, each with its use in every bounded dimension.
+    pub fn limits_for(&self, request: &Request) -> Vec<LimitUse> {
+        let applied = self.limits.applied(&request.class, &request.tenant);
+        applied
+            .iter()
+            .flat_map(|declared| self.counter_use(declared, &request.class, &request.tenant))
+            .collect()
+    }
+
+    /// The limits and dimensions that an amount exceeds now, headline first (S1).
+    pub(crate) fn binding(&self, lane: Lane, applied: &Applied, amount: &Amount) -> Vec<LimitUse> {
+        applied
+            .iter()
+            .flat_map(|declared| {
+                let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
+                counter.used.exceeds(amount, &declared.bounds).map(|dimension| LimitUse {
+                    name: declared.name.clone(),
+                    dimension,
+                    size: declared.bounds.of(dimension).unwrap_or_default(),
+                    in_use: counter.used.of(dimension),
+                    waiting: counter.waiting,
+                })
+            })
+            .collect()
+    }
+
+    /// The slots of the limits that a lane shares with others: what its order is about.
+    pub(crate) fn shared_use(&self, lane: Lane, applied: &Applied) -> Vec<LimitUse> {
+        applied
+            .iter()
+            .filter(|declared| matches!(declared.limit.kind(), Kind::Everything | Kind::Class))
+            .filter_map(|declared| {
+                let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
+                Some(LimitUse {
+                    name: declared.name.clone(),
+                    dimension: Dimension::Slots,
+                    size: declared.bounds.slots?,
+                    in_use: counter.used.slots,
+                    waiting: counter.waiting,
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn next_fence(&self) -> Fence {
+        Fence(self.fence.0 + 1)
+    }
+
+    /// Interns the request's names for the length of `look`, so that counters can be read.
+    pub(crate) fn with_lane<T>(
+        &mut self,
+        request: &Request,
+        look: impl FnOnce(&Self, Lane) -> T,
+    ) -> T {
+        let class = self.classes.take(&request.class);
+        let tenant = self.tenants.take(&request.tenant);
+        let result = look(self, Lane { class, tenant, priority: request.priority });
+        self.classes.give(class);
+        self.tenants.give(tenant);
+        result
+    }
+
+    /// How many of the class come before, if everyone is served in the order of turns: each
+    /// booking is placed at the turn its tenant will have reached when those of its lane before
+    /// it have been granted.
+    fn ahead(&self, at: Instant, lane: Lane, sequence: u64) -> u64 {
+        let mut mine = None;
+        let mut places = Vec::new();
+        for (other, queue) in self.room.lanes().filter(|(other, _)| other.class == lane.class) {
+            let weight = self.applied_of(other.class, other.tenant).weight().max(1);
+            let mut turn = self.tenants.get(other.tenant).turn;
+            for waiting in queue {
+                let place = (waiting.aged(other.priority, at), turn, waiting.sequence);
+                if waiting.sequence == sequence {
+                    mine = Some(place);
+                }
+                places.push(place);
+                turn += (u128::from(waiting.amount.slots) << 64) / u128::from(weight);
+            }
+        }
+        let before = mine.map_or(0, |mine| places.iter().filter(|place| **place < mine).count());
+        u64::try_from(before).unwrap_or(u64::MAX)
+    }
+
+    fn estimate_of(&self, lane: Lane, ahead: u64) -> Option<Estimate> {
+        let class = self.classes.get(lane.class);
+        estimate(&class.held_ms, class.counter.used.slots, ahead)
+    }
+}
+
+/// ⌈mean time held · (ahead + 1) / slots in use⌉: with n slots in use one comes free every
+/// n-th part of the mean. Absent where it would rest on too little.
+fn estimate(
+    held_ms: &std::collections::VecDeque<u64>,
+    slots_in_use: u64,
+    ahead: u64,
+) -> Option<Estimate> {
+    let rests_on = held_ms.len();
+    if rests_on < ESTIMATE_RESTS_ON_MIN || slots_in_use == 0 {
+        return None;
+    }
+    let sum: u128 = held_ms.iter().map(|ms| u128::from(*ms)).sum();
+    let divisor = u128::try_from(rests_on).ok()? * u128::from(slots_in_use);
+    let ms = (sum * (u128::from(ahead) + 1)).div_ceil(divisor);
+    Some(Estimate { ms: u64::try_from(ms).ok()?, rests_on })
+}
