@@ -12,8 +12,7 @@
 //!
 //! A note may carry several signatures: while keys rotate both sign, later witnesses may too.
 //! Signatures by keys that the reader does not hold say nothing and are passed over; one by its
-//! own key that is wrong condemns the note. The oracle of the tests is the note that the C2SP
-//! document itself shows.
+//! own key that is wrong condemns the note. The oracle of the tests is OpenSSL.
 
 mod key;
 

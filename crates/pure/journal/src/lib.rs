@@ -16,11 +16,11 @@
 //! use bursar_journal::hash::leaf_hash;
 //! use bursar_journal::merkle::prove_inclusion;
 //! use bursar_journal::proof::{Proof, Proven};
-//! use bursar_journal::tile::{Builder, Hashes, NoTiles};
+//! use bursar_journal::tile::{Builder, FullTile, NoTiles};
 //!
 //! let records = [r#"{"v":1,"seq":0}"#, r#"{"v":1,"seq":1}"#, r#"{"v":1,"seq":2}"#];
 //! let mut builder = Builder::new();
-//! let mut full: Vec<Hashes> = Vec::new(); // the store writes a row for each tile that lands here
+//! let mut full: Vec<FullTile> = Vec::new(); // the store writes a row for each tile that lands here
 //! for record in records {
 //!     builder.push(leaf_hash(record.as_bytes()), &mut full);
 //! }

@@ -321,9 +321,14 @@ struct Parts<'a> {
 
 fn blob_refs(record: &str) -> Result<Vec<BlobRef>, serde_json::Error> {
     let parts: Parts<'_> = serde_json::from_str(record)?;
-    let parts = [parts.cmd, parts.ev].into_iter().flatten();
-    Ok(parts
-        .filter_map(|part| serde_json::from_str(part.get()).ok())
+    let texts = [parts.cmd, parts.ev]
+        .into_iter()
+        .flatten()
+        .map(RawValue::get);
+    // Serde would also read the two fields from an array, which is a list of events instead.
+    let objects = texts.filter(|text| text.starts_with('{'));
+    Ok(objects
+        .filter_map(|text| serde_json::from_str(text).ok())
         .collect())
 }
 

@@ -38,7 +38,7 @@ pub struct TileId {
 
 /// A tile that has become full, for the store to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hashes {
+pub struct FullTile {
     /// Which tile.
     pub id: TileId,
     /// Its 256 hashes.
@@ -112,7 +112,7 @@ impl TileId {
     }
 }
 
-impl Hashes {
+impl FullTile {
     /// The tile as it is stored and served: the hashes, one after the other.
     pub fn to_bytes(&self) -> Vec<u8> {
         tile_bytes(&self.hashes)

@@ -2,7 +2,7 @@
 
 use crate::hash::Hash;
 use crate::merkle::Edge;
-use crate::tile::{Hashes, TILE_HEIGHT, TILE_WIDTH, TileId, Tiles};
+use crate::tile::{FullTile, TILE_HEIGHT, TILE_WIDTH, TileId, Tiles};
 
 /// Appends leaves and hands over each tile when it becomes full.
 ///
@@ -102,7 +102,7 @@ impl Builder {
     }
 
     /// Appends a leaf hash; tiles that it fills are added to `full`, lower levels first.
-    pub fn push(&mut self, leaf: Hash, full: &mut Vec<Hashes>) {
+    pub fn push(&mut self, leaf: Hash, full: &mut Vec<FullTile>) {
         let size = self.edge.size() + 1;
         let partial = &mut self.partial;
         self.edge.push_each(leaf, |height, hash| {
@@ -140,7 +140,7 @@ impl<T: Tiles> Tiles for Over<'_, T> {
 }
 
 /// Adds a hash to a level, which may complete a tile there, in a tree that now has `size` leaves.
-fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Option<Hashes> {
+fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Option<FullTile> {
     let place = usize::try_from(level).ok()?;
     if partial.len() <= place {
         partial.resize(place + 1, Vec::new());
@@ -151,7 +151,7 @@ fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Optio
         return None;
     }
     let index = (size >> ((level + 1) * TILE_HEIGHT)).checked_sub(1)?;
-    Some(Hashes {
+    Some(FullTile {
         id: TileId::full(level, index)?,
         hashes: std::mem::take(hashes),
     })

@@ -17,7 +17,7 @@ const PATH_BYTES_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// Hashes of the tree.
-    Hashes(TileId),
+    Tile(TileId),
     /// The records of which a tile of level 0 holds the hashes; its level is always 0.
     Entries(TileId),
 }
@@ -30,10 +30,10 @@ pub struct NotAPath;
 impl fmt::Display for Path {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hashes(id) => write!(formatter, "tile/{}/", id.level)?,
+            Self::Tile(id) => write!(formatter, "tile/{}/", id.level)?,
             Self::Entries(_) => formatter.write_str("tile/entries/")?,
         }
-        let (Self::Hashes(id) | Self::Entries(id)) = self;
+        let (Self::Tile(id) | Self::Entries(id)) = self;
         let digits = id.index.to_string();
         let digits = format!(
             "{}{digits}",
@@ -76,7 +76,7 @@ impl FromStr for Path {
 
 impl fmt::Display for TileId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Path::Hashes(*self).fmt(formatter)
+        Path::Tile(*self).fmt(formatter)
     }
 }
 
@@ -96,5 +96,5 @@ fn read(text: &str) -> Option<Path> {
         return TileId::new(0, index, width).map(Path::Entries);
     }
     let level = level.parse().ok().filter(|level| *level <= LEVEL_MAX)?;
-    TileId::new(level, index, width).map(Path::Hashes)
+    TileId::new(level, index, width).map(Path::Tile)
 }
