@@ -151,7 +151,7 @@ fn take_apart(note: &str) -> Result<(&str, &str), Error> {
     let text = note
         .get(..=before.len())
         .ok_or_else(|| wrong("it has no text"))?;
-    if signatures.is_empty() || !signatures.ends_with('\n') {
+    if !signatures.ends_with('\n') {
         return Err(wrong("it does not end in a line of signature"));
     }
     Ok((text, signatures))

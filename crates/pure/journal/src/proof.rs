@@ -125,10 +125,13 @@ impl Proof {
     /// Reads a proof file. A newline at its end is no part of it.
     pub fn parse(text: &str) -> Result<Self, Error> {
         limit("text", text.len(), PROOF_BYTES_MAX)?;
-        let proof: Self = serde_json::from_str(text).map_err(|source| Error::Read { source })?;
-        if proof.v != PROOF_VERSION {
-            return Err(Error::Version { version: proof.v });
+        let read = |source| Error::Read { source };
+        // The version comes first: a newer file may have fields that are not known here.
+        let Version { v: version } = serde_json::from_str(text).map_err(read)?;
+        if version != PROOF_VERSION {
+            return Err(Error::Version { version });
         }
+        let proof: Self = serde_json::from_str(text).map_err(read)?;
         proof.check_limits()?;
         if proof.to_text()? == text.strip_suffix('\n').unwrap_or(text) {
             return Ok(proof);
@@ -308,6 +311,12 @@ impl Check {
             detail,
         }
     }
+}
+
+/// All that is read of a file before its version is known.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
 }
 
 /// The two parts of a record that may have become blobs (L9).

@@ -10,9 +10,6 @@ use std::str::FromStr;
 
 use crate::tile::{LEVEL_MAX, TILE_WIDTH, TileId};
 
-/// Longest text that can be a path: twenty digits in seven groups, and the words around them.
-const PATH_BYTES_MAX: usize = 64;
-
 /// A file of the export layout other than `checkpoint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
@@ -35,20 +32,16 @@ impl fmt::Display for Path {
         }
         let (Self::Tile(id) | Self::Entries(id)) = self;
         let digits = id.index.to_string();
-        let digits = format!(
-            "{}{digits}",
-            "0".repeat(digits.len().next_multiple_of(3) - digits.len())
-        );
-        let (groups, _) = digits.as_bytes().as_chunks::<3>();
-        for (place, [a, b, c]) in groups.iter().map(|group| group.map(char::from)).enumerate() {
-            let last = place + 1 == groups.len();
-            write!(
-                formatter,
-                "{}{a}{b}{c}{}",
-                if last { "" } else { "x" },
-                if last { "" } else { "/" }
-            )?;
+        let width = digits.len().next_multiple_of(3);
+        let digits = format!("{digits:0>width$}");
+        let mut rest = digits.as_str();
+        while let Some((group, after)) = rest.split_at_checked(3)
+            && !after.is_empty()
+        {
+            write!(formatter, "x{group}/")?;
+            rest = after;
         }
+        formatter.write_str(rest)?;
         if id.is_full() {
             Ok(())
         } else {
@@ -61,9 +54,6 @@ impl FromStr for Path {
     type Err = NotAPath;
 
     fn from_str(text: &str) -> Result<Self, NotAPath> {
-        if PATH_BYTES_MAX < text.len() {
-            return Err(NotAPath);
-        }
         let path = read(text).ok_or(NotAPath)?;
         // Leading zeros, signs and missing digits all show when it is written again.
         if path.to_string() == text {
@@ -84,10 +74,7 @@ impl fmt::Display for TileId {
 fn read(text: &str) -> Option<Path> {
     let (level, rest) = text.strip_prefix("tile/")?.split_once('/')?;
     let (index, width) = match rest.split_once(".p/") {
-        Some((index, width)) => (
-            index,
-            width.parse().ok().filter(|width| *width < TILE_WIDTH)?,
-        ),
+        Some((index, width)) => (index, width.parse().ok()?),
         None => (rest, TILE_WIDTH),
     };
     let digits: String = index.chars().filter(char::is_ascii_digit).collect();

@@ -224,6 +224,7 @@ fn a_note_in_another_form_is_refused() {
         NOTE.replace("— ", "—"),
         format!("{NOTE}\n"),
         format!("{NOTE}what is this\n"),
+        format!("{NOTE}— w\u{1} AAAAAAAA\n"),
         format!("\n{NOTE}"),
         format!("{NOTE}{}", "— w AAAAAAAA\n".repeat(NOTE_BYTES_MAX / 14)),
         "\n\n".to_owned(),

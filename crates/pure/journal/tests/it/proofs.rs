@@ -292,7 +292,7 @@ fn a_file_is_refused_unless_it_is_spelled_as_written() {
             "{other}"
         );
     }
-    let newer = text.replacen("\"v\":1,", "\"v\":2,", 1);
+    let newer = text.replacen("\"v\":1,", "\"v\":2,\"note\":1,", 1);
     assert!(matches!(
         Proof::parse(&newer),
         Err(Error::Version { version: 2 })
