@@ -112,13 +112,6 @@ impl TileId {
     }
 }
 
-impl FullTile {
-    /// The tile as it is stored and served: the hashes, one after the other.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        tile_bytes(&self.hashes)
-    }
-}
-
 impl Tiles for NoTiles {
     type Error = Infallible;
 
@@ -127,7 +120,7 @@ impl Tiles for NoTiles {
     }
 }
 
-/// The bytes of a tile: its hashes, one after the other.
+/// A tile as it is stored and served: its hashes, one after the other.
 pub fn tile_bytes(hashes: &[Hash]) -> Vec<u8> {
     hashes.iter().flat_map(|hash| hash.0).collect()
 }
