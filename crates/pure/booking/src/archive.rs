@@ -12,6 +12,7 @@ use bursar_units::{Amount, BookingId, Instant, Millis};
 
 use crate::names::NameIndex;
 use crate::request::{End, Extras, Fence, Outcome, Priority};
+use crate::room::Lane;
 
 const SEGMENT_LENGTH: usize = 1_024;
 
@@ -40,6 +41,8 @@ struct Rare {
     cpu_milli: u64,
     memory_bytes: u64,
     gpus: u64,
+    /// Slots, ttl and wait where one of them needs more than 32 bits.
+    wide: Option<(u64, Millis, Millis)>,
     extras: Option<Box<Extras>>,
     exit_code: Option<i32>,
     reason: Option<String>,
@@ -70,10 +73,20 @@ pub(crate) struct Ending {
     pub(crate) ended_at: Instant,
 }
 
+impl Terms {
+    pub(crate) fn lane(&self) -> Lane {
+        Lane { class: self.class, tenant: self.tenant, priority: self.priority }
+    }
+}
+
 impl Ended {
     pub(crate) fn new(id: BookingId, terms: Terms, ending: Ending) -> Self {
-        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let narrow = |value: u64| u32::try_from(value).ok();
+        let Terms { amount: Amount { slots, .. }, ttl, wait, .. } = terms;
+        let numbers = narrow(slots).zip(narrow(ttl.ms())).zip(narrow(wait.ms()));
+        let ((slots_narrow, ttl_ms), wait_ms) = numbers.unwrap_or_default();
         let rare = Rare {
+            wide: numbers.is_none().then_some((slots, ttl, wait)),
             cpu_milli: terms.amount.cpu_milli,
             memory_bytes: terms.amount.memory_bytes,
             gpus: terms.amount.gpus,
@@ -86,9 +99,9 @@ impl Ended {
             id,
             class: terms.class,
             tenant: terms.tenant,
-            slots: narrow(terms.amount.slots),
-            ttl_ms: narrow(terms.ttl.ms()),
-            wait_ms: narrow(terms.wait.ms()),
+            slots: slots_narrow,
+            ttl_ms,
+            wait_ms,
             priority: terms.priority,
             end: ending.end,
             outcome: ending.outcome,
@@ -142,18 +155,23 @@ impl Ended {
 
     pub(crate) fn terms(&self) -> Terms {
         let rare = self.rare.as_deref();
+        let narrow = || {
+            let (ttl, wait) = (self.ttl_ms.into(), self.wait_ms.into());
+            (self.slots.into(), Millis::from_ms(ttl), Millis::from_ms(wait))
+        };
+        let (slots, ttl, wait) = rare.and_then(|rare| rare.wide).unwrap_or_else(narrow);
         Terms {
             class: self.class,
             tenant: self.tenant,
             amount: Amount {
-                slots: self.slots.into(),
+                slots,
                 cpu_milli: rare.map_or(0, |rare| rare.cpu_milli),
                 memory_bytes: rare.map_or(0, |rare| rare.memory_bytes),
                 gpus: rare.map_or(0, |rare| rare.gpus),
             },
             priority: self.priority,
-            ttl: Millis::from_ms(self.ttl_ms.into()),
-            wait: Millis::from_ms(self.wait_ms.into()),
+            ttl,
+            wait,
             extras: rare.and_then(|rare| rare.extras.clone()),
         }
     }

@@ -9,7 +9,7 @@ use crate::archive::{Archive, Ended, Ending, Terms};
 use crate::limit::{Applied, Declared, DEFAULT_NAME, Kind, Limit, LimitUse, Limits};
 use crate::names::{NameIndex, Names};
 use crate::request::{End, Fence, Outcome, Request};
-use crate::room::{Lane, Room, Waiting};
+use crate::room::{Lane, Room, Waiting, turn_step};
 use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
 
 /// All bookings, limits and counters.
@@ -34,7 +34,8 @@ pub struct Bookings {
     pub(crate) virtual_time: u128,
     pub(crate) sequence: u64,
     pub(crate) dues: u64,
-    pub(crate) unsettled: bool,
+    /// The time at which the pump ran out of its record and goes on, whenever it does (L1, L9).
+    pub(crate) unsettled: Option<Instant>,
 }
 
 /// What is held and how many wait, under one value of one kind of limit.
@@ -164,7 +165,7 @@ impl Bookings {
                 self.nodes.remove(name);
                 self.refresh_inventory();
             }
-            Event::Unsettled { more } => self.unsettled = *more,
+            Event::Unsettled { more } => self.unsettled = more.then_some(at),
             Event::Resumed => self.resume(at),
         }
     }
@@ -250,7 +251,7 @@ impl Bookings {
 
     /// Whether grants are still due before any other command (L9).
     pub fn is_unsettled(&self) -> bool {
-        self.unsettled
+        self.unsettled.is_some()
     }
 
     /// The last fence given out.
@@ -383,20 +384,15 @@ impl Bookings {
     }
 
     fn reserve(&mut self, at: Instant, id: &BookingId, request: &Request, fence: Option<Fence>) {
-        let class = self.classes.take(&request.class);
-        let tenant = self.tenants.take(&request.tenant);
-        let terms = Terms {
-            class,
-            tenant,
-            amount: request.amount,
-            priority: request.priority,
-            ttl: request.ttl,
-            wait: request.wait,
-            extras: request.extras.clone(),
-        };
+        if self.standing(id).is_some() {
+            return;
+        }
+        let terms = self.take_terms(request.clone());
+        let lane = terms.lane();
+        // The pair comes first, so that its limits are looked up once.
+        self.pair_mut(&terms);
         self.sequence += 1;
-        self.enter(tenant);
-        let lane = Lane { class, tenant, priority: request.priority };
+        self.enter(terms.tenant);
         let waiting = Waiting {
             sequence: self.sequence,
             id: id.clone(),
@@ -409,7 +405,7 @@ impl Bookings {
             self.admit(at, lane, &waiting);
             self.hold(at, id, terms, fence, at);
         } else {
-            self.count_waiting(&terms, true);
+            self.count_waiting(&terms, 1);
             self.room.join(lane, waiting);
             let until = at.after(request.wait);
             self.deadlines.insert(wait_deadline(id, until));
@@ -420,12 +416,12 @@ impl Bookings {
 
     fn grant_queued(&mut self, at: Instant, id: &BookingId, fence: Fence) {
         let Some((id, queued)) = self.queued.remove_entry(id) else { return };
-        let lane = queued.lane();
+        let lane = queued.terms.lane();
         self.deadlines.remove(&wait_deadline(&id, queued.until));
-        self.count_waiting(&queued.terms, false);
         if let Some(waiting) = self.room.leave(lane, queued.sequence) {
             self.admit(at, lane, &waiting);
         }
+        self.count_waiting(&queued.terms, -1);
         self.hold(at, &id, queued.terms, fence, queued.since);
     }
 
@@ -465,8 +461,9 @@ impl Bookings {
                 (id, granted.terms, granted.queued_at, held)
             } else if let Some((id, queued)) = self.queued.remove_entry(id) {
                 self.deadlines.remove(&wait_deadline(&id, queued.until));
-                self.count_waiting(&queued.terms, false);
-                self.room.leave(queued.lane(), queued.sequence);
+                self.count_waiting(&queued.terms, -1);
+                self.drop_idle_pair(&queued.terms);
+                self.room.leave(queued.terms.lane(), queued.sequence);
                 (id, queued.terms, queued.since, None)
             } else {
                 return;
@@ -493,7 +490,9 @@ impl Bookings {
     }
 
     fn resume(&mut self, at: Instant) {
-        let Self { granted, queued, deadlines, .. } = self;
+        let Self { granted, queued, deadlines, unsettled, .. } = self;
+        // What the pump still owes is granted in the new term, not in the absence.
+        *unsettled = unsettled.map(|since| since.max(at));
         deadlines.clear();
         for (id, holder) in granted {
             holder.expires = holder.expires.max(at.after(holder.terms.ttl));
@@ -519,11 +518,7 @@ impl Bookings {
     fn admit(&mut self, at: Instant, lane: Lane, waiting: &Waiting) {
         if !self.room.is_empty() {
             for passed in self.passed_by(at, lane, waiting) {
-                let dues = self.dues;
-                let Some(head) = self.room.head_mut(passed) else { continue };
-                head.passes += 1;
-                if head.passes >= crate::PASSES_UNTIL_DUE && head.due.is_none() {
-                    head.due = Some(dues);
+                if self.room.pass(passed, self.dues) {
                     self.dues += 1;
                 }
             }
@@ -531,30 +526,28 @@ impl Bookings {
         let weight = self.applied_of(lane.class, lane.tenant).weight();
         if let Some(tenant) = self.tenants.get_mut(lane.tenant) {
             self.virtual_time = self.virtual_time.max(tenant.turn);
-            let step_floor = (u128::from(waiting.amount.slots) << 64) / u128::from(weight.max(1));
-            tenant.turn = tenant.turn.saturating_add(step_floor);
+            tenant.turn = tenant.turn.saturating_add(turn_step(&waiting.amount, weight));
         }
     }
 
     pub(crate) fn charge(&mut self, terms: &Terms) {
-        let pair = self.pair_mut(terms);
-        pair.held += 1;
-        self.each_counter(terms, |counter| counter.used.add(&terms.amount));
+        self.pair_mut(terms).held += 1;
+        self.each_counter(terms, |counter| counter.used.count_in(&terms.amount));
     }
 
     fn discharge(&mut self, terms: &Terms) {
-        self.each_counter(terms, |counter| counter.used.subtract(&terms.amount));
-        self.pair_mut(terms).held -= 1;
+        self.each_counter(terms, |counter| counter.used.count_out(&terms.amount));
+        let pair = self.pair_mut(terms);
+        pair.held = pair.held.saturating_sub(1);
         self.drop_idle_pair(terms);
     }
 
-    pub(crate) fn count_waiting(&mut self, terms: &Terms, joins: bool) {
+    /// One joins or one leaves; the pair stays, since a leaver may be about to hold.
+    pub(crate) fn count_waiting(&mut self, terms: &Terms, change: i64) {
         self.pair_mut(terms);
         self.each_counter(terms, |counter| {
-            counter.waiting =
-                if joins { counter.waiting + 1 } else { counter.waiting.saturating_sub(1) };
+            counter.waiting = counter.waiting.saturating_add_signed(change);
         });
-        self.drop_idle_pair(terms);
     }
 
     fn each_counter(&mut self, terms: &Terms, mut change: impl FnMut(&mut Counter)) {
@@ -673,16 +666,6 @@ pub struct CounterView<'a> {
     pub used: Amount,
     /// How many wait.
     pub waiting: u64,
-}
-
-impl Queued {
-    pub(crate) fn lane(&self) -> Lane {
-        Lane {
-            class: self.terms.class,
-            tenant: self.terms.tenant,
-            priority: self.terms.priority,
-        }
-    }
 }
 
 static NOTHING: Counter = Counter {

@@ -9,7 +9,7 @@ use crate::archive::{Ended, Ending, Terms};
 use crate::book::{Bookings, Granted, Queued, expiry, wait_deadline};
 use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
-use crate::room::{Lane, Waiting};
+use crate::room::Waiting;
 
 /// One fact of the state.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -123,7 +123,7 @@ impl Bookings {
             sequence: self.sequence,
             dues: self.dues,
             forgotten_at: self.forgotten_at,
-            unsettled: self.unsettled,
+            unsettled: self.is_unsettled(),
         };
         let limits = self.limits.iter().map(|declared| Fact::Limit {
             name: declared.name.clone(),
@@ -157,7 +157,7 @@ impl Bookings {
                 self.sequence = sequence;
                 self.dues = dues;
                 self.forgotten_at = forgotten_at;
-                self.unsettled = unsettled;
+                self.unsettled = unsettled.then_some(Instant::default());
             }
             Fact::Limit { name, limit } => self.limits.set(&name, &limit),
             Fact::Node { name, capacity } => {
@@ -166,10 +166,8 @@ impl Bookings {
             }
             Fact::Queued { id, request, sequence, since, until, passes, due } => {
                 let terms = self.take_terms(request);
-                let lane =
-                    Lane { class: terms.class, tenant: terms.tenant, priority: terms.priority };
-                let amount = terms.amount;
-                self.count_waiting(&terms, true);
+                let (lane, amount) = (terms.lane(), terms.amount);
+                self.count_waiting(&terms, 1);
                 self.room
                     .join(lane, Waiting { sequence, id: id.clone(), amount, since, passes, due });
                 self.deadlines.insert(wait_deadline(&id, until));
@@ -179,6 +177,11 @@ impl Bookings {
                 let terms = self.take_terms(request);
                 self.charge(&terms);
                 self.deadlines.insert(expiry(&id, expires));
+                // The pump ran out of its record while it granted, so the last fence was given,
+                // or its holder resumed, when the pump must go on.
+                if self.is_unsettled() && fence == self.fence {
+                    self.unsettled = Some(expires.before(terms.ttl));
+                }
                 let granted = Granted { terms, fence, queued_at, granted_at, expires, renewals };
                 self.granted.insert(id, granted);
             }
@@ -215,7 +218,7 @@ impl Bookings {
         }
     }
 
-    fn take_terms(&mut self, request: Request) -> Terms {
+    pub(crate) fn take_terms(&mut self, request: Request) -> Terms {
         Terms {
             class: self.classes.take(&request.class),
             tenant: self.tenants.take(&request.tenant),
@@ -228,7 +231,7 @@ impl Bookings {
     }
 
     fn queued_fact(&self, id: &BookingId, queued: &Queued) -> Option<Fact> {
-        let waiting = self.room.get(queued.lane(), queued.sequence)?;
+        let waiting = self.room.get(queued.terms.lane(), queued.sequence)?;
         Some(Fact::Queued {
             id: id.clone(),
             request: self.request_of(queued.terms.clone())?,

@@ -104,11 +104,15 @@ pub struct LimitUse {
     pub waiting: u64,
 }
 
+type Scopes = (Option<Scope>, Option<Scope>);
+
 /// All limits, found by what they speak of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     declared: BTreeMap<ObjectName, Arc<Declared>>,
-    by_scope: BTreeMap<(Option<Scope>, Option<Scope>), Arc<Declared>>,
+    /// By class, tenant and name. Outside of a change there is one name for each scope; while
+    /// several limits change together two may share one, and neither must push the other out.
+    by_scope: BTreeMap<Scopes, BTreeMap<ObjectName, Arc<Declared>>>,
     inventory: Amount,
 }
 
@@ -182,17 +186,19 @@ impl Limits {
         self.drop(name);
         let bounds = limit.bounds_on(&self.inventory);
         let declared = Arc::new(Declared { name: name.clone(), limit: limit.clone(), bounds });
-        self.by_scope
-            .insert((limit.class.clone(), limit.tenant.clone()), Arc::clone(&declared));
+        let scopes = (limit.class.clone(), limit.tenant.clone());
+        self.by_scope.entry(scopes).or_default().insert(name.clone(), Arc::clone(&declared));
         self.declared.insert(name.clone(), declared);
     }
 
     pub(crate) fn drop(&mut self, name: &ObjectName) {
         let Some(declared) = self.declared.remove(name) else { return };
         let scopes = (declared.limit.class.clone(), declared.limit.tenant.clone());
-        // Two limits may swap their scopes in one apply: the scope may be another's by now.
-        if self.by_scope.get(&scopes).is_some_and(|present| present.name == *name) {
-            self.by_scope.remove(&scopes);
+        if let Some(same) = self.by_scope.get_mut(&scopes) {
+            same.remove(name);
+            if same.is_empty() {
+                self.by_scope.remove(&scopes);
+            }
         }
     }
 
@@ -241,8 +247,8 @@ impl Limits {
     pub(crate) fn applied(&self, class: &Label, tenant: &Label) -> Applied {
         let (c, t) = (|| Some(Scope::Named(class.clone())), || Some(Scope::Named(tenant.clone())));
         let each = || Some(Scope::Each);
-        let first = |scopes: &[(Option<Scope>, Option<Scope>)]| {
-            scopes.iter().find_map(|scope| self.by_scope.get(scope)).cloned()
+        let first = |scopes: &[Scopes]| {
+            scopes.iter().find_map(|scope| self.by_scope.get(scope)?.values().next()).cloned()
         };
         Applied([
             first(&[(None, None)]),

@@ -46,7 +46,7 @@ impl Bookings {
     /// Where a waiting booking stands; `None` if it does not wait.
     pub fn position(&self, at: Instant, id: &BookingId) -> Option<Position> {
         let queued = self.queued.get(id)?;
-        let lane = queued.lane();
+        let lane = queued.terms.lane();
         let applied = self.applied_of(lane.class, lane.tenant);
         let limits = self.binding(lane, &applied, &queued.terms.amount);
         let waiting = self.room.get(lane, queued.sequence)?;
@@ -143,7 +143,7 @@ impl Bookings {
         let mut mine = None;
         let mut places = Vec::new();
         for (other, queue) in self.room.lanes().filter(|(other, _)| other.class == lane.class) {
-            let weight = self.applied_of(other.class, other.tenant).weight().max(1);
+            let weight = self.applied_of(other.class, other.tenant).weight();
             let mut turn = self.tenants.get(other.tenant).turn;
             for waiting in queue {
                 let place = (waiting.aged(other.priority, at), turn, waiting.sequence);
@@ -151,7 +151,7 @@ impl Bookings {
                     mine = Some(place);
                 }
                 places.push(place);
-                turn += (u128::from(waiting.amount.slots) << 64) / u128::from(weight);
+                turn = turn.saturating_add(crate::room::turn_step(&waiting.amount, weight));
             }
         }
         let before = mine.map_or(0, |mine| places.iter().filter(|place| **place < mine).count());

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bursar_units::{Amount, BookingId, Instant};
 
+use crate::PASSES_UNTIL_DUE;
 use crate::names::NameIndex;
 use crate::request::Priority;
 
@@ -41,6 +42,9 @@ pub(crate) type Key = (u64, u128, u64);
 pub(crate) struct Room {
     lanes: BTreeMap<Lane, VecDeque<Waiting>>,
     length: usize,
+    /// The heads that are due, in the order in which they became so. A due one stays the head of
+    /// its lane until it leaves: nobody joins before it.
+    due: BTreeMap<u64, Lane>,
 }
 
 impl Waiting {
@@ -51,12 +55,21 @@ impl Waiting {
     }
 }
 
+/// What a grant costs its tenant: ⌊slots · 2⁶⁴ / weight⌋ (S3).
+pub(crate) fn turn_step(amount: &Amount, weight: u64) -> u128 {
+    let step_floor = (u128::from(amount.slots) << 64) / u128::from(weight.max(1));
+    step_floor
+}
+
 impl Room {
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     pub(crate) fn join(&mut self, lane: Lane, waiting: Waiting) {
+        if let Some(due) = waiting.due {
+            self.due.insert(due, lane);
+        }
         let queue = self.lanes.entry(lane).or_default();
         // Arrival order is sequence order; a snapshot restores bookings by id.
         let at = queue.partition_point(|other| other.sequence < waiting.sequence);
@@ -67,12 +80,15 @@ impl Room {
     pub(crate) fn leave(&mut self, lane: Lane, sequence: u64) -> Option<Waiting> {
         let queue = self.lanes.get_mut(&lane)?;
         let at = queue.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
-        let left = queue.remove(at);
+        let left = queue.remove(at)?;
         if queue.is_empty() {
             self.lanes.remove(&lane);
         }
+        if let Some(due) = left.due {
+            self.due.remove(&due);
+        }
         self.length -= 1;
-        left
+        Some(left)
     }
 
     pub(crate) fn get(&self, lane: Lane, sequence: u64) -> Option<&Waiting> {
@@ -89,8 +105,25 @@ impl Room {
         self.lanes.iter().filter_map(|(lane, queue)| Some((*lane, queue.front()?)))
     }
 
-    pub(crate) fn head_mut(&mut self, lane: Lane) -> Option<&mut Waiting> {
-        self.lanes.get_mut(&lane)?.front_mut()
+    /// The due heads with their places in the order of dues, first due first.
+    pub(crate) fn due_heads(&self) -> impl Iterator<Item = (u64, Lane, &Waiting)> {
+        self.due
+            .iter()
+            .filter_map(|(due, lane)| Some((*due, *lane, self.lanes.get(lane)?.front()?)))
+    }
+
+    /// Notes that the head of a lane was passed; whether that made it due, as number `dues`.
+    pub(crate) fn pass(&mut self, lane: Lane, dues: u64) -> bool {
+        let Some(head) = self.lanes.get_mut(&lane).and_then(VecDeque::front_mut) else {
+            return false;
+        };
+        head.passes = head.passes.saturating_add(1);
+        let becomes_due = PASSES_UNTIL_DUE <= head.passes && head.due.is_none();
+        if becomes_due {
+            head.due = Some(dues);
+            self.due.insert(dues, lane);
+        }
+        becomes_due
     }
 
     pub(crate) fn lanes(&self) -> impl Iterator<Item = (Lane, &VecDeque<Waiting>)> {

@@ -68,8 +68,7 @@ impl Amount {
         }
     }
 
-    /// Adds, dimension by dimension. Each amount is at most 2⁵³ − 1 and at most 2¹⁰ of them
-    /// could saturate; real counters stay far below, and capacity checks use [`Self::exceeds`].
+    /// Adds, dimension by dimension, and stays at the largest number rather than overflow.
     pub fn add(&mut self, other: &Self) {
         self.slots = self.slots.saturating_add(other.slots);
         self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
@@ -77,12 +76,21 @@ impl Amount {
         self.gpus = self.gpus.saturating_add(other.gpus);
     }
 
-    /// Takes away, dimension by dimension.
-    pub fn subtract(&mut self, other: &Self) {
-        self.slots = self.slots.saturating_sub(other.slots);
-        self.cpu_milli = self.cpu_milli.saturating_sub(other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.saturating_sub(other.memory_bytes);
-        self.gpus = self.gpus.saturating_sub(other.gpus);
+    /// Adds to a running total, modulo 2⁶⁴: however much was added, taking the same away again
+    /// leads back to where it began.
+    pub fn count_in(&mut self, other: &Self) {
+        self.slots = self.slots.wrapping_add(other.slots);
+        self.cpu_milli = self.cpu_milli.wrapping_add(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.wrapping_add(other.memory_bytes);
+        self.gpus = self.gpus.wrapping_add(other.gpus);
+    }
+
+    /// The reverse of [`Self::count_in`].
+    pub fn count_out(&mut self, other: &Self) {
+        self.slots = self.slots.wrapping_sub(other.slots);
+        self.cpu_milli = self.cpu_milli.wrapping_sub(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.wrapping_sub(other.memory_bytes);
+        self.gpus = self.gpus.wrapping_sub(other.gpus);
     }
 
     /// Whether every dimension is zero.

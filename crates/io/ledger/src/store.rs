@@ -1,0 +1,167 @@
+//! Where records are kept: one small trait, one contract (`tests/it/contract.rs`), several stores.
+//!
+//! A store promises that what [`Store::append`] answered `Done` survives any crash, that an
+//! append is whole or absent, and that only the term that leads can append: the check of epoch
+//! and head is part of the append itself, so safety needs neither clocks nor leases (L2). It
+//! decides nothing else.
+
+pub mod memory;
+pub mod sqlite;
+
+use bursar_engine::codec::Encoded;
+use bursar_journal::hash::Hash;
+use bursar_journal::tile::{FullTile, TileId};
+use thiserror::Error;
+
+/// What one commit carries.
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    /// Records, in order, from the expected head on.
+    pub records: Vec<Encoded>,
+    /// Tiles that these records fill.
+    pub tiles: Vec<FullTile>,
+}
+
+/// What became of an append. An error is the third outcome: unknown (L2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Appended {
+    /// It is durable.
+    Done,
+    /// Another term leads, or the head is not the expected one; nothing was written.
+    Refused,
+}
+
+/// A period of leadership.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Term {
+    /// Raised by one each time; an append under an older one is refused.
+    pub epoch: u64,
+    /// How many records there are.
+    pub head: u64,
+}
+
+/// A record as it is kept.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Kept {
+    /// Its number.
+    pub seq: u64,
+    /// Its bytes; `None` where the payload was pruned (L13).
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// Why a store could not do what was asked. For an append it means: outcome unknown.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The database said no.
+    #[error("the store could not {operation}")]
+    Database {
+        /// What was tried.
+        operation: &'static str,
+        /// What it said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A file could not be read or written.
+    #[error("could not {operation} {path}")]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The store was written by a newer program.
+    #[error("{path} has format {found}, this bursar reads up to {known}; use a newer bursar")]
+    NewerFormat {
+        /// Where.
+        path: String,
+        /// Its format.
+        found: i64,
+        /// The newest this program knows.
+        known: i64,
+    },
+    /// What was read is not what was written.
+    #[error("{what} is damaged")]
+    Damaged {
+        /// What, and where.
+        what: String,
+    },
+    /// Another process holds it.
+    #[error("{path} is in use by process {pid}")]
+    InUse {
+        /// The data directory.
+        path: String,
+        /// Who holds it, if it said.
+        pid: String,
+    },
+}
+
+/// The writer's side. One thread owns it.
+pub trait Store: Send {
+    /// Begins a term: raises the epoch and says what is there.
+    fn lead(&mut self) -> Result<Term, Error>;
+
+    /// Appends durably iff `term` still leads and its head is the present one.
+    fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error>;
+
+    /// After an error: reopens, makes sure that what is there is durable, and says how many
+    /// records there are. Must succeed before anything else is appended (L2).
+    fn reopen(&mut self) -> Result<u64, Error>;
+
+    /// Keeps a signed checkpoint.
+    fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error>;
+
+    /// Keeps the lines of an anchored snapshot for ever (L12).
+    fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), Error>;
+
+    /// Blanks the payloads of records below `below` and forgets blobs only they name (L13).
+    /// Leaf hashes stay, in the tiles. Returns how many were blanked.
+    fn prune(&mut self, below: u64) -> Result<u64, Error>;
+
+    /// Remembers that records below `below` were exported (L13).
+    fn note_exported(&mut self, below: u64) -> Result<(), Error>;
+
+    /// A reader of its own, for another thread. Sees committed records only.
+    fn reader(&self) -> Result<Box<dyn Reader>, Error>;
+
+    /// Bytes that can still be written, where the store knows (L4).
+    fn free_bytes(&self) -> Option<u64>;
+}
+
+/// The readers' side.
+pub trait Reader: Send {
+    /// How many records there are.
+    fn head(&self) -> Result<u64, Error>;
+
+    /// Records from `from` on, in order, at most `max` of them.
+    fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error>;
+
+    /// A blob, if there is one of that name.
+    fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error>;
+
+    /// The hashes of a full tile, if it is there.
+    fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error>;
+
+    /// The newest checkpoint over at most `size` records.
+    fn checkpoint(&self, size: u64) -> Result<Option<String>, Error>;
+
+    /// All checkpoints' sizes and notes, oldest first.
+    fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error>;
+
+    /// The lines of the newest anchored snapshot over at most `head` records.
+    fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error>;
+
+    /// Below which record everything was exported.
+    fn exported(&self) -> Result<u64, Error>;
+}
+
+/// A store, made again from scratch each time: what the contract test and recovery work on.
+pub trait Open {
+    /// The kind of store.
+    type Store: Store;
+
+    /// Opens what is there, or starts empty.
+    fn open(&self) -> Result<Self::Store, Error>;
+}

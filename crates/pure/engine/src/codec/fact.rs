@@ -1,0 +1,241 @@
+//! The lines of a snapshot, in the journal's own shapes (L12).
+
+use bursar_booking::fact::Fact;
+use bursar_booking::Fence;
+use bursar_journal::hash::Hash;
+use bursar_units::{BookingId, Instant, Label};
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+
+use super::shapes::{BookingShape, EndShape, LimitShape, NodeShape, OutcomeShape, TokenShape};
+use crate::snapshot::Line;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+enum LineShape {
+    Spine(SpineShape),
+    Token(TokenShape),
+    Key { at: Instant, key: String },
+    Keyed { key: BookingId, at: Instant, body: Hash },
+    Totals(TotalsShape),
+    Limit(LimitShape),
+    Node(NodeShape),
+    Queued(QueuedShape),
+    Granted(GrantedShape),
+    Ended(EndedShape),
+    Class { label: Label, #[serde(rename = "heldMs")] held_ms: Vec<u64> },
+    Tenant { label: Label, turn: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SpineShape {
+    ledger: String,
+    generation: u64,
+    time: Instant,
+    head: u64,
+    anchor: Option<(u64, Hash)>,
+    pruned_below: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TotalsShape {
+    fence: u64,
+    virtual_time: String,
+    sequence: u64,
+    dues: u64,
+    forgotten_at: Option<Instant>,
+    unsettled: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct QueuedShape {
+    request: BookingShape,
+    sequence: u64,
+    since: Instant,
+    until: Instant,
+    passes: u32,
+    due: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GrantedShape {
+    request: BookingShape,
+    queued_at: Instant,
+    granted_at: Instant,
+    expires: Instant,
+    renewals: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EndedShape {
+    request: BookingShape,
+    end: EndShape,
+    outcome: Option<OutcomeShape>,
+    exit_code: Option<i32>,
+    reason: Option<String>,
+    queued_at: Instant,
+    granted_at: Option<Instant>,
+    ended_at: Instant,
+}
+
+/// Writes one line, without its end.
+pub fn fact_line(line: &Line) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&LineShape::from(line.clone()))
+}
+
+/// Reads one line.
+pub fn read_fact_line(text: &str) -> Result<Line, serde_json::Error> {
+    serde_json::from_str::<LineShape>(text)?.try_into()
+}
+
+impl From<Line> for LineShape {
+    fn from(line: Line) -> Self {
+        match line {
+            Line::Spine { ledger, generation, time, head, anchor, pruned_below } => {
+                Self::Spine(SpineShape { ledger, generation, time, head, anchor, pruned_below })
+            }
+            Line::Token { token, created } => Self::Token(TokenShape::new(token, Some(created))),
+            Line::Key { at, key } => Self::Key { at, key },
+            Line::Keyed { key, at, body } => Self::Keyed { key, at, body },
+            Line::Booking(fact) => fact.into(),
+        }
+    }
+}
+
+impl From<Fact> for LineShape {
+    fn from(fact: Fact) -> Self {
+        match fact {
+            Fact::Totals { fence, virtual_time, sequence, dues, forgotten_at, unsettled } => {
+                let virtual_time = virtual_time.to_string();
+                let fence = fence.0;
+                Self::Totals(TotalsShape {
+                    fence,
+                    virtual_time,
+                    sequence,
+                    dues,
+                    forgotten_at,
+                    unsettled,
+                })
+            }
+            Fact::Limit { name, limit } => Self::Limit(LimitShape::new(name, limit)),
+            Fact::Node { name, capacity } => Self::Node(NodeShape::new(name, capacity)),
+            Fact::Queued { id, request, sequence, since, until, passes, due } => {
+                let request = BookingShape::new(id, request, None);
+                Self::Queued(QueuedShape { request, sequence, since, until, passes, due })
+            }
+            Fact::Granted { id, request, fence, queued_at, granted_at, expires, renewals } => {
+                let request = BookingShape::new(id, request, Some(fence));
+                Self::Granted(GrantedShape { request, queued_at, granted_at, expires, renewals })
+            }
+            Fact::Ended {
+                id,
+                request,
+                end,
+                outcome,
+                exit_code,
+                reason,
+                queued_at,
+                granted,
+                ended_at,
+            } => Self::Ended(EndedShape {
+                request: BookingShape::new(id, request, granted.map(|(_, fence)| fence)),
+                end: end.into(),
+                outcome: outcome.map(Into::into),
+                exit_code,
+                reason,
+                queued_at,
+                granted_at: granted.map(|(at, _)| at),
+                ended_at,
+            }),
+            Fact::Class { label, held_ms } => Self::Class { label, held_ms },
+            Fact::Tenant { label, turn } => Self::Tenant { label, turn: turn.to_string() },
+        }
+    }
+}
+
+impl TryFrom<LineShape> for Line {
+    type Error = serde_json::Error;
+
+    fn try_from(shape: LineShape) -> Result<Self, serde_json::Error> {
+        let number = |text: &str| text.parse::<u128>().map_err(serde_json::Error::custom);
+        Ok(match shape {
+            LineShape::Spine(SpineShape {
+                ledger,
+                generation,
+                time,
+                head,
+                anchor,
+                pruned_below,
+            }) => Self::Spine { ledger, generation, time, head, anchor, pruned_below },
+            LineShape::Token(token) => {
+                let created = token.created.unwrap_or_default();
+                Self::Token { token: token.into(), created }
+            }
+            LineShape::Key { at, key } => Self::Key { at, key },
+            LineShape::Keyed { key, at, body } => Self::Keyed { key, at, body },
+            LineShape::Totals(totals) => Self::Booking(Fact::Totals {
+                fence: Fence(totals.fence),
+                virtual_time: number(&totals.virtual_time)?,
+                sequence: totals.sequence,
+                dues: totals.dues,
+                forgotten_at: totals.forgotten_at,
+                unsettled: totals.unsettled,
+            }),
+            LineShape::Limit(limit) => {
+                let (name, limit) = limit.into();
+                Self::Booking(Fact::Limit { name, limit })
+            }
+            LineShape::Node(node) => {
+                let (name, capacity) = node.into();
+                Self::Booking(Fact::Node { name, capacity })
+            }
+            LineShape::Queued(queued) => {
+                let (id, request, _) = queued.request.into_parts()?;
+                Self::Booking(Fact::Queued {
+                    id,
+                    request,
+                    sequence: queued.sequence,
+                    since: queued.since,
+                    until: queued.until,
+                    passes: queued.passes,
+                    due: queued.due,
+                })
+            }
+            LineShape::Granted(granted) => {
+                let (id, request, fence) = granted.request.into_parts()?;
+                Self::Booking(Fact::Granted {
+                    id,
+                    request,
+                    fence: fence.unwrap_or_default(),
+                    queued_at: granted.queued_at,
+                    granted_at: granted.granted_at,
+                    expires: granted.expires,
+                    renewals: granted.renewals,
+                })
+            }
+            LineShape::Ended(ended) => {
+                let (id, request, fence) = ended.request.into_parts()?;
+                Self::Booking(Fact::Ended {
+                    id,
+                    request,
+                    end: ended.end.into(),
+                    outcome: ended.outcome.map(Into::into),
+                    exit_code: ended.exit_code,
+                    reason: ended.reason,
+                    queued_at: ended.queued_at,
+                    granted: ended.granted_at.zip(fence),
+                    ended_at: ended.ended_at,
+                })
+            }
+            LineShape::Class { label, held_ms } => Self::Booking(Fact::Class { label, held_ms }),
+            LineShape::Tenant { label, turn } => {
+                Self::Booking(Fact::Tenant { label, turn: number(&turn)? })
+            }
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! The one place that decides: commands in, events out, state as their fold (design 50).
+//!
+//! [`decide::decide`] answers a command and applies its events to the state it is given;
+//! [`State::apply`] folds an event and cannot fail; everything else reads `&State`. Server, dry
+//! run, explanation, scenario, simulator and verifier all call these same functions. There is
+//! no IO, clock, randomness, float or hash order here: time and ids arrive as data.
+
+pub mod codec;
+pub mod command;
+pub mod decide;
+pub mod event;
+pub mod explain;
+pub mod invariants;
+pub mod snapshot;
+pub mod state;
+pub mod summary;
+pub mod token;
+
+pub use command::{Command, Lane};
+pub use decide::{Answer, Refusal, decide, plan};
+pub use event::Event;
+pub use state::State;
+
+pub use bursar_booking as booking;
+
+/// Events with the time each carries.
+pub type Events = Vec<(bursar_units::Instant, Event)>;

@@ -1,0 +1,126 @@
+//! The state: every room's, and the spine's own few facts.
+
+use std::collections::BTreeMap;
+
+use bursar_booking::Bookings;
+use bursar_journal::hash::Hash;
+use bursar_units::{BookingId, Instant, Millis};
+
+use crate::Event;
+use crate::token::Tokens;
+
+/// The format of records this program writes.
+pub const FORMAT: u64 = 1;
+/// How long an `Idempotency-Key` is kept (L6).
+pub const KEYS_KEPT: Millis = Millis::from_hours(24);
+
+/// Everything the engine knows.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The ledger's own id; empty before Genesis.
+    pub ledger: String,
+    /// Raised by every restore.
+    pub generation: u64,
+    /// The time of the last event.
+    pub time: Instant,
+    /// How many records have been folded in: the number of the next one.
+    pub head: u64,
+    /// Bookings, limits and nodes.
+    pub bookings: Bookings,
+    /// Who may come in.
+    pub tokens: Tokens,
+    /// The verifier keys that sign checkpoints, with when each came in; the last is the newest.
+    pub keys: Vec<(Instant, String)>,
+    /// The newest anchored snapshot: the last record it covers and its hash.
+    pub anchor: Option<(u64, Hash)>,
+    /// The first record that keeps its payload.
+    pub pruned_below: u64,
+    /// Actions done under a key, with when and what.
+    pub(crate) idempotency: BTreeMap<BookingId, (Instant, Hash)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::with(Bookings::new())
+    }
+}
+
+impl State {
+    /// A state to restore facts into.
+    pub fn blank() -> Self {
+        Self::with(Bookings::blank())
+    }
+
+    fn with(bookings: Bookings) -> Self {
+        Self {
+            ledger: String::new(),
+            generation: 0,
+            time: Instant::default(),
+            head: 0,
+            bookings,
+            tokens: Tokens::default(),
+            keys: Vec::new(),
+            anchor: None,
+            pruned_below: 0,
+            idempotency: BTreeMap::new(),
+        }
+    }
+
+    /// Folds one event in. It cannot fail.
+    pub fn apply(&mut self, at: Instant, event: &Event) {
+        self.time = self.time.max(at);
+        match event {
+            Event::Booking(event) => self.bookings.apply(at, event),
+            Event::Genesis { ledger } => self.ledger.clone_from(ledger),
+            Event::Resumed { .. } => self.bookings.apply(at, &bursar_booking::Event::Resumed),
+            Event::TokenCreated { token } => self.tokens.insert(token, at),
+            Event::TokenRevoked { name } => self.tokens.remove(name),
+            Event::KeyRotated { key } => self.keys.push((at, key.clone())),
+            Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
+            Event::Pruned { below } => self.pruned_below = *below,
+            Event::Restored { generation } => self.generation = *generation,
+            Event::Keyed { key, body } => {
+                self.idempotency.retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
+                self.idempotency.insert(key.clone(), (at, *body));
+            }
+        }
+    }
+
+    /// Folds a whole record in.
+    pub fn apply_record(&mut self, events: &[(Instant, Event)]) {
+        for (at, event) in events {
+            self.apply(*at, event);
+        }
+        self.head += 1;
+    }
+
+    /// When time itself changes something next; now, where the room is not settled.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.bookings.is_unsettled() {
+            return Some(self.time);
+        }
+        self.bookings.next_deadline().map(|deadline| deadline.at)
+    }
+
+    /// A copy of the small problem, for plans: the waiting room and limits whole, and of all
+    /// other bookings only those named (L3).
+    #[must_use]
+    pub fn sketch(&self, ids: &[BookingId]) -> Self {
+        Self { bookings: self.bookings.sketch(ids), ..self.spine() }
+    }
+
+    fn spine(&self) -> Self {
+        Self {
+            ledger: self.ledger.clone(),
+            generation: self.generation,
+            time: self.time,
+            head: self.head,
+            bookings: Bookings::blank(),
+            tokens: self.tokens.clone(),
+            keys: self.keys.clone(),
+            anchor: self.anchor,
+            pruned_below: self.pruned_below,
+            idempotency: self.idempotency.clone(),
+        }
+    }
+}
