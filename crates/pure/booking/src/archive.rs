@@ -18,6 +18,7 @@ const SEGMENT_LENGTH: usize = 1_024;
 
 /// A booking that has ended, as it is kept.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "its three times are named alike")]
 pub struct Ended {
     id: BookingId,
     pub(crate) class: NameIndex,
@@ -75,14 +76,23 @@ pub(crate) struct Ending {
 
 impl Terms {
     pub(crate) fn lane(&self) -> Lane {
-        Lane { class: self.class, tenant: self.tenant, priority: self.priority }
+        Lane {
+            class: self.class,
+            tenant: self.tenant,
+            priority: self.priority,
+        }
     }
 }
 
 impl Ended {
     pub(crate) fn new(id: BookingId, terms: Terms, ending: Ending) -> Self {
         let narrow = |value: u64| u32::try_from(value).ok();
-        let Terms { amount: Amount { slots, .. }, ttl, wait, .. } = terms;
+        let Terms {
+            amount: Amount { slots, .. },
+            ttl,
+            wait,
+            ..
+        } = terms;
         let numbers = narrow(slots).zip(narrow(ttl.ms())).zip(narrow(wait.ms()));
         let ((slots_narrow, ttl_ms), wait_ms) = numbers.unwrap_or_default();
         let rare = Rare {
@@ -157,7 +167,11 @@ impl Ended {
         let rare = self.rare.as_deref();
         let narrow = || {
             let (ttl, wait) = (self.ttl_ms.into(), self.wait_ms.into());
-            (self.slots.into(), Millis::from_ms(ttl), Millis::from_ms(wait))
+            (
+                self.slots.into(),
+                Millis::from_ms(ttl),
+                Millis::from_ms(wait),
+            )
         };
         let (slots, ttl, wait) = rare.and_then(|rare| rare.wide).unwrap_or_else(narrow);
         Terms {
@@ -195,7 +209,9 @@ impl Archive {
     }
 
     pub(crate) fn get(&self, id: &BookingId) -> Option<&Ended> {
-        let position = self.positions.find(id.as_str(), |position| self.id_at(position))?;
+        let position = self
+            .positions
+            .find(id.as_str(), |position| self.id_at(position))?;
         self.at(position)
     }
 
@@ -224,8 +240,9 @@ impl Archive {
         }
         let offset = self.forgotten_in_first + self.length;
         self.length += 1;
-        let position =
-            self.first_position.wrapping_add(u32::try_from(offset).unwrap_or(u32::MAX));
+        let position = self
+            .first_position
+            .wrapping_add(u32::try_from(offset).unwrap_or(u32::MAX));
         let (segments, first) = (&self.segments, self.first_position);
         self.positions.insert(id.as_str(), position, |position| {
             Some(entry(segments, first, position)?.id.as_str())
@@ -235,7 +252,8 @@ impl Archive {
     pub(crate) fn pop(&mut self) -> Option<Ended> {
         let ended = self.front()?.clone();
         let skipped = u32::try_from(self.forgotten_in_first).unwrap_or(u32::MAX);
-        self.positions.remove(ended.id.as_str(), self.first_position.wrapping_add(skipped));
+        self.positions
+            .remove(ended.id.as_str(), self.first_position.wrapping_add(skipped));
         self.forgotten_in_first += 1;
         self.length -= 1;
         if self.forgotten_in_first == SEGMENT_LENGTH {
@@ -258,5 +276,7 @@ impl Archive {
 
 fn entry(segments: &VecDeque<Arc<Vec<Ended>>>, first: u32, position: u32) -> Option<&Ended> {
     let offset = usize::try_from(position.wrapping_sub(first)).ok()?;
-    segments.get(offset / SEGMENT_LENGTH)?.get(offset % SEGMENT_LENGTH)
+    segments
+        .get(offset / SEGMENT_LENGTH)?
+        .get(offset % SEGMENT_LENGTH)
 }

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
 
 use crate::archive::{Archive, Ended, Ending, Terms};
-use crate::limit::{Applied, Declared, DEFAULT_NAME, Kind, Limit, LimitUse, Limits};
+use crate::limit::{Applied, DEFAULT_NAME, Declared, Kind, Limit, LimitUse, Limits};
 use crate::names::{NameIndex, Names};
 use crate::request::{End, Fence, Outcome, Request};
-use crate::room::{Lane, Room, Waiting, turn_step};
+use crate::room::{Lane, Room, Waiting, turn_step_floor};
 use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
 
 /// All bookings, limits and counters.
@@ -146,7 +146,13 @@ impl Bookings {
             Event::Reserved { id, request, fence } => self.reserve(at, id, request, *fence),
             Event::Granted { id, fence } => self.grant_queued(at, id, *fence),
             Event::Renewed { id, expires } => self.renew(id, *expires),
-            Event::Ended { id, end, outcome, exit_code, reason } => {
+            Event::Ended {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason,
+            } => {
                 self.end(at, id, *end, *outcome, *exit_code, reason.clone());
             }
             Event::LimitSet { name, limit } => {
@@ -176,7 +182,10 @@ impl Bookings {
             return Some(Standing::Granted(granted));
         }
         if let Some(queued) = self.queued.get(id) {
-            return Some(Standing::Queued { since: queued.since, until: queued.until });
+            return Some(Standing::Queued {
+                since: queued.since,
+                until: queued.until,
+            });
         }
         self.archive.get(id).map(Standing::Ended)
     }
@@ -195,8 +204,16 @@ impl Bookings {
     pub fn live_ids(&self, after: Option<&BookingId>) -> impl Iterator<Item = &BookingId> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = || (after.map_or(Unbounded, Excluded), Unbounded);
-        let mut granted = self.granted.range::<BookingId, _>(from()).map(|(id, _)| id).peekable();
-        let mut queued = self.queued.range::<BookingId, _>(from()).map(|(id, _)| id).peekable();
+        let mut granted = self
+            .granted
+            .range::<BookingId, _>(from())
+            .map(|(id, _)| id)
+            .peekable();
+        let mut queued = self
+            .queued
+            .range::<BookingId, _>(from())
+            .map(|(id, _)| id)
+            .peekable();
         std::iter::from_fn(move || match (granted.peek(), queued.peek()) {
             (Some(holds), Some(waits)) if waits < holds => queued.next(),
             (Some(_), _) => granted.next(),
@@ -216,7 +233,10 @@ impl Bookings {
 
     /// The class of an ended booking, as text.
     pub fn ended_labels(&self, ended: &Ended) -> Option<(&Label, &Label)> {
-        Some((self.classes.label(ended.class)?, self.tenants.label(ended.tenant)?))
+        Some((
+            self.classes.label(ended.class)?,
+            self.tenants.label(ended.tenant)?,
+        ))
     }
 
     /// The limits, by name.
@@ -246,7 +266,9 @@ impl Bookings {
 
     /// Deadlines that have passed at `now`, in order.
     pub fn due(&self, now: Instant) -> impl Iterator<Item = &Deadline> {
-        self.deadlines.iter().take_while(move |deadline| deadline.at <= now)
+        self.deadlines
+            .iter()
+            .take_while(move |deadline| deadline.at <= now)
     }
 
     /// Whether grants are still due before any other command (L9).
@@ -264,7 +286,9 @@ impl Bookings {
     pub fn counter_use(&self, declared: &Declared, class: &Label, tenant: &Label) -> Vec<LimitUse> {
         let (used, waiting) = self
             .counter_by_labels(declared.limit.kind(), class, tenant)
-            .map_or((Amount::default(), 0), |counter| (counter.used, counter.waiting));
+            .map_or((Amount::default(), 0), |counter| {
+                (counter.used, counter.waiting)
+            });
         bursar_units::Dimension::ALL
             .into_iter()
             .filter_map(|dimension| {
@@ -319,7 +343,10 @@ impl Bookings {
         };
         counters.retain(|counter| {
             let applies = |c: &Label, t: &Label| {
-                self.limits.applied(c, t).iter().any(|applied| applied.name == declared.name)
+                self.limits
+                    .applied(c, t)
+                    .iter()
+                    .any(|applied| applied.name == declared.name)
             };
             let absent = Label::new("-").ok();
             let class = counter.class.or(absent.as_ref());
@@ -335,7 +362,11 @@ impl Bookings {
     /// Tenants that hold slots, in all or in one class: most slots first, then by name.
     pub fn holders(&self, class: Option<&Label>) -> Vec<(&Label, u64)> {
         let mut holders: Vec<(&Label, u64)> = match class {
-            None => self.tenants.iter().map(|(l, t)| (l, t.counter.used.slots)).collect(),
+            None => self
+                .tenants
+                .iter()
+                .map(|(l, t)| (l, t.counter.used.slots))
+                .collect(),
             Some(class) => self
                 .pairs
                 .iter()
@@ -387,7 +418,7 @@ impl Bookings {
         if self.standing(id).is_some() {
             return;
         }
-        let terms = self.take_terms(request.clone());
+        let terms = self.take_terms(request);
         let lane = terms.lane();
         // The pair comes first, so that its limits are looked up once.
         self.pair_mut(&terms);
@@ -409,13 +440,20 @@ impl Bookings {
             self.room.join(lane, waiting);
             let until = at.after(request.wait);
             self.deadlines.insert(wait_deadline(id, until));
-            let queued = Queued { terms, sequence: self.sequence, since: at, until };
+            let queued = Queued {
+                terms,
+                sequence: self.sequence,
+                since: at,
+                until,
+            };
             self.queued.insert(id.clone(), queued);
         }
     }
 
     fn grant_queued(&mut self, at: Instant, id: &BookingId, fence: Fence) {
-        let Some((id, queued)) = self.queued.remove_entry(id) else { return };
+        let Some((id, queued)) = self.queued.remove_entry(id) else {
+            return;
+        };
         let lane = queued.terms.lane();
         self.deadlines.remove(&wait_deadline(&id, queued.until));
         if let Some(waiting) = self.room.leave(lane, queued.sequence) {
@@ -430,13 +468,21 @@ impl Bookings {
         self.fence = self.fence.max(fence);
         let expires = at.after(terms.ttl);
         self.deadlines.insert(expiry(id, expires));
-        let granted =
-            Granted { terms, fence, queued_at: since, granted_at: at, expires, renewals: 0 };
+        let granted = Granted {
+            terms,
+            fence,
+            queued_at: since,
+            granted_at: at,
+            expires,
+            renewals: 0,
+        };
         self.granted.insert(id.clone(), granted);
     }
 
     fn renew(&mut self, id: &BookingId, expires: Instant) {
-        let Some(granted) = self.granted.get_mut(id) else { return };
+        let Some(granted) = self.granted.get_mut(id) else {
+            return;
+        };
         self.deadlines.remove(&expiry(id, granted.expires));
         granted.expires = granted.expires.max(expires);
         granted.renewals += 1;
@@ -469,7 +515,15 @@ impl Bookings {
                 return;
             };
         let ended_at = at;
-        let ending = Ending { end, outcome, exit_code, reason, queued_at, granted, ended_at };
+        let ending = Ending {
+            end,
+            outcome,
+            exit_code,
+            reason,
+            queued_at,
+            granted,
+            ended_at,
+        };
         self.archive.push(Ended::new(id, terms, ending));
         self.forget(at);
     }
@@ -490,7 +544,13 @@ impl Bookings {
     }
 
     fn resume(&mut self, at: Instant) {
-        let Self { granted, queued, deadlines, unsettled, .. } = self;
+        let Self {
+            granted,
+            queued,
+            deadlines,
+            unsettled,
+            ..
+        } = self;
         // What the pump still owes is granted in the new term, not in the absence.
         *unsettled = unsettled.map(|since| since.max(at));
         deadlines.clear();
@@ -526,7 +586,9 @@ impl Bookings {
         let weight = self.applied_of(lane.class, lane.tenant).weight();
         if let Some(tenant) = self.tenants.get_mut(lane.tenant) {
             self.virtual_time = self.virtual_time.max(tenant.turn);
-            tenant.turn = tenant.turn.saturating_add(turn_step(&waiting.amount, weight));
+            tenant.turn = tenant
+                .turn
+                .saturating_add(turn_step_floor(&waiting.amount, weight));
         }
     }
 
@@ -565,17 +627,32 @@ impl Bookings {
 
     fn pair_mut(&mut self, terms: &Terms) -> &mut Pair {
         let key = (terms.class, terms.tenant);
-        let Self { pairs, limits, classes, tenants, .. } = self;
+        let Self {
+            pairs,
+            limits,
+            classes,
+            tenants,
+            ..
+        } = self;
         pairs.entry(key).or_insert_with(|| {
             let labels = classes.label(terms.class).zip(tenants.label(terms.tenant));
-            let applied = labels.map(|(c, t)| limits.applied(c, t)).unwrap_or_default();
-            Pair { applied, ..Pair::default() }
+            let applied = labels
+                .map(|(c, t)| limits.applied(c, t))
+                .unwrap_or_default();
+            Pair {
+                applied,
+                ..Pair::default()
+            }
         })
     }
 
     fn drop_idle_pair(&mut self, terms: &Terms) {
         let key = (terms.class, terms.tenant);
-        if self.pairs.get(&key).is_some_and(|pair| pair.held == 0 && pair.counter.waiting == 0) {
+        if self
+            .pairs
+            .get(&key)
+            .is_some_and(|pair| pair.held == 0 && pair.counter.waiting == 0)
+        {
             self.pairs.remove(&key);
         }
     }
@@ -599,10 +676,18 @@ impl Bookings {
     }
 
     fn refresh_applied(&mut self) {
-        let Self { pairs, limits, classes, tenants, .. } = self;
+        let Self {
+            pairs,
+            limits,
+            classes,
+            tenants,
+            ..
+        } = self;
         for ((class, tenant), pair) in pairs {
             let labels = classes.label(*class).zip(tenants.label(*tenant));
-            pair.applied = labels.map(|(c, t)| limits.applied(c, t)).unwrap_or_default();
+            pair.applied = labels
+                .map(|(c, t)| limits.applied(c, t))
+                .unwrap_or_default();
         }
     }
 
@@ -611,7 +696,11 @@ impl Bookings {
             return Cow::Borrowed(&pair.applied);
         }
         let labels = self.classes.label(class).zip(self.tenants.label(tenant));
-        Cow::Owned(labels.map(|(c, t)| self.limits.applied(c, t)).unwrap_or_default())
+        Cow::Owned(
+            labels
+                .map(|(c, t)| self.limits.applied(c, t))
+                .unwrap_or_default(),
+        )
     }
 
     pub(crate) fn counter(&self, kind: Kind, class: NameIndex, tenant: NameIndex) -> &Counter {
@@ -619,9 +708,10 @@ impl Bookings {
             Kind::Everything => &self.everything,
             Kind::Tenant => &self.tenants.get(tenant).counter,
             Kind::Class => &self.classes.get(class).counter,
-            Kind::ClassTenant => {
-                self.pairs.get(&(class, tenant)).map_or(&NOTHING, |pair| &pair.counter)
-            }
+            Kind::ClassTenant => self
+                .pairs
+                .get(&(class, tenant))
+                .map_or(&NOTHING, |pair| &pair.counter),
         }
     }
 
@@ -669,14 +759,27 @@ pub struct CounterView<'a> {
 }
 
 static NOTHING: Counter = Counter {
-    used: Amount { slots: 0, cpu_milli: 0, memory_bytes: 0, gpus: 0 },
+    used: Amount {
+        slots: 0,
+        cpu_milli: 0,
+        memory_bytes: 0,
+        gpus: 0,
+    },
     waiting: 0,
 };
 
 pub(crate) fn expiry(id: &BookingId, at: Instant) -> Deadline {
-    Deadline { at, kind: DeadlineKind::Expiry, id: id.clone() }
+    Deadline {
+        at,
+        kind: DeadlineKind::Expiry,
+        id: id.clone(),
+    }
 }
 
 pub(crate) fn wait_deadline(id: &BookingId, at: Instant) -> Deadline {
-    Deadline { at, kind: DeadlineKind::WaitOver, id: id.clone() }
+    Deadline {
+        at,
+        kind: DeadlineKind::WaitOver,
+        id: id.clone(),
+    }
 }

@@ -3,14 +3,14 @@
 //! A refusal leaves the state as it was. Events are pushed with the time they carry: the time
 //! of the command, or the deadline that caused them (L1).
 
-use bursar_units::{Amount, BookingId, Dimension, Instant, ObjectName};
+use bursar_units::{Amount, BookingId, Dimension, Instant, Millis, ObjectName};
 use thiserror::Error;
 
 use crate::book::DeadlineKind;
-use crate::limit::{Applied, DEFAULT_NAME, LimitUse};
+use crate::limit::{Applied, DEFAULT_NAME, Declared, LimitUse, WAIT_DEFAULT};
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Lane;
-use crate::{Bookings, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MIN};
+use crate::{Bookings, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
 /// Events with the time each carries.
 pub type Events = Vec<(Instant, Event)>;
@@ -85,7 +85,7 @@ pub enum Refusal {
     /// An unknown id that was made before what is remembered.
     #[error("the id is too old")]
     IdTooOld {
-        /// Ids made before this are refused.
+        /// Ids made until then are refused.
         forgotten_at: Instant,
     },
     /// No such booking.
@@ -166,12 +166,16 @@ pub fn reserve(
         };
     }
     if let (Some(forgotten_at), Some(made_at)) = (bookings.forgotten_at, id.made_at())
-        && made_at < forgotten_at
+        && made_at <= forgotten_at
     {
         return Err(Refusal::IdTooOld { forgotten_at });
     }
     let fence = bookings.with_lane(request, |bookings, lane| admission(bookings, lane, request))?;
-    let event = Event::Reserved { id: id.clone(), request: request.clone(), fence };
+    let event = Event::Reserved {
+        id: id.clone(),
+        request: request.clone(),
+        fence,
+    };
     emit(bookings, at, event, events);
     Ok(fence.map_or(Reply::Queued, Reply::Granted))
 }
@@ -192,12 +196,21 @@ pub fn release(
             Err(Refusal::StaleFence { end: None })
         }
         Some(Standing::Granted(_)) => {
-            let ending = Ending { end: End::Released, outcome: said.0, exit_code: said.1 };
-            finish(bookings, at, id, ending, None, events);
+            let (id, end, (outcome, exit_code)) = (id.clone(), End::Released, said);
+            let event = Event::Ended {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason: None,
+            };
+            finish(bookings, at, event, events);
             Ok(Reply::Ended)
         }
         Some(Standing::Ended(ended)) => match ended.granted() {
-            Some((_, held)) if held != fence => Err(Refusal::StaleFence { end: Some(ended.end()) }),
+            Some((_, held)) if held != fence => Err(Refusal::StaleFence {
+                end: Some(ended.end()),
+            }),
             _ => Ok(Reply::AlreadyEnded),
         },
     }
@@ -215,8 +228,7 @@ pub fn cancel(
         Some(Standing::Granted(_)) => Err(Refusal::IsGranted),
         Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
         Some(Standing::Queued { .. }) => {
-            let ending = Ending { end: End::Cancelled, outcome: None, exit_code: None };
-            finish(bookings, at, id, ending, None, events);
+            finish(bookings, at, ended(id, End::Cancelled, None), events);
             Ok(Reply::Ended)
         }
     }
@@ -234,32 +246,42 @@ pub fn force(
         None => Err(Refusal::NotFound),
         Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
         Some(_) => {
-            let ending = Ending { end: End::Forced, outcome: None, exit_code: None };
-            finish(bookings, at, id, ending, Some(reason.to_owned()), events);
+            finish(
+                bookings,
+                at,
+                ended(id, End::Forced, Some(reason.to_owned())),
+                events,
+            );
             Ok(Reply::Ended)
         }
     }
 }
 
-/// Whether a renewal is good, and the ttl it renews for. Evidence, not a fact: no event (S7).
+/// Whether a renewal is good, and the ttl it renews for: at most the booking's own. Evidence, not
+/// a fact: no event (S7).
 pub fn renewal(
     bookings: &Bookings,
     id: &BookingId,
     fence: Fence,
-    ttl: Option<bursar_units::Millis>,
-) -> Result<bursar_units::Millis, Refusal> {
+    ttl: Option<Millis>,
+) -> Result<Millis, Refusal> {
     match bookings.standing(id) {
         None => Err(Refusal::NotFound),
         Some(Standing::Queued { .. }) => Err(Refusal::IsQueued),
-        Some(Standing::Ended(ended)) => Err(Refusal::StaleFence { end: Some(ended.end()) }),
+        Some(Standing::Ended(ended)) => Err(Refusal::StaleFence {
+            end: Some(ended.end()),
+        }),
         Some(Standing::Granted(granted)) if granted.fence != fence => {
             Err(Refusal::StaleFence { end: None })
         }
         Some(Standing::Granted(granted)) => {
-            let ttl = ttl.unwrap_or(granted.terms.ttl);
-            let applied = bookings.applied_of(granted.terms.class, granted.terms.tenant);
-            check_ttl(&applied, ttl)?;
-            Ok(ttl)
+            // After a crash a holder gets its own ttl again (L5), so a longer one would be a
+            // promise that the ledger does not know of. A limit lowered since evicts nobody.
+            let longest = granted.terms.ttl;
+            match ttl.unwrap_or(longest) {
+                ttl if (TTL_MIN..=longest).contains(&ttl) => Ok(ttl),
+                _ => Err(ttl_out_of_bounds(longest, None)),
+            }
         }
     }
 }
@@ -277,7 +299,7 @@ pub fn change(
             emit(bookings, at, event, events);
         }
     }
-    settle(bookings, at, events);
+    settle(bookings, at, &mut { STEPS_PER_RECORD_MAX }, events);
     Ok(Reply::Applied)
 }
 
@@ -289,26 +311,39 @@ pub fn tick(
     renewed_until: impl Fn(&BookingId) -> Option<Instant>,
     events: &mut Events,
 ) {
-    if bookings.unsettled {
-        settle(bookings, now, events);
+    let mut grants_left = STEPS_PER_RECORD_MAX;
+    // The time at which the pump stopped, not `now`: how ticks fall must change nothing (L1).
+    if let Some(since) = bookings.unsettled {
+        settle(bookings, since, &mut grants_left, events);
     }
     for _ in 0..STEPS_PER_RECORD_MAX {
-        let Some(deadline) = bookings.due(now).next().cloned() else { return };
-        if bookings.unsettled || events.len() >= STEPS_PER_RECORD_MAX {
+        // A pump that starts must be able to grant: `restore` reads its time off its last grant.
+        if bookings.is_unsettled() || grants_left == 0 {
             return;
         }
+        let Some(deadline) = bookings.due(now).next().cloned() else {
+            return;
+        };
         let (at, id) = (deadline.at, &deadline.id);
         match (deadline.kind, renewed_until(id).filter(|until| *until > at)) {
             (DeadlineKind::Expiry, Some(expires)) => {
-                emit(bookings, at, Event::Renewed { id: id.clone(), expires }, events);
+                emit(
+                    bookings,
+                    at,
+                    Event::Renewed {
+                        id: id.clone(),
+                        expires,
+                    },
+                    events,
+                );
             }
             (DeadlineKind::Expiry, None) => {
-                let ending = Ending { end: End::Expired, outcome: None, exit_code: None };
-                finish(bookings, at, id, ending, None, events);
+                emit(bookings, at, ended(id, End::Expired, None), events);
+                settle(bookings, at, &mut grants_left, events);
             }
             (DeadlineKind::WaitOver, _) => {
-                let ending = Ending { end: End::WaitOver, outcome: None, exit_code: None };
-                finish(bookings, at, id, ending, None, events);
+                emit(bookings, at, ended(id, End::WaitOver, None), events);
+                settle(bookings, at, &mut grants_left, events);
             }
         }
     }
@@ -319,65 +354,58 @@ pub fn resume(bookings: &mut Bookings, at: Instant, events: &mut Events) {
     emit(bookings, at, Event::Resumed, events);
 }
 
-struct Ending {
-    end: End,
-    outcome: Option<Outcome>,
-    exit_code: Option<i32>,
-}
-
 fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     bookings.apply(at, &event);
     events.push((at, event));
 }
 
-fn finish(
-    bookings: &mut Bookings,
-    at: Instant,
-    id: &BookingId,
-    ending: Ending,
-    reason: Option<String>,
-    events: &mut Events,
-) {
-    let Ending { end, outcome, exit_code } = ending;
-    let event = Event::Ended { id: id.clone(), end, outcome, exit_code, reason };
+fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
+    Event::Ended {
+        id: id.clone(),
+        end,
+        outcome: None,
+        exit_code: None,
+        reason,
+    }
+}
+
+/// Ends a booking and grants what that frees, as a record of its own.
+fn finish(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     emit(bookings, at, event, events);
-    settle(bookings, at, events);
+    settle(bookings, at, &mut { STEPS_PER_RECORD_MAX }, events);
 }
 
 /// Grants while anyone can be granted; what does not fit the record goes on as a tick (L9).
-fn settle(bookings: &mut Bookings, at: Instant, events: &mut Events) {
-    let mut granted = 0;
+fn settle(bookings: &mut Bookings, at: Instant, grants_left: &mut usize, events: &mut Events) {
     while let Some(id) = bookings.next_grant(at) {
-        if granted == STEPS_PER_RECORD_MAX {
-            if !bookings.unsettled {
+        if *grants_left == 0 {
+            if !bookings.is_unsettled() {
                 emit(bookings, at, Event::Unsettled { more: true }, events);
             }
             return;
         }
         let fence = bookings.next_fence();
         emit(bookings, at, Event::Granted { id, fence }, events);
-        granted += 1;
+        *grants_left -= 1;
     }
-    if bookings.unsettled {
+    if bookings.is_unsettled() {
         emit(bookings, at, Event::Unsettled { more: false }, events);
     }
 }
 
 /// Grant under a fence, queue (`None`), or refuse.
-fn admission(
-    bookings: &Bookings,
-    lane: Lane,
-    request: &Request,
-) -> Result<Option<Fence>, Refusal> {
+fn admission(bookings: &Bookings, lane: Lane, request: &Request) -> Result<Option<Fence>, Refusal> {
     let applied = bookings.applied_of(lane.class, lane.tenant);
-    check_terms(&applied, request)?;
+    check_terms(bookings, lane, &applied, request)?;
     if bookings.would_grant(lane, &applied, &request.amount) {
         return Ok(Some(bookings.next_fence()));
     }
     if request.wait.ms() == 0 {
         let limits = bookings.binding(lane, &applied, &request.amount);
         return Err(if limits.is_empty() {
-            Refusal::OthersFirst { limits: bookings.shared_use(lane, &applied) }
+            Refusal::OthersFirst {
+                limits: bookings.shared_use(lane, &applied),
+            }
         } else {
             Refusal::OverLimit { limits }
         });
@@ -395,54 +423,71 @@ fn admission(
     }
 }
 
-/// What can be said of a request before looking at what is in use.
-fn check_terms(applied: &Applied, request: &Request) -> Result<(), Refusal> {
+/// What can be said of a request without looking at who holds and who waits.
+fn check_terms(
+    bookings: &Bookings,
+    lane: Lane,
+    applied: &Applied,
+    request: &Request,
+) -> Result<(), Refusal> {
     if !(1..=u64::from(u32::MAX)).contains(&request.amount.slots) {
         return Err(Refusal::Slots);
     }
-    check_ttl(applied, request.ttl)?;
-    let strictest = applied.iter().min_by_key(|declared| declared.limit.wait_max);
-    let wait_max = strictest.map_or(crate::limit::WAIT_DEFAULT, |strict| strict.limit.wait_max);
-    if request.wait > wait_max {
+    let strictest = applied.iter().min_by_key(|declared| declared.limit.ttl_max);
+    let strictest = strictest.filter(|declared| declared.limit.ttl_max < TTL_MAX);
+    let longest = strictest.map_or(TTL_MAX, |declared| declared.limit.ttl_max);
+    if !(TTL_MIN..=longest).contains(&request.ttl) {
+        return Err(ttl_out_of_bounds(longest, strictest));
+    }
+    let strictest = applied
+        .iter()
+        .min_by_key(|declared| declared.limit.wait_max);
+    let longest = strictest.map_or(WAIT_DEFAULT, |declared| declared.limit.wait_max);
+    if longest < request.wait {
         return Err(Refusal::TimeOutOfBounds {
             field: "waitMs",
             min_ms: 0,
-            max_ms: wait_max.ms(),
-            limit: strictest.map(|strict| strict.name.clone()),
+            max_ms: longest.ms(),
+            limit: strictest.map(|declared| declared.name.clone()),
         });
     }
-    let limits: Vec<LimitUse> = applied
-        .iter()
-        .flat_map(|declared| {
-            let over = |dimension: &Dimension| {
-                // A bound of zero pauses: one may wait for it to rise (S1).
-                let max = declared.bounds.of(*dimension);
-                max.is_some_and(|max| max > 0 && request.amount.of(*dimension) > max)
-            };
-            Dimension::ALL.into_iter().filter(over).map(|dimension| LimitUse {
-                name: declared.name.clone(),
-                dimension,
-                size: declared.bounds.of(dimension).unwrap_or_default(),
-                in_use: 0,
-                waiting: 0,
-            })
-        })
-        .collect();
-    if limits.is_empty() { Ok(()) } else { Err(Refusal::NeverFits { limits }) }
+    let limits = never_fits(bookings, lane, applied, &request.amount);
+    if limits.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::NeverFits { limits })
+    }
 }
 
-fn check_ttl(applied: &Applied, ttl: bursar_units::Millis) -> Result<(), Refusal> {
-    let strictest = applied.iter().min_by_key(|declared| declared.limit.ttl_max);
-    let ttl_max = strictest.map_or(crate::TTL_MAX, |strict| strict.limit.ttl_max);
-    if (TTL_MIN..=ttl_max).contains(&ttl) {
-        return Ok(());
-    }
-    Err(Refusal::TimeOutOfBounds {
+/// The limits that an amount exceeds even when nothing is held. A bound of zero pauses: one may
+/// wait for it to rise (S1).
+fn never_fits(
+    bookings: &Bookings,
+    lane: Lane,
+    applied: &Applied,
+    amount: &Amount,
+) -> Vec<LimitUse> {
+    let exceeds = |declared: &Declared, dimension: Dimension| {
+        declared
+            .bounds
+            .of(dimension)
+            .is_some_and(|max| 0 < max && max < amount.of(dimension))
+    };
+    applied
+        .iter()
+        .flat_map(|declared| Dimension::ALL.map(|dimension| (declared, dimension)))
+        .filter(|(declared, dimension)| exceeds(declared, *dimension))
+        .map(|(declared, dimension)| bookings.limit_use(declared, dimension, lane))
+        .collect()
+}
+
+fn ttl_out_of_bounds(longest: Millis, limit: Option<&Declared>) -> Refusal {
+    Refusal::TimeOutOfBounds {
         field: "ttlMs",
         min_ms: TTL_MIN.ms(),
-        max_ms: ttl_max.ms(),
-        limit: strictest.map(|strict| strict.name.clone()),
-    })
+        max_ms: longest.ms(),
+        limit: limit.map(|declared| declared.name.clone()),
+    }
 }
 
 /// All or none: every change is checked against what the ones before it would leave.
@@ -490,7 +535,9 @@ fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal>
 fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
     match change.clone() {
         Change::SetLimit { name, limit } => {
-            let same = bookings.limit(name.as_str()).is_some_and(|present| present.limit == limit);
+            let same = bookings
+                .limit(name.as_str())
+                .is_some_and(|present| present.limit == limit);
             (!same).then_some(Event::LimitSet { name, limit })
         }
         Change::DropLimit { name } => Some(Event::LimitDropped { name }),

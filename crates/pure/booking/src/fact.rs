@@ -129,16 +129,28 @@ impl Bookings {
             name: declared.name.clone(),
             limit: declared.limit.clone(),
         });
-        let nodes = self
-            .nodes
-            .iter()
-            .map(|(name, capacity)| Fact::Node { name: name.clone(), capacity: *capacity });
+        let nodes = self.nodes.iter().map(|(name, capacity)| Fact::Node {
+            name: name.clone(),
+            capacity: *capacity,
+        });
         std::iter::once(totals)
             .chain(limits)
             .chain(nodes)
-            .chain(self.queued.iter().filter_map(|(id, queued)| self.queued_fact(id, queued)))
-            .chain(self.granted.iter().filter_map(|(id, granted)| self.granted_fact(id, granted)))
-            .chain(self.archive.iter().filter_map(|ended| self.ended_fact(ended)))
+            .chain(
+                self.queued
+                    .iter()
+                    .filter_map(|(id, queued)| self.queued_fact(id, queued)),
+            )
+            .chain(
+                self.granted
+                    .iter()
+                    .filter_map(|(id, granted)| self.granted_fact(id, granted)),
+            )
+            .chain(
+                self.archive
+                    .iter()
+                    .filter_map(|ended| self.ended_fact(ended)),
+            )
             .chain(self.class_facts())
             .chain(self.tenant_facts())
     }
@@ -151,7 +163,14 @@ impl Bookings {
     /// Takes one fact in. Facts come in the order of [`Bookings::facts`].
     pub fn restore(&mut self, fact: Fact) {
         match fact {
-            Fact::Totals { fence, virtual_time, sequence, dues, forgotten_at, unsettled } => {
+            Fact::Totals {
+                fence,
+                virtual_time,
+                sequence,
+                dues,
+                forgotten_at,
+                unsettled,
+            } => {
                 self.fence = fence;
                 self.virtual_time = virtual_time;
                 self.sequence = sequence;
@@ -164,17 +183,50 @@ impl Bookings {
                 self.nodes.insert(name, capacity);
                 self.refresh_inventory();
             }
-            Fact::Queued { id, request, sequence, since, until, passes, due } => {
-                let terms = self.take_terms(request);
+            Fact::Queued {
+                id,
+                request,
+                sequence,
+                since,
+                until,
+                passes,
+                due,
+            } => {
+                let terms = self.take_terms(&request);
                 let (lane, amount) = (terms.lane(), terms.amount);
                 self.count_waiting(&terms, 1);
-                self.room
-                    .join(lane, Waiting { sequence, id: id.clone(), amount, since, passes, due });
+                self.room.join(
+                    lane,
+                    Waiting {
+                        sequence,
+                        id: id.clone(),
+                        amount,
+                        since,
+                        passes,
+                        due,
+                    },
+                );
                 self.deadlines.insert(wait_deadline(&id, until));
-                self.queued.insert(id, Queued { terms, sequence, since, until });
+                self.queued.insert(
+                    id,
+                    Queued {
+                        terms,
+                        sequence,
+                        since,
+                        until,
+                    },
+                );
             }
-            Fact::Granted { id, request, fence, queued_at, granted_at, expires, renewals } => {
-                let terms = self.take_terms(request);
+            Fact::Granted {
+                id,
+                request,
+                fence,
+                queued_at,
+                granted_at,
+                expires,
+                renewals,
+            } => {
+                let terms = self.take_terms(&request);
                 self.charge(&terms);
                 self.deadlines.insert(expiry(&id, expires));
                 // The pump ran out of its record while it granted, so the last fence was given,
@@ -182,7 +234,14 @@ impl Bookings {
                 if self.is_unsettled() && fence == self.fence {
                     self.unsettled = Some(expires.before(terms.ttl));
                 }
-                let granted = Granted { terms, fence, queued_at, granted_at, expires, renewals };
+                let granted = Granted {
+                    terms,
+                    fence,
+                    queued_at,
+                    granted_at,
+                    expires,
+                    renewals,
+                };
                 self.granted.insert(id, granted);
             }
             Fact::Ended {
@@ -196,21 +255,32 @@ impl Bookings {
                 granted,
                 ended_at,
             } => {
-                let terms = self.take_terms(request);
-                let ending =
-                    Ending { end, outcome, exit_code, reason, queued_at, granted, ended_at };
+                let terms = self.take_terms(&request);
+                let ending = Ending {
+                    end,
+                    outcome,
+                    exit_code,
+                    reason,
+                    queued_at,
+                    granted,
+                    ended_at,
+                };
                 self.archive.push(Ended::new(id, terms, ending));
             }
             Fact::Class { label, held_ms } => {
-                if let Some(class) =
-                    self.classes.find(&label).and_then(|index| self.classes.get_mut(index))
+                if let Some(class) = self
+                    .classes
+                    .find(&label)
+                    .and_then(|index| self.classes.get_mut(index))
                 {
                     class.held_ms = held_ms.into();
                 }
             }
             Fact::Tenant { label, turn } => {
-                if let Some(tenant) =
-                    self.tenants.find(&label).and_then(|index| self.tenants.get_mut(index))
+                if let Some(tenant) = self
+                    .tenants
+                    .find(&label)
+                    .and_then(|index| self.tenants.get_mut(index))
                 {
                     tenant.turn = turn;
                 }
@@ -218,7 +288,7 @@ impl Bookings {
         }
     }
 
-    pub(crate) fn take_terms(&mut self, request: Request) -> Terms {
+    pub(crate) fn take_terms(&mut self, request: &Request) -> Terms {
         Terms {
             class: self.classes.take(&request.class),
             tenant: self.tenants.take(&request.tenant),
@@ -226,7 +296,7 @@ impl Bookings {
             priority: request.priority,
             ttl: request.ttl,
             wait: request.wait,
-            extras: request.extras,
+            extras: request.extras.clone(),
         }
     }
 
@@ -281,8 +351,9 @@ impl Bookings {
     fn tenant_facts(&self) -> impl Iterator<Item = Fact> {
         let mut tenants: Vec<_> = self.tenants.iter().collect();
         tenants.sort_by_key(|(label, _)| *label);
-        tenants
-            .into_iter()
-            .map(|(label, tenant)| Fact::Tenant { label: label.clone(), turn: tenant.turn })
+        tenants.into_iter().map(|(label, tenant)| Fact::Tenant {
+            label: label.clone(),
+            turn: tenant.turn,
+        })
     }
 }

@@ -135,7 +135,10 @@ impl Limit {
 
     /// The shipped default: 100 slots for each class.
     pub fn shipped() -> Self {
-        Self { slots: Some(DEFAULT_SLOTS), ..Self::unbounded(Some(Scope::Each), None) }
+        Self {
+            slots: Some(DEFAULT_SLOTS),
+            ..Self::unbounded(Some(Scope::Each), None)
+        }
     }
 
     /// Which of the four kinds it is.
@@ -177,7 +180,10 @@ impl Applied {
     /// The share of the tenant's turn.
     pub(crate) fn weight(&self) -> u64 {
         let [_, tenant, _, _] = &self.0;
-        tenant.as_ref().and_then(|declared| declared.limit.weight).unwrap_or(WEIGHT_DEFAULT)
+        tenant
+            .as_ref()
+            .and_then(|declared| declared.limit.weight)
+            .unwrap_or(WEIGHT_DEFAULT)
     }
 }
 
@@ -185,14 +191,23 @@ impl Limits {
     pub(crate) fn set(&mut self, name: &ObjectName, limit: &Limit) {
         self.drop(name);
         let bounds = limit.bounds_on(&self.inventory);
-        let declared = Arc::new(Declared { name: name.clone(), limit: limit.clone(), bounds });
+        let declared = Arc::new(Declared {
+            name: name.clone(),
+            limit: limit.clone(),
+            bounds,
+        });
         let scopes = (limit.class.clone(), limit.tenant.clone());
-        self.by_scope.entry(scopes).or_default().insert(name.clone(), Arc::clone(&declared));
+        self.by_scope
+            .entry(scopes)
+            .or_default()
+            .insert(name.clone(), Arc::clone(&declared));
         self.declared.insert(name.clone(), declared);
     }
 
     pub(crate) fn drop(&mut self, name: &ObjectName) {
-        let Some(declared) = self.declared.remove(name) else { return };
+        let Some(declared) = self.declared.remove(name) else {
+            return;
+        };
         let scopes = (declared.limit.class.clone(), declared.limit.tenant.clone());
         if let Some(same) = self.by_scope.get_mut(&scopes) {
             same.remove(name);
@@ -221,7 +236,11 @@ impl Limits {
     /// Declares without looking at scopes: for checking several changes before any is made.
     pub(crate) fn declare(&mut self, name: &ObjectName, limit: &Limit) {
         let bounds = Bounds::default();
-        let declared = Declared { name: name.clone(), limit: limit.clone(), bounds };
+        let declared = Declared {
+            name: name.clone(),
+            limit: limit.clone(),
+            bounds,
+        };
         self.declared.insert(name.clone(), Arc::new(declared));
     }
 
@@ -245,10 +264,16 @@ impl Limits {
     /// A limit that names a value beats the `each` limit of its kind; for class × tenant the
     /// order is both named, class named, tenant named, both each.
     pub(crate) fn applied(&self, class: &Label, tenant: &Label) -> Applied {
-        let (c, t) = (|| Some(Scope::Named(class.clone())), || Some(Scope::Named(tenant.clone())));
+        let (c, t) = (
+            || Some(Scope::Named(class.clone())),
+            || Some(Scope::Named(tenant.clone())),
+        );
         let each = || Some(Scope::Each);
         let first = |scopes: &[Scopes]| {
-            scopes.iter().find_map(|scope| self.by_scope.get(scope)?.values().next()).cloned()
+            scopes
+                .iter()
+                .find_map(|scope| self.by_scope.get(scope)?.values().next())
+                .cloned()
         };
         Applied([
             first(&[(None, None)]),

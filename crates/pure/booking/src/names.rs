@@ -54,7 +54,9 @@ impl<T: Clone + Default> Names<T> {
 
     /// Gives a reference back; the last one forgets the name and what was known of it.
     pub(crate) fn give(&mut self, index: NameIndex) {
-        let Some(entry) = self.entry_mut(index) else { return };
+        let Some(entry) = self.entry_mut(index) else {
+            return;
+        };
         entry.references = entry.references.saturating_sub(1);
         if entry.references > 0 {
             return;
@@ -81,24 +83,25 @@ impl<T: Clone + Default> Names<T> {
 
     /// All known names, in no order that may reach an output: callers sort or sum.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Label, &T)> {
-        self.entries.iter().filter_map(|entry| entry.label.as_ref().map(|l| (l, &entry.value)))
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.label.as_ref().map(|l| (l, &entry.value)))
     }
 
     fn add(&mut self, label: &Label) -> NameIndex {
-        let entry = Entry { label: Some(label.clone()), references: 0, value: T::default() };
-        let index = match self.free.pop() {
-            Some(index) => {
-                if let Some(place) = self.entry_mut(index) {
-                    *place = entry;
-                }
-                index
-            }
-            None => {
-                let index = NameIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-                self.entries.push(entry);
-                index
-            }
+        let entry = Entry {
+            label: Some(label.clone()),
+            references: 0,
+            value: T::default(),
         };
+        let index = self.free.pop().unwrap_or_else(|| {
+            let index = NameIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+            self.entries.push(entry.clone());
+            index
+        });
+        if let Some(place) = self.entry_mut(index) {
+            *place = entry;
+        }
         self.by_text.insert(label.clone(), index);
         index
     }

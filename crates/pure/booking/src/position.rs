@@ -2,7 +2,7 @@
 
 use bursar_units::{Amount, BookingId, Dimension, Instant, Label};
 
-use crate::limit::{Applied, Kind, LimitUse};
+use crate::limit::{Applied, Declared, Kind, LimitUse};
 use crate::request::Request;
 use crate::room::Lane;
 use crate::{Bookings, ESTIMATE_RESTS_ON_MIN, Fence};
@@ -54,18 +54,27 @@ impl Bookings {
             Reason::LimitPaused
         } else if !limits.is_empty() {
             Reason::LimitFull
-        } else if self.is_shielded(lane, waiting) {
+        } else if self.is_shielded(lane, &waiting.amount, waiting.due) {
             Reason::Shielded
         } else {
             Reason::QueueOrder
         };
-        let limits = if limits.is_empty() { self.shared_use(lane, &applied) } else { limits };
+        let limits = if limits.is_empty() {
+            self.shared_use(lane, &applied)
+        } else {
+            limits
+        };
         let ahead = self.ahead(at, lane, queued.sequence);
         let estimate = match reason {
             Reason::LimitPaused => None,
             _ => self.estimate_of(lane, ahead),
         };
-        Some(Position { ahead, reason, limits, estimate })
+        Some(Position {
+            ahead,
+            reason,
+            limits,
+            estimate,
+        })
     }
 
     /// When a slot of a class may come free for someone who would be first; for refusals.
@@ -89,15 +98,27 @@ impl Bookings {
             .iter()
             .flat_map(|declared| {
                 let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
-                counter.used.exceeds(amount, &declared.bounds).map(|dimension| LimitUse {
-                    name: declared.name.clone(),
-                    dimension,
-                    size: declared.bounds.of(dimension).unwrap_or_default(),
-                    in_use: counter.used.of(dimension),
-                    waiting: counter.waiting,
-                })
+                let exceeded = counter.used.exceeds(amount, &declared.bounds);
+                exceeded.map(|dimension| self.limit_use(declared, dimension, lane))
             })
             .collect()
+    }
+
+    /// A limit's counter for a lane in one dimension, which the limit bounds.
+    pub(crate) fn limit_use(
+        &self,
+        declared: &Declared,
+        dimension: Dimension,
+        lane: Lane,
+    ) -> LimitUse {
+        let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
+        LimitUse {
+            name: declared.name.clone(),
+            dimension,
+            size: declared.bounds.of(dimension).unwrap_or_default(),
+            in_use: counter.used.of(dimension),
+            waiting: counter.waiting,
+        }
     }
 
     /// The slots of the limits that a lane shares with others: what its order is about.
@@ -105,16 +126,8 @@ impl Bookings {
         applied
             .iter()
             .filter(|declared| matches!(declared.limit.kind(), Kind::Everything | Kind::Class))
-            .filter_map(|declared| {
-                let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
-                Some(LimitUse {
-                    name: declared.name.clone(),
-                    dimension: Dimension::Slots,
-                    size: declared.bounds.slots?,
-                    in_use: counter.used.slots,
-                    waiting: counter.waiting,
-                })
-            })
+            .filter(|declared| declared.bounds.slots.is_some())
+            .map(|declared| self.limit_use(declared, Dimension::Slots, lane))
             .collect()
     }
 
@@ -130,7 +143,14 @@ impl Bookings {
     ) -> T {
         let class = self.classes.take(&request.class);
         let tenant = self.tenants.take(&request.tenant);
-        let result = look(self, Lane { class, tenant, priority: request.priority });
+        let result = look(
+            self,
+            Lane {
+                class,
+                tenant,
+                priority: request.priority,
+            },
+        );
         self.classes.give(class);
         self.tenants.give(tenant);
         result
@@ -142,7 +162,11 @@ impl Bookings {
     fn ahead(&self, at: Instant, lane: Lane, sequence: u64) -> u64 {
         let mut mine = None;
         let mut places = Vec::new();
-        for (other, queue) in self.room.lanes().filter(|(other, _)| other.class == lane.class) {
+        for (other, queue) in self
+            .room
+            .lanes()
+            .filter(|(other, _)| other.class == lane.class)
+        {
             let weight = self.applied_of(other.class, other.tenant).weight();
             let mut turn = self.tenants.get(other.tenant).turn;
             for waiting in queue {
@@ -151,10 +175,12 @@ impl Bookings {
                     mine = Some(place);
                 }
                 places.push(place);
-                turn = turn.saturating_add(crate::room::turn_step(&waiting.amount, weight));
+                turn = turn.saturating_add(crate::room::turn_step_floor(&waiting.amount, weight));
             }
         }
-        let before = mine.map_or(0, |mine| places.iter().filter(|place| **place < mine).count());
+        let before = mine.map_or(0, |mine| {
+            places.iter().filter(|place| **place < mine).count()
+        });
         u64::try_from(before).unwrap_or(u64::MAX)
     }
 
@@ -178,5 +204,8 @@ fn estimate(
     let sum: u128 = held_ms.iter().map(|ms| u128::from(*ms)).sum();
     let divisor = u128::try_from(rests_on).ok()? * u128::from(slots_in_use);
     let ms = (sum * (u128::from(ahead) + 1)).div_ceil(divisor);
-    Some(Estimate { ms: u64::try_from(ms).ok()?, rests_on })
+    Some(Estimate {
+        ms: u64::try_from(ms).ok()?,
+        rests_on,
+    })
 }

@@ -24,7 +24,13 @@ pub enum Priority {
 
 impl Priority {
     /// All, most urgent first.
-    pub const ALL: [Self; 5] = [Self::Urgent, Self::High, Self::Normal, Self::Low, Self::Batch];
+    pub const ALL: [Self; 5] = [
+        Self::Urgent,
+        Self::High,
+        Self::Normal,
+        Self::Low,
+        Self::Batch,
+    ];
 
     /// The word people write.
     pub const fn word(self) -> &'static str {
@@ -39,7 +45,9 @@ impl Priority {
 
     /// The priority of that word.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|priority| priority.word() == word)
+        Self::ALL
+            .into_iter()
+            .find(|priority| priority.word() == word)
     }
 
     /// 0 for urgent to 4 for batch.
@@ -125,21 +133,32 @@ impl Request {
     /// The first field in which two requests differ, by its name in the API.
     pub fn first_difference(&self, other: &Self) -> Option<&'static str> {
         let none = Extras::default();
-        let (mine, theirs) =
-            (self.extras.as_deref().unwrap_or(&none), other.extras.as_deref().unwrap_or(&none));
+        let (mine, theirs) = (
+            self.extras.as_deref().unwrap_or(&none),
+            other.extras.as_deref().unwrap_or(&none),
+        );
         [
             ("class", self.class == other.class),
             ("tenant", self.tenant == other.tenant),
             ("slots", self.amount.slots == other.amount.slots),
             ("cpuMilli", self.amount.cpu_milli == other.amount.cpu_milli),
-            ("memoryBytes", self.amount.memory_bytes == other.amount.memory_bytes),
+            (
+                "memoryBytes",
+                self.amount.memory_bytes == other.amount.memory_bytes,
+            ),
             ("gpus", self.amount.gpus == other.amount.gpus),
             ("priority", self.priority == other.priority),
             ("ttlMs", self.ttl == other.ttl),
             ("waitMs", self.wait == other.wait),
             ("executionId", mine.execution == theirs.execution),
-            ("cpuLimitMilli", mine.cpu_limit_milli == theirs.cpu_limit_milli),
-            ("memoryLimitBytes", mine.memory_limit_bytes == theirs.memory_limit_bytes),
+            (
+                "cpuLimitMilli",
+                mine.cpu_limit_milli == theirs.cpu_limit_milli,
+            ),
+            (
+                "memoryLimitBytes",
+                mine.memory_limit_bytes == theirs.memory_limit_bytes,
+            ),
         ]
         .into_iter()
         .find_map(|(field, same)| (!same).then_some(field))

@@ -56,9 +56,8 @@ impl Waiting {
 }
 
 /// What a grant costs its tenant: ⌊slots · 2⁶⁴ / weight⌋ (S3).
-pub(crate) fn turn_step(amount: &Amount, weight: u64) -> u128 {
-    let step_floor = (u128::from(amount.slots) << 64) / u128::from(weight.max(1));
-    step_floor
+pub(crate) fn turn_step_floor(amount: &Amount, weight: u64) -> u128 {
+    (u128::from(amount.slots) << 64) / u128::from(weight.max(1))
 }
 
 impl Room {
@@ -79,7 +78,9 @@ impl Room {
 
     pub(crate) fn leave(&mut self, lane: Lane, sequence: u64) -> Option<Waiting> {
         let queue = self.lanes.get_mut(&lane)?;
-        let at = queue.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
+        let at = queue
+            .binary_search_by_key(&sequence, |waiting| waiting.sequence)
+            .ok()?;
         let left = queue.remove(at)?;
         if queue.is_empty() {
             self.lanes.remove(&lane);
@@ -93,7 +94,9 @@ impl Room {
 
     pub(crate) fn get(&self, lane: Lane, sequence: u64) -> Option<&Waiting> {
         let queue = self.lanes.get(&lane)?;
-        let at = queue.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
+        let at = queue
+            .binary_search_by_key(&sequence, |waiting| waiting.sequence)
+            .ok()?;
         queue.get(at)
     }
 
@@ -102,7 +105,9 @@ impl Room {
     }
 
     pub(crate) fn heads(&self) -> impl Iterator<Item = (Lane, &Waiting)> {
-        self.lanes.iter().filter_map(|(lane, queue)| Some((*lane, queue.front()?)))
+        self.lanes
+            .iter()
+            .filter_map(|(lane, queue)| Some((*lane, queue.front()?)))
     }
 
     /// The due heads with their places in the order of dues, first due first.

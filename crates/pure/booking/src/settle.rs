@@ -14,37 +14,54 @@ use bursar_units::{Amount, BookingId, Instant};
 
 use crate::Bookings;
 use crate::limit::{Applied, Declared, Kind};
+use crate::names::NameIndex;
 use crate::room::{Key, Lane, Waiting};
 
-/// A head that has been passed often enough.
-struct Due {
-    lane: Lane,
-    amount: Amount,
-    since: u64,
-}
+/// The least that anyone can ask for: a class without it has no candidates.
+const LEAST: Amount = Amount {
+    slots: 1,
+    cpu_milli: 0,
+    memory_bytes: 0,
+    gpus: 0,
+};
 
 impl Bookings {
     /// The booking that must be granted next, if any can be.
     pub(crate) fn next_grant(&self, at: Instant) -> Option<BookingId> {
-        if self.room.is_empty() {
-            return None;
+        let mut best: Option<(Key, &Waiting)> = None;
+        let mut class: Option<(NameIndex, bool)> = None;
+        for (lane, head) in self.room.heads() {
+            // Lanes come class by class, and a full class is looked at once.
+            let is_full = match class {
+                Some((same, is_full)) if same == lane.class => is_full,
+                _ => self.lacks_shared(lane, lane, &LEAST),
+            };
+            class = Some((lane.class, is_full));
+            if is_full {
+                continue;
+            }
+            let key = self.key(at, lane, head);
+            if best.is_none_or(|(least, _)| key < least)
+                && self.fits(lane, &head.amount)
+                && !self.is_shielded(lane, &head.amount, head.due)
+            {
+                best = Some((key, head));
+            }
         }
-        let due = self.due_heads();
-        self.room
-            .heads()
-            .filter(|(lane, head)| self.fits(*lane, &head.amount))
-            .filter(|(lane, head)| !self.is_shielded_by(&due, *lane, &head.amount, head.due))
-            .min_by_key(|(lane, head)| self.key(at, *lane, head))
-            .map(|(_, head)| head.id.clone())
+        best.map(|(_, head)| head.id.clone())
     }
 
-    /// Whether a newcomer would be granted at once. The room is settled, so nobody else can be:
-    /// it must be the head of its lane, fit, and not be shielded.
+    /// Whether a newcomer is granted at once: it is the head of its lane, fits, and is not
+    /// shielded. In a settled room nobody else can be granted, and nobody can after it either: it
+    /// only takes, and a due head that shields keeps what it needs of its own limits, too. While
+    /// the room is not settled, those who wait come first (L9).
     pub(crate) fn would_grant(&self, lane: Lane, applied: &Applied, amount: &Amount) -> bool {
-        !self.room.has_lane(lane)
-            && applied.iter().all(|declared| !self.lacks(declared, lane, amount))
-            && (self.room.is_empty()
-                || !self.is_shielded_by(&self.due_heads(), lane, amount, None))
+        !self.is_unsettled()
+            && !self.room.has_lane(lane)
+            && applied
+                .iter()
+                .all(|declared| !self.lacks(declared, lane, amount))
+            && !self.is_shielded(lane, amount, None)
     }
 
     /// The lanes whose heads a grant to `granted` passes, in key order: those before it that lack
@@ -54,7 +71,6 @@ impl Bookings {
         let mut passed: Vec<(Key, Lane)> = self
             .room
             .heads()
-            .filter(|(other, _)| self.may_share(lane, *other))
             .map(|(other, head)| (self.key(at, other, head), other, head))
             .filter(|(other_key, ..)| *other_key < key)
             .filter(|(_, other, head)| {
@@ -70,12 +86,23 @@ impl Bookings {
     /// Whether the amount fits every limit that applies to the lane.
     pub(crate) fn fits(&self, lane: Lane, amount: &Amount) -> bool {
         let applied = self.applied_of(lane.class, lane.tenant);
-        applied.iter().all(|declared| !self.lacks(declared, lane, amount))
+        applied
+            .iter()
+            .all(|declared| !self.lacks(declared, lane, amount))
     }
 
-    /// Whether a due head keeps this candidate from being granted.
-    pub(crate) fn is_shielded(&self, lane: Lane, waiting: &Waiting) -> bool {
-        self.is_shielded_by(&self.due_heads(), lane, &waiting.amount, waiting.due)
+    /// Whether a head that became due before this candidate did keeps it from being granted: it
+    /// lacks nothing of its own tenant's, and would be left with less than it needs of a limit
+    /// that both count in.
+    pub(crate) fn is_shielded(&self, lane: Lane, amount: &Amount, due: Option<u64>) -> bool {
+        self.room
+            .due_heads()
+            .take_while(|(earlier, ..)| due.is_none_or(|due| *earlier < due))
+            .any(|(_, other, head)| {
+                self.would_starve(other, &head.amount, lane, amount)
+                    && self.can_ever_fit(other, &head.amount)
+                    && !self.lacks_own(other, &head.amount)
+            })
     }
 
     pub(crate) fn key(&self, at: Instant, lane: Lane, waiting: &Waiting) -> Key {
@@ -88,21 +115,11 @@ impl Bookings {
         !counter.used.fits(amount, &declared.bounds)
     }
 
-    /// Two lanes share the limit of everything, if there is one, and that of their class.
-    fn may_share(&self, a: Lane, b: Lane) -> bool {
-        a.class == b.class || self.has_everything_limit(a)
-    }
-
-    fn has_everything_limit(&self, lane: Lane) -> bool {
-        let applied = self.applied_of(lane.class, lane.tenant);
-        applied.iter().any(|declared| declared.limit.kind() == Kind::Everything)
-    }
-
     fn lacks_shared(&self, user: Lane, lane: Lane, amount: &Amount) -> bool {
         let applied = self.applied_of(lane.class, lane.tenant);
         applied
             .iter()
-            .filter(|declared| is_shared(declared, user, lane))
+            .filter(|declared| !is_own(declared) && count_together(declared, user, lane))
             .any(|declared| self.lacks(declared, lane, amount))
     }
 
@@ -114,37 +131,28 @@ impl Bookings {
             .any(|declared| self.lacks(declared, lane, amount))
     }
 
-    /// Due heads that shield. One that no amount of patience would let in (its limit was lowered
-    /// below it, or paused) shields nothing, or it would stop everybody for as long as it waits.
-    fn due_heads(&self) -> Vec<Due> {
-        self.room
-            .heads()
-            .filter_map(|(lane, head)| Some((lane, head, head.due?)))
-            .filter(|(lane, head, _)| {
-                let applied = self.applied_of(lane.class, lane.tenant);
-                let nothing = Amount::default();
-                applied.iter().all(|declared| nothing.fits(&head.amount, &declared.bounds))
-                    && !self.lacks_own(*lane, &head.amount)
-            })
-            .map(|(lane, head, since)| Due { lane, amount: head.amount, since })
-            .collect()
-    }
-
-    fn is_shielded_by(&self, due: &[Due], lane: Lane, amount: &Amount, since: Option<u64>) -> bool {
-        due.iter()
-            .filter(|head| since.is_none_or(|since| head.since < since))
-            .any(|head| self.would_starve(head, lane, amount))
-    }
-
-    /// Whether granting `amount` would leave less than the due head needs of a shared limit.
-    fn would_starve(&self, head: &Due, lane: Lane, amount: &Amount) -> bool {
+    /// A head that no amount of patience would let in (its limit was lowered below it, or paused)
+    /// shields nobody, or it would stop everybody for as long as it waits.
+    fn can_ever_fit(&self, lane: Lane, amount: &Amount) -> bool {
         let applied = self.applied_of(lane.class, lane.tenant);
-        applied.iter().filter(|declared| is_shared(declared, lane, head.lane)).any(|declared| {
-            let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
-            let mut with_both = counter.used;
-            with_both.add(amount);
-            !with_both.fits(&head.amount, &declared.bounds)
-        })
+        applied
+            .iter()
+            .all(|declared| Amount::default().fits(amount, &declared.bounds))
+    }
+
+    /// Whether granting `amount` leaves less than the due head needs of a limit they both count
+    /// in, be it everybody's, their class's or their common tenant's.
+    fn would_starve(&self, due: Lane, needs: &Amount, lane: Lane, amount: &Amount) -> bool {
+        let applied = self.applied_of(lane.class, lane.tenant);
+        applied
+            .iter()
+            .filter(|declared| count_together(declared, lane, due))
+            .any(|declared| {
+                let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
+                let mut with_both = counter.used;
+                with_both.add(amount);
+                !with_both.fits(needs, &declared.bounds)
+            })
     }
 }
 
@@ -152,10 +160,12 @@ fn is_own(declared: &Declared) -> bool {
     matches!(declared.limit.kind(), Kind::Tenant | Kind::ClassTenant)
 }
 
-fn is_shared(declared: &Declared, a: Lane, b: Lane) -> bool {
+/// Whether a limit has one counter for two lanes.
+fn count_together(declared: &Declared, a: Lane, b: Lane) -> bool {
     match declared.limit.kind() {
         Kind::Everything => true,
+        Kind::Tenant => a.tenant == b.tenant,
         Kind::Class => a.class == b.class,
-        Kind::Tenant | Kind::ClassTenant => false,
+        Kind::ClassTenant => a.class == b.class && a.tenant == b.tenant,
     }
 }

@@ -11,15 +11,22 @@ use crate::{INTEGER_MAX, Millis};
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Error {
     /// Not a sum of whole numbers with units.
-    #[error("`{0}` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d")]
+    #[error(
+        "`{0}` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d"
+    )]
     Form(String),
     /// More milliseconds than a record can carry.
     #[error("`{0}` is too long a duration")]
     TooLong(String),
 }
 
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 impl FromStr for Millis {
     type Err = Error;
@@ -37,7 +44,10 @@ impl FromStr for Millis {
             if digits.is_empty() {
                 return Err(form());
             }
-            let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(form)?;
+            let (_, unit_ms) = UNITS
+                .iter()
+                .find(|(name, _)| *name == unit)
+                .ok_or_else(form)?;
             let too_long = || Error::TooLong(shorten(text));
             let count: u64 = digits.parse().map_err(|_| too_long())?;
             total = count
@@ -47,7 +57,11 @@ impl FromStr for Millis {
                 .ok_or_else(too_long)?;
             rest = tail;
         }
-        if text.is_empty() { Err(form()) } else { Ok(Self::from_ms(total)) }
+        if text.is_empty() {
+            Err(form())
+        } else {
+            Ok(Self::from_ms(total))
+        }
     }
 }
 
@@ -99,8 +113,14 @@ mod tests {
             assert_eq!(written.parse(), Ok(Millis::from_ms(ms)), "{written}");
         }
         for text in ["", "5", "m", "-5s", "5 s", "1.5h", "5sec", "5S"] {
-            assert!(matches!(text.parse::<Millis>(), Err(Error::Form(_))), "{text}");
+            assert!(
+                matches!(text.parse::<Millis>(), Err(Error::Form(_))),
+                "{text}"
+            );
         }
-        assert!(matches!("99999999999999999999d".parse::<Millis>(), Err(Error::TooLong(_))));
+        assert!(matches!(
+            "99999999999999999999d".parse::<Millis>(),
+            Err(Error::TooLong(_))
+        ));
     }
 }

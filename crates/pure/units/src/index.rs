@@ -24,7 +24,10 @@ type Seed = std::collections::hash_map::RandomState;
 
 impl<K: Eq + Hash, V> Default for Index<K, V> {
     fn default() -> Self {
-        Self { hasher: Seed::default(), table: HashTable::new() }
+        Self {
+            hasher: Seed::default(),
+            table: HashTable::new(),
+        }
     }
 }
 
@@ -45,7 +48,9 @@ impl<K: Eq + Hash, V> Index<K, V> {
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        self.table.find(hash, |(k, _)| k.borrow() == key).map(|(_, value)| value)
+        self.table
+            .find(hash, |(k, _)| k.borrow() == key)
+            .map(|(_, value)| value)
     }
 
     /// The value of `key`, to change it.
@@ -54,7 +59,9 @@ impl<K: Eq + Hash, V> Index<K, V> {
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        self.table.find_mut(hash, |(k, _)| k.borrow() == key).map(|(_, value)| value)
+        self.table
+            .find_mut(hash, |(k, _)| k.borrow() == key)
+            .map(|(_, value)| value)
     }
 
     /// Sets the value of `key` and returns the one it replaces.
@@ -63,7 +70,8 @@ impl<K: Eq + Hash, V> Index<K, V> {
             return Some(std::mem::replace(present, value));
         }
         let hash = self.hasher.hash_one(&key);
-        self.table.insert_unique(hash, (key, value), |(k, _)| self.hasher.hash_one(k));
+        self.table
+            .insert_unique(hash, (key, value), |(k, _)| self.hasher.hash_one(k));
         None
     }
 
@@ -73,7 +81,10 @@ impl<K: Eq + Hash, V> Index<K, V> {
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        let entry = self.table.find_entry(hash, |(k, _)| k.borrow() == key).ok()?;
+        let entry = self
+            .table
+            .find_entry(hash, |(k, _)| k.borrow() == key)
+            .ok()?;
         Some(entry.remove().0.1)
     }
 }
@@ -90,7 +101,9 @@ impl Positions {
     /// The position of `key`; `key_at` reads the key at a position.
     pub fn find<'a>(&self, key: &str, key_at: impl Fn(u32) -> Option<&'a str>) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
-        self.table.find(hash, |position| key_at(*position) == Some(key)).copied()
+        self.table
+            .find(hash, |position| key_at(*position) == Some(key))
+            .copied()
     }
 
     /// Notes that `key`, not yet here, stands at `position`.

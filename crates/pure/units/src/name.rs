@@ -127,7 +127,7 @@ name! {
 }
 
 impl BookingId {
-    /// When the id was made, if it ends in a UUIDv7 (L6).
+    /// When the id was made, if it ends in a `UUIDv7` (L6).
     pub fn made_at(&self) -> Option<Instant> {
         uuid_v7_time(&self.0)
     }
@@ -140,13 +140,21 @@ fn check_id(text: &str) -> Result<(), NameError> {
 }
 
 fn check_object_name(text: &str) -> Result<(), NameError> {
-    check_length(text.len(), OBJECT_NAME_LENGTH_MAX)?;
     const ALLOWED: &str = "lower-case letters, digits, - and . (not first or last)";
+    check_length(text.len(), OBJECT_NAME_LENGTH_MAX)?;
     let allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '.');
     check_characters(text, allowed, ALLOWED)?;
     let edge = |c: &char| matches!(c, '-' | '.');
-    match text.chars().next().filter(edge).or(text.chars().last().filter(edge)) {
-        Some(character) => Err(NameError::Character { character, allowed: ALLOWED }),
+    match text
+        .chars()
+        .next()
+        .filter(edge)
+        .or(text.chars().last().filter(edge))
+    {
+        Some(character) => Err(NameError::Character {
+            character,
+            allowed: ALLOWED,
+        }),
         None => Ok(()),
     }
 }
@@ -155,7 +163,11 @@ fn check_label(text: &str) -> Result<(), NameError> {
     check_length(text.chars().count(), ID_LENGTH_MAX)?;
     let allowed =
         |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '*' | '/' | ',' | '=');
-    check_characters(text, allowed, "all but control characters, space and * / , =")
+    check_characters(
+        text,
+        allowed,
+        "all but control characters, space and * / , =",
+    )
 }
 
 fn check_length(length: usize, max: usize) -> Result<(), NameError> {
@@ -172,14 +184,21 @@ fn check_characters(
     words: &'static str,
 ) -> Result<(), NameError> {
     match text.chars().find(|c| !allowed(*c)) {
-        Some(character) => Err(NameError::Character { character, allowed: words }),
+        Some(character) => Err(NameError::Character {
+            character,
+            allowed: words,
+        }),
         None => Ok(()),
     }
 }
 
-/// Reads the 48-bit millisecond time of a trailing UUIDv7, with or without hyphens.
+/// Reads the 48-bit millisecond time of a trailing `UUIDv7`, with or without hyphens.
 fn uuid_v7_time(text: &str) -> Option<Instant> {
-    let tail = |length: usize| text.len().checked_sub(length).and_then(|from| text.get(from..));
+    let tail = |length: usize| {
+        text.len()
+            .checked_sub(length)
+            .and_then(|from| text.get(from..))
+    };
     let hyphenated = tail(36).filter(|uuid| {
         uuid.bytes().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
@@ -188,7 +207,9 @@ fn uuid_v7_time(text: &str) -> Option<Instant> {
     });
     let hex: String = match hyphenated {
         Some(uuid) => uuid.chars().filter(|c| *c != '-').collect(),
-        None => tail(32).filter(|uuid| uuid.bytes().all(|b| b.is_ascii_hexdigit()))?.to_owned(),
+        None => tail(32)
+            .filter(|uuid| uuid.bytes().all(|b| b.is_ascii_hexdigit()))?
+            .to_owned(),
     };
     let is_version_7 = hex.get(12..13) == Some("7");
     let is_rfc_variant = matches!(hex.get(16..17)?, "8" | "9" | "a" | "b" | "A" | "B");

@@ -39,17 +39,30 @@ pub fn memory_bytes(text: &str) -> Result<u64, Error> {
 
 /// Writes millicores as Kubernetes does: `1500m`, `2`.
 pub fn format_cpu(milli: u64) -> String {
-    if milli.is_multiple_of(1_000) { (milli / 1_000).to_string() } else { format!("{milli}m") }
+    if milli.is_multiple_of(1_000) {
+        (milli / 1_000).to_string()
+    } else {
+        format!("{milli}m")
+    }
 }
 
 /// Writes bytes with the largest binary suffix that is exact: `256Mi`, `1000`.
 pub fn format_memory(bytes: u64) -> String {
-    const SUFFIXES: [(&str, u32); 6] =
-        [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    const SUFFIXES: [(&str, u32); 6] = [
+        ("Ei", 60),
+        ("Pi", 50),
+        ("Ti", 40),
+        ("Gi", 30),
+        ("Mi", 20),
+        ("Ki", 10),
+    ];
     SUFFIXES
         .iter()
         .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift)
-        .map_or_else(|| bytes.to_string(), |(suffix, shift)| format!("{}{suffix}", bytes >> shift))
+        .map_or_else(
+            || bytes.to_string(),
+            |(suffix, shift)| format!("{}{suffix}", bytes >> shift),
+        )
 }
 
 /// Reads `text` as a whole number of 10^−`scale`, rounded up.
@@ -57,14 +70,20 @@ fn parse(text: &str, scale: i32) -> Result<u64, Error> {
     let shown = || text.chars().take(40).collect::<String>();
     let form = || Error::Form(shown());
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return Err(form());
     }
     let (binary_shift, exponent) = suffix_power(suffix).ok_or_else(form)?;
-    let digits: String = whole.chars().chain(fraction.chars()).skip_while(|c| *c == '0').collect();
+    let digits: String = whole
+        .chars()
+        .chain(fraction.chars())
+        .skip_while(|c| *c == '0')
+        .collect();
     let significant = digits.trim_end_matches('0');
     if significant.is_empty() {
         return Ok(0);
@@ -81,9 +100,13 @@ fn parse(text: &str, scale: i32) -> Result<u64, Error> {
         .saturating_add(scale)
         .saturating_add(length(&digits).saturating_sub(length(significant)))
         .saturating_sub(length(fraction));
-    rounded_up(significant.parse().map_err(|_| too_precise())?, binary_shift, power)
-        .filter(|value| *value <= INTEGER_MAX)
-        .ok_or_else(|| Error::TooLarge(shown()))
+    rounded_up(
+        significant.parse().map_err(|_| too_precise())?,
+        binary_shift,
+        power,
+    )
+    .filter(|value| *value <= INTEGER_MAX)
+    .ok_or_else(|| Error::TooLarge(shown()))
 }
 
 /// The power of two and the power of ten that a suffix stands for.
@@ -153,20 +176,38 @@ mod tests {
 
     #[test]
     fn wrong_quantities_say_what_is_wrong() {
-        for text in ["", ".", "1.2.3", "5 Gi", "Gi", "1e", "1eE", "five", "1ki", "0x10", "1_000"] {
+        for text in [
+            "", ".", "1.2.3", "5 Gi", "Gi", "1e", "1eE", "five", "1ki", "0x10", "1_000",
+        ] {
             assert!(matches!(memory_bytes(text), Err(Error::Form(_))), "{text}");
         }
         assert!(matches!(cpu_milli("-1"), Err(Error::Negative(_))));
         assert_eq!(cpu_milli("-0"), Ok(0));
         for text in ["8Ei", "1e40", "9007199254740992"] {
-            assert!(matches!(memory_bytes(text), Err(Error::TooLarge(_))), "{text}");
+            assert!(
+                matches!(memory_bytes(text), Err(Error::TooLarge(_))),
+                "{text}"
+            );
         }
-        assert!(matches!(memory_bytes("1.2345678901234567891"), Err(Error::TooPrecise(_))));
+        assert!(matches!(
+            memory_bytes("1.2345678901234567891"),
+            Err(Error::TooPrecise(_))
+        ));
     }
 
     #[test]
     fn what_is_written_reads_back_the_same() {
-        for value in [0, 1, 999, 1_000, 1_024, 1_500, 1 << 30, (1 << 30) + 1, 3 << 40] {
+        for value in [
+            0,
+            1,
+            999,
+            1_000,
+            1_024,
+            1_500,
+            1 << 30,
+            (1 << 30) + 1,
+            3 << 40,
+        ] {
             assert_eq!(cpu_milli(&format_cpu(value)), Ok(value));
             assert_eq!(memory_bytes(&format_memory(value)), Ok(value));
         }
