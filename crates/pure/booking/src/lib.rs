@@ -13,6 +13,7 @@ pub mod book;
 pub mod decide;
 pub mod event;
 pub mod fact;
+pub mod invariants;
 pub mod limit;
 mod names;
 pub mod position;

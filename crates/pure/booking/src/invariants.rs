@@ -1,0 +1,577 @@
+//! What must hold of the state after every record, looked at without the code that made it so.
+//!
+//! [`check`] counts everything again from the bookings and runs the plain rule of S3 and S4 over
+//! its own numbers. It is linear in what is live and leaves the inside of the archive alone, so
+//! that a simulator can afford it after every record.
+//!
+//! That no limit is exceeded is not among these: a limit may be lowered below what is held, and
+//! evicts nobody (S1). [`over_limit`] lists the counters above their bounds; whoever knows the
+//! history knows that a grant must add none to that list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label};
+use thiserror::Error;
+
+use crate::archive::Terms;
+use crate::book::{Bookings, Counter, expiry, wait_deadline};
+use crate::limit::{Declared, Kind, LimitUse};
+use crate::request::Fence;
+use crate::room::{Lane, Waiting};
+use crate::{PASSES_UNTIL_DUE, REMEMBERED, REMEMBERED_MAX};
+
+/// Something that must never be seen.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum Broken {
+    /// A kept counter differs from its bookings.
+    #[error(
+        "the counter of {of} keeps {kept:?} and {kept_waiting} waiting, its bookings make {counted:?} and {counted_waiting}"
+    )]
+    Counter {
+        /// Whose counter it is.
+        of: String,
+        /// What it keeps as held.
+        kept: Amount,
+        /// How many it keeps as waiting.
+        kept_waiting: u64,
+        /// What its bookings hold.
+        counted: Amount,
+        /// How many of its bookings wait.
+        counted_waiting: u64,
+    },
+    /// Classes and tenants in use together are missing or left over.
+    #[error(
+        "{kept} pairs of class and tenant are kept and {counted} in use; they hold {held_count} of {granted_count} grants"
+    )]
+    Pairs {
+        /// How many pairs are kept.
+        kept: usize,
+        /// How many have a booking that holds or waits.
+        counted: usize,
+        /// How many bookings the kept ones hold.
+        held_count: u64,
+        /// How many bookings hold.
+        granted_count: u64,
+    },
+    /// A booking refers to a class or tenant that was forgotten.
+    #[error("the class or tenant of `{id}` is not known")]
+    Name {
+        /// The booking.
+        id: BookingId,
+    },
+    /// The limits kept for a class and tenant are not those declared.
+    #[error("the limits kept for class `{class}`, tenant `{tenant}` are not those declared")]
+    Limits {
+        /// The class.
+        class: Label,
+        /// The tenant.
+        tenant: Label,
+    },
+    /// A live booking without its deadline.
+    #[error("`{id}` has no deadline at {at:?}")]
+    Deadline {
+        /// The booking.
+        id: BookingId,
+        /// When it should be.
+        at: Instant,
+    },
+    /// More or fewer deadlines than live bookings.
+    #[error("{live} bookings are live and {deadlines} deadlines are kept")]
+    Deadlines {
+        /// How many bookings hold or wait.
+        live: usize,
+        /// How many deadlines there are.
+        deadlines: usize,
+    },
+    /// One id in two standings.
+    #[error("`{id}` stands in two places")]
+    TwoStandings {
+        /// The booking.
+        id: BookingId,
+    },
+    /// A fence that two bookings share, or that was never given out.
+    #[error("fence {} of `{id}` is another's too, or above the last one given out", fence.0)]
+    Fence {
+        /// A holder.
+        id: BookingId,
+        /// Its fence.
+        fence: Fence,
+    },
+    /// The waiting room and the list of those who wait disagree, or a lane is out of order.
+    #[error("the waiting room does not hold {id:?} as it should")]
+    Room {
+        /// The booking; `None` where the numbers of the two differ.
+        id: Option<BookingId>,
+    },
+    /// A passed count, or a place among the due, that no head can have.
+    #[error("`{id}` was passed {passes} times and is due as {due:?}")]
+    Due {
+        /// The booking.
+        id: BookingId,
+        /// How often it was passed.
+        passes: u32,
+        /// Its place among the due.
+        due: Option<u64>,
+    },
+    /// More is remembered than may be, or what is remembered cannot be found.
+    #[error("{length} ends are remembered, and {wrong}")]
+    Archive {
+        /// How many.
+        length: usize,
+        /// What is wrong with them.
+        wrong: &'static str,
+    },
+    /// The room says that it is settled, and somebody could be granted.
+    #[error("`{id}` could be granted, and the room says that it is settled")]
+    Grantable {
+        /// The booking.
+        id: BookingId,
+    },
+}
+
+/// Looks for anything that must never be seen.
+pub fn check(bookings: &Bookings) -> Result<(), Broken> {
+    let counts = Counts::of(bookings)?;
+    check_counters(bookings, &counts)?;
+    check_limits(bookings)?;
+    check_deadlines(bookings)?;
+    check_standings(bookings)?;
+    check_fences(bookings)?;
+    check_room(bookings)?;
+    check_due(bookings)?;
+    check_archive(bookings)?;
+    check_settled(bookings, &counts)
+}
+
+/// Every counter that is above a bound of its limit, by the limit's kind, then its value.
+pub fn over_limit(bookings: &Bookings) -> Vec<LimitUse> {
+    let mut seen = BTreeSet::new();
+    let mut over = Vec::new();
+    for ((class, tenant), pair) in &bookings.pairs {
+        for declared in pair.applied.iter() {
+            let kind = declared.limit.kind();
+            let (Some(c), Some(t)) = (
+                bookings.classes.label(*class),
+                bookings.tenants.label(*tenant),
+            ) else {
+                continue;
+            };
+            if !seen.insert(value_of(kind, c, t)) {
+                continue;
+            }
+            let lane = Lane {
+                class: *class,
+                tenant: *tenant,
+                priority: crate::Priority::default(),
+            };
+            let counter = bookings.counter(kind, *class, *tenant);
+            let nothing = Amount::default();
+            let exceeded = counter.used.exceeds(&nothing, &declared.bounds);
+            over.extend(exceeded.map(|dimension| {
+                (
+                    value_of(kind, c, t),
+                    bookings.limit_use(declared, dimension, lane),
+                )
+            }));
+        }
+    }
+    over.sort_by(|a, b| a.0.cmp(&b.0));
+    over.into_iter().map(|(_, limit_use)| limit_use).collect()
+}
+
+/// One counter: a kind of limit and the class and tenant that it tells apart.
+type Value<'a> = (Kind, Option<&'a Label>, Option<&'a Label>);
+
+fn value_of<'a>(kind: Kind, class: &'a Label, tenant: &'a Label) -> Value<'a> {
+    match kind {
+        Kind::Everything => (kind, None, None),
+        Kind::Tenant => (kind, None, Some(tenant)),
+        Kind::Class => (kind, Some(class), None),
+        Kind::ClassTenant => (kind, Some(class), Some(tenant)),
+    }
+}
+
+const KINDS: [Kind; 4] = [
+    Kind::Everything,
+    Kind::Tenant,
+    Kind::Class,
+    Kind::ClassTenant,
+];
+
+/// All counters, counted from the bookings.
+struct Counts<'a>(BTreeMap<Value<'a>, Counter>);
+
+impl<'a> Counts<'a> {
+    fn of(bookings: &'a Bookings) -> Result<Self, Broken> {
+        let mut counts = Self(BTreeMap::new());
+        for (id, granted) in &bookings.granted {
+            counts.add(bookings, id, &granted.terms, |counter| {
+                counter.used.count_in(&granted.terms.amount);
+            })?;
+        }
+        for (id, queued) in &bookings.queued {
+            counts.add(bookings, id, &queued.terms, |counter| counter.waiting += 1)?;
+        }
+        Ok(counts)
+    }
+
+    fn add(
+        &mut self,
+        bookings: &'a Bookings,
+        id: &BookingId,
+        terms: &Terms,
+        count: impl Fn(&mut Counter),
+    ) -> Result<(), Broken> {
+        let names = bookings
+            .classes
+            .label(terms.class)
+            .zip(bookings.tenants.label(terms.tenant));
+        let (class, tenant) = names.ok_or_else(|| Broken::Name { id: id.clone() })?;
+        for kind in KINDS {
+            count(self.0.entry(value_of(kind, class, tenant)).or_default());
+        }
+        Ok(())
+    }
+
+    fn get(&self, value: Value<'_>) -> Counter {
+        self.0.get(&value).cloned().unwrap_or_default()
+    }
+
+    /// Whether `used + amount` is above the limit in some dimension.
+    fn lacks(
+        &self,
+        declared: &Declared,
+        (class, tenant): (&Label, &Label),
+        amount: &Amount,
+    ) -> bool {
+        let used = self
+            .get(value_of(declared.limit.kind(), class, tenant))
+            .used;
+        Dimension::ALL.into_iter().any(|dimension| {
+            declared.bounds.of(dimension).is_some_and(|max| {
+                u128::from(max) < u128::from(used.of(dimension)) + u128::from(amount.of(dimension))
+            })
+        })
+    }
+}
+
+fn check_counters(bookings: &Bookings, counts: &Counts<'_>) -> Result<(), Broken> {
+    compare(counts, (Kind::Everything, None, None), &bookings.everything)?;
+    for (label, class) in bookings.classes.iter() {
+        compare(counts, (Kind::Class, Some(label), None), &class.counter)?;
+    }
+    for (label, tenant) in bookings.tenants.iter() {
+        compare(counts, (Kind::Tenant, None, Some(label)), &tenant.counter)?;
+    }
+    let mut held_count = 0;
+    for ((class, tenant), pair) in &bookings.pairs {
+        let labels = (
+            bookings.classes.label(*class),
+            bookings.tenants.label(*tenant),
+        );
+        compare(
+            counts,
+            (Kind::ClassTenant, labels.0, labels.1),
+            &pair.counter,
+        )?;
+        held_count += pair.held;
+    }
+    let counted = counts
+        .0
+        .keys()
+        .filter(|(kind, ..)| *kind == Kind::ClassTenant)
+        .count();
+    let granted_count = u64::try_from(bookings.granted.len()).unwrap_or(u64::MAX);
+    if counted == bookings.pairs.len() && held_count == granted_count {
+        return Ok(());
+    }
+    Err(Broken::Pairs {
+        kept: bookings.pairs.len(),
+        counted,
+        held_count,
+        granted_count,
+    })
+}
+
+fn compare(counts: &Counts<'_>, value: Value<'_>, kept: &Counter) -> Result<(), Broken> {
+    let counted = counts.get(value);
+    if counted.used == kept.used && counted.waiting == kept.waiting {
+        return Ok(());
+    }
+    let (kind, class, tenant) = value;
+    Err(Broken::Counter {
+        of: format!("{kind:?}, class {class:?}, tenant {tenant:?}"),
+        kept: kept.used,
+        kept_waiting: kept.waiting,
+        counted: counted.used,
+        counted_waiting: counted.waiting,
+    })
+}
+
+fn check_limits(bookings: &Bookings) -> Result<(), Broken> {
+    for ((class, tenant), pair) in &bookings.pairs {
+        let names = bookings
+            .classes
+            .label(*class)
+            .zip(bookings.tenants.label(*tenant));
+        let Some((class, tenant)) = names else {
+            continue;
+        };
+        if !bookings
+            .limits
+            .applied(class, tenant)
+            .iter()
+            .eq(pair.applied.iter())
+        {
+            return Err(Broken::Limits {
+                class: class.clone(),
+                tenant: tenant.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_deadlines(bookings: &Bookings) -> Result<(), Broken> {
+    let holds = bookings
+        .granted
+        .iter()
+        .map(|(id, granted)| expiry(id, granted.expires));
+    let waits = bookings
+        .queued
+        .iter()
+        .map(|(id, queued)| wait_deadline(id, queued.until));
+    for deadline in holds.chain(waits) {
+        if !bookings.deadlines.contains(&deadline) {
+            return Err(Broken::Deadline {
+                id: deadline.id,
+                at: deadline.at,
+            });
+        }
+    }
+    let (live, deadlines) = (
+        bookings.granted.len() + bookings.queued.len(),
+        bookings.deadlines.len(),
+    );
+    if live == deadlines {
+        Ok(())
+    } else {
+        Err(Broken::Deadlines { live, deadlines })
+    }
+}
+
+fn check_standings(bookings: &Bookings) -> Result<(), Broken> {
+    let holds_and_waits = bookings
+        .queued
+        .keys()
+        .find(|id| bookings.granted.contains_key(*id));
+    let mut live = bookings.granted.keys().chain(bookings.queued.keys());
+    match holds_and_waits.or_else(|| live.find(|id| bookings.archive.get(id).is_some())) {
+        Some(id) => Err(Broken::TwoStandings { id: id.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn check_fences(bookings: &Bookings) -> Result<(), Broken> {
+    let mut seen = BTreeSet::new();
+    let wrong = bookings.granted.iter().find(|(_, granted)| {
+        let fence = granted.fence;
+        fence.0 == 0 || bookings.fence < fence || !seen.insert(fence)
+    });
+    match wrong {
+        Some((id, granted)) => Err(Broken::Fence {
+            id: id.clone(),
+            fence: granted.fence,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn check_room(bookings: &Bookings) -> Result<(), Broken> {
+    let mut waiting_count = 0;
+    for (lane, queue) in bookings.room.lanes() {
+        let mut before = 0;
+        for waiting in queue {
+            let matches = bookings.queued.get(&waiting.id).is_some_and(|queued| {
+                queued.sequence == waiting.sequence
+                    && queued.since == waiting.since
+                    && queued.terms.amount == waiting.amount
+                    && queued.terms.lane() == lane
+            });
+            if !matches || waiting.sequence <= before || bookings.sequence < waiting.sequence {
+                return Err(Broken::Room {
+                    id: Some(waiting.id.clone()),
+                });
+            }
+            before = waiting.sequence;
+        }
+        waiting_count += queue.len();
+        if queue.is_empty() {
+            return Err(Broken::Room { id: None });
+        }
+    }
+    let is_empty_rightly = bookings.room.is_empty() == bookings.queued.is_empty();
+    let is_whole = waiting_count == bookings.queued.len() && is_empty_rightly;
+    if is_whole {
+        Ok(())
+    } else {
+        Err(Broken::Room { id: None })
+    }
+}
+
+/// Only heads are passed, and a head is due from its hundredth pass until it leaves.
+fn check_due(bookings: &Bookings) -> Result<(), Broken> {
+    let mut due = BTreeMap::new();
+    for (lane, queue) in bookings.room.lanes() {
+        for (place, waiting) in queue.iter().enumerate() {
+            let is_due = PASSES_UNTIL_DUE <= waiting.passes;
+            let is_new = waiting.due.is_none_or(|number| {
+                number < bookings.dues && due.insert(number, (lane, waiting.sequence)).is_none()
+            });
+            let was_passed_in_line = place > 0 && waiting.passes > 0;
+            if was_passed_in_line || waiting.due.is_some() != is_due || !is_new {
+                return Err(broken_due(waiting));
+            }
+        }
+    }
+    let kept = bookings
+        .room
+        .due_heads()
+        .map(|(number, lane, head)| (number, (lane, head.sequence)));
+    if kept.eq(due) {
+        Ok(())
+    } else {
+        Err(Broken::Room { id: None })
+    }
+}
+
+fn broken_due(waiting: &Waiting) -> Broken {
+    Broken::Due {
+        id: waiting.id.clone(),
+        passes: waiting.passes,
+        due: waiting.due,
+    }
+}
+
+fn check_archive(bookings: &Bookings) -> Result<(), Broken> {
+    let archive = &bookings.archive;
+    let length = archive.len();
+    let broken = |wrong| Err(Broken::Archive { length, wrong });
+    if REMEMBERED_MAX < length {
+        return broken("that is too many");
+    }
+    let (oldest, newest) = (archive.front(), archive.iter().next_back());
+    if (oldest.is_none(), newest.is_none()) != (length == 0, length == 0) {
+        return broken("that is not how many there are");
+    }
+    let (Some(oldest), Some(newest)) = (oldest, newest) else {
+        return Ok(());
+    };
+    if oldest.ended_at().after(REMEMBERED) <= newest.ended_at() {
+        return broken("the oldest should have been forgotten");
+    }
+    let is_found = |ended: &crate::Ended| {
+        archive
+            .get(ended.id())
+            .is_some_and(|found| found.ended_at() == ended.ended_at())
+    };
+    if is_found(oldest) && is_found(newest) {
+        Ok(())
+    } else {
+        broken("one cannot be found")
+    }
+}
+
+/// A settled room has no head that fits and is not shielded; that does not depend on the time.
+fn check_settled(bookings: &Bookings, counts: &Counts<'_>) -> Result<(), Broken> {
+    if bookings.is_unsettled() {
+        return Ok(());
+    }
+    let heads: Vec<Head<'_>> = bookings
+        .room
+        .heads()
+        .filter_map(|(lane, waiting)| Head::new(bookings, counts, lane, waiting))
+        .collect();
+    let due: Vec<&Head<'_>> = heads
+        .iter()
+        .filter(|head| head.waiting.due.is_some() && !head.lacks_own && head.can_ever_fit)
+        .collect();
+    let grantable = heads.iter().filter(|head| head.fits).find(|head| {
+        !due.iter().any(|other| {
+            let is_earlier = head
+                .waiting
+                .due
+                .is_none_or(|mine| other.waiting.due < Some(mine));
+            is_earlier && other.is_starved_by(head, counts)
+        })
+    });
+    match grantable {
+        Some(head) => Err(Broken::Grantable {
+            id: head.waiting.id.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A head with all that the rule asks of it.
+struct Head<'a> {
+    class: &'a Label,
+    tenant: &'a Label,
+    waiting: &'a Waiting,
+    limits: Vec<&'a Declared>,
+    fits: bool,
+    lacks_own: bool,
+    can_ever_fit: bool,
+}
+
+impl<'a> Head<'a> {
+    fn new(
+        bookings: &'a Bookings,
+        counts: &Counts<'_>,
+        lane: Lane,
+        waiting: &'a Waiting,
+    ) -> Option<Self> {
+        let (class, tenant) = (
+            bookings.classes.label(lane.class)?,
+            bookings.tenants.label(lane.tenant)?,
+        );
+        let limits: Vec<&Declared> = bookings
+            .pairs
+            .get(&(lane.class, lane.tenant))?
+            .applied
+            .iter()
+            .collect();
+        let lacks = |limit: &Declared| counts.lacks(limit, (class, tenant), &waiting.amount);
+        let is_own = |limit: &&&Declared| limit.limit.tenant.is_some();
+        Some(Self {
+            class,
+            tenant,
+            waiting,
+            fits: !limits.iter().any(|limit| lacks(limit)),
+            lacks_own: limits.iter().filter(is_own).any(|limit| lacks(limit)),
+            can_ever_fit: limits.iter().all(|limit| is_within(limit, &waiting.amount)),
+            limits,
+        })
+    }
+
+    /// Whether granting `other` leaves less than this one needs of a counter they share.
+    fn is_starved_by(&self, other: &Self, counts: &Counts<'_>) -> bool {
+        let mut both = self.waiting.amount;
+        both.add(&other.waiting.amount);
+        self.limits.iter().any(|limit| {
+            let kind = limit.limit.kind();
+            value_of(kind, self.class, self.tenant) == value_of(kind, other.class, other.tenant)
+                && counts.lacks(limit, (self.class, self.tenant), &both)
+        })
+    }
+}
+
+/// Whether the amount stays within a limit that nobody uses.
+fn is_within(declared: &Declared, amount: &Amount) -> bool {
+    Dimension::ALL.into_iter().all(|dimension| {
+        declared
+            .bounds
+            .of(dimension)
+            .is_none_or(|max| amount.of(dimension) <= max)
+    })
+}
