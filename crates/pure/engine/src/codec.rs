@@ -152,21 +152,32 @@ pub fn encode(record: &Record) -> Result<Encoded, Error> {
     let write = |source| Error::Write { seq, source };
     let time = record.time;
     let cmd = shapes::raw(&shapes::CommandShape::from(&record.command)).map_err(write)?;
-    let events: Vec<_> =
-        record.events.iter().map(|(at, event)| shapes::EventShape::of(time, *at, event)).collect();
+    let events: Vec<_> = record
+        .events
+        .iter()
+        .map(|(at, event)| shapes::EventShape::of(time, *at, event))
+        .collect();
     let ev = shapes::raw(&events).map_err(write)?;
     let mut parts = [Part::Inline(cmd), Part::Inline(ev)];
     let mut blobs = Vec::new();
     loop {
         let [cmd, ev] = &parts;
-        let frame =
-            Frame { v: VERSION, seq, t: time, by: &record.by, cmd: cmd.raw(), ev: ev.raw() };
+        let frame = Frame {
+            v: VERSION,
+            seq,
+            t: time,
+            by: &record.by,
+            cmd: cmd.raw(),
+            ev: ev.raw(),
+        };
         let bytes = serde_json::to_vec(&frame).map_err(write)?;
         if bytes.len() <= RECORD_BYTES_MAX {
             return Ok(Encoded { seq, bytes, blobs });
         }
         let size = bytes.len();
-        let larger = parts.iter_mut().filter(|part| matches!(part, Part::Inline(_)));
+        let larger = parts
+            .iter_mut()
+            .filter(|part| matches!(part, Part::Inline(_)));
         let Some(larger) = larger.max_by_key(|part| part.raw().get().len()) else {
             return Err(Error::TooLong { seq, size });
         };
@@ -183,8 +194,16 @@ pub fn decode(
     let frame = frame(seq, bytes)?;
     let command: shapes::CommandShape = part(seq, frame.cmd, &blob, kinds::COMMANDS)?;
     let events = read_events(seq, &frame, &blob)?;
-    let command = command.try_into().map_err(|source| Error::Form { seq, source })?;
-    Ok(Record { seq, time: frame.t, by: frame.by, command, events })
+    let command = command
+        .try_into()
+        .map_err(|source| Error::Form { seq, source })?;
+    Ok(Record {
+        seq,
+        time: frame.t,
+        by: frame.by,
+        command,
+        events,
+    })
 }
 
 /// Reads only what a fold needs: the events.
@@ -199,7 +218,10 @@ pub fn decode_events(
 /// The blobs that a record names.
 pub fn blob_refs(seq: u64, bytes: &[u8]) -> Result<Vec<BlobRef>, Error> {
     let frame = frame(seq, bytes)?;
-    Ok([frame.cmd, frame.ev].into_iter().filter_map(blob_ref).collect())
+    Ok([frame.cmd, frame.ev]
+        .into_iter()
+        .filter_map(blob_ref)
+        .collect())
 }
 
 enum Part {
@@ -218,7 +240,10 @@ impl Part {
         let bytes = self.raw().get().as_bytes().to_vec();
         let reference = BlobRef::to(&bytes);
         *self = Self::Outside(shapes::raw(&reference)?);
-        Ok(Blob { sha256: reference.sha256, bytes })
+        Ok(Blob {
+            sha256: reference.sha256,
+            bytes,
+        })
     }
 }
 
@@ -226,10 +251,16 @@ fn frame(seq: u64, bytes: &[u8]) -> Result<FrameIn<'_>, Error> {
     let frame: FrameIn<'_> =
         serde_json::from_slice(bytes).map_err(|source| Error::Form { seq, source })?;
     if frame.v != VERSION {
-        return Err(Error::UnknownVersion { seq, version: frame.v });
+        return Err(Error::UnknownVersion {
+            seq,
+            version: frame.v,
+        });
     }
     if frame.seq != seq {
-        return Err(Error::WrongPlace { seq, stated: frame.seq });
+        return Err(Error::WrongPlace {
+            seq,
+            stated: frame.seq,
+        });
     }
     Ok(frame)
 }
@@ -257,7 +288,10 @@ fn part<T: for<'de> Deserialize<'de>>(
     let Some(reference) = blob_ref(raw) else {
         return read(seq, raw.get().as_bytes(), known);
     };
-    let damaged = || Error::Blob { seq, sha256: reference.sha256 };
+    let damaged = || Error::Blob {
+        seq,
+        sha256: reference.sha256,
+    };
     let bytes = blob(&reference.sha256).ok_or_else(damaged)?;
     if BlobRef::to(&bytes) != reference {
         return Err(damaged());
@@ -274,5 +308,7 @@ fn read<T: for<'de> Deserialize<'de>>(seq: u64, bytes: &[u8], known: &[&str]) ->
 
 fn blob_ref(raw: &RawValue) -> Option<BlobRef> {
     let text = raw.get();
-    text.starts_with("{\"blob\"").then(|| serde_json::from_str(text).ok()).flatten()
+    text.starts_with("{\"blob\"")
+        .then(|| serde_json::from_str(text).ok())
+        .flatten()
 }

@@ -68,14 +68,26 @@ pub fn decide(
             if !state.ledger.is_empty() {
                 return Err(Refusal::AlreadyBegun);
             }
-            done(state, now, Event::Genesis { ledger: ledger.clone() }, events)
+            done(
+                state,
+                now,
+                Event::Genesis {
+                    ledger: ledger.clone(),
+                },
+                events,
+            )
         }
         Command::Resume { wall } => done(state, now, Event::Resumed { wall: *wall }, events),
         Command::Tick { renewed } => {
             let until = |id: &BookingId| {
-                renewed.iter().find(|(renewed, _)| renewed == id).map(|(_, until)| *until)
+                renewed
+                    .iter()
+                    .find(|(renewed, _)| renewed == id)
+                    .map(|(_, until)| *until)
             };
-            in_bookings(state, events, |bookings, out| booking::tick(bookings, now, until, out));
+            in_bookings(state, events, |bookings, out| {
+                booking::tick(bookings, now, until, out)
+            });
             Ok(Answer::Done)
         }
         Command::Reserve { id, request } => in_bookings(state, events, |bookings, out| {
@@ -83,22 +95,27 @@ pub fn decide(
         })
         .map(Answer::Booking)
         .map_err(Refusal::from),
-        Command::Release { id, fence, outcome, exit_code } => {
-            in_bookings(state, events, |bookings, out| {
-                booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
-            })
-            .map(Answer::Booking)
-            .map_err(Refusal::from)
-        }
+        Command::Release {
+            id,
+            fence,
+            outcome,
+            exit_code,
+        } => in_bookings(state, events, |bookings, out| {
+            booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
+        })
+        .map(Answer::Booking)
+        .map_err(Refusal::from),
         Command::Renew { id, fence, ttl } => {
             let ttl = booking::renewal(&state.bookings, id, *fence, *ttl)?;
-            Ok(Answer::Renewed { expires: now.after(ttl) })
+            Ok(Answer::Renewed {
+                expires: now.after(ttl),
+            })
         }
-        Command::Cancel { id } => {
-            in_bookings(state, events, |bookings, out| booking::cancel(bookings, now, id, out))
-                .map(Answer::Booking)
-                .map_err(Refusal::from)
-        }
+        Command::Cancel { id } => in_bookings(state, events, |bookings, out| {
+            booking::cancel(bookings, now, id, out)
+        })
+        .map(Answer::Booking)
+        .map_err(Refusal::from),
         Command::Force { id, reason } => in_bookings(state, events, |bookings, out| {
             booking::force(bookings, now, id, reason, out)
         })
@@ -110,12 +127,26 @@ pub fn decide(
         .map(Answer::Booking)
         .map_err(Refusal::from),
         Command::CreateToken { token } => match state.tokens.get(token.name.as_str()) {
-            Some(_) => Err(Refusal::TokenExists { name: token.name.clone() }),
-            None => done(state, now, Event::TokenCreated { token: token.clone() }, events),
+            Some(_) => Err(Refusal::TokenExists {
+                name: token.name.clone(),
+            }),
+            None => done(
+                state,
+                now,
+                Event::TokenCreated {
+                    token: token.clone(),
+                },
+                events,
+            ),
         },
         Command::RevokeToken { name } => match state.tokens.get(name.as_str()) {
             None => Err(Refusal::NoSuchToken { name: name.clone() }),
-            Some(_) => done(state, now, Event::TokenRevoked { name: name.clone() }, events),
+            Some(_) => done(
+                state,
+                now,
+                Event::TokenRevoked { name: name.clone() },
+                events,
+            ),
         },
         Command::RotateKey { key, idempotency } => {
             let body = sha256(b"rotate-key");
@@ -125,9 +156,15 @@ pub fn decide(
             keyed(state, now, idempotency.as_ref(), body, events);
             done(state, now, Event::KeyRotated { key: key.clone() }, events)
         }
-        Command::Anchor { record, sha256 } => {
-            done(state, now, Event::Anchored { record: *record, sha256: *sha256 }, events)
-        }
+        Command::Anchor { record, sha256 } => done(
+            state,
+            now,
+            Event::Anchored {
+                record: *record,
+                sha256: *sha256,
+            },
+            events,
+        ),
         Command::Prune { below, idempotency } => {
             let body = sha256(format!("prune {below}").as_bytes());
             let is_done = is_repeat(state, now, idempotency.as_ref(), body)?;
@@ -201,15 +238,12 @@ fn is_repeat(
     }
 }
 
-fn keyed(
-    state: &mut State,
-    at: Instant,
-    key: Option<&BookingId>,
-    body: Hash,
-    events: &mut Events,
-) {
+fn keyed(state: &mut State, at: Instant, key: Option<&BookingId>, body: Hash, events: &mut Events) {
     if let Some(key) = key {
-        let event = Event::Keyed { key: key.clone(), body };
+        let event = Event::Keyed {
+            key: key.clone(),
+            body,
+        };
         state.apply(at, &event);
         events.push((at, event));
     }

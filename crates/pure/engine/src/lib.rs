@@ -15,6 +15,7 @@ pub mod snapshot;
 pub mod state;
 pub mod summary;
 pub mod token;
+pub mod words;
 
 pub use command::{Command, Lane};
 pub use decide::{Answer, Refusal, decide, plan};

@@ -92,8 +92,10 @@ pub fn write(state: &State) -> Result<String, Error> {
 pub fn read(text: &str) -> Result<State, Error> {
     let mut state = State::blank();
     for (at, line) in text.lines().enumerate() {
-        let line = read_fact_line(line)
-            .map_err(|source| Error::Line { number: at + 1, source })?;
+        let line = read_fact_line(line).map_err(|source| Error::Line {
+            number: at + 1,
+            source,
+        })?;
         restore(&mut state, line);
     }
     Ok(state)
@@ -113,13 +115,22 @@ fn lines(state: &State) -> impl Iterator<Item = Line> {
         anchor: state.anchor,
         pruned_below: state.pruned_below,
     };
-    let tokens =
-        state.tokens.iter().map(|(token, created)| Line::Token { token: token.clone(), created });
-    let keys = state.keys.iter().map(|(at, key)| Line::Key { at: *at, key: key.clone() });
+    let tokens = state.tokens.iter().map(|(token, created)| Line::Token {
+        token: token.clone(),
+        created,
+    });
+    let keys = state.keys.iter().map(|(at, key)| Line::Key {
+        at: *at,
+        key: key.clone(),
+    });
     let keyed = state
         .idempotency
         .iter()
-        .map(|(key, (at, body))| Line::Keyed { key: key.clone(), at: *at, body: *body });
+        .map(|(key, (at, body))| Line::Keyed {
+            key: key.clone(),
+            at: *at,
+            body: *body,
+        });
     std::iter::once(spine)
         .chain(tokens)
         .chain(keys)
@@ -129,7 +140,14 @@ fn lines(state: &State) -> impl Iterator<Item = Line> {
 
 fn restore(state: &mut State, line: Line) {
     match line {
-        Line::Spine { ledger, generation, time, head, anchor, pruned_below } => {
+        Line::Spine {
+            ledger,
+            generation,
+            time,
+            head,
+            anchor,
+            pruned_below,
+        } => {
             state.ledger = ledger;
             state.generation = generation;
             state.time = time;

@@ -80,7 +80,8 @@ impl State {
             Event::Pruned { below } => self.pruned_below = *below,
             Event::Restored { generation } => self.generation = *generation,
             Event::Keyed { key, body } => {
-                self.idempotency.retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
+                self.idempotency
+                    .retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
                 self.idempotency.insert(key.clone(), (at, *body));
             }
         }
@@ -106,7 +107,10 @@ impl State {
     /// other bookings only those named (L3).
     #[must_use]
     pub fn sketch(&self, ids: &[BookingId]) -> Self {
-        Self { bookings: self.bookings.sketch(ids), ..self.spine() }
+        Self {
+            bookings: self.bookings.sketch(ids),
+            ..self.spine()
+        }
     }
 
     fn spine(&self) -> Self {

@@ -70,13 +70,16 @@ impl Tokens {
 
     /// All of them with when each was made, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Token, Instant)> {
-        self.by_name.values().map(|(token, created)| (token, *created))
+        self.by_name
+            .values()
+            .map(|(token, created)| (token, *created))
     }
 
     pub(crate) fn insert(&mut self, token: &Token, created: Instant) {
         self.remove(&token.name);
         self.by_hash.insert(token.sha256, token.name.clone());
-        self.by_name.insert(token.name.clone(), (token.clone(), created));
+        self.by_name
+            .insert(token.name.clone(), (token.clone(), created));
     }
 
     pub(crate) fn remove(&mut self, name: &ObjectName) {

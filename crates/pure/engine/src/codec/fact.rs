@@ -1,7 +1,7 @@
 //! The lines of a snapshot, in the journal's own shapes (L12).
 
-use bursar_booking::fact::Fact;
 use bursar_booking::Fence;
+use bursar_booking::fact::Fact;
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Label};
 use serde::de::Error as _;
@@ -15,16 +15,30 @@ use crate::snapshot::Line;
 enum LineShape {
     Spine(SpineShape),
     Token(TokenShape),
-    Key { at: Instant, key: String },
-    Keyed { key: BookingId, at: Instant, body: Hash },
+    Key {
+        at: Instant,
+        key: String,
+    },
+    Keyed {
+        key: BookingId,
+        at: Instant,
+        body: Hash,
+    },
     Totals(TotalsShape),
     Limit(LimitShape),
     Node(NodeShape),
     Queued(QueuedShape),
     Granted(GrantedShape),
     Ended(EndedShape),
-    Class { label: Label, #[serde(rename = "heldMs")] held_ms: Vec<u64> },
-    Tenant { label: Label, turn: String },
+    Class {
+        label: Label,
+        #[serde(rename = "heldMs")]
+        held_ms: Vec<u64>,
+    },
+    Tenant {
+        label: Label,
+        turn: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,9 +110,21 @@ pub fn read_fact_line(text: &str) -> Result<Line, serde_json::Error> {
 impl From<Line> for LineShape {
     fn from(line: Line) -> Self {
         match line {
-            Line::Spine { ledger, generation, time, head, anchor, pruned_below } => {
-                Self::Spine(SpineShape { ledger, generation, time, head, anchor, pruned_below })
-            }
+            Line::Spine {
+                ledger,
+                generation,
+                time,
+                head,
+                anchor,
+                pruned_below,
+            } => Self::Spine(SpineShape {
+                ledger,
+                generation,
+                time,
+                head,
+                anchor,
+                pruned_below,
+            }),
             Line::Token { token, created } => Self::Token(TokenShape::new(token, Some(created))),
             Line::Key { at, key } => Self::Key { at, key },
             Line::Keyed { key, at, body } => Self::Keyed { key, at, body },
@@ -110,7 +136,14 @@ impl From<Line> for LineShape {
 impl From<Fact> for LineShape {
     fn from(fact: Fact) -> Self {
         match fact {
-            Fact::Totals { fence, virtual_time, sequence, dues, forgotten_at, unsettled } => {
+            Fact::Totals {
+                fence,
+                virtual_time,
+                sequence,
+                dues,
+                forgotten_at,
+                unsettled,
+            } => {
                 let virtual_time = virtual_time.to_string();
                 let fence = fence.0;
                 Self::Totals(TotalsShape {
@@ -124,13 +157,42 @@ impl From<Fact> for LineShape {
             }
             Fact::Limit { name, limit } => Self::Limit(LimitShape::new(name, limit)),
             Fact::Node { name, capacity } => Self::Node(NodeShape::new(name, capacity)),
-            Fact::Queued { id, request, sequence, since, until, passes, due } => {
+            Fact::Queued {
+                id,
+                request,
+                sequence,
+                since,
+                until,
+                passes,
+                due,
+            } => {
                 let request = BookingShape::new(id, request, None);
-                Self::Queued(QueuedShape { request, sequence, since, until, passes, due })
+                Self::Queued(QueuedShape {
+                    request,
+                    sequence,
+                    since,
+                    until,
+                    passes,
+                    due,
+                })
             }
-            Fact::Granted { id, request, fence, queued_at, granted_at, expires, renewals } => {
+            Fact::Granted {
+                id,
+                request,
+                fence,
+                queued_at,
+                granted_at,
+                expires,
+                renewals,
+            } => {
                 let request = BookingShape::new(id, request, Some(fence));
-                Self::Granted(GrantedShape { request, queued_at, granted_at, expires, renewals })
+                Self::Granted(GrantedShape {
+                    request,
+                    queued_at,
+                    granted_at,
+                    expires,
+                    renewals,
+                })
             }
             Fact::Ended {
                 id,
@@ -153,7 +215,10 @@ impl From<Fact> for LineShape {
                 ended_at,
             }),
             Fact::Class { label, held_ms } => Self::Class { label, held_ms },
-            Fact::Tenant { label, turn } => Self::Tenant { label, turn: turn.to_string() },
+            Fact::Tenant { label, turn } => Self::Tenant {
+                label,
+                turn: turn.to_string(),
+            },
         }
     }
 }
@@ -171,10 +236,20 @@ impl TryFrom<LineShape> for Line {
                 head,
                 anchor,
                 pruned_below,
-            }) => Self::Spine { ledger, generation, time, head, anchor, pruned_below },
+            }) => Self::Spine {
+                ledger,
+                generation,
+                time,
+                head,
+                anchor,
+                pruned_below,
+            },
             LineShape::Token(token) => {
                 let created = token.created.unwrap_or_default();
-                Self::Token { token: token.into(), created }
+                Self::Token {
+                    token: token.into(),
+                    created,
+                }
             }
             LineShape::Key { at, key } => Self::Key { at, key },
             LineShape::Keyed { key, at, body } => Self::Keyed { key, at, body },
@@ -233,9 +308,10 @@ impl TryFrom<LineShape> for Line {
                 })
             }
             LineShape::Class { label, held_ms } => Self::Booking(Fact::Class { label, held_ms }),
-            LineShape::Tenant { label, turn } => {
-                Self::Booking(Fact::Tenant { label, turn: number(&turn)? })
-            }
+            LineShape::Tenant { label, turn } => Self::Booking(Fact::Tenant {
+                label,
+                turn: number(&turn)?,
+            }),
         })
     }
 }

@@ -24,45 +24,117 @@ pub(super) fn raw<T: Serialize>(value: &T) -> Result<Box<RawValue>, JsonError> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum CommandShape {
-    Genesis { ledger: String, format: u64 },
-    Resume { wall: Instant },
-    Tick { #[serde(default, skip_serializing_if = "Vec::is_empty")] renewed: Vec<(BookingId, Instant)> },
+    Genesis {
+        ledger: String,
+        format: u64,
+    },
+    Resume {
+        wall: Instant,
+    },
+    Tick {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        renewed: Vec<(BookingId, Instant)>,
+    },
     Reserve(BookingShape),
     Release(ReleaseShape),
-    Renew { id: BookingId, fence: u64, #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlMs")] ttl: Option<Millis> },
-    Cancel { id: BookingId },
-    Force { id: BookingId, reason: String },
-    Change { changes: Vec<ChangeShape> },
+    Renew {
+        id: BookingId,
+        fence: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlMs")]
+        ttl: Option<Millis>,
+    },
+    Cancel {
+        id: BookingId,
+    },
+    Force {
+        id: BookingId,
+        reason: String,
+    },
+    Change {
+        changes: Vec<ChangeShape>,
+    },
     CreateToken(TokenShape),
-    RevokeToken { name: ObjectName },
-    RotateKey { key: String, #[serde(default, skip_serializing_if = "Option::is_none")] idempotency: Option<BookingId> },
-    Anchor { record: u64, sha256: Hash },
-    Prune { below: u64, #[serde(default, skip_serializing_if = "Option::is_none")] idempotency: Option<BookingId> },
-    Restore { size: u64 },
+    RevokeToken {
+        name: ObjectName,
+    },
+    RotateKey {
+        key: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idempotency: Option<BookingId>,
+    },
+    Anchor {
+        record: u64,
+        sha256: Hash,
+    },
+    Prune {
+        below: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        idempotency: Option<BookingId>,
+    },
+    Restore {
+        size: u64,
+    },
 }
 
 /// `t` stands in an event only where it differs from the record's own.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum EventShape {
-    Genesis { ledger: String, format: u64 },
-    Resumed { wall: Instant },
+    Genesis {
+        ledger: String,
+        format: u64,
+    },
+    Resumed {
+        wall: Instant,
+    },
     Reserved(BookingShape),
-    Granted { id: BookingId, fence: u64, #[serde(default, skip_serializing_if = "Option::is_none")] t: Option<Instant> },
-    Renewed { id: BookingId, expires: Instant, #[serde(default, skip_serializing_if = "Option::is_none")] t: Option<Instant> },
+    Granted {
+        id: BookingId,
+        fence: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
+    },
+    Renewed {
+        id: BookingId,
+        expires: Instant,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
+    },
     Ended(EndedShape),
     LimitSet(LimitShape),
-    LimitDropped { name: ObjectName },
+    LimitDropped {
+        name: ObjectName,
+    },
     NodeSet(NodeShape),
-    NodeDropped { name: ObjectName },
-    Unsettled { more: bool, #[serde(default, skip_serializing_if = "Option::is_none")] t: Option<Instant> },
+    NodeDropped {
+        name: ObjectName,
+    },
+    Unsettled {
+        more: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
+    },
     TokenCreated(TokenShape),
-    TokenRevoked { name: ObjectName },
-    KeyRotated { key: String },
-    Anchored { record: u64, sha256: Hash },
-    Pruned { below: u64 },
-    Restored { generation: u64 },
-    Keyed { key: BookingId, body: Hash },
+    TokenRevoked {
+        name: ObjectName,
+    },
+    KeyRotated {
+        key: String,
+    },
+    Anchored {
+        record: u64,
+        sha256: Hash,
+    },
+    Pruned {
+        below: u64,
+    },
+    Restored {
+        generation: u64,
+    },
+    Keyed {
+        key: BookingId,
+        body: Hash,
+    },
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -226,24 +298,34 @@ enum RoleShape {
 impl From<&Command> for CommandShape {
     fn from(command: &Command) -> Self {
         match command.clone() {
-            Command::Genesis { ledger } => Self::Genesis { ledger, format: crate::state::FORMAT },
+            Command::Genesis { ledger } => Self::Genesis {
+                ledger,
+                format: crate::state::FORMAT,
+            },
             Command::Resume { wall } => Self::Resume { wall },
             Command::Tick { renewed } => Self::Tick { renewed },
-            Command::Reserve { id, request } => {
-                Self::Reserve(BookingShape::new(id, request, None))
-            }
-            Command::Release { id, fence, outcome, exit_code } => Self::Release(ReleaseShape {
+            Command::Reserve { id, request } => Self::Reserve(BookingShape::new(id, request, None)),
+            Command::Release {
+                id,
+                fence,
+                outcome,
+                exit_code,
+            } => Self::Release(ReleaseShape {
                 id,
                 fence: fence.0,
                 outcome: outcome.map(Into::into),
                 exit_code,
             }),
-            Command::Renew { id, fence, ttl } => Self::Renew { id, fence: fence.0, ttl },
+            Command::Renew { id, fence, ttl } => Self::Renew {
+                id,
+                fence: fence.0,
+                ttl,
+            },
             Command::Cancel { id } => Self::Cancel { id },
             Command::Force { id, reason } => Self::Force { id, reason },
-            Command::Change { changes } => {
-                Self::Change { changes: changes.into_iter().map(Into::into).collect() }
-            }
+            Command::Change { changes } => Self::Change {
+                changes: changes.into_iter().map(Into::into).collect(),
+            },
             Command::CreateToken { token } => Self::CreateToken(TokenShape::new(token, None)),
             Command::RevokeToken { name } => Self::RevokeToken { name },
             Command::RotateKey { key, idempotency } => Self::RotateKey { key, idempotency },
@@ -269,16 +351,30 @@ impl TryFrom<CommandShape> for Command {
                 let (id, request, _) = booking.into_parts()?;
                 Self::Reserve { id, request }
             }
-            CommandShape::Release(ReleaseShape { id, fence, outcome, exit_code }) => {
-                Self::Release { id, fence: Fence(fence), outcome: outcome.map(Into::into), exit_code }
-            }
-            CommandShape::Renew { id, fence, ttl } => Self::Renew { id, fence: Fence(fence), ttl },
+            CommandShape::Release(ReleaseShape {
+                id,
+                fence,
+                outcome,
+                exit_code,
+            }) => Self::Release {
+                id,
+                fence: Fence(fence),
+                outcome: outcome.map(Into::into),
+                exit_code,
+            },
+            CommandShape::Renew { id, fence, ttl } => Self::Renew {
+                id,
+                fence: Fence(fence),
+                ttl,
+            },
             CommandShape::Cancel { id } => Self::Cancel { id },
             CommandShape::Force { id, reason } => Self::Force { id, reason },
-            CommandShape::Change { changes } => {
-                Self::Change { changes: changes.into_iter().map(Into::into).collect() }
-            }
-            CommandShape::CreateToken(token) => Self::CreateToken { token: token.into() },
+            CommandShape::Change { changes } => Self::Change {
+                changes: changes.into_iter().map(Into::into).collect(),
+            },
+            CommandShape::CreateToken(token) => Self::CreateToken {
+                token: token.into(),
+            },
             CommandShape::RevokeToken { name } => Self::RevokeToken { name },
             CommandShape::RotateKey { key, idempotency } => Self::RotateKey { key, idempotency },
             CommandShape::Anchor { record, sha256 } => Self::Anchor { record, sha256 },
@@ -292,7 +388,10 @@ impl EventShape {
     pub(super) fn of(time: Instant, at: Instant, event: &Event) -> Self {
         let t = (at != time).then_some(at);
         match event.clone() {
-            Event::Genesis { ledger } => Self::Genesis { ledger, format: crate::state::FORMAT },
+            Event::Genesis { ledger } => Self::Genesis {
+                ledger,
+                format: crate::state::FORMAT,
+            },
             Event::Resumed { wall } => Self::Resumed { wall },
             Event::Booking(event) => Self::of_booking(t, event),
             Event::TokenCreated { token } => Self::TokenCreated(TokenShape::new(token, None)),
@@ -310,11 +409,28 @@ impl EventShape {
             BookingEvent::Reserved { id, request, fence } => {
                 Self::Reserved(BookingShape::new(id, request, fence))
             }
-            BookingEvent::Granted { id, fence } => Self::Granted { id, fence: fence.0, t },
+            BookingEvent::Granted { id, fence } => Self::Granted {
+                id,
+                fence: fence.0,
+                t,
+            },
             BookingEvent::Renewed { id, expires } => Self::Renewed { id, expires, t },
-            BookingEvent::Ended { id, end, outcome, exit_code, reason } => {
+            BookingEvent::Ended {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason,
+            } => {
                 let (end, outcome) = (end.into(), outcome.map(Into::into));
-                Self::Ended(EndedShape { id, end, outcome, exit_code, reason, t })
+                Self::Ended(EndedShape {
+                    id,
+                    end,
+                    outcome,
+                    exit_code,
+                    reason,
+                    t,
+                })
             }
             BookingEvent::LimitSet { name, limit } => Self::LimitSet(LimitShape::new(name, limit)),
             BookingEvent::LimitDropped { name } => Self::LimitDropped { name },
@@ -324,7 +440,9 @@ impl EventShape {
             BookingEvent::NodeDropped { name } => Self::NodeDropped { name },
             BookingEvent::Unsettled { more } => Self::Unsettled { more, t },
             // The spine's own `resumed` carries it.
-            BookingEvent::Resumed => Self::Resumed { wall: t.unwrap_or_default() },
+            BookingEvent::Resumed => Self::Resumed {
+                wall: t.unwrap_or_default(),
+            },
         }
     }
 
@@ -342,16 +460,34 @@ impl EventShape {
             }
             Self::Granted { id, fence, t } => {
                 at = t.unwrap_or(time);
-                BookingEvent::Granted { id, fence: Fence(fence) }.into()
+                BookingEvent::Granted {
+                    id,
+                    fence: Fence(fence),
+                }
+                .into()
             }
             Self::Renewed { id, expires, t } => {
                 at = t.unwrap_or(time);
                 BookingEvent::Renewed { id, expires }.into()
             }
-            Self::Ended(EndedShape { id, end, outcome, exit_code, reason, t }) => {
+            Self::Ended(EndedShape {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason,
+                t,
+            }) => {
                 at = t.unwrap_or(time);
                 let (end, outcome) = (end.into(), outcome.map(Into::into));
-                BookingEvent::Ended { id, end, outcome, exit_code, reason }.into()
+                BookingEvent::Ended {
+                    id,
+                    end,
+                    outcome,
+                    exit_code,
+                    reason,
+                }
+                .into()
             }
             Self::LimitSet(limit) => {
                 let (name, limit) = limit.into();
@@ -367,7 +503,9 @@ impl EventShape {
                 at = t.unwrap_or(time);
                 BookingEvent::Unsettled { more }.into()
             }
-            Self::TokenCreated(token) => Event::TokenCreated { token: token.into() },
+            Self::TokenCreated(token) => Event::TokenCreated {
+                token: token.into(),
+            },
             Self::TokenRevoked { name } => Event::TokenRevoked { name },
             Self::KeyRotated { key } => Event::KeyRotated { key },
             Self::Anchored { record, sha256 } => Event::Anchored { record, sha256 },
@@ -407,7 +545,10 @@ impl BookingShape {
             memory_bytes: self.memory_bytes,
             gpus: self.gpus,
         };
-        if bursar_units::Dimension::ALL.iter().any(|d| amount.of(*d) > INTEGER_MAX) {
+        if bursar_units::Dimension::ALL
+            .iter()
+            .any(|d| amount.of(*d) > INTEGER_MAX)
+        {
             return Err(JsonError::custom("an amount is above 2^53 - 1"));
         }
         let extras = Extras {
@@ -466,15 +607,38 @@ impl From<LimitShape> for (ObjectName, Limit) {
 
 impl NodeShape {
     pub(super) fn new(name: ObjectName, capacity: Amount) -> Self {
-        let Amount { cpu_milli, memory_bytes, gpus, .. } = capacity;
-        Self { name, cpu_milli, memory_bytes, gpus }
+        let Amount {
+            cpu_milli,
+            memory_bytes,
+            gpus,
+            ..
+        } = capacity;
+        Self {
+            name,
+            cpu_milli,
+            memory_bytes,
+            gpus,
+        }
     }
 }
 
 impl From<NodeShape> for (ObjectName, Amount) {
     fn from(shape: NodeShape) -> Self {
-        let NodeShape { name, cpu_milli, memory_bytes, gpus } = shape;
-        (name, Amount { slots: 0, cpu_milli, memory_bytes, gpus })
+        let NodeShape {
+            name,
+            cpu_milli,
+            memory_bytes,
+            gpus,
+        } = shape;
+        (
+            name,
+            Amount {
+                slots: 0,
+                cpu_milli,
+                memory_bytes,
+                gpus,
+            },
+        )
     }
 }
 
@@ -524,7 +688,11 @@ impl From<TokenShape> for Token {
         Self {
             name: shape.name,
             sha256: shape.sha256,
-            roles: shape.roles.into_iter().map(Role::from).collect::<BTreeSet<_>>(),
+            roles: shape
+                .roles
+                .into_iter()
+                .map(Role::from)
+                .collect::<BTreeSet<_>>(),
             tenants: shape.tenants.into_iter().collect(),
             expires: shape.expires,
         }
@@ -547,7 +715,9 @@ macro_rules! same_words {
     };
 }
 
-same_words!(End, EndShape, Released, Cancelled, Expired, WaitOver, Forced);
+same_words!(
+    End, EndShape, Released, Cancelled, Expired, WaitOver, Forced
+);
 same_words!(Outcome, OutcomeShape, Ok, Failed);
 same_words!(Priority, PriorityShape, Urgent, High, Normal, Low, Batch);
 same_words!(Role, RoleShape, View, Use, Operate);
@@ -555,18 +725,27 @@ same_words!(Scope, ScopeShape, Each, Named(label));
 same_words!(Bound, BoundShape, Exactly(value), Percent(value));
 
 impl PriorityShape {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference"
+    )]
     fn is_normal(&self) -> bool {
         matches!(self, Self::Normal)
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_no_time(value: &Millis) -> bool {
     value.ms() == 0
 }
