@@ -10,7 +10,7 @@ pub mod sqlite;
 
 use bursar_engine::codec::Encoded;
 use bursar_journal::hash::Hash;
-use bursar_journal::tile::{FullTile, TileId};
+use bursar_journal::tile::{FullTile, TILE_WIDTH, TileId};
 use thiserror::Error;
 
 /// What one commit carries.
@@ -82,6 +82,42 @@ pub enum Error {
         /// The newest this program knows.
         known: i64,
     },
+    /// The directory is not there.
+    #[error("{path} does not exist; create it, or name another data directory")]
+    NoDirectory {
+        /// The directory.
+        path: String,
+    },
+    /// The file may be read but not written.
+    #[error("{path} cannot be written; give this user the right to, or name another directory")]
+    ReadOnly {
+        /// The file.
+        path: String,
+    },
+    /// The disk is full. Nothing that was committed is lost.
+    #[error("the disk that holds {path} is full; free some space, all that was committed is there")]
+    Full {
+        /// The file.
+        path: String,
+    },
+    /// The file is something else.
+    #[error(
+        "{path} is not a ledger of bursar ({reason}); restore it from a backup, or move it away"
+    )]
+    NotALedger {
+        /// The file.
+        path: String,
+        /// How one sees.
+        reason: &'static str,
+    },
+    /// Records that do not follow one another, or do not begin at the head of the term.
+    #[error("record {found} was given where record {expected} comes next")]
+    OutOfOrder {
+        /// The number that comes next.
+        expected: u64,
+        /// The number that was given.
+        found: u64,
+    },
     /// What was read is not what was written.
     #[error("{what} is damaged")]
     Damaged {
@@ -117,7 +153,8 @@ pub trait Store: Send {
     fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), Error>;
 
     /// Blanks the payloads of records below `below` and forgets blobs only they name (L13).
-    /// Leaf hashes stay, in the tiles. Returns how many were blanked.
+    /// Leaf hashes stay, in the tiles: records whose tile is not full yet are left as they are.
+    /// Returns how many were blanked.
     fn prune(&mut self, below: u64) -> Result<u64, Error>;
 
     /// Remembers that records below `below` were exported (L13).
@@ -164,4 +201,26 @@ pub trait Open {
 
     /// Opens what is there, or starts empty.
     fn open(&self) -> Result<Self::Store, Error>;
+}
+
+/// The head after an append, if its records follow one another from the head of the term on.
+fn head_after(term: Term, append: &Append) -> Result<u64, Error> {
+    append
+        .records
+        .iter()
+        .try_fold(term.head, |expected, record| {
+            if record.seq == expected {
+                Ok(expected + 1)
+            } else {
+                Err(Error::OutOfOrder {
+                    expected,
+                    found: record.seq,
+                })
+            }
+        })
+}
+
+/// How many records have their leaf hash in a full tile, so that a proof needs them no longer.
+fn in_full_tiles(head: u64) -> u64 {
+    head - head % u64::from(TILE_WIDTH)
 }

@@ -1,1 +1,253 @@
-//! .
+//! A store in memory: for scenarios, tests and the simulator.
+//!
+//! Handles share what is kept, so a crash is: drop the handle, open another. It keeps the
+//! contract of every store, and goes wrong when told to: [`MemoryStore::inject`] makes the next
+//! append fail in one of the ways in which a real store can (L2), and
+//! [`MemoryStore::set_free_bytes`] fills the disk and gives the space back.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bursar_journal::hash::Hash;
+use bursar_journal::tile::TileId;
+
+use super::{Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles};
+
+/// A handle on a store in memory. Clones share what is kept.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// How an append goes wrong.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// It fails, and nothing was written.
+    Error,
+    /// It fails, and everything was written.
+    CommitThenError,
+    /// It is refused: no row changed.
+    Refuse,
+    /// It fails while the write is still under way. [`MemoryStore::land`] completes the write;
+    /// reopening the store ends it, as closing a connection does.
+    Hang,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    epoch: u64,
+    records: Vec<Option<Vec<u8>>>,
+    /// With each blob the last record that names it.
+    blobs: BTreeMap<Hash, (u64, Vec<u8>)>,
+    tiles: BTreeMap<TileId, Vec<Hash>>,
+    checkpoints: BTreeMap<u64, String>,
+    anchors: BTreeMap<u64, String>,
+    exported: u64,
+    faults: VecDeque<Fault>,
+    under_way: Option<(Term, Append)>,
+    free_bytes: Option<u64>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets a coming append go wrong: the first fault is for the next append, and so on.
+    pub fn inject(&self, fault: Fault) {
+        self.shared().faults.push_back(fault);
+    }
+
+    /// Completes the write of an append that hangs, if one does and its term still leads.
+    pub fn land(&self) -> Appended {
+        let mut shared = self.shared();
+        match shared.under_way.take() {
+            Some((term, append)) => shared.commit(term, &append).unwrap_or(Appended::Refused),
+            None => Appended::Refused,
+        }
+    }
+
+    /// Says how much space is left. With none, every write fails and writes nothing.
+    pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
+        self.shared().free_bytes = free_bytes;
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        // Whatever a panicking thread did, each change below is whole.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> Result<MutexGuard<'_, Shared>, Error> {
+        let shared = self.shared();
+        if shared.free_bytes == Some(0) {
+            return Err(Error::Full {
+                path: "memory".to_owned(),
+            });
+        }
+        Ok(shared)
+    }
+}
+
+impl Shared {
+    fn head(&self) -> u64 {
+        u64::try_from(self.records.len()).unwrap_or(u64::MAX)
+    }
+
+    fn commit(&mut self, term: Term, append: &Append) -> Result<Appended, Error> {
+        head_after(term, append)?;
+        if term.epoch != self.epoch || term.head != self.head() {
+            return Ok(Appended::Refused);
+        }
+        for record in &append.records {
+            for blob in &record.blobs {
+                self.blobs
+                    .insert(blob.sha256, (record.seq, blob.bytes.clone()));
+            }
+            self.records.push(Some(record.bytes.clone()));
+        }
+        for tile in &append.tiles {
+            self.tiles.insert(tile.id, tile.hashes.clone());
+        }
+        Ok(Appended::Done)
+    }
+}
+
+impl Open for MemoryStore {
+    type Store = Self;
+
+    fn open(&self) -> Result<Self, Error> {
+        Ok(self.clone())
+    }
+}
+
+impl Store for MemoryStore {
+    fn lead(&mut self) -> Result<Term, Error> {
+        let mut shared = self.writing()?;
+        shared.epoch += 1;
+        Ok(Term {
+            epoch: shared.epoch,
+            head: shared.head(),
+        })
+    }
+
+    fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error> {
+        let mut shared = self.writing()?;
+        let failed = |what: &'static str| {
+            Err(Error::Database {
+                operation: "append",
+                source: what.into(),
+            })
+        };
+        match shared.faults.pop_front() {
+            None => shared.commit(term, append),
+            Some(Fault::Error) => failed("injected: nothing was written"),
+            Some(Fault::CommitThenError) => {
+                shared.commit(term, append)?;
+                failed("injected: the answer was lost")
+            }
+            Some(Fault::Refuse) => Ok(Appended::Refused),
+            Some(Fault::Hang) => {
+                shared.under_way = Some((term, append.clone()));
+                failed("injected: the write takes too long")
+            }
+        }
+    }
+
+    fn reopen(&mut self) -> Result<u64, Error> {
+        let mut shared = self.writing()?;
+        shared.under_way = None;
+        Ok(shared.head())
+    }
+
+    fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error> {
+        self.writing()?.checkpoints.insert(size, note.to_owned());
+        Ok(())
+    }
+
+    fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), Error> {
+        self.writing()?.anchors.insert(head, lines.to_owned());
+        Ok(())
+    }
+
+    fn prune(&mut self, below: u64) -> Result<u64, Error> {
+        let mut shared = self.writing()?;
+        let below = below.min(in_full_tiles(shared.head()));
+        let count = usize::try_from(below).unwrap_or(usize::MAX);
+        let blanked = shared
+            .records
+            .iter_mut()
+            .take(count)
+            .filter_map(Option::take)
+            .count();
+        shared.blobs.retain(|_, (last, _)| below <= *last);
+        Ok(u64::try_from(blanked).unwrap_or(u64::MAX))
+    }
+
+    fn note_exported(&mut self, below: u64) -> Result<(), Error> {
+        let mut shared = self.writing()?;
+        shared.exported = shared.exported.max(below);
+        Ok(())
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.shared().free_bytes
+    }
+}
+
+impl Reader for MemoryStore {
+    fn head(&self) -> Result<u64, Error> {
+        Ok(self.shared().head())
+    }
+
+    fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error> {
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+        let shared = self.shared();
+        let kept = shared.records.iter().skip(skipped).take(max).zip(from..);
+        Ok(kept
+            .map(|(bytes, seq)| Kept {
+                seq,
+                bytes: bytes.clone(),
+            })
+            .collect())
+    }
+
+    fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self
+            .shared()
+            .blobs
+            .get(sha256)
+            .map(|(_, bytes)| bytes.clone()))
+    }
+
+    fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error> {
+        Ok(self.shared().tiles.get(&id).cloned())
+    }
+
+    fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
+        Ok(self
+            .shared()
+            .checkpoints
+            .range(..=size)
+            .next_back()
+            .map(|(_, note)| note.clone()))
+    }
+
+    fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
+        Ok(self.shared().checkpoints.clone().into_iter().collect())
+    }
+
+    fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error> {
+        let shared = self.shared();
+        let newest = shared.anchors.range(..=head).next_back();
+        Ok(newest.map(|(head, lines)| (*head, lines.clone())))
+    }
+
+    fn exported(&self) -> Result<u64, Error> {
+        Ok(self.shared().exported)
+    }
+}

@@ -1,1 +1,328 @@
-//! .
+//! The embedded store: one SQLite file in write-ahead mode, synced at every commit.
+//!
+//! One thread owns the connection that writes; readers open their own, read-only ones. The fence
+//! is the first statement of an append's transaction, so a term that no longer leads changes
+//! nothing. Every failure says which file, and what to do where something can be done.
+//!
+//! A new file is made beside its place and renamed into it, so an empty or cut `ledger.db` is
+//! always damage and never a ledger that starts afresh.
+
+mod failure;
+mod reader;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bursar_journal::tile::tile_bytes;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
+
+use super::{Append, Appended, Error, Open, Reader, Store, Term, head_after, in_full_tiles};
+use failure::{Place, count, number};
+
+pub use reader::SqliteReader;
+
+/// The name of the file in a data directory.
+pub const FILE_NAME: &str = "ledger.db";
+
+/// The newest format this program reads, and the one it writes.
+const FORMAT: i64 = 1;
+
+/// Marks the file as ours, for `file` and for us: "Burs".
+const APPLICATION_ID: i64 = 0x4275_7273;
+
+/// How long a statement waits for a lock. Only a checkpoint beside a long read ever waits.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Lines of an anchored snapshot are kept in parts, so that no row grows without bound.
+const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Larger pages than the default keep more records each: fewer pages to log and sync a commit.
+const SCHEMA: &str = "
+    PRAGMA page_size = 8192;
+    BEGIN;
+    CREATE TABLE journal (seq INTEGER PRIMARY KEY, bytes BLOB);
+    CREATE TABLE blob (sha256 BLOB PRIMARY KEY, last INTEGER NOT NULL, bytes BLOB NOT NULL);
+    CREATE INDEX blob_last ON blob (last);
+    CREATE TABLE tile (
+        level INTEGER, idx INTEGER, bytes BLOB NOT NULL, PRIMARY KEY (level, idx)
+    ) WITHOUT ROWID;
+    CREATE TABLE checkpoint (size INTEGER PRIMARY KEY, note TEXT NOT NULL);
+    CREATE TABLE anchor (
+        head INTEGER, part INTEGER, lines TEXT NOT NULL, PRIMARY KEY (head, part)
+    ) WITHOUT ROWID;
+    CREATE TABLE meta (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        epoch INTEGER NOT NULL, head INTEGER NOT NULL, exported INTEGER NOT NULL
+    );
+    INSERT INTO meta VALUES (1, 0, 0, 0);
+    COMMIT;
+    PRAGMA journal_mode = WAL;
+";
+
+/// The writer's side of a ledger file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    /// Absent only after a reopen that failed.
+    connection: Option<Connection>,
+}
+
+/// Where a ledger file is: opens it as often as asked.
+#[derive(Clone, Debug)]
+pub struct SqliteFile {
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl SqliteStore {
+    /// Opens the ledger file, and makes it if there is none. Its directory must exist.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let place = Place(path);
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => create(path)?,
+            Err(source) => return Err(place.file("open", source)),
+        }
+        let connection = connect(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            connection: Some(connection),
+        })
+    }
+
+    fn begin(&mut self, operation: &'static str) -> Result<Transaction<'_>, Error> {
+        let place = Place(&self.path);
+        let connection = self
+            .connection
+            .as_mut()
+            .ok_or_else(|| place.closed(operation))?;
+        connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(place.failed(operation))
+    }
+
+    /// Runs one change in a transaction of its own.
+    fn change<T>(
+        &mut self,
+        operation: &'static str,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        let path = self.path.clone();
+        let failed = Place(&path).failed(operation);
+        let transaction = self.begin(operation)?;
+        let changed = change(&transaction).and_then(|value| transaction.commit().map(|()| value));
+        changed.map_err(failed)
+    }
+}
+
+impl Open for SqliteFile {
+    type Store = SqliteStore;
+
+    fn open(&self) -> Result<SqliteStore, Error> {
+        SqliteStore::open(&self.path)
+    }
+}
+
+impl Store for SqliteStore {
+    fn lead(&mut self) -> Result<Term, Error> {
+        self.change("begin a term", |transaction| {
+            let sql = "UPDATE meta SET epoch = epoch + 1 RETURNING epoch, head";
+            transaction.query_row(sql, [], |row| {
+                Ok(Term {
+                    epoch: count(row, 0)?,
+                    head: count(row, 1)?,
+                })
+            })
+        })
+    }
+
+    fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error> {
+        let head = head_after(term, append)?;
+        self.change("append", |transaction| {
+            let fence = "UPDATE meta SET head = ?3 WHERE epoch = ?1 AND head = ?2";
+            let leads = transaction.prepare_cached(fence)?.execute(params![
+                number(term.epoch)?,
+                number(term.head)?,
+                number(head)?
+            ])?;
+            if leads == 0 {
+                return Ok(Appended::Refused);
+            }
+            insert(transaction, append)?;
+            Ok(Appended::Done)
+        })
+    }
+
+    fn reopen(&mut self) -> Result<u64, Error> {
+        // Closing first ends whatever the old connection still had under way.
+        self.connection = None;
+        let place = Place(&self.path);
+        let connection = connect(&self.path)?;
+        let is_busy: bool = connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+            .map_err(place.failed("make its records durable"))?;
+        if is_busy {
+            let source = "readers kept it busy".into();
+            return Err(Error::Database {
+                operation: "make its records durable",
+                source,
+            });
+        }
+        let head = reader::head(&connection).map_err(place.failed("read"))?;
+        self.connection = Some(connection);
+        Ok(head)
+    }
+
+    fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error> {
+        self.change("keep a checkpoint", |transaction| {
+            let sql = "INSERT OR REPLACE INTO checkpoint (size, note) VALUES (?1, ?2)";
+            transaction
+                .prepare_cached(sql)?
+                .execute(params![number(size)?, note])
+                .map(drop)
+        })
+    }
+
+    fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), Error> {
+        self.change("keep an anchored snapshot", |transaction| {
+            let head = number(head)?;
+            transaction.execute("DELETE FROM anchor WHERE head = ?1", [head])?;
+            let sql = "INSERT INTO anchor (head, part, lines) VALUES (?1, ?2, ?3)";
+            let mut insert = transaction.prepare(sql)?;
+            for (part, lines) in (0_i64..).zip(parts(lines)) {
+                insert.execute(params![head, part, lines])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn prune(&mut self, below: u64) -> Result<u64, Error> {
+        self.change("prune", |transaction| {
+            let below = number(below.min(in_full_tiles(reader::head(transaction)?)))?;
+            let blank = "UPDATE journal SET bytes = NULL WHERE seq < ?1 AND bytes IS NOT NULL";
+            let blanked = transaction.execute(blank, [below])?;
+            transaction.execute("DELETE FROM blob WHERE last < ?1", [below])?;
+            Ok(u64::try_from(blanked).unwrap_or(u64::MAX))
+        })
+    }
+
+    fn note_exported(&mut self, below: u64) -> Result<(), Error> {
+        self.change("note an export", |transaction| {
+            let sql = "UPDATE meta SET exported = max(exported, ?1)";
+            transaction.execute(sql, [number(below)?]).map(drop)
+        })
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, Error> {
+        Ok(Box::new(SqliteReader::open(&self.path)?))
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let space = rustix::fs::statvfs(directory(&self.path)).ok()?;
+        space.f_bavail.checked_mul(space.f_frsize)
+    }
+}
+
+fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()> {
+    let mut journal =
+        transaction.prepare_cached("INSERT INTO journal (seq, bytes) VALUES (?1, ?2)")?;
+    for record in &append.records {
+        let seq = number(record.seq)?;
+        journal.execute(params![seq, record.bytes])?;
+        for blob in &record.blobs {
+            // The same part may come again: then it belongs to the later record too.
+            let sql = "INSERT INTO blob (sha256, last, bytes) VALUES (?1, ?2, ?3)
+                ON CONFLICT (sha256) DO UPDATE SET last = excluded.last";
+            let mut insert = transaction.prepare_cached(sql)?;
+            insert.execute(params![blob.sha256.0, seq, blob.bytes])?;
+        }
+    }
+    for tile in &append.tiles {
+        let sql = "INSERT INTO tile (level, idx, bytes) VALUES (?1, ?2, ?3)";
+        let mut insert = transaction.prepare_cached(sql)?;
+        let index = number(tile.id.index())?;
+        insert.execute(params![tile.id.level(), index, tile_bytes(&tile.hashes)])?;
+    }
+    Ok(())
+}
+
+/// Makes an empty ledger file beside its place, and moves it there when it is whole.
+fn create(path: &Path) -> Result<(), Error> {
+    let directory = directory(path);
+    if !directory.is_dir() {
+        return Err(Error::NoDirectory {
+            path: directory.display().to_string(),
+        });
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    let unfinished = PathBuf::from(unfinished);
+    let place = Place(path);
+    match std::fs::remove_file(&unfinished) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            return Err(place.file("create", source));
+        }
+        _ => {}
+    }
+    // The file is opened once here so that the system's own words reach the user.
+    File::create_new(&unfinished).map_err(|source| place.file("create", source))?;
+    let mark = format!(
+        "{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+    );
+    let connection = Connection::open(&unfinished).map_err(place.failed("create"))?;
+    connection
+        .execute_batch(&mark)
+        .map_err(place.failed("create"))?;
+    connection
+        .close()
+        .map_err(|(_, error)| place.failed("create")(error))?;
+    let moved = File::open(&unfinished)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(&unfinished, path))
+        .and_then(|()| File::open(directory)?.sync_all());
+    moved.map_err(|source| place.file("create", source))
+}
+
+/// A connection for writing to a file that is a ledger of a format we know.
+fn connect(path: &Path) -> Result<Connection, Error> {
+    let place = Place(path);
+    place.check_file()?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(place.failed("open"))?;
+    connection
+        .busy_timeout(BUSY)
+        .map_err(place.failed("open"))?;
+    place.check_format(&connection)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(place.failed("open"))?;
+    if mode != "wal" {
+        let source = format!("its journal mode is {mode}, not wal").into();
+        return Err(Error::Database {
+            operation: "open its file for writing",
+            source,
+        });
+    }
+    connection
+        .execute_batch("PRAGMA synchronous = FULL")
+        .map_err(place.failed("open"))?;
+    place.check_head(&connection)?;
+    Ok(connection)
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A text in parts of at most [`PART_BYTES_MAX`], none of which ends inside a character.
+fn parts(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (part, rest) = text.split_at_checked(text.floor_char_boundary(PART_BYTES_MAX))?;
+        text = rest;
+        (!part.is_empty()).then_some(part)
+    })
+}

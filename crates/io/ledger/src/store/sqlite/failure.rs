@@ -1,0 +1,122 @@
+//! What SQLite says, as what the user needs to know: which file, and what to do.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, Row};
+
+use super::{APPLICATION_ID, FORMAT};
+use crate::store::Error;
+
+/// Tells in the chain of an error which file it is about.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}")]
+struct At {
+    path: String,
+    source: rusqlite::Error,
+}
+
+/// The file that an error names.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a>(pub(super) &'a Path);
+
+impl Place<'_> {
+    /// The error for what SQLite said while trying an operation.
+    pub(super) fn failed(self, operation: &'static str) -> impl Fn(rusqlite::Error) -> Error {
+        let path = self.0.display().to_string();
+        move |source| {
+            let path = path.clone();
+            match source.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => Error::Full { path },
+                Some(ErrorCode::ReadOnly) => Error::ReadOnly { path },
+                Some(ErrorCode::NotADatabase) => Error::NotALedger {
+                    path,
+                    reason: "its header is not one of SQLite",
+                },
+                Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { what: path },
+                _ => Error::Database {
+                    operation,
+                    source: Box::new(At { path, source }),
+                },
+            }
+        }
+    }
+
+    /// The error for what the system said.
+    pub(super) fn file(self, operation: &'static str, source: std::io::Error) -> Error {
+        let path = self.0.display().to_string();
+        match source.kind() {
+            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+                Error::ReadOnly { path }
+            }
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Error::Full { path }
+            }
+            _ => Error::File {
+                operation,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// The error of using a store whose last reopening failed.
+    pub(super) fn closed(self, operation: &'static str) -> Error {
+        let source = format!("{} could not be reopened before", self.0.display()).into();
+        Error::Database { operation, source }
+    }
+
+    /// Refuses what cannot be a ledger before SQLite would take it for a new database.
+    pub(super) fn check_file(self) -> Result<(), Error> {
+        let found = std::fs::metadata(self.0).map_err(|source| self.file("open", source))?;
+        let reason = match found.len() {
+            _ if !found.is_file() => "it is not a file",
+            0 => "it is empty",
+            _ => return Ok(()),
+        };
+        Err(Error::NotALedger {
+            path: self.0.display().to_string(),
+            reason,
+        })
+    }
+
+    /// Refuses the databases of others, and of a newer program.
+    pub(super) fn check_format(self, connection: &Connection) -> Result<(), Error> {
+        let pragma = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let path = self.0.display().to_string();
+        if pragma("PRAGMA application_id").map_err(self.failed("open"))? != APPLICATION_ID {
+            let reason = "another program made it";
+            return Err(Error::NotALedger { path, reason });
+        }
+        let found = pragma("PRAGMA user_version").map_err(self.failed("open"))?;
+        if FORMAT < found {
+            return Err(Error::NewerFormat {
+                path,
+                found,
+                known: FORMAT,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that lacks the last of the records it counts.
+    pub(super) fn check_head(self, connection: &Connection) -> Result<(), Error> {
+        let sql = "SELECT head = (SELECT ifnull(max(seq) + 1, 0) FROM journal) FROM meta";
+        let is_whole = connection.query_row(sql, [], |row| row.get(0));
+        if is_whole.map_err(self.failed("open"))? {
+            return Ok(());
+        }
+        let what = format!("{}: its last records are missing, so it", self.0.display());
+        Err(Error::Damaged { what })
+    }
+}
+
+/// A number as SQLite stores it.
+pub(super) fn number(value: u64) -> rusqlite::Result<i64> {
+    i64::try_from(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+/// A column that holds a count.
+pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}

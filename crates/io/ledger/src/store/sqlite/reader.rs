@@ -1,0 +1,204 @@
+//! Readers: read-only connections, one for each thread that wants one.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use bursar_journal::hash::Hash;
+use bursar_journal::tile::{TileId, tile_hashes};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+
+use super::BUSY;
+use super::failure::{Place, count, number};
+use crate::store::{Error, Kept, Reader};
+
+/// The readers' side of a ledger file.
+#[derive(Debug)]
+pub struct SqliteReader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl SqliteReader {
+    /// Reads beside a writer.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::with(path, "mode=ro")
+    }
+
+    /// Reads any ledger file and leaves no trace: for checks of files that may be evidence.
+    ///
+    /// A file without a write-ahead log is taken as it is. Where there is a log, its index is
+    /// only read, or made again in memory if the process that kept it is gone.
+    pub fn inspect(path: &Path) -> Result<Self, Error> {
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let log_size = std::fs::metadata(beside("-wal")).map_or(0, |found| found.len());
+        let options = match log_size {
+            0 => "mode=ro&immutable=1",
+            _ if beside("-shm").exists() => "mode=ro&readonly_shm=1",
+            _ => "mode=ro",
+        };
+        Self::with(path, options)
+    }
+
+    fn with(path: &Path, options: &str) -> Result<Self, Error> {
+        let place = Place(path);
+        place.check_file()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(address(path, options), flags)
+            .map_err(place.failed("open"))?;
+        connection
+            .busy_timeout(BUSY)
+            .map_err(place.failed("open"))?;
+        place.check_format(&connection)?;
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+        })
+    }
+
+    fn failed(&self) -> impl Fn(rusqlite::Error) -> Error {
+        Place(&self.path).failed("read")
+    }
+}
+
+impl Reader for SqliteReader {
+    fn head(&self) -> Result<u64, Error> {
+        head(&self.connection).map_err(self.failed())
+    }
+
+    fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error> {
+        let read = || {
+            let sql = "SELECT seq, bytes FROM journal WHERE seq >= ?1 ORDER BY seq LIMIT ?2";
+            let mut select = self.connection.prepare_cached(sql)?;
+            let max = i64::try_from(max).unwrap_or(i64::MAX);
+            let rows = select.query_map(params![number(from)?, max], |row| {
+                Ok(Kept {
+                    seq: count(row, 0)?,
+                    bytes: row.get(1)?,
+                })
+            })?;
+            rows.collect::<rusqlite::Result<Vec<Kept>>>()
+        };
+        let records = read().map_err(self.failed())?;
+        match records
+            .iter()
+            .zip(from..)
+            .find(|(kept, seq)| kept.seq != *seq)
+        {
+            None => Ok(records),
+            Some((_, seq)) => {
+                let path = self.path.display();
+                Err(Error::Damaged {
+                    what: format!("{path}: record {seq} is missing, so it"),
+                })
+            }
+        }
+    }
+
+    fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error> {
+        let read = || {
+            let sql = "SELECT bytes FROM blob WHERE sha256 = ?1";
+            let mut select = self.connection.prepare_cached(sql)?;
+            select.query_row([sha256.0], |row| row.get(0)).optional()
+        };
+        read().map_err(self.failed())
+    }
+
+    fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error> {
+        let read = || {
+            let sql = "SELECT bytes FROM tile WHERE level = ?1 AND idx = ?2";
+            let mut select = self.connection.prepare_cached(sql)?;
+            let key = params![id.level(), number(id.index())?];
+            select
+                .query_row(key, |row| row.get::<_, Vec<u8>>(0))
+                .optional()
+        };
+        let Some(bytes) = read().map_err(self.failed())? else {
+            return Ok(None);
+        };
+        match tile_hashes(&bytes) {
+            Ok(hashes) => Ok(Some(hashes)),
+            Err(_) => Err(Error::Damaged {
+                what: format!("{}: {id}", self.path.display()),
+            }),
+        }
+    }
+
+    fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
+        let read = || {
+            let sql = "SELECT note FROM checkpoint WHERE size <= ?1 ORDER BY size DESC LIMIT 1";
+            let mut select = self.connection.prepare_cached(sql)?;
+            select
+                .query_row([number(size)?], |row| row.get(0))
+                .optional()
+        };
+        read().map_err(self.failed())
+    }
+
+    fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
+        let read = || {
+            let mut select = self
+                .connection
+                .prepare("SELECT size, note FROM checkpoint ORDER BY size")?;
+            let rows = select.query_map([], |row| Ok((count(row, 0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.failed())
+    }
+
+    fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error> {
+        let read = || {
+            let newest = "SELECT max(head) FROM anchor WHERE head <= ?1";
+            let newest: Option<i64> =
+                self.connection
+                    .query_row(newest, [number(head)?], |row| row.get(0))?;
+            let Some(newest) = newest else {
+                return Ok(None);
+            };
+            let sql = "SELECT lines, head FROM anchor WHERE head = ?1 ORDER BY part";
+            let mut select = self.connection.prepare(sql)?;
+            let mut rows = select.query([newest])?;
+            let (mut lines, mut head) = (String::new(), 0);
+            while let Some(row) = rows.next()? {
+                lines.push_str(row.get_ref(0)?.as_str()?);
+                head = count(row, 1)?;
+            }
+            Ok(Some((head, lines)))
+        };
+        read().map_err(self.failed())
+    }
+
+    fn exported(&self) -> Result<u64, Error> {
+        let read = self
+            .connection
+            .query_row("SELECT exported FROM meta", [], |row| count(row, 0));
+        read.map_err(self.failed())
+    }
+}
+
+/// How many records there are.
+pub(super) fn head(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row("SELECT head FROM meta", [], |row| count(row, 0))
+}
+
+/// The address of a file with options, as SQLite reads it: `file:/a%20b?mode=ro`.
+fn address(path: &Path, options: &str) -> String {
+    let mut address = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
+                address.push(char::from(*byte));
+            }
+            // Writing to a text cannot fail.
+            _ => drop(write!(address, "%{byte:02X}")),
+        }
+    }
+    address.push('?');
+    address.push_str(options);
+    address
+}
