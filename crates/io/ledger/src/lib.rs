@@ -1,3 +1,18 @@
 //! The durable side of the spine: stores, the writer with group commit, and the committed view.
+//!
+//! ```text
+//! intake ─► writer (tick, decide, apply, encode) ─► committer (hash, append) ─► view (publish)
+//! ```
+//! Each of the three is a plain object that is stepped. [`pipeline`] runs them on three threads;
+//! [`inline`] steps them in one place, for scenarios and simulations on virtual time. Nothing
+//! here decides: what should happen is the engine's word.
 
+pub mod clock;
+pub mod committer;
+pub mod inline;
+pub mod intake;
+pub mod pipeline;
+pub mod recover;
 pub mod store;
+pub mod view;
+pub mod writer;

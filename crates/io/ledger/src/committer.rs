@@ -1,0 +1,124 @@
+//! The store's side of the pipeline: hash, append, sign (L1, step 7; L2; L11).
+
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::tile::{Builder, FullTile};
+
+use crate::store::{Append, Appended, Error, Store, Term};
+use crate::writer::Batch;
+
+/// Signs the root over the first `size` records.
+pub type Sign = Box<dyn FnMut(u64, Hash) -> String + Send>;
+
+/// What became of a batch.
+#[derive(Debug)]
+pub enum Commit {
+    /// It is durable.
+    Done,
+    /// Another term leads; nothing was written.
+    Refused,
+    /// It may or may not be there.
+    Unknown(Error),
+}
+
+/// The owner of the store.
+pub struct Committer {
+    store: Box<dyn Store>,
+    term: Term,
+    builder: Builder,
+    sign: Sign,
+    signed: u64,
+}
+
+impl Committer {
+    /// A committer that goes on from `builder`, whose size is the term's head; records below
+    /// `signed` stand under a checkpoint.
+    pub fn new(
+        store: Box<dyn Store>,
+        term: Term,
+        builder: Builder,
+        sign: Sign,
+        signed: u64,
+    ) -> Self {
+        Self { store, term, builder, sign, signed }
+    }
+
+    /// Appends the batch's records durably. After `Unknown` nothing may be committed before
+    /// [`Self::reopen`] succeeds.
+    pub fn commit(&mut self, batch: &mut Batch) -> Commit {
+        if batch.records.is_empty() {
+            return Commit::Done;
+        }
+        let mut builder = self.builder.clone();
+        let tiles = push_all(&mut builder, batch);
+        let append = Append { records: std::mem::take(&mut batch.records), tiles };
+        match self.store.append(self.term, &append) {
+            Ok(Appended::Done) => {
+                self.builder = builder;
+                self.term.head = self.builder.size();
+                Commit::Done
+            }
+            Ok(Appended::Refused) => Commit::Refused,
+            Err(error) => {
+                batch.records = append.records;
+                Commit::Unknown(error)
+            }
+        }
+    }
+
+    /// After an unknown outcome: whether the batch turned out to be durable (L2).
+    pub fn reopen(&mut self, batch: &Batch) -> Result<bool, Error> {
+        let head = self.store.reopen()?;
+        let with_batch = self.term.head + u64::try_from(batch.records.len()).unwrap_or(0);
+        if head == self.term.head {
+            return Ok(false);
+        }
+        if head != with_batch {
+            let what = format!("the journal: {head} records, {} were expected", self.term.head);
+            return Err(Error::Damaged { what });
+        }
+        push_all(&mut self.builder, batch);
+        self.term.head = head;
+        Ok(true)
+    }
+
+    /// Signs and keeps a checkpoint, if there are records that stand under none.
+    pub fn checkpoint(&mut self) -> Result<Option<u64>, Error> {
+        let size = self.builder.size();
+        if size == self.signed {
+            return Ok(None);
+        }
+        let note = (self.sign)(size, self.builder.root());
+        self.store.put_checkpoint(size, &note)?;
+        self.signed = size;
+        Ok(Some(size))
+    }
+
+    /// Signs with another hand from now on.
+    pub fn set_sign(&mut self, sign: Sign) {
+        self.sign = sign;
+        self.signed = 0;
+    }
+
+    /// How many records are durable.
+    pub fn head(&self) -> u64 {
+        self.term.head
+    }
+
+    /// The tree over them.
+    pub fn builder(&self) -> &Builder {
+        &self.builder
+    }
+
+    /// The store itself, for what is not an append.
+    pub fn store(&mut self) -> &mut dyn Store {
+        self.store.as_mut()
+    }
+}
+
+fn push_all(builder: &mut Builder, batch: &Batch) -> Vec<FullTile> {
+    let mut tiles = Vec::new();
+    for record in &batch.records {
+        builder.push(leaf_hash(&record.bytes), &mut tiles);
+    }
+    tiles
+}

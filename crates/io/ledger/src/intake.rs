@@ -1,0 +1,233 @@
+//! Two bounded lanes between the edge and the engine (L4).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bursar_engine::{Answer, Command, Lane, Refusal};
+use bursar_units::Label;
+use thiserror::Error;
+use tokio::sync::Notify;
+
+/// The most commands that may wait in one lane.
+pub const LANE_LENGTH_MAX: usize = 16_384;
+/// The most commands of one principal that may wait.
+pub const PER_PRINCIPAL_MAX: usize = 1_024;
+
+/// What a command came to, and the last record that its answer reflects.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Outcome {
+    /// The record.
+    pub record: u64,
+    /// The engine's word.
+    pub result: Result<Answer, Refusal>,
+}
+
+/// Why there is no word of the engine.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum Failure {
+    /// The lane is full.
+    #[error("intake is full")]
+    Busy,
+    /// This principal has too much waiting.
+    #[error("too many requests of yours are waiting")]
+    SlowDown,
+    /// Only what gives back is taken: the disk is nearly full.
+    #[error("the disk is nearly full")]
+    DiskLow,
+    /// Another replica leads.
+    #[error("another replica leads")]
+    NotLeader,
+    /// The store is away; nothing was admitted.
+    #[error("the store is away")]
+    Unavailable,
+    /// It may or may not have happened; repeating is safe.
+    #[error("the outcome is not known")]
+    OutcomeUnknown,
+    /// A defect; the command was kept.
+    #[error("a defect in deciding")]
+    Internal,
+}
+
+/// Tells the caller; called once.
+pub type Reply = Box<dyn FnOnce(Result<Vec<Outcome>, Failure>) + Send>;
+
+/// Commands of one caller, decided in order, with one reply for all.
+pub struct Submission {
+    /// Who asks.
+    pub by: Label,
+    /// What.
+    pub commands: Vec<Command>,
+    /// Whom to tell.
+    pub reply: Reply,
+}
+
+/// The lanes.
+#[derive(Default)]
+pub struct Intake {
+    lanes: Mutex<Lanes>,
+    /// Wakes the engine's thread.
+    woken: Condvar,
+    /// Wakes an engine that runs as a task.
+    notify: Notify,
+}
+
+#[derive(Default)]
+struct Lanes {
+    control: Queue,
+    work: Queue,
+    per_principal: BTreeMap<Label, usize>,
+    refuse: Option<Failure>,
+    disk_low: bool,
+    /// Something other than a submission wants the engine's attention.
+    nudged: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    submissions: VecDeque<Submission>,
+    commands: usize,
+}
+
+impl Intake {
+    /// Puts a submission into its lane, or answers at once why not.
+    pub fn push(&self, submission: Submission) {
+        let mut lanes = self.lock();
+        if let Err(failure) = lanes.admit(&submission) {
+            drop(lanes);
+            (submission.reply)(Err(failure));
+            return;
+        }
+        lanes.put(submission);
+        drop(lanes);
+        self.woken.notify_one();
+        self.notify.notify_one();
+    }
+
+    /// Takes at most `max` commands' worth of submissions, control first. A submission of more
+    /// is taken alone.
+    pub fn take(&self, max: usize) -> Vec<Submission> {
+        self.lock().take(max)
+    }
+
+    /// How many commands wait in (control, work).
+    pub fn waiting(&self) -> (usize, usize) {
+        let lanes = self.lock();
+        (lanes.control.commands, lanes.work.commands)
+    }
+
+    /// From now on everything is refused for this reason, or taken again.
+    pub fn refuse(&self, failure: Option<Failure>) {
+        let mut lanes = self.lock();
+        let turned_away = if failure.is_some() { lanes.take(usize::MAX) } else { Vec::new() };
+        lanes.refuse.clone_from(&failure);
+        drop(lanes);
+        for submission in turned_away {
+            (submission.reply)(Err(failure.clone().unwrap_or(Failure::Unavailable)));
+        }
+        self.nudge();
+    }
+
+    /// Whether only control commands are taken, because the disk is nearly full.
+    pub fn set_disk_low(&self, low: bool) {
+        self.lock().disk_low = low;
+    }
+
+    /// Wakes the engine without a submission.
+    pub fn nudge(&self) {
+        self.lock().nudged = true;
+        self.woken.notify_all();
+        self.notify.notify_one();
+    }
+
+    /// Blocks until the engine is nudged, `timeout` is over, or, where it `wants_more`, something
+    /// waits.
+    pub fn wait(&self, timeout: Duration, wants_more: bool) {
+        let lanes = self.lock();
+        let idle = |lanes: &mut Lanes| !lanes.nudged && (!wants_more || lanes.is_empty());
+        let waited = self.woken.wait_timeout_while(lanes, timeout, idle);
+        let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        lanes.nudged = false;
+    }
+
+    /// Resolves when something may wait; for an engine that runs as a task.
+    pub async fn notified(&self) {
+        self.notify.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lanes {
+    fn admit(&self, submission: &Submission) -> Result<(), Failure> {
+        if let Some(failure) = &self.refuse {
+            return Err(failure.clone());
+        }
+        let lane = lane_of(submission);
+        if self.disk_low && lane == Lane::Work {
+            return Err(Failure::DiskLow);
+        }
+        let count = submission.commands.len();
+        let queue = if lane == Lane::Control { &self.control } else { &self.work };
+        if queue.commands + count > LANE_LENGTH_MAX {
+            return Err(Failure::Busy);
+        }
+        // A batch that is larger than the bound may still come alone.
+        let present = self.per_principal.get(&submission.by).copied().unwrap_or(0);
+        if present > 0 && present + count > PER_PRINCIPAL_MAX {
+            return Err(Failure::SlowDown);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, submission: Submission) {
+        let count = submission.commands.len();
+        *self.per_principal.entry(submission.by.clone()).or_default() += count;
+        let queue = match lane_of(&submission) {
+            Lane::Control => &mut self.control,
+            Lane::Work => &mut self.work,
+        };
+        queue.commands += count;
+        queue.submissions.push_back(submission);
+    }
+
+    fn take(&mut self, max: usize) -> Vec<Submission> {
+        let mut taken = Vec::new();
+        let mut count = 0;
+        for queue in [&mut self.control, &mut self.work] {
+            while let Some(next) = queue.submissions.front() {
+                let size = next.commands.len();
+                if count > 0 && count + size > max {
+                    break;
+                }
+                count += size;
+                queue.commands -= size;
+                taken.extend(queue.submissions.pop_front());
+            }
+        }
+        for submission in &taken {
+            if let Some(present) = self.per_principal.get_mut(&submission.by) {
+                *present -= submission.commands.len();
+                if *present == 0 {
+                    self.per_principal.remove(&submission.by);
+                }
+            }
+        }
+        taken
+    }
+
+    fn is_empty(&self) -> bool {
+        self.control.submissions.is_empty() && self.work.submissions.is_empty()
+    }
+}
+
+/// A list of operations goes with the slower lane if any of them does.
+fn lane_of(submission: &Submission) -> Lane {
+    if submission.commands.iter().all(|command| command.lane() == Lane::Control) {
+        Lane::Control
+    } else {
+        Lane::Work
+    }
+}

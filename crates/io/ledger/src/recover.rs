@@ -1,0 +1,188 @@
+//! From what is stored to a state and a tree: at every start, and whenever something is checked.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use bursar_engine::codec::{self, decode_events};
+use bursar_engine::{Events, State};
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::merkle::{prove_consistency, verify_consistency};
+use bursar_journal::tile::{Builder, TILE_WIDTH, TileId, Tiles};
+use thiserror::Error;
+
+use crate::store::{self, Reader};
+
+/// Records that are read, hashed and decoded at a time.
+const CHUNK: usize = 4_096;
+
+/// What a start needs.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The state after the last record.
+    pub state: State,
+    /// The tree over all records.
+    pub builder: Builder,
+}
+
+/// Why a ledger cannot be gone on with.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// It could not be read.
+    #[error("the ledger could not be read")]
+    Read(#[from] store::Error),
+    /// A record could not be folded.
+    #[error("the ledger could not be folded")]
+    Fold(#[from] codec::Error),
+    /// A record whose payload was pruned, with no anchored snapshot to start after it.
+    #[error("record {seq} was pruned and no good snapshot covers it; restore a backup")]
+    Pruned {
+        /// Which.
+        seq: u64,
+    },
+    /// The tree could not be rebuilt.
+    #[error("the tree over the records could not be rebuilt: {0}")]
+    Tree(String),
+    /// The journal does not extend the newest checkpoint (L11).
+    #[error(
+        "the ledger was rolled back or changed: it holds {records} records and does not extend \
+         the signed checkpoint over {signed}; restore a newer backup"
+    )]
+    Rollback {
+        /// Records there are.
+        records: u64,
+        /// Records that were signed.
+        signed: u64,
+    },
+}
+
+/// A full tile that is not in the store.
+#[derive(Debug, Error)]
+pub enum TileError {
+    /// It could not be read.
+    #[error(transparent)]
+    Read(#[from] store::Error),
+    /// It is not there.
+    #[error("tile {0} is missing")]
+    Missing(TileId),
+}
+
+/// The full tiles of a store.
+pub struct StoredTiles<'a>(pub &'a dyn Reader);
+
+impl Tiles for StoredTiles<'_> {
+    type Error = TileError;
+
+    fn tile(&self, id: TileId) -> Result<Vec<Hash>, TileError> {
+        self.0.full_tile(id)?.ok_or(TileError::Missing(id))
+    }
+}
+
+/// Folds what is stored on top of `start`, reporting how far it is.
+///
+/// Reading, hashing and decoding run on a thread of their own, so that on two cores a million
+/// records take as long as the slower half.
+pub fn recover(
+    reader: Box<dyn Reader>,
+    start: State,
+    progress: impl FnMut(u64, u64),
+) -> Result<Recovered, Error> {
+    let head = reader.head()?;
+    // Only leaves that are in no full tile are hashed again, and those the fold reads anyway.
+    let full = start.head.min(head) / u64::from(TILE_WIDTH);
+    let builder = Builder::resume(&StoredTiles(reader.as_ref()), full)
+        .map_err(|error| Error::Tree(chain(&error)))?;
+    let (send, receive) = sync_channel(4);
+    let first = builder.size();
+    let from = start.head;
+    std::thread::scope(|scope| {
+        let reading = std::thread::Builder::new()
+            .name("recover".to_owned())
+            .spawn_scoped(scope, move || read_on(reader.as_ref(), first, from, builder, &send))
+            .map_err(|error| Error::Tree(error.to_string()))?;
+        let state = fold(start, head, &receive, progress);
+        drop(receive);
+        let builder = reading.join().map_err(|_| Error::Tree("reading panicked".to_owned()))??;
+        Ok(Recovered { state, builder })
+    })
+}
+
+/// Checks that the tree extends the newest checkpoint that was kept (L11).
+pub fn check_extends(
+    reader: &dyn Reader,
+    builder: &Builder,
+    keys: &[VerifierKey],
+) -> Result<u64, Error> {
+    let Some((signed, note)) = reader.checkpoints()?.pop() else { return Ok(0) };
+    let rollback = || Error::Rollback { records: builder.size(), signed };
+    let opened = keys.iter().find_map(|key| Checkpoint::open(&note, key).ok());
+    let checkpoint = opened.ok_or_else(rollback)?;
+    if checkpoint.size > builder.size() {
+        return Err(rollback());
+    }
+    let stored = StoredTiles(reader);
+    let proof = prove_consistency(&builder.over(&stored), checkpoint.size, builder.size())
+        .map_err(|error| Error::Tree(chain(&error)))?;
+    verify_consistency(checkpoint.size, &checkpoint.root, builder.size(), &builder.root(), &proof)
+        .map_err(|_| rollback())?;
+    Ok(checkpoint.size)
+}
+
+fn read_on(
+    reader: &dyn Reader,
+    mut next: u64,
+    from: u64,
+    mut builder: Builder,
+    send: &SyncSender<Vec<Events>>,
+) -> Result<Builder, Error> {
+    let mut tiles = Vec::new();
+    loop {
+        let chunk = reader.records(next, CHUNK)?;
+        if chunk.is_empty() {
+            return Ok(builder);
+        }
+        let mut decoded = Vec::with_capacity(chunk.len());
+        for kept in chunk {
+            if kept.seq != next {
+                let what = format!("the journal: record {next} is missing");
+                return Err(store::Error::Damaged { what }.into());
+            }
+            let bytes = kept.bytes.ok_or(Error::Pruned { seq: kept.seq })?;
+            builder.push(leaf_hash(&bytes), &mut tiles);
+            tiles.clear();
+            if kept.seq >= from {
+                let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+                decoded.push(decode_events(kept.seq, &bytes, blob)?);
+            }
+            next += 1;
+        }
+        if send.send(decoded).is_err() {
+            return Ok(builder);
+        }
+    }
+}
+
+fn fold(
+    mut state: State,
+    head: u64,
+    receive: &Receiver<Vec<Events>>,
+    mut progress: impl FnMut(u64, u64),
+) -> State {
+    while let Ok(chunk) = receive.recv() {
+        for events in chunk {
+            state.apply_record(&events);
+        }
+        progress(state.head, head);
+    }
+    state
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
