@@ -1,1 +1,11 @@
-//! .
+//! The shapes that people and programs meet, and a client that speaks them (design 80).
+//!
+//! [`api`] holds the JSON of the HTTP interface, [`problem`] the one table of codes, [`object`]
+//! the files people write. Nothing here decides: the server turns these types into commands and
+//! answers back into them, so the inside may move while this stays still.
+
+pub mod api;
+pub mod ids;
+pub mod problem;
+
+pub use problem::{Code, Problem};

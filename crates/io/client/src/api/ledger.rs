@@ -1,0 +1,142 @@
+//! The ledger as its operator sees it.
+
+use bursar_units::Instant;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::instant;
+
+/// How the ledger stands: `GET /v1/ledger`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerStatus {
+    /// Its own id, a UUID.
+    pub ledger: String,
+    /// Raised by every restore.
+    pub generation: u64,
+    /// How many records it has.
+    pub records: u64,
+    /// The first record whose payload is still there; 0 unless pruned.
+    pub pruned_below: u64,
+    /// When the last record was made.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_record_at: Option<Instant>,
+    /// The newest signed checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+    /// The verifier key that signs now, as text.
+    pub key: String,
+    /// Former keys that still sign beside it, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_keys: Vec<String>,
+    /// Which kind of store holds it: `sqlite` or `memory`.
+    pub store: String,
+    /// Bytes it takes there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Since when this process leads.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub leads_since: Option<Instant>,
+}
+
+/// A signed checkpoint, in short.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// How many records it covers.
+    pub records: u64,
+    /// The root over them, in hexadecimal.
+    pub root: String,
+    /// When it was signed.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub signed_at: Option<Instant>,
+}
+
+/// One record, for people: `GET /v1/records`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordView {
+    /// Its number.
+    pub seq: u64,
+    /// When it was made; absent where its payload was pruned.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: Option<Instant>,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What followed, one sentence each.
+    pub summary: Vec<String>,
+    /// The record itself, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub raw: Option<Box<serde_json::value::RawValue>>,
+}
+
+/// The body of `POST /v1/ledger/prune`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PruneRequest {
+    /// Payloads of records made before this are forgotten.
+    #[serde(with = "instant")]
+    #[schema(value_type = String, format = DateTime)]
+    pub before: Instant,
+}
+
+/// The answer to a prune.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PruneAnswer {
+    /// The first record that keeps its payload.
+    pub below: u64,
+    /// How many payloads were forgotten.
+    pub pruned: u64,
+    /// The last ledger record this answer reflects.
+    pub record: u64,
+    /// True where nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+}
+
+/// The body, which may be empty, of `POST /v1/ledger/rotate-key`.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RotateKeyRequest {}
+
+/// The answer to a change of keys.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RotateKeyAnswer {
+    /// The verifier key that signs from now on, as text.
+    pub key: String,
+    /// The key before it, as text.
+    pub former: String,
+    /// Until when both sign.
+    #[serde(with = "instant")]
+    #[schema(value_type = String, format = DateTime)]
+    pub both_until: Instant,
+    /// The last ledger record this answer reflects.
+    pub record: u64,
+    /// True where nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+}

@@ -1,0 +1,240 @@
+//! Limits as declared objects, in Kubernetes form (design 80, 5.3).
+//!
+//! These are the bytes that travel; [`crate::object::limit`] turns a spec into checked values
+//! and back.
+
+use bursar_units::{Instant, Label, ObjectName};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::{instant, integer};
+
+/// The group and version of our own kinds.
+pub const API_VERSION: &str = "bursar.dev/v1alpha1";
+
+/// A bound on slots.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limit {
+    /// `bursar.dev/v1alpha1`.
+    pub api_version: String,
+    /// `Limit`.
+    pub kind: String,
+    /// Its name.
+    pub metadata: Metadata,
+    /// What it says.
+    pub spec: LimitSpec,
+    /// How it stands; written by the server, ignored when sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<LimitStatus>,
+}
+
+/// How an object of ours is named.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Metadata {
+    /// Unique among objects of its kind.
+    #[schema(value_type = String, max_length = 253)]
+    pub name: ObjectName,
+    /// The record that changed it last; send it as `If-Match` to change only what you saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+}
+
+/// What a limit says. Left out means: all together (`class`, `tenant`), or unbounded.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitSpec {
+    /// A class, or `each` for one counter per class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub class: Option<String>,
+    /// A tenant, or `each` for one counter per tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128)]
+    pub tenant: Option<String>,
+    /// Most units of admission; 0 pauses.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "integer::optional"
+    )]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub slots: Option<u64>,
+    /// Most CPU: `500m`, `60`, or `80%` of the inventory.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "quantity"
+    )]
+    #[schema(value_type = Option<String>, example = "60")]
+    pub cpu: Option<String>,
+    /// Most memory: `240Gi`, or `80%` of the inventory.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "quantity"
+    )]
+    #[schema(value_type = Option<String>, example = "240Gi")]
+    pub memory: Option<String>,
+    /// Most whole GPUs.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "integer::optional"
+    )]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub gpus: Option<u64>,
+    /// How many may wait; 10,000 unless told.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "integer::optional"
+    )]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub max_queue: Option<u64>,
+    /// How long one may ask to wait; `24h` unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "24h")]
+    pub max_wait: Option<String>,
+    /// The longest ttl one may ask for; `24h` unless told, and at most that.
+    #[serde(default, rename = "maxTTL", skip_serializing_if = "Option::is_none")]
+    #[schema(example = "24h")]
+    pub max_ttl: Option<String>,
+    /// The share of a tenant's turn, 1 to 1,000; only where `tenant` alone is given.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "integer::optional"
+    )]
+    #[schema(minimum = 1, maximum = 1_000)]
+    pub weight: Option<u64>,
+}
+
+/// How a limit stands.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitStatus {
+    /// Its bounds with percentages worked out on the present inventory.
+    pub bounds: Bounds,
+    /// What is held under it, all counters together.
+    pub in_use: InUse,
+    /// How many wait under it.
+    pub waiting: u64,
+    /// Since when the longest of them does.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub waiting_since: Option<Instant>,
+    /// One per class or tenant where it says `each`; otherwise one.
+    pub counters: Vec<LimitCounter>,
+}
+
+/// One counter of a limit.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitCounter {
+    /// The class it counts, where the limit tells classes apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub class: Option<Label>,
+    /// The tenant it counts, where the limit tells tenants apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tenant: Option<Label>,
+    /// What is held.
+    pub in_use: InUse,
+    /// How many wait.
+    pub waiting: u64,
+}
+
+/// Bounds in numbers; absent means unbounded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bounds {
+    /// Units of admission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u64>,
+    /// Millicores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_milli: Option<u64>,
+    /// Bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Whole GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u64>,
+}
+
+/// What is held, in all four dimensions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InUse {
+    /// Units of admission.
+    pub slots: u64,
+    /// Millicores.
+    pub cpu_milli: u64,
+    /// Bytes.
+    pub memory_bytes: u64,
+    /// Whole GPUs.
+    pub gpus: u64,
+}
+
+impl Limit {
+    /// The object of that name and spec, as people write it.
+    pub fn new(name: ObjectName, spec: LimitSpec) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "Limit".to_owned(),
+            metadata: Metadata {
+                name,
+                resource_version: None,
+            },
+            spec,
+            status: None,
+        }
+    }
+}
+
+impl From<bursar_units::Amount> for InUse {
+    fn from(amount: bursar_units::Amount) -> Self {
+        Self {
+            slots: amount.slots,
+            cpu_milli: amount.cpu_milli,
+            memory_bytes: amount.memory_bytes,
+            gpus: amount.gpus,
+        }
+    }
+}
+
+impl From<bursar_units::Bounds> for Bounds {
+    fn from(bounds: bursar_units::Bounds) -> Self {
+        Self {
+            slots: bounds.slots,
+            cpu_milli: bounds.cpu_milli,
+            memory_bytes: bounds.memory_bytes,
+            gpus: bounds.gpus,
+        }
+    }
+}
+
+/// A quantity: a text, or the whole number that people write without quotes.
+pub(crate) fn quantity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        Whole(u64),
+    }
+    Ok(
+        Option::<Either>::deserialize(deserializer)?.map(|either| match either {
+            Either::Text(text) => text,
+            Either::Whole(whole) => whole.to_string(),
+        }),
+    )
+}

@@ -1,0 +1,111 @@
+//! Tokens: who may do what (design 80, 4.6).
+
+use bursar_units::{Instant, Label, ObjectName};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::instant;
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read everything.
+    View,
+    /// Act as the tenants listed.
+    Use,
+    /// Change limits, nodes and tokens, and act as anyone.
+    Operate,
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Token {
+    /// Its name, which is also the caller's.
+    #[schema(value_type = String)]
+    pub name: ObjectName,
+    /// What it lets its bearer do.
+    pub roles: Vec<Role>,
+    /// As whom.
+    #[schema(value_type = Vec<String>)]
+    pub tenants: Vec<Label>,
+    /// When it was made.
+    #[serde(with = "instant")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Instant,
+    /// Until when it is good.
+    #[serde(with = "instant")]
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Instant,
+}
+
+/// The body of `POST /v1/tokens`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TokenRequest {
+    /// Its name, which is also the caller's.
+    #[schema(value_type = String, max_length = 253)]
+    pub name: ObjectName,
+    /// What it lets its bearer do; at least one.
+    #[schema(min_items = 1)]
+    pub roles: Vec<Role>,
+    /// As whom; needed by `use`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub tenants: Vec<Label>,
+    /// How long it is good, as in `90d`, which it is unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "90d")]
+    pub expires: Option<String>,
+}
+
+/// A new token, with its secret.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenCreated {
+    /// The token.
+    #[serde(flatten)]
+    pub token: Token,
+    /// What its bearer sends. Shown this once: only its hash is kept.
+    pub secret: String,
+    /// The last ledger record this answer reflects.
+    pub record: u64,
+}
+
+/// Who the caller is to the server: `GET /v1/identity`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// The caller's name: the token's, the Unix user's, or `anonymous`.
+    pub name: String,
+    /// How it is known: `token`, `socket` or `anonymous`.
+    pub via: String,
+    /// What it may do.
+    pub roles: Vec<Role>,
+    /// As whom.
+    #[schema(value_type = Vec<String>)]
+    pub tenants: Vec<Label>,
+    /// Until when, where that ends.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Instant>,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::View, Self::Use, Self::Operate];
+
+    /// The word people write.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Use => "use",
+            Self::Operate => "operate",
+        }
+    }
+}
