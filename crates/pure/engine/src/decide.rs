@@ -1,6 +1,6 @@
 //! Decides: one function for the server, the dry run, the scenario, the simulator and the check.
 
-use bursar_booking::decide as booking;
+use bursar_booking::{Bookings, decide as booking};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
@@ -63,21 +63,12 @@ pub fn decide(
     command: &Command,
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
-    match command {
-        Command::Genesis { ledger } => {
-            if !state.ledger.is_empty() {
-                return Err(Refusal::AlreadyBegun);
-            }
-            done(
-                state,
-                now,
-                Event::Genesis {
-                    ledger: ledger.clone(),
-                },
-                events,
-            )
-        }
-        Command::Resume { wall } => done(state, now, Event::Resumed { wall: *wall }, events),
+    let event = match command {
+        Command::Genesis { .. } if !state.ledger.is_empty() => return Err(Refusal::AlreadyBegun),
+        Command::Genesis { ledger } => Event::Genesis {
+            ledger: ledger.clone(),
+        },
+        Command::Resume { wall } => Event::Resumed { wall: *wall },
         Command::Tick { renewed } => {
             let until = |id: &BookingId| {
                 renewed
@@ -85,68 +76,60 @@ pub fn decide(
                     .find(|(renewed, _)| renewed == id)
                     .map(|(_, until)| *until)
             };
-            in_bookings(state, events, |bookings, out| {
-                booking::tick(bookings, now, until, out)
-            });
-            Ok(Answer::Done)
+            let mut out = booking::Events::new();
+            booking::tick(&mut state.bookings, now, until, &mut out);
+            take_over(state, out, events);
+            return Ok(Answer::Done);
         }
-        Command::Reserve { id, request } => in_bookings(state, events, |bookings, out| {
-            booking::reserve(bookings, now, id, request, out)
-        })
-        .map(Answer::Booking)
-        .map_err(Refusal::from),
+        Command::Renew { id, fence, ttl } => {
+            let ttl = booking::renewal(&state.bookings, id, *fence, *ttl)?;
+            return Ok(Answer::Renewed {
+                expires: now.after(ttl),
+            });
+        }
+        Command::Reserve { id, request } => {
+            return in_bookings(state, events, |bookings, out| {
+                booking::reserve(bookings, now, id, request, out)
+            });
+        }
         Command::Release {
             id,
             fence,
             outcome,
             exit_code,
-        } => in_bookings(state, events, |bookings, out| {
-            booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
-        })
-        .map(Answer::Booking)
-        .map_err(Refusal::from),
-        Command::Renew { id, fence, ttl } => {
-            let ttl = booking::renewal(&state.bookings, id, *fence, *ttl)?;
-            Ok(Answer::Renewed {
-                expires: now.after(ttl),
-            })
+        } => {
+            return in_bookings(state, events, |bookings, out| {
+                booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
+            });
         }
-        Command::Cancel { id } => in_bookings(state, events, |bookings, out| {
-            booking::cancel(bookings, now, id, out)
-        })
-        .map(Answer::Booking)
-        .map_err(Refusal::from),
-        Command::Force { id, reason } => in_bookings(state, events, |bookings, out| {
-            booking::force(bookings, now, id, reason, out)
-        })
-        .map(Answer::Booking)
-        .map_err(Refusal::from),
-        Command::Change { changes } => in_bookings(state, events, |bookings, out| {
-            booking::change(bookings, now, changes, out)
-        })
-        .map(Answer::Booking)
-        .map_err(Refusal::from),
+        Command::Cancel { id } => {
+            return in_bookings(state, events, |bookings, out| {
+                booking::cancel(bookings, now, id, out)
+            });
+        }
+        Command::Force { id, reason } => {
+            return in_bookings(state, events, |bookings, out| {
+                booking::force(bookings, now, id, reason, out)
+            });
+        }
+        Command::Change { changes } => {
+            return in_bookings(state, events, |bookings, out| {
+                booking::change(bookings, now, changes, out)
+            });
+        }
         Command::CreateToken { token } => match state.tokens.get(token.name.as_str()) {
-            Some(_) => Err(Refusal::TokenExists {
-                name: token.name.clone(),
-            }),
-            None => done(
-                state,
-                now,
-                Event::TokenCreated {
-                    token: token.clone(),
-                },
-                events,
-            ),
+            Some(_) => {
+                return Err(Refusal::TokenExists {
+                    name: token.name.clone(),
+                });
+            }
+            None => Event::TokenCreated {
+                token: token.clone(),
+            },
         },
         Command::RevokeToken { name } => match state.tokens.get(name.as_str()) {
-            None => Err(Refusal::NoSuchToken { name: name.clone() }),
-            Some(_) => done(
-                state,
-                now,
-                Event::TokenRevoked { name: name.clone() },
-                events,
-            ),
+            None => return Err(Refusal::NoSuchToken { name: name.clone() }),
+            Some(_) => Event::TokenRevoked { name: name.clone() },
         },
         Command::RotateKey { key, idempotency } => {
             let body = sha256(b"rotate-key");
@@ -154,17 +137,12 @@ pub fn decide(
                 return Ok(Answer::Unchanged);
             }
             keyed(state, now, idempotency.as_ref(), body, events);
-            done(state, now, Event::KeyRotated { key: key.clone() }, events)
+            Event::KeyRotated { key: key.clone() }
         }
-        Command::Anchor { record, sha256 } => done(
-            state,
-            now,
-            Event::Anchored {
-                record: *record,
-                sha256: *sha256,
-            },
-            events,
-        ),
+        Command::Anchor { record, sha256 } => Event::Anchored {
+            record: *record,
+            sha256: *sha256,
+        },
         Command::Prune { below, idempotency } => {
             let body = sha256(format!("prune {below}").as_bytes());
             let is_done = is_repeat(state, now, idempotency.as_ref(), body)?;
@@ -176,13 +154,14 @@ pub fn decide(
                 return Err(Refusal::NotAnchored { below_max });
             }
             keyed(state, now, idempotency.as_ref(), body, events);
-            done(state, now, Event::Pruned { below: *below }, events)
+            Event::Pruned { below: *below }
         }
-        Command::Restore { .. } => {
-            let generation = state.generation + 1;
-            done(state, now, Event::Restored { generation }, events)
-        }
-    }
+        Command::Restore { .. } => Event::Restored {
+            generation: state.generation + 1,
+        },
+    };
+    emit(state, now, event, events);
+    Ok(Answer::Done)
 }
 
 /// What a command would come to, on a copy of the small problem: the same function, the same
@@ -198,30 +177,28 @@ pub fn plan(
     (answer, events, sketch)
 }
 
-fn done(
-    state: &mut State,
-    at: Instant,
-    event: Event,
-    events: &mut Events,
-) -> Result<Answer, Refusal> {
+fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
     state.apply(at, &event);
     events.push((at, event));
-    Ok(Answer::Done)
 }
 
 /// Lets the room of bookings decide on its own state, and takes its events over.
-fn in_bookings<T>(
+fn in_bookings(
     state: &mut State,
     events: &mut Events,
-    decide: impl FnOnce(&mut bursar_booking::Bookings, &mut booking::Events) -> T,
-) -> T {
+    decide: impl FnOnce(&mut Bookings, &mut booking::Events) -> Result<booking::Reply, booking::Refusal>,
+) -> Result<Answer, Refusal> {
     let mut out = booking::Events::new();
-    let result = decide(&mut state.bookings, &mut out);
+    let reply = decide(&mut state.bookings, &mut out)?;
+    take_over(state, out, events);
+    Ok(Answer::Booking(reply))
+}
+
+fn take_over(state: &mut State, out: booking::Events, events: &mut Events) {
     for (at, event) in out {
         state.time = state.time.max(at);
         events.push((at, event.into()));
     }
-    result
 }
 
 fn is_repeat(

@@ -1,1 +1,644 @@
-//! .
+//! Why, when, and what would change it: one answer for every surface (design 80, 4.3).
+//!
+//! An [`Explanation`] is read off the state by the functions that decide, so it can never tell
+//! another story than the decision. Holders are given in full: [`held_by`] leaves out those
+//! whom the caller may not see, and every surface must ask it. Fences are never told.
+
+mod effect;
+mod refused;
+
+use bursar_booking::limit::{Declared, Kind};
+use bursar_booking::position::{Estimate, Position, Reason};
+use bursar_booking::{
+    ESTIMATE_RESTS_ON_MIN, End, Ended, Granted, LimitUse, Outcome, Priority, Request, Scope,
+    Standing,
+};
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label, ObjectName};
+
+use crate::{State, words};
+
+pub use effect::{Effect, FieldChange, Mood, change_effect};
+pub use refused::{Refused, refused};
+
+/// How many holders are named before the rest is counted (S1).
+pub const HOLDERS_NAMED_MAX: usize = 3;
+
+/// Everything that can be said of one thing. There is exactly one headline.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Explanation {
+    /// Of what.
+    pub object: Object,
+    /// The answer in a sentence: lower case, no full stop.
+    pub headline: String,
+    /// How it stands.
+    pub stage: Stage,
+    /// For what it waits, if it does.
+    pub waits_for: Option<WaitsFor>,
+    /// Why it waits, if it does.
+    pub reason: Option<Reason>,
+    /// Since when it stands so; `None` for a limit, which always did.
+    pub since: Option<Instant>,
+    /// The numbers.
+    pub why: Why,
+    /// When that will change, if it waits or holds.
+    pub when: Option<When>,
+    /// What would change it.
+    pub changes: Vec<String>,
+    /// The last record it reflects.
+    pub record: u64,
+}
+
+/// What is explained.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Object {
+    /// A booking.
+    Booking(BookingId),
+    /// A limit.
+    Limit(ObjectName),
+}
+
+/// How a booking or a limit stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// A booking that waits.
+    Queued,
+    /// A booking that holds.
+    Granted,
+    /// A booking that has ended.
+    Ended,
+    /// A limit that would grant.
+    Open,
+    /// A limit with nothing left.
+    Full,
+    /// A limit of nothing.
+    Paused,
+}
+
+/// Who could change a wait: the words of design 80, 4.3 that bookings know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WaitsFor {
+    /// The owner of a limit.
+    Budget,
+    /// Those who hold.
+    Room,
+    /// Those ahead.
+    Turn,
+}
+
+/// The numbers behind a headline.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Why {
+    /// What was asked for.
+    pub needed: Option<Amount>,
+    /// How many of its class come before it, if it waits.
+    pub ahead: Option<u64>,
+    /// The limits that bind, headline first; those it counts against, if it holds.
+    pub limits: Vec<LimitUse>,
+    /// Who holds the slots under the first of them, most first.
+    pub holders: Vec<(Label, u64)>,
+}
+
+/// When, and what that rests on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct When {
+    /// Milliseconds from now; `None` where there is no basis for an estimate.
+    pub estimate_ms: Option<u64>,
+    /// What it rests on, or why there is none.
+    pub rests_on: String,
+}
+
+/// Holders as a caller may see them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HeldBy {
+    /// The largest that may be named.
+    pub named: Vec<(Label, u64)>,
+    /// How many others there are.
+    pub others: u64,
+    /// What those hold together.
+    pub others_slots: u64,
+}
+
+impl Object {
+    /// As people refer to it: `booking/job-1`.
+    pub fn reference(&self) -> String {
+        match self {
+            Self::Booking(id) => format!("booking/{id}"),
+            Self::Limit(name) => format!("limit/{name}"),
+        }
+    }
+}
+
+impl Stage {
+    /// The word people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Granted => "granted",
+            Self::Ended => "ended",
+            Self::Open => "open",
+            Self::Full => "full",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+impl WaitsFor {
+    /// The word people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Room => "room",
+            Self::Turn => "turn",
+        }
+    }
+}
+
+impl From<Reason> for WaitsFor {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::LimitPaused => Self::Budget,
+            Reason::LimitFull => Self::Room,
+            Reason::Shielded | Reason::QueueOrder => Self::Turn,
+        }
+    }
+}
+
+impl When {
+    /// `about 40s (rests on the last 200 executions)`, or `unknown (…)`.
+    pub fn text(&self) -> String {
+        match self.estimate_ms {
+            Some(ms) => format!("{} (rests on the {})", words::about(ms), self.rests_on),
+            None => format!("unknown ({})", self.rests_on),
+        }
+    }
+}
+
+impl HeldBy {
+    /// `acme 61, zeta 30, 7 others 9`; `others 100` where nobody may be named; `nobody`.
+    pub fn text(&self) -> String {
+        let mut parts: Vec<String> = self
+            .named
+            .iter()
+            .map(|(tenant, slots)| format!("{tenant} {}", words::number(*slots)))
+            .collect();
+        let slots = words::number(self.others_slots);
+        match self.others {
+            0 if parts.is_empty() => parts.push("nobody".to_owned()),
+            0 => {}
+            _ if parts.is_empty() => parts.push(format!("others {slots}")),
+            others => parts.push(format!("{} {slots}", words::count(others, "other"))),
+        }
+        parts.join(", ")
+    }
+}
+
+/// The word of a reason, as conditions write it.
+pub const fn reason_word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::LimitPaused => "LimitPaused",
+        Reason::LimitFull => "LimitFull",
+        Reason::Shielded => "Shielded",
+        Reason::QueueOrder => "QueueOrder",
+    }
+}
+
+/// The largest holders that may be named, and a count of all others (S1).
+pub fn held_by(holders: &[(Label, u64)], may_see: impl Fn(&Label) -> bool) -> HeldBy {
+    let mut held_by = HeldBy {
+        named: Vec::new(),
+        others: 0,
+        others_slots: 0,
+    };
+    for (tenant, slots) in holders {
+        if held_by.named.len() < HOLDERS_NAMED_MAX && may_see(tenant) {
+            held_by.named.push((tenant.clone(), *slots));
+        } else {
+            held_by.others += 1;
+            held_by.others_slots = held_by.others_slots.saturating_add(*slots);
+        }
+    }
+    held_by
+}
+
+/// Explains a booking; `None` if it is not known.
+pub fn booking(state: &State, now: Instant, id: &BookingId) -> Option<Explanation> {
+    let request = state.bookings.request(id)?;
+    let asked = Asked {
+        state,
+        now,
+        id,
+        request: &request,
+    };
+    Some(match state.bookings.standing(id)? {
+        Standing::Queued { since, .. } => asked.queued(since, state.bookings.position(now, id)?),
+        Standing::Granted(granted) => asked.granted(granted),
+        Standing::Ended(ended) => asked.ended(ended),
+    })
+}
+
+/// Explains a limit; `None` if it is not declared. Of a limit with a counter for each value the
+/// fullest one is told.
+pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
+    let declared = state.bookings.limit(name.as_str())?;
+    let fullest = fullest(state, declared);
+    let uses = fullest
+        .as_ref()
+        .map(|counter| counter.limits.clone())
+        .unwrap_or_default();
+    let stage = match uses.first() {
+        Some(tightest) if tightest.size == 0 => Stage::Paused,
+        Some(tightest) if tightest.size <= tightest.in_use => Stage::Full,
+        _ => Stage::Open,
+    };
+    let changes = match stage {
+        Stage::Paused => vec![format!("raise limit {name} above 0")],
+        Stage::Full => vec!["bookings that are given back".to_owned(), raise(name)],
+        _ => Vec::new(),
+    };
+    let (class, tenant) = fullest
+        .as_ref()
+        .map_or((None, None), |c| (c.class, c.tenant));
+    Some(Explanation {
+        object: Object::Limit(name.clone()),
+        headline: limit_headline(declared, stage, fullest.as_ref()),
+        stage,
+        waits_for: None,
+        reason: None,
+        since: None,
+        why: Why {
+            needed: None,
+            ahead: None,
+            limits: uses,
+            holders: holders(state, declared.limit.kind(), class, tenant),
+        },
+        when: None,
+        changes,
+        record: last_record(state),
+    })
+}
+
+/// A booking that is explained.
+struct Asked<'a> {
+    state: &'a State,
+    now: Instant,
+    id: &'a BookingId,
+    request: &'a Request,
+}
+
+impl Asked<'_> {
+    fn queued(&self, since: Instant, position: Position) -> Explanation {
+        let Position {
+            ahead,
+            reason,
+            limits,
+            estimate,
+        } = position;
+        let when = match reason {
+            Reason::LimitPaused => When {
+                estimate_ms: None,
+                rests_on: "a paused limit grants nothing".to_owned(),
+            },
+            _ => when(estimate, &self.request.class),
+        };
+        let headline = format!(
+            "{} waits{}",
+            self.id,
+            self.waiting_words(reason, limits.first(), ahead, &when)
+        );
+        Explanation {
+            headline,
+            waits_for: Some(reason.into()),
+            reason: Some(reason),
+            since: Some(since),
+            changes: self.what_would_help(reason, &limits),
+            why: Why {
+                needed: Some(self.request.amount),
+                ahead: Some(ahead),
+                holders: self.holders(limits.first()),
+                limits,
+            },
+            when: Some(when),
+            ..self.stands(Stage::Queued)
+        }
+    }
+
+    fn granted(&self, granted: &Granted) -> Explanation {
+        let held = words::length(self.now.since(granted.granted_at));
+        let left = words::length(granted.expires.since(self.now));
+        let what = words::amount(&self.request.amount, Some(&self.request.class));
+        let limits = self.state.bookings.limits_for(self.request);
+        Explanation {
+            headline: format!(
+                "{} holds {what} for {held} so far, expires in {left} unless renewed",
+                self.id
+            ),
+            since: Some(granted.granted_at),
+            why: Why {
+                needed: Some(self.request.amount),
+                ahead: None,
+                holders: self.holders(limits.first()),
+                limits,
+            },
+            when: Some(When {
+                estimate_ms: Some(granted.expires.since(self.now).ms()),
+                rests_on: format!("ttl of {}", words::length(self.request.ttl)),
+            }),
+            changes: vec![
+                "release it with its fence".to_owned(),
+                "renew it to keep it longer".to_owned(),
+            ],
+            ..self.stands(Stage::Granted)
+        }
+    }
+
+    fn ended(&self, ended: &Ended) -> Explanation {
+        Explanation {
+            headline: format!("{} ended: {}", self.id, self.end_words(ended)),
+            since: Some(ended.ended_at()),
+            why: Why {
+                needed: Some(self.request.amount),
+                ..Why::default()
+            },
+            changes: vec!["ask again under a new id".to_owned()],
+            ..self.stands(Stage::Ended)
+        }
+    }
+
+    fn stands(&self, stage: Stage) -> Explanation {
+        Explanation {
+            object: Object::Booking(self.id.clone()),
+            headline: String::new(),
+            stage,
+            waits_for: None,
+            reason: None,
+            since: None,
+            why: Why::default(),
+            when: None,
+            changes: Vec::new(),
+            record: last_record(self.state),
+        }
+    }
+
+    /// What follows `job-7 waits`.
+    fn waiting_words(
+        &self,
+        reason: Reason,
+        first: Option<&LimitUse>,
+        ahead: u64,
+        when: &When,
+    ) -> String {
+        if let (Reason::LimitPaused, Some(paused)) = (reason, first) {
+            let nothing = words::value_of(paused.dimension, 0);
+            return format!(": limit {} is paused ({nothing})", paused.name);
+        }
+        let for_what = match reason {
+            Reason::LimitPaused | Reason::LimitFull => match self.request.amount.slots {
+                1 => format!("for a {} slot", self.request.class),
+                slots => format!("for {}", words::slots(slots, Some(&self.request.class))),
+            },
+            Reason::Shielded => "for its turn, a larger request before it is due".to_owned(),
+            Reason::QueueOrder => "for its turn".to_owned(),
+        };
+        let in_use = first.map(|of| format!("{} in use", self.in_use_words(of)));
+        let ahead = match ahead {
+            0 => "nobody ahead".to_owned(),
+            _ => format!("{} ahead", words::number(ahead)),
+        };
+        let about = when.estimate_ms.is_some().then(|| when.text());
+        let parts: Vec<String> = [in_use, Some(ahead), about].into_iter().flatten().collect();
+        format!(" {for_what}: {}", parts.join(", "))
+    }
+
+    /// A limit of the class goes without its name; any other would mislead without it.
+    fn in_use_words(&self, of: &LimitUse) -> String {
+        let used = words::used(of);
+        match self.kind_of(&of.name) {
+            Some(Kind::Class) => used,
+            _ => format!("{used} of limit {}", of.name),
+        }
+    }
+
+    fn what_would_help(&self, reason: Reason, limits: &[LimitUse]) -> Vec<String> {
+        let raises = limits.iter().map(|of| raise(&of.name));
+        let mut changes: Vec<String> = match reason {
+            Reason::LimitPaused => raises.map(|raise| format!("{raise} above 0")).collect(),
+            Reason::LimitFull => raises.collect(),
+            Reason::Shielded | Reason::QueueOrder => Vec::new(),
+        };
+        changes.dedup();
+        if reason == Reason::LimitFull && self.request.amount.slots > 1 {
+            changes.push("ask for fewer slots under a new id".to_owned());
+        }
+        if matches!(reason, Reason::Shielded | Reason::QueueOrder) {
+            changes.push("those ahead being served".to_owned());
+            if self.request.priority > Priority::Urgent {
+                changes.push("ask with a higher priority under a new id".to_owned());
+            }
+        }
+        changes
+    }
+
+    fn holders(&self, first: Option<&LimitUse>) -> Vec<(Label, u64)> {
+        let kind = first.and_then(|of| self.kind_of(&of.name));
+        let (class, tenant) = (&self.request.class, &self.request.tenant);
+        holders(
+            self.state,
+            kind.unwrap_or(Kind::Class),
+            Some(class),
+            Some(tenant),
+        )
+    }
+
+    fn kind_of(&self, limit: &ObjectName) -> Option<Kind> {
+        Some(self.state.bookings.limit(limit.as_str())?.limit.kind())
+    }
+
+    fn end_words(&self, ended: &Ended) -> String {
+        let waited = |until: Instant| words::length(until.since(ended.queued_at()));
+        let held = ended
+            .granted()
+            .map(|(at, _)| words::length(ended.ended_at().since(at)));
+        let after = held
+            .as_ref()
+            .map(|held| format!(" after {held}"))
+            .unwrap_or_default();
+        match ended.end() {
+            End::Released => format!("released{after}{}", said(ended)),
+            End::Expired => {
+                format!(
+                    "expired{after}, not renewed within {}",
+                    words::length(self.request.ttl)
+                )
+            }
+            End::Forced => {
+                let reason = ended.reason().unwrap_or("no reason given");
+                format!("taken by an operator{after}: {reason}")
+            }
+            End::Cancelled => format!("cancelled after waiting {}", waited(ended.ended_at())),
+            End::WaitOver => format!(
+                "never granted in the {} it would wait",
+                waited(ended.ended_at())
+            ),
+        }
+    }
+}
+
+fn said(ended: &Ended) -> String {
+    let outcome = match ended.outcome() {
+        Some(Outcome::Ok) => ", ok",
+        Some(Outcome::Failed) => ", failed",
+        None => "",
+    };
+    let code = ended.exit_code().map(|code| format!(", exit code {code}"));
+    format!("{outcome}{}", code.unwrap_or_default())
+}
+
+fn when(estimate: Option<Estimate>, class: &Label) -> When {
+    match estimate {
+        Some(Estimate { ms, rests_on }) => When {
+            estimate_ms: Some(ms),
+            rests_on: format!("last {rests_on} executions"),
+        },
+        None => When {
+            estimate_ms: None,
+            rests_on: format!(
+                "nothing holds a {class} slot, or fewer than {ESTIMATE_RESTS_ON_MIN} have ended"
+            ),
+        },
+    }
+}
+
+/// The counter of a limit that has the least left, with its bounds tightest first.
+struct Fullest<'a> {
+    class: Option<&'a Label>,
+    tenant: Option<&'a Label>,
+    limits: Vec<LimitUse>,
+}
+
+fn fullest<'a>(state: &'a State, declared: &Declared) -> Option<Fullest<'a>> {
+    let counters = state.bookings.counters_of(declared);
+    let uses = |used: Amount, waiting: u64| -> Vec<LimitUse> {
+        let mut uses: Vec<LimitUse> = Dimension::ALL
+            .into_iter()
+            .filter_map(|dimension| {
+                Some(LimitUse {
+                    name: declared.name.clone(),
+                    dimension,
+                    size: declared.bounds.of(dimension)?,
+                    in_use: used.of(dimension),
+                    waiting,
+                })
+            })
+            .collect();
+        // Stable: of two that are equally full the first dimension leads.
+        uses.sort_by(|a, b| tighter(b, a));
+        uses
+    };
+    let idle = Fullest {
+        class: None,
+        tenant: None,
+        limits: uses(Amount::default(), 0),
+    };
+    counters
+        .into_iter()
+        .map(|counter| Fullest {
+            class: counter.class,
+            tenant: counter.tenant,
+            limits: uses(counter.used, counter.waiting),
+        })
+        .reduce(
+            |best, next| match (best.limits.first(), next.limits.first()) {
+                (Some(a), Some(b)) if tighter(a, b).is_lt() => next,
+                _ => best,
+            },
+        )
+        .or(Some(idle))
+}
+
+/// Orders by what is in use over the bound: a/b < c/d iff a·d < c·b. A bound of zero is fullest.
+fn tighter(a: &LimitUse, b: &LimitUse) -> std::cmp::Ordering {
+    let cross = |x: &LimitUse, y: &LimitUse| u128::from(x.in_use) * u128::from(y.size);
+    (a.size == 0)
+        .cmp(&(b.size == 0))
+        .then(cross(a, b).cmp(&cross(b, a)))
+}
+
+fn limit_headline(declared: &Declared, stage: Stage, fullest: Option<&Fullest<'_>>) -> String {
+    let name = &declared.name;
+    let Some((counter, tightest)) = fullest.and_then(|c| Some((c, c.limits.first()?))) else {
+        return format!("limit {name} bounds nothing");
+    };
+    let whose = value_words(declared, counter);
+    let waiting = match tightest.waiting {
+        0 => String::new(),
+        waiting => format!(", {} waiting", words::number(waiting)),
+    };
+    if stage == Stage::Paused {
+        let nothing = words::value_of(tightest.dimension, 0);
+        return format!("limit {name} is paused ({nothing}){waiting}");
+    }
+    let over = give_back(tightest).map(|give_back| {
+        let give_back = words::value(tightest.dimension, give_back);
+        format!(", no grant until {give_back} have been given back")
+    });
+    format!(
+        "limit {name} is {}{whose}: {} in use{waiting}{}",
+        stage.word(),
+        words::used(tightest),
+        over.unwrap_or_default()
+    )
+}
+
+/// Whose counter it is, where the limit has one for each value.
+fn value_words(declared: &Declared, counter: &Fullest<'_>) -> String {
+    let is_each = |scope: &Option<Scope>| *scope == Some(Scope::Each);
+    let labels: Vec<&str> = [
+        counter.class.filter(|_| is_each(&declared.limit.class)),
+        counter.tenant.filter(|_| is_each(&declared.limit.tenant)),
+    ]
+    .into_iter()
+    .flatten()
+    .map(Label::as_str)
+    .collect();
+    if labels.is_empty() {
+        String::new()
+    } else {
+        format!(" for {}", labels.join(" of "))
+    }
+}
+
+/// How much must be given back before the least grant fits; `None` where use is not above the
+/// bound.
+fn give_back(of: &LimitUse) -> Option<u64> {
+    (of.size < of.in_use).then(|| of.in_use - of.size + 1)
+}
+
+/// Who holds under a limit of that kind, most first.
+fn holders(
+    state: &State,
+    kind: Kind,
+    class: Option<&Label>,
+    tenant: Option<&Label>,
+) -> Vec<(Label, u64)> {
+    let of_class = matches!(kind, Kind::Class | Kind::ClassTenant);
+    let of_tenant = matches!(kind, Kind::Tenant | Kind::ClassTenant);
+    let is_known = (!of_class || class.is_some()) && (!of_tenant || tenant.is_some());
+    if !is_known {
+        return Vec::new();
+    }
+    state
+        .bookings
+        .holders(class.filter(|_| of_class))
+        .into_iter()
+        .filter(|(holder, _)| !of_tenant || Some(*holder) == tenant)
+        .map(|(holder, slots)| (holder.clone(), slots))
+        .collect()
+}
+
+fn raise(limit: &ObjectName) -> String {
+    format!("raise limit {limit}")
+}
+
+fn last_record(state: &State) -> u64 {
+    state.head.saturating_sub(1)
+}

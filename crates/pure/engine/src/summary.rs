@@ -230,6 +230,7 @@ fn granted(state: &State, at: Instant, id: &BookingId) -> Told {
 }
 
 /// What was said when a booking ended.
+#[derive(Clone, Copy)]
 struct Said<'a> {
     outcome: Option<Outcome>,
     exit_code: Option<i32>,
@@ -254,7 +255,7 @@ fn ended(state: &State, at: Instant, id: &BookingId, end: End, said: Said<'_>) -
     let what = request
         .as_ref()
         .map(|request| (request, held.or(waited).unwrap_or_default()));
-    let summary = format!("{id} {}", ended_words(end, what, held.is_some(), &said));
+    let summary = format!("{id} {}", ended_words(end, what, held.is_some(), said));
     let data = Data::Booking {
         slots: request.as_ref().map(|request| request.amount.slots),
         waited,
@@ -270,7 +271,7 @@ fn ended_words(
     end: End,
     known: Option<(&Request, Millis)>,
     was_held: bool,
-    said: &Said<'_>,
+    said: Said<'_>,
 ) -> String {
     let after = known.map(|(_, length)| words::length(length));
     let after = after
@@ -309,7 +310,7 @@ fn ended_words(
     }
 }
 
-fn outcome_words(said: &Said<'_>) -> String {
+fn outcome_words(said: Said<'_>) -> String {
     let outcome = match said.outcome {
         Some(Outcome::Ok) => ", ok",
         Some(Outcome::Failed) => ", failed",
