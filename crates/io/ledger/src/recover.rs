@@ -1,5 +1,6 @@
 //! From what is stored to a state and a tree: at every start, and whenever something is checked.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use bursar_engine::codec::{self, decode_events};
@@ -36,6 +37,12 @@ pub enum Error {
     /// A record whose payload was pruned, with no anchored snapshot to start after it.
     #[error("record {seq} was pruned and no good snapshot covers it; restore a backup")]
     Pruned {
+        /// Which.
+        seq: u64,
+    },
+    /// A record that this program panics on (L2).
+    #[error("record {seq} cannot be folded by this bursar: a defect; use another version")]
+    Panicked {
         /// Which.
         seq: u64,
     },
@@ -102,6 +109,7 @@ pub fn recover(
         let state = fold(start, head, &receive, progress);
         drop(receive);
         let builder = reading.join().map_err(|_| Error::Tree("reading panicked".to_owned()))??;
+        let state = state?;
         Ok(Recovered { state, builder })
     })
 }
@@ -166,14 +174,16 @@ fn fold(
     head: u64,
     receive: &Receiver<Vec<Events>>,
     mut progress: impl FnMut(u64, u64),
-) -> State {
+) -> Result<State, Error> {
     while let Ok(chunk) = receive.recv() {
         for events in chunk {
-            state.apply_record(&events);
+            let seq = state.head;
+            catch_unwind(AssertUnwindSafe(|| state.apply_record(&events)))
+                .map_err(|_| Error::Panicked { seq })?;
         }
         progress(state.head, head);
     }
-    state
+    Ok(state)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -1,6 +1,7 @@
 //! The committed read state, and whoever waits for it (L1, step 8; L3).
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use bursar_engine::booking::Event as BookingEvent;
@@ -82,7 +83,13 @@ impl View {
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for fact in facts {
-            state.apply_record(&fact.events);
+            let fold = AssertUnwindSafe(|| state.apply_record(&fact.events));
+            if catch_unwind(fold).is_err() {
+                // What is committed cannot be taken back, and a state that is half folded must
+                // not be read: end here. The start that follows names the record too (L2).
+                tracing::error!(record = fact.seq, "a committed record cannot be folded");
+                std::process::abort();
+            }
         }
     }
 
