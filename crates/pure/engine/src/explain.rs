@@ -245,12 +245,12 @@ pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
         .as_ref()
         .map(|counter| counter.limits.clone())
         .unwrap_or_default();
-    let stage = match uses.first() {
+    let stands = match uses.first() {
         Some(tightest) if tightest.size == 0 => Stage::Paused,
         Some(tightest) if tightest.size <= tightest.in_use => Stage::Full,
         _ => Stage::Open,
     };
-    let changes = match stage {
+    let changes = match stands {
         Stage::Paused => vec![format!("raise limit {name} above 0")],
         Stage::Full => vec!["bookings that are given back".to_owned(), raise(name)],
         _ => Vec::new(),
@@ -260,8 +260,8 @@ pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
         .map_or((None, None), |c| (c.class, c.tenant));
     Some(Explanation {
         object: Object::Limit(name.clone()),
-        headline: limit_headline(declared, stage, fullest.as_ref()),
-        stage,
+        headline: limit_headline(declared, stands, fullest.as_ref()),
+        stage: stands,
         waits_for: None,
         reason: None,
         since: None,

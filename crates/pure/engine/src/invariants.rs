@@ -1,1 +1,216 @@
-//! .
+//! What must hold, checked by code that did not make it hold (style rule 6).
+//!
+//! [`check_record`] looks at one step and [`check`] at a state; both are linear in what is live,
+//! so a simulator calls them after every record. [`check_snapshot`] writes and reads the whole
+//! state and belongs beside a snapshot. Each breach has an id for counters and words for people.
+
+use bursar_booking::invariants as booking;
+use bursar_units::{BookingId, Instant};
+use thiserror::Error;
+
+use crate::state::{IDEMPOTENCY_MAX, KEYS_KEPT};
+use crate::{Event, State, snapshot};
+
+/// Something that must never be seen.
+#[derive(Debug, Error)]
+pub enum Broken {
+    /// An event is older than what was folded before it (L1, L5).
+    #[error("an event of {event:?} follows one of {before:?}")]
+    TimeBack {
+        /// The time of the event.
+        event: Instant,
+        /// The time of the state before it.
+        before: Instant,
+    },
+    /// The head is not the number of records (L7).
+    #[error("the head is {head} and {records} records were folded")]
+    Head {
+        /// What the state says.
+        head: u64,
+        /// How many there were.
+        records: u64,
+    },
+    /// A signing key came in before the one that precedes it (L11).
+    #[error("signing key {place} came in at {at:?}, before the key that precedes it")]
+    KeyOrder {
+        /// Its place, from 0.
+        place: usize,
+        /// When it came in.
+        at: Instant,
+    },
+    /// A payload was forgotten that no anchored snapshot covers (L13).
+    #[error("records below {below} are pruned, the anchored snapshot covers those below {covered}")]
+    Pruned {
+        /// The first record that keeps its payload.
+        below: u64,
+        /// The first record that no anchored snapshot covers.
+        covered: u64,
+    },
+    /// An action's key is kept beyond its time (L6).
+    #[error("key `{key}` of {at:?} is kept beyond its time")]
+    KeyKept {
+        /// The caller's key.
+        key: BookingId,
+        /// When it was used.
+        at: Instant,
+    },
+    /// More keys of actions are kept than may be (L6).
+    #[error("{count} keys of actions are kept")]
+    KeyCount {
+        /// How many.
+        count: usize,
+    },
+    /// A snapshot of the state does not read back as the same state (L3, L12).
+    #[error("the state differs from its own snapshot first in `{written}`, read as `{read}`")]
+    Snapshot {
+        /// The first line that differs, as written; empty where there is none.
+        written: String,
+        /// The same line of the state that was read.
+        read: String,
+    },
+    /// A snapshot of the state cannot be written or read.
+    #[error("the state has no snapshot")]
+    NoSnapshot {
+        /// What went wrong.
+        #[source]
+        source: snapshot::Error,
+    },
+    /// In the room of bookings.
+    #[error(transparent)]
+    Booking(#[from] booking::Broken),
+}
+
+impl Broken {
+    /// Its id, for counters and reports.
+    pub const fn id(&self) -> &'static str {
+        match self {
+            Self::TimeBack { .. } => "engine-time",
+            Self::Head { .. } => "engine-head",
+            Self::KeyOrder { .. } => "engine-keys",
+            Self::Pruned { .. } => "engine-pruned",
+            Self::KeyKept { .. } | Self::KeyCount { .. } => "engine-idempotency",
+            Self::Snapshot { .. } | Self::NoSnapshot { .. } => "engine-snapshot",
+            Self::Booking(_) => "booking",
+        }
+    }
+}
+
+/// Where a state stood before a record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Mark {
+    time: Instant,
+    head: u64,
+}
+
+impl Mark {
+    /// The mark of a state.
+    pub fn of(state: &State) -> Self {
+        Self {
+            time: state.time,
+            head: state.head,
+        }
+    }
+}
+
+/// Checks one step: the record's events against the state before and after it.
+pub fn check_record(
+    before: Mark,
+    events: &[(Instant, Event)],
+    after: &State,
+) -> Result<(), Broken> {
+    let mut time = before.time;
+    for (at, _) in events {
+        if *at < time {
+            return Err(Broken::TimeBack {
+                event: *at,
+                before: time,
+            });
+        }
+        time = *at;
+    }
+    if after.time != time {
+        return Err(Broken::TimeBack {
+            event: after.time,
+            before: time,
+        });
+    }
+    let records = before.head + 1;
+    if after.head != records {
+        return Err(Broken::Head {
+            head: after.head,
+            records,
+        });
+    }
+    Ok(())
+}
+
+/// Checks a state.
+pub fn check(state: &State) -> Result<(), Broken> {
+    check_keys(state)?;
+    check_idempotency(state)?;
+    let covered = state.anchor.map_or(0, |(record, _)| record + 1);
+    if covered < state.pruned_below {
+        return Err(Broken::Pruned {
+            below: state.pruned_below,
+            covered,
+        });
+    }
+    Ok(booking::check(&state.bookings)?)
+}
+
+/// Checks that a snapshot of the state is the state.
+pub fn check_snapshot(state: &State) -> Result<(), Broken> {
+    let no_snapshot = |source| Broken::NoSnapshot { source };
+    let written = snapshot::write(state).map_err(no_snapshot)?;
+    let restored = snapshot::read(&written).map_err(no_snapshot)?;
+    let read = snapshot::write(&restored).map_err(no_snapshot)?;
+    if written == read {
+        return check(&restored);
+    }
+    let (mut left, mut right) = (written.lines(), read.lines());
+    let (written, read) = std::iter::from_fn(|| match (left.next(), right.next()) {
+        (None, None) => None,
+        (left, right) => Some((left.unwrap_or_default(), right.unwrap_or_default())),
+    })
+    .find(|(written, read)| written != read)
+    .unwrap_or_default();
+    Err(Broken::Snapshot {
+        written: written.to_owned(),
+        read: read.to_owned(),
+    })
+}
+
+fn check_keys(state: &State) -> Result<(), Broken> {
+    let mut latest = Instant::default();
+    for (place, (at, _)) in state.keys.iter().enumerate() {
+        if *at < latest {
+            return Err(Broken::KeyOrder { place, at: *at });
+        }
+        latest = *at;
+    }
+    Ok(())
+}
+
+fn check_idempotency(state: &State) -> Result<(), Broken> {
+    let count = state.idempotency.len();
+    if count > IDEMPOTENCY_MAX {
+        return Err(Broken::KeyCount { count });
+    }
+    let newest = state
+        .idempotency
+        .values()
+        .map(|(at, _)| *at)
+        .max()
+        .unwrap_or_default();
+    let kept = state
+        .idempotency
+        .iter()
+        .find(|(_, (at, _))| at.after(KEYS_KEPT) <= newest);
+    match kept {
+        Some((key, (at, _))) => Err(Broken::KeyKept {
+            key: key.clone(),
+            at: *at,
+        }),
+        None => Ok(()),
+    }
+}

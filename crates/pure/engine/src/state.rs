@@ -13,6 +13,8 @@ use crate::token::Tokens;
 pub const FORMAT: u64 = 1;
 /// How long an `Idempotency-Key` is kept (L6).
 pub const KEYS_KEPT: Millis = Millis::from_hours(24);
+/// How many are kept at most: operators alone use them, a few a day.
+pub const IDEMPOTENCY_MAX: usize = 10_000;
 
 /// Everything the engine knows.
 #[derive(Clone, Debug)]
@@ -79,11 +81,7 @@ impl State {
             Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
             Event::Pruned { below } => self.pruned_below = *below,
             Event::Restored { generation } => self.generation = *generation,
-            Event::Keyed { key, body } => {
-                self.idempotency
-                    .retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
-                self.idempotency.insert(key.clone(), (at, *body));
-            }
+            Event::Keyed { key, body } => self.keep_key(at, key, *body),
         }
     }
 
@@ -110,6 +108,22 @@ impl State {
         Self {
             bookings: self.bookings.sketch(ids),
             ..self.spine()
+        }
+    }
+
+    /// Keeps the key of an action, and forgets those that are a day old or too many (L6).
+    fn keep_key(&mut self, at: Instant, key: &BookingId, body: Hash) {
+        self.idempotency
+            .retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
+        self.idempotency.insert(key.clone(), (at, body));
+        if self.idempotency.len() > IDEMPOTENCY_MAX {
+            let oldest = self
+                .idempotency
+                .iter()
+                .min_by_key(|(key, (done, _))| (*done, *key));
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                self.idempotency.remove(&key);
+            }
         }
     }
 
