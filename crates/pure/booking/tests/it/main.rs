@@ -1,0 +1,20 @@
+//! Bookings held to their promises: a naive oracle on random worlds, and the cases of design 40.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic: that is how it fails"
+)]
+
+mod against_oracle;
+mod cases;
+mod fairness;
+mod identity;
+mod invariants;
+mod limits;
+mod make;
+mod oracle;
+mod records;
+mod world;

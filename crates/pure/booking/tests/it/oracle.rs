@@ -1,0 +1,609 @@
+//! The rules S1–S7 and L5–L6 as plain loops over one list of bookings, written from the design.
+//!
+//! Nothing is counted ahead, cached or indexed; every question walks the whole list. It knows
+//! nothing of records: a pump grants all there is to grant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_booking::{Bound, End, Limit, Priority, Request, Scope};
+use bursar_units::{Dimension, Label};
+
+/// What happened, in order: when, to whom, what.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Happened {
+    Queued(u64, String),
+    Granted(u64, String, u64),
+    Renewed(u64, String, u64),
+    Ended(u64, String, End),
+}
+
+/// What a command came to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    Granted(u64),
+    Queued,
+    Repeated,
+    Ended,
+    AlreadyEnded,
+    /// A code and the headline, where there is one: limit, dimension, size, in use, waiting.
+    Refused(&'static str, Option<(String, Dimension, u64, u64, u64)>),
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    Waiting {
+        until: u64,
+        passes: u32,
+        due: Option<u64>,
+    },
+    Holding {
+        fence: u64,
+        granted_at: u64,
+        expires: u64,
+    },
+    Ended {
+        end: End,
+        at: u64,
+        fence: Option<u64>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Booking {
+    pub(crate) id: String,
+    pub(crate) made_at: Option<u64>,
+    pub(crate) request: Request,
+    pub(crate) sequence: u64,
+    pub(crate) since: u64,
+    pub(crate) state: State,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    pub(crate) bookings: Vec<Booking>,
+    pub(crate) limits: BTreeMap<String, Limit>,
+    /// CPU in millicores and memory in bytes.
+    pub(crate) nodes: BTreeMap<String, (u64, u64)>,
+    turns: BTreeMap<Label, u128>,
+    virtual_time: u128,
+    sequence: u64,
+    fence: u64,
+    dues: u64,
+    pub(crate) forgotten_at: Option<u64>,
+    pub(crate) happened: Vec<Happened>,
+    /// Which rules had a say: a property that never meets a rule proves nothing about it.
+    pub(crate) met: BTreeSet<&'static str>,
+}
+
+impl Oracle {
+    pub(crate) fn find(&self, id: &str) -> Option<&Booking> {
+        self.bookings.iter().find(|booking| booking.id == id)
+    }
+
+    /// "reserve = join the waiting room, then pump; still waiting with wait = 0: leave, refuse."
+    pub(crate) fn reserve(
+        &mut self,
+        now: u64,
+        id: &str,
+        made_at: Option<u64>,
+        request: &Request,
+    ) -> Told {
+        if let Some(present) = self.find(id) {
+            return if present.request == *request {
+                Told::Repeated
+            } else {
+                refused("id-reused")
+            };
+        }
+        if made_at.is_some_and(|made_at| self.forgotten_at.is_some_and(|at| made_at <= at)) {
+            return refused("id-too-old");
+        }
+        if let Some(refusal) = self.out_of_bounds(request) {
+            return refusal;
+        }
+        let before = self.clone();
+        self.join(now, id, made_at, request);
+        self.pump(now);
+        if let State::Holding { fence, .. } = self.find(id).unwrap().state {
+            // It never was in the queue for anyone to see.
+            self.happened
+                .retain(|what| !matches!(what, Happened::Queued(_, queued) if queued == id));
+            return Told::Granted(fence);
+        }
+        let met = std::mem::take(&mut self.met);
+        let refusal = before.reason_to_wait(request);
+        if request.wait.ms() == 0 {
+            *self = before;
+            self.met = met;
+            return refusal;
+        }
+        let full = before.applying(request).into_iter().find(|(name, limit)| {
+            before.waiting_under(limit, request) >= before.limits[name].queue_max
+        });
+        if full.is_some() {
+            *self = before;
+            self.met = met;
+            return refused("queue-full");
+        }
+        self.met = met;
+        Told::Queued
+    }
+
+    pub(crate) fn release(&mut self, now: u64, id: &str, with: u64) -> Told {
+        match self.find(id).map(|booking| booking.state.clone()) {
+            None => refused("not-found"),
+            Some(State::Waiting { .. }) => refused("is-queued"),
+            Some(State::Holding { fence, .. }) if fence != with => refused("stale-fence"),
+            Some(State::Holding { .. }) => self.end(now, id, End::Released),
+            Some(State::Ended {
+                fence: Some(fence), ..
+            }) if fence != with => refused("stale-fence"),
+            Some(State::Ended { .. }) => Told::AlreadyEnded,
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, now: u64, id: &str) -> Told {
+        match self.find(id).map(|booking| booking.state.clone()) {
+            None => refused("not-found"),
+            Some(State::Holding { .. }) => refused("is-granted"),
+            Some(State::Ended { .. }) => Told::AlreadyEnded,
+            Some(State::Waiting { .. }) => self.end(now, id, End::Cancelled),
+        }
+    }
+
+    pub(crate) fn force(&mut self, now: u64, id: &str) -> Told {
+        match self.find(id).map(|booking| booking.state.clone()) {
+            None => refused("not-found"),
+            Some(State::Ended { .. }) => Told::AlreadyEnded,
+            Some(_) => self.end(now, id, End::Forced),
+        }
+    }
+
+    /// "deadlines ≤ now are processed first, in order (time, kind, id), each event stamped with
+    /// its deadline"; an expiry is the first kind.
+    pub(crate) fn tick(&mut self, now: u64, renewed_until: &BTreeMap<String, u64>) {
+        loop {
+            let deadline = |booking: &Booking| match booking.state {
+                State::Holding { expires, .. } => Some((expires, 0, booking.id.clone())),
+                State::Waiting { until, .. } => Some((until, 1, booking.id.clone())),
+                State::Ended { .. } => None,
+            };
+            let next = self.bookings.iter().filter_map(deadline).min();
+            let Some((at, kind, id)) = next.filter(|(at, ..)| *at <= now) else {
+                return;
+            };
+            let later = renewed_until.get(&id).copied().filter(|until| *until > at);
+            match (kind, later) {
+                (0, Some(until)) => {
+                    let booking = self.bookings.iter_mut().find(|b| b.id == id).unwrap();
+                    let State::Holding { expires, .. } = &mut booking.state else {
+                        panic!()
+                    };
+                    *expires = until;
+                    self.happened.push(Happened::Renewed(at, id, until));
+                    self.met.insert("renewed");
+                }
+                (0, None) => {
+                    self.end(at, &id, End::Expired);
+                }
+                _ => {
+                    self.end(at, &id, End::WaitOver);
+                }
+            }
+        }
+    }
+
+    /// "a holder's deadline is max(expires, resumed + ttl): our own absence never expires anybody."
+    pub(crate) fn resume(&mut self, now: u64) {
+        for booking in &mut self.bookings {
+            let ttl = booking.request.ttl.ms();
+            match &mut booking.state {
+                State::Holding { expires, .. } => *expires = (*expires).max(now + ttl),
+                State::Waiting { until, .. } => *until = (*until).max(now),
+                State::Ended { .. } => {}
+            }
+        }
+    }
+
+    fn end(&mut self, at: u64, id: &str, end: End) -> Told {
+        let booking = self
+            .bookings
+            .iter_mut()
+            .find(|booking| booking.id == id)
+            .unwrap();
+        let fence = match booking.state {
+            State::Holding { fence, .. } => Some(fence),
+            _ => None,
+        };
+        booking.state = State::Ended { end, at, fence };
+        self.happened.push(Happened::Ended(at, id.to_owned(), end));
+        self.met.insert(end.word());
+        self.forget(at);
+        self.pump(at);
+        Told::Ended
+    }
+
+    /// "Ended bookings are remembered 24 h"; with the last booking of a tenant goes its turn.
+    fn forget(&mut self, at: u64) {
+        let is_old = |booking: &Booking| matches!(booking.state, State::Ended { at: ended, .. } if ended + 86_400_000 <= at);
+        for booking in &self.bookings {
+            if let (true, State::Ended { at: ended, .. }) = (is_old(booking), &booking.state) {
+                self.forgotten_at = self.forgotten_at.max(Some(*ended));
+                self.met.insert("forgotten");
+            }
+        }
+        self.bookings.retain(|booking| !is_old(booking));
+        let bookings = &self.bookings;
+        self.turns
+            .retain(|tenant, _| bookings.iter().any(|b| b.request.tenant == *tenant));
+    }
+
+    fn join(&mut self, now: u64, id: &str, made_at: Option<u64>, request: &Request) {
+        // "a tenant with nothing waiting that enters gets turn = max(turn, V)"
+        let tenant = &request.tenant;
+        let turn = self.turns.entry(tenant.clone()).or_insert(0);
+        let is_waiting = |b: &Booking| matches!(b.state, State::Waiting { .. });
+        if !self
+            .bookings
+            .iter()
+            .any(|b| b.request.tenant == *tenant && is_waiting(b))
+        {
+            *turn = (*turn).max(self.virtual_time);
+        }
+        self.sequence += 1;
+        self.happened.push(Happened::Queued(now, id.to_owned()));
+        self.bookings.push(Booking {
+            id: id.to_owned(),
+            made_at,
+            request: request.clone(),
+            sequence: self.sequence,
+            since: now,
+            state: State::Waiting {
+                until: now + request.wait.ms(),
+                passes: 0,
+                due: None,
+            },
+        });
+    }
+
+    /// "Pump: while some head fits and is not shielded, grant the least (aged, turn, seq)".
+    pub(crate) fn pump(&mut self, at: u64) {
+        loop {
+            let heads = self.heads();
+            let mut candidates: Vec<&Booking> = Vec::new();
+            let mut met = BTreeSet::new();
+            for head in &heads {
+                if due_of(head).is_some() && !self.could_ever_fit(&head.request) {
+                    met.insert("due but hopeless");
+                }
+                if !self.lacking(&head.request).is_empty() {
+                    continue;
+                }
+                match self.shield_of(&heads, head) {
+                    None => candidates.push(head),
+                    Some(rule) => {
+                        met.insert(rule);
+                    }
+                }
+            }
+            let next = candidates.into_iter().min_by_key(|head| self.key(at, head));
+            let next = next.map(|head| (head.id.clone(), self.passed_by(at, &heads, head)));
+            self.met.extend(met);
+            let Some((id, passed)) = next else { return };
+            self.pass(&passed);
+            self.grant(at, &id);
+        }
+    }
+
+    fn grant(&mut self, at: u64, id: &str) {
+        let booking = self
+            .bookings
+            .iter()
+            .find(|booking| booking.id == id)
+            .unwrap();
+        let (tenant, slots) = (booking.request.tenant.clone(), booking.request.amount.slots);
+        let weight = self.weight(&booking.request);
+        if at - booking.since >= 60_000 && booking.request.priority > Priority::Urgent {
+            self.met.insert("aged");
+        }
+        // "then V = max(V, turn[tenant]) and turn[tenant] += ⌊slots·2⁶⁴/weight⌋"
+        let turn = self.turns.get_mut(&tenant).unwrap();
+        self.virtual_time = self.virtual_time.max(*turn);
+        *turn += (u128::from(slots) << 64) / u128::from(weight);
+        self.fence += 1;
+        let fence = self.fence;
+        let booking = self
+            .bookings
+            .iter_mut()
+            .find(|booking| booking.id == id)
+            .unwrap();
+        let expires = at + booking.request.ttl.ms();
+        booking.state = State::Holding {
+            fence,
+            granted_at: at,
+            expires,
+        };
+        self.happened
+            .push(Happened::Granted(at, id.to_owned(), fence));
+    }
+
+    /// "A grant to r passes every head h with a smaller key that lacks a shared limit (everything,
+    /// class) used by r and lacks no limit of its own tenant." In the order of keys.
+    fn passed_by(&self, at: u64, heads: &[Booking], granted: &Booking) -> Vec<String> {
+        let mut passed: Vec<&Booking> = heads
+            .iter()
+            .filter(|head| self.key(at, head) < self.key(at, granted))
+            .filter(|head| {
+                let lacking = self.lacking(&head.request);
+                let used_by_granted = self.applying(&granted.request);
+                let lacks_shared = lacking.iter().any(|(name, limit)| {
+                    limit.tenant.is_none()
+                        && used_by_granted.iter().any(|(used, _)| used == name)
+                        && (limit.class.is_none() || head.request.class == granted.request.class)
+                });
+                lacks_shared && lacking.iter().all(|(_, limit)| limit.tenant.is_none())
+            })
+            .collect();
+        passed.sort_by_key(|head| self.key(at, head));
+        passed.into_iter().map(|head| head.id.clone()).collect()
+    }
+
+    /// "After 100 passes h is due."
+    fn pass(&mut self, passed: &[String]) {
+        for id in passed {
+            self.met.insert("passed");
+            let booking = self
+                .bookings
+                .iter_mut()
+                .find(|booking| booking.id == *id)
+                .unwrap();
+            let State::Waiting { passes, due, .. } = &mut booking.state else {
+                panic!()
+            };
+            *passes += 1;
+            if *passes == 100 {
+                *due = Some(self.dues);
+                self.dues += 1;
+                self.met.insert("due");
+            }
+        }
+    }
+
+    /// "r is shielded iff an earlier due head d (it became due before r did, or r is not due),
+    /// lacking no own limit, shares a limit L with r and free(L) − amount(r) < amount(d)."
+    ///
+    /// One that would not fit if nothing at all were held shields nobody.
+    fn shield_of(&self, heads: &[Booking], candidate: &Booking) -> Option<&'static str> {
+        for other in heads {
+            let (Some(theirs), mine) = (due_of(other), due_of(candidate)) else {
+                continue;
+            };
+            if mine.is_some_and(|mine| mine <= theirs) {
+                continue;
+            }
+            let lacks_own = |(_, limit): &(String, Limit)| limit.tenant.is_some();
+            if self.lacking(&other.request).iter().any(lacks_own)
+                || !self.could_ever_fit(&other.request)
+            {
+                continue;
+            }
+            for (name, limit) in self.applying(&candidate.request) {
+                let shares = self
+                    .applying(&other.request)
+                    .iter()
+                    .any(|(n, _)| *n == name)
+                    && (limit.class.is_none() || candidate.request.class == other.request.class)
+                    && (limit.tenant.is_none() || candidate.request.tenant == other.request.tenant);
+                let starves = Dimension::ALL.into_iter().any(|dimension| {
+                    self.max(&limit, dimension).is_some_and(|max| {
+                        let free = i128::from(max)
+                            - i128::from(self.used(&limit, &candidate.request, dimension));
+                        let after = free - i128::from(candidate.request.amount.of(dimension));
+                        after < i128::from(other.request.amount.of(dimension))
+                    })
+                });
+                if shares && starves {
+                    return Some(match (&limit.class, &limit.tenant) {
+                        (None, None) => "shielded by everything",
+                        (Some(_), None) => "shielded by class",
+                        _ => "shielded by its own tenant",
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    fn could_ever_fit(&self, request: &Request) -> bool {
+        self.applying(request).iter().all(|(_, limit)| {
+            Dimension::ALL.into_iter().all(|d| {
+                self.max(limit, d)
+                    .is_none_or(|max| request.amount.of(d) <= max)
+            })
+        })
+    }
+
+    /// "A lane is (class, tenant, priority), first in first out; only lane heads are candidates."
+    fn heads(&self) -> Vec<Booking> {
+        let mut heads: BTreeMap<(Label, Label, Priority), Booking> = BTreeMap::new();
+        for booking in &self.bookings {
+            if let State::Waiting { .. } = booking.state {
+                let Request {
+                    class,
+                    tenant,
+                    priority,
+                    ..
+                } = booking.request.clone();
+                let head = heads
+                    .entry((class, tenant, priority))
+                    .or_insert(booking.clone());
+                if booking.sequence < head.sequence {
+                    *head = booking.clone();
+                }
+            }
+        }
+        heads.into_values().collect()
+    }
+
+    /// "aged = max(0, priority − waited/60 s)".
+    fn key(&self, at: u64, booking: &Booking) -> (u64, u128, u64) {
+        let priority = booking.request.priority.level();
+        let aged = priority.saturating_sub((at - booking.since) / 60_000);
+        (aged, self.turns[&booking.request.tenant], booking.sequence)
+    }
+
+    fn weight(&self, request: &Request) -> u64 {
+        let applying = self.applying(request);
+        let own = applying
+            .iter()
+            .find(|(_, l)| l.class.is_none() && l.tenant.is_some());
+        own.and_then(|(_, limit)| limit.weight).unwrap_or(100)
+    }
+
+    /// At most one limit of each kind, in the order everything, tenant, class, class × tenant.
+    pub(crate) fn applying(&self, request: &Request) -> Vec<(String, Limit)> {
+        let class = || Some(Scope::Named(request.class.clone()));
+        let tenant = || Some(Scope::Named(request.tenant.clone()));
+        let each = || Some(Scope::Each);
+        let orders: [Vec<(Option<Scope>, Option<Scope>)>; 4] = [
+            vec![(None, None)],
+            vec![(None, tenant()), (None, each())],
+            vec![(class(), None), (each(), None)],
+            vec![
+                (class(), tenant()),
+                (class(), each()),
+                (each(), tenant()),
+                (each(), each()),
+            ],
+        ];
+        let named = |scopes: &(Option<Scope>, Option<Scope>)| {
+            let mut limits = self.limits.iter();
+            limits.find(|(_, l)| l.class == scopes.0 && l.tenant == scopes.1)
+        };
+        let first = |order: &Vec<_>| order.iter().find_map(named);
+        orders
+            .iter()
+            .filter_map(first)
+            .map(|(name, limit)| (name.clone(), limit.clone()))
+            .collect()
+    }
+
+    fn max(&self, limit: &Limit, dimension: Dimension) -> Option<u64> {
+        let inventory = |pick: fn(&(u64, u64)) -> u64| self.nodes.values().map(pick).sum::<u64>();
+        let of = |bound: Bound, whole: u64| match bound {
+            Bound::Exactly(value) => value,
+            Bound::Percent(percent) => whole * percent / 100,
+        };
+        match dimension {
+            Dimension::Slots => limit.slots,
+            Dimension::Cpu => limit.cpu.map(|bound| of(bound, inventory(|node| node.0))),
+            Dimension::Memory => limit
+                .memory
+                .map(|bound| of(bound, inventory(|node| node.1))),
+            Dimension::Gpus => limit.gpus,
+        }
+    }
+
+    /// Those that the counter of a limit counts together with a request.
+    fn together<'a>(
+        &'a self,
+        limit: &'a Limit,
+        request: &'a Request,
+    ) -> impl Iterator<Item = &'a Booking> {
+        self.bookings.iter().filter(|booking| {
+            (limit.class.is_none() || booking.request.class == request.class)
+                && (limit.tenant.is_none() || booking.request.tenant == request.tenant)
+        })
+    }
+
+    fn used(&self, limit: &Limit, request: &Request, dimension: Dimension) -> u64 {
+        self.together(limit, request)
+            .filter(|booking| matches!(booking.state, State::Holding { .. }))
+            .map(|booking| booking.request.amount.of(dimension))
+            .sum()
+    }
+
+    fn waiting_under(&self, limit: &Limit, request: &Request) -> u64 {
+        let waits = |booking: &&Booking| matches!(booking.state, State::Waiting { .. });
+        u64::try_from(self.together(limit, request).filter(waits).count()).unwrap()
+    }
+
+    /// The limits that a request lacks: used + amount > max in some dimension.
+    fn lacking(&self, request: &Request) -> Vec<(String, Limit)> {
+        let mut lacking = self.applying(request);
+        lacking.retain(|(_, limit)| {
+            Dimension::ALL.into_iter().any(|dimension| {
+                self.max(limit, dimension).is_some_and(|max| {
+                    self.used(limit, request, dimension) + request.amount.of(dimension) > max
+                })
+            })
+        });
+        lacking
+    }
+
+    fn headline(
+        &self,
+        request: &Request,
+        binds: impl Fn(&Limit, Dimension, u64) -> bool,
+    ) -> Option<(String, Dimension, u64, u64, u64)> {
+        let applying = self.applying(request);
+        let all = applying.iter().flat_map(|(name, limit)| {
+            Dimension::ALL
+                .into_iter()
+                .map(move |dimension| (name, limit, dimension))
+        });
+        let bounded = all.filter_map(|(n, l, d)| Some((n, l, d, self.max(l, d)?)));
+        let mut binding = bounded.filter(|(_, limit, d, max)| binds(limit, *d, *max));
+        let (name, limit, dimension, max) = binding.next()?;
+        let used = self.used(limit, request, dimension);
+        Some((
+            name.clone(),
+            dimension,
+            max,
+            used,
+            self.waiting_under(limit, request),
+        ))
+    }
+
+    fn reason_to_wait(&self, request: &Request) -> Told {
+        let full = self.headline(request, |limit, dimension, max| {
+            self.used(limit, request, dimension) + request.amount.of(dimension) > max
+        });
+        match full {
+            Some(headline) => Told::Refused("over-limit", Some(headline)),
+            None => refused("others-first"),
+        }
+    }
+
+    fn out_of_bounds(&self, request: &Request) -> Option<Told> {
+        if request.amount.slots == 0 {
+            return Some(refused("slots"));
+        }
+        let applying = self.applying(request);
+        let ttl_max = applying.iter().map(|(_, limit)| limit.ttl_max.ms()).min();
+        let ttl_max = ttl_max.unwrap_or(86_400_000).min(86_400_000);
+        let wait_max = applying.iter().map(|(_, limit)| limit.wait_max.ms()).min();
+        if request.ttl.ms() < 1_000 || ttl_max < request.ttl.ms() {
+            return Some(refused("ttl"));
+        }
+        if wait_max.unwrap_or(86_400_000) < request.wait.ms() {
+            return Some(refused("wait"));
+        }
+        // "`max = 0` pauses. amount > max: refused `never-fits`, never queued."
+        let never = self.headline(request, |_, dimension, max| {
+            max > 0 && request.amount.of(dimension) > max
+        });
+        never.map(|headline| Told::Refused("never-fits", Some(headline)))
+    }
+}
+
+fn due_of(booking: &Booking) -> Option<u64> {
+    match booking.state {
+        State::Waiting { due, .. } => due,
+        _ => None,
+    }
+}
+
+fn refused(code: &'static str) -> Told {
+    Told::Refused(code, None)
+}

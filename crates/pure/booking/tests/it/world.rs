@@ -1,0 +1,688 @@
+//! Random worlds: commands for the bookings and for the oracle, and a comparison of all they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bursar_booking::decide::{self, Change, Events};
+use bursar_booking::limit::DEFAULT_NAME;
+use bursar_booking::{
+    Bookings, Bound, Event, Fence, Limit, Priority, Refusal, Reply, Request, Standing, invariants,
+};
+use bursar_units::{Amount, BookingId, Millis};
+use proptest::prelude::*;
+
+use crate::make::{at, id, label, name, request, scope, sized, slots_limit, uuid_id};
+use crate::oracle::{Happened, Oracle, State, Told};
+
+/// One thing that somebody does.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Reserve(Request, Naming),
+    /// Asks again under the n-th id, perhaps with another wait.
+    Repeat(usize, bool),
+    /// Gives the n-th back, with its fence or one that is wrong by that much.
+    Release(usize, u64),
+    Cancel(usize),
+    Force(usize),
+    Renew(usize),
+    /// Takes and gives back one slot so often: what passes a large request.
+    Churn(u64, Request),
+    SetLimit(usize, Limit),
+    DropLimit(usize),
+    SetNode(u64, u64, u64),
+    DropNode(u64),
+    Advance(u64),
+    Resume,
+    /// Writes the state down and reads it back.
+    Restore,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Naming {
+    Plain,
+    UuidMadeAgo(u64),
+}
+
+/// The world under test.
+pub(crate) struct World {
+    bookings: Bookings,
+    /// Only what was recorded, folded: what a view would hold.
+    view: Bookings,
+    oracle: Oracle,
+    renewed_until: BTreeMap<String, u64>,
+    ids: Vec<(BookingId, Request)>,
+    now: u64,
+}
+
+/// Runs the steps and returns the rules that had a say.
+pub(crate) fn run(steps: &[Step]) -> BTreeSet<&'static str> {
+    let mut world = World::new();
+    for step in steps {
+        world.step(step);
+        world.compare();
+    }
+    world.oracle.met
+}
+
+impl World {
+    fn new() -> Self {
+        let mut oracle = Oracle::default();
+        oracle
+            .limits
+            .insert(DEFAULT_NAME.to_owned(), Limit::shipped());
+        Self {
+            bookings: Bookings::new(),
+            view: Bookings::new(),
+            oracle,
+            renewed_until: BTreeMap::new(),
+            ids: Vec::new(),
+            now: 1_000_000_000_000,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Reserve(request, naming) => {
+                let number = u64::try_from(self.ids.len()).unwrap();
+                let id = match naming {
+                    Naming::Plain => id(&format!("b{number:05}")),
+                    Naming::UuidMadeAgo(ago) => uuid_id(self.now - ago, number),
+                };
+                self.reserve(&id, request);
+                self.ids.push((id, request.clone()));
+            }
+            Step::Repeat(nth, same) => {
+                let Some((id, mut request)) = self.nth(*nth) else {
+                    return;
+                };
+                if !same {
+                    request.wait = Millis::from_ms(request.wait.ms() + 1);
+                }
+                self.reserve(&id, &request);
+            }
+            Step::Release(nth, wrong) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                self.release(&id, *wrong);
+            }
+            Step::Cancel(nth) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                let now = self.now;
+                let told = self.oracle.cancel(now, id.as_str());
+                self.expect(told, |b, events| decide::cancel(b, at(now), &id, events));
+            }
+            Step::Force(nth) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                let now = self.now;
+                let told = self.oracle.force(now, id.as_str());
+                self.expect(told, |b, events| {
+                    decide::force(b, at(now), &id, "why", events)
+                });
+            }
+            Step::Renew(nth) => self.renew(*nth),
+            Step::Churn(count, request) => {
+                for _ in 0..*count {
+                    let id = id(&format!("c{:05}", self.ids.len()));
+                    self.reserve(&id, request);
+                    self.ids.push((id.clone(), request.clone()));
+                    self.release(&id, 0);
+                }
+            }
+            Step::SetLimit(which, limit) => self.set_limit(*which, limit),
+            Step::DropLimit(which) => {
+                if self.oracle.limits.remove(&limit_name(*which)).is_some() {
+                    let change = Change::DropLimit {
+                        name: name(&limit_name(*which)),
+                    };
+                    self.change(&change);
+                }
+            }
+            Step::SetNode(number, cpu_milli, memory_bytes) => {
+                let node = format!("node-{number}");
+                self.oracle
+                    .nodes
+                    .insert(node.clone(), (*cpu_milli, *memory_bytes));
+                let capacity = Amount {
+                    cpu_milli: *cpu_milli,
+                    memory_bytes: *memory_bytes,
+                    ..Amount::default()
+                };
+                self.change(&Change::SetNode {
+                    name: name(&node),
+                    capacity,
+                });
+            }
+            Step::DropNode(number) => {
+                let node = format!("node-{number}");
+                if self.oracle.nodes.remove(&node).is_some() {
+                    self.change(&Change::DropNode { name: name(&node) });
+                }
+            }
+            Step::Advance(ms) => {
+                self.now += ms;
+                self.tick();
+            }
+            Step::Resume => {
+                // The engine was away for ten minutes and looks at no deadline before it resumes.
+                self.now += 600_000;
+                let mut events = Events::new();
+                decide::resume(&mut self.bookings, at(self.now), &mut events);
+                self.fold(events);
+                self.oracle.resume(self.now);
+                self.oracle.met.insert("resumed");
+                self.renewed_until.clear();
+                self.tick();
+            }
+            Step::Restore => {
+                let mut restored = Bookings::blank();
+                for fact in self.bookings.facts() {
+                    restored.restore(fact);
+                }
+                assert!(
+                    restored.facts().eq(self.bookings.facts()),
+                    "a state reads back the same"
+                );
+                self.bookings = restored;
+            }
+        }
+    }
+
+    fn nth(&self, nth: usize) -> Option<(BookingId, Request)> {
+        // The newest are the likeliest to be alive.
+        let back = nth % self.ids.len().clamp(1, 12);
+        self.ids.iter().rev().nth(back).cloned()
+    }
+
+    fn reserve(&mut self, id: &BookingId, request: &Request) {
+        let now = self.now;
+        let made_at = id.made_at().map(bursar_units::Instant::ms);
+        let told = self.oracle.reserve(now, id.as_str(), made_at, request);
+        self.expect(told, |b, events| {
+            decide::reserve(b, at(now), id, request, events)
+        });
+    }
+
+    fn release(&mut self, id: &BookingId, wrong: u64) {
+        let now = self.now;
+        let fence = match self.oracle.find(id.as_str()).map(|booking| &booking.state) {
+            Some(
+                State::Holding { fence, .. }
+                | State::Ended {
+                    fence: Some(fence), ..
+                },
+            ) => *fence,
+            _ => 0,
+        };
+        let fence = fence + wrong;
+        let told = self.oracle.release(now, id.as_str(), fence);
+        self.expect(told, |b, events| {
+            decide::release(b, at(now), id, Fence(fence), (None, None), events)
+        });
+    }
+
+    /// A renewal is evidence: it changes nothing until the deadline comes.
+    fn renew(&mut self, nth: usize) {
+        let Some((id, request)) = self.nth(nth) else {
+            return;
+        };
+        let state = self
+            .oracle
+            .find(id.as_str())
+            .map(|booking| booking.state.clone());
+        let fence = match state {
+            Some(State::Holding { fence, .. }) => fence,
+            _ => 1,
+        };
+        let answer = decide::renewal(&self.bookings, &id, Fence(fence), None);
+        match state {
+            None => assert_eq!(answer, Err(Refusal::NotFound)),
+            Some(State::Waiting { .. }) => assert_eq!(answer, Err(Refusal::IsQueued)),
+            Some(State::Ended { end, .. }) => {
+                assert_eq!(answer, Err(Refusal::StaleFence { end: Some(end) }));
+            }
+            Some(State::Holding { .. }) => {
+                assert_eq!(answer, Ok(request.ttl));
+                self.renewed_until
+                    .insert(id.to_string(), self.now + request.ttl.ms());
+            }
+        }
+    }
+
+    fn set_limit(&mut self, which: usize, limit: &Limit) {
+        let text = limit_name(which);
+        let scopes = |limit: &Limit| (limit.class.clone(), limit.tenant.clone());
+        let taken = self
+            .oracle
+            .limits
+            .iter()
+            .find(|(n, l)| **n != text && scopes(l) == scopes(limit));
+        let change = Change::SetLimit {
+            name: name(&text),
+            limit: limit.clone(),
+        };
+        if let Some((other, _)) = taken {
+            let mut events = Events::new();
+            let answer = decide::change(&mut self.bookings, at(self.now), &[change], &mut events);
+            let names = |a: &str, b: &str| BTreeSet::from([a.to_owned(), b.to_owned()]);
+            let Err(Refusal::SameScopes { name, other: seen }) = answer else {
+                panic!("two limits of one scope: {answer:?}")
+            };
+            assert_eq!(names(name.as_str(), seen.as_str()), names(&text, other));
+            self.oracle.met.insert("same scopes");
+            return;
+        }
+        self.oracle.limits.insert(text, limit.clone());
+        self.change(&change);
+    }
+
+    fn change(&mut self, change: &Change) {
+        self.oracle.pump(self.now);
+        let mut events = Events::new();
+        let answer = decide::change(
+            &mut self.bookings,
+            at(self.now),
+            std::slice::from_ref(change),
+            &mut events,
+        );
+        assert_eq!(answer, Ok(Reply::Applied));
+        self.fold(events);
+        if !invariants::over_limit(&self.bookings).is_empty() {
+            self.oracle.met.insert("lowered below what is held");
+        }
+    }
+
+    fn tick(&mut self) {
+        self.oracle.tick(self.now, &self.renewed_until);
+        while self.bookings.is_unsettled() || self.bookings.due(at(self.now)).next().is_some() {
+            let mut events = Events::new();
+            let renewed = |id: &BookingId| self.renewed_until.get(id.as_str()).copied().map(at);
+            decide::tick(&mut self.bookings, at(self.now), renewed, &mut events);
+            self.fold(events);
+        }
+    }
+
+    fn expect(
+        &mut self,
+        told: Told,
+        decide: impl FnOnce(&mut Bookings, &mut Events) -> Result<Reply, Refusal>,
+    ) {
+        let over_before = invariants::over_limit(&self.bookings);
+        let mut events = Events::new();
+        let answer = decide(&mut self.bookings, &mut events);
+        self.oracle.met.insert(word(&told));
+        assert_eq!(told_by(&answer), told, "at {}", self.now);
+        if answer.is_err() {
+            assert!(events.is_empty(), "a refusal leaves no trace");
+        }
+        self.fold(events);
+        for over in invariants::over_limit(&self.bookings) {
+            let was = over_before.iter().any(|before| {
+                (&before.name, before.dimension) == (&over.name, over.dimension)
+                    && over.in_use <= before.in_use
+            });
+            assert!(was, "no grant leads above a limit: {over:?}");
+        }
+    }
+
+    /// Folds a record into the view, and compares it with what the oracle saw happen.
+    fn fold(&mut self, events: Events) {
+        let mut happened = Vec::new();
+        for (when, event) in &events {
+            self.view.apply(*when, event);
+            happened.extend(happened_in(when.ms(), event));
+        }
+        let rest = self
+            .oracle
+            .happened
+            .split_off(happened.len().min(self.oracle.happened.len()));
+        assert_eq!(happened, self.oracle.happened);
+        self.oracle.happened = rest;
+    }
+
+    fn compare(&mut self) {
+        assert_eq!(self.oracle.happened, [], "the oracle saw more happen");
+        invariants::check(&self.bookings).unwrap();
+        assert!(
+            self.view.facts().eq(self.bookings.facts()),
+            "the fold of the records is the state"
+        );
+        for (id, _) in self.ids.iter().rev().take(40) {
+            assert_eq!(
+                self.standing(id),
+                self.oracle.find(id.as_str()).map(|b| b.state.clone())
+            );
+        }
+        let is = |pick: fn(&State) -> bool| {
+            self.oracle
+                .bookings
+                .iter()
+                .filter(|booking| pick(&booking.state))
+                .count()
+        };
+        let counts = (
+            is(|state| matches!(state, State::Holding { .. })),
+            is(|state| matches!(state, State::Waiting { .. })),
+            is(|state| matches!(state, State::Ended { .. })),
+        );
+        assert_eq!(self.bookings.counts(), counts);
+    }
+
+    fn standing(&self, id: &BookingId) -> Option<State> {
+        Some(match self.bookings.standing(id)? {
+            Standing::Queued { until, .. } => {
+                // Passes show only in the facts, which the view is compared by.
+                let State::Waiting { passes, due, .. } = self.oracle.find(id.as_str())?.state
+                else {
+                    panic!("{id} waits, which the oracle does not know")
+                };
+                let facts = self.bookings.facts();
+                assert!(
+                    is_passed(facts, id, passes, due),
+                    "{id} passed {passes} times, due {due:?}"
+                );
+                State::Waiting {
+                    until: until.ms(),
+                    passes,
+                    due,
+                }
+            }
+            Standing::Granted(granted) => State::Holding {
+                fence: granted.fence.0,
+                granted_at: granted.granted_at.ms(),
+                expires: granted.expires.ms(),
+            },
+            Standing::Ended(ended) => State::Ended {
+                end: ended.end(),
+                at: ended.ended_at().ms(),
+                fence: ended.granted().map(|(_, fence)| fence.0),
+            },
+        })
+    }
+}
+
+fn is_passed(
+    mut facts: impl Iterator<Item = bursar_booking::fact::Fact>,
+    id: &BookingId,
+    passes: u32,
+    due: Option<u64>,
+) -> bool {
+    facts.any(|fact| match fact {
+        bursar_booking::fact::Fact::Queued {
+            id: other,
+            passes: p,
+            due: d,
+            ..
+        } => other == *id && (p, d) == (passes, due),
+        _ => false,
+    })
+}
+
+fn happened_in(when: u64, event: &Event) -> Option<Happened> {
+    Some(match event {
+        Event::Reserved {
+            id, fence: None, ..
+        } => Happened::Queued(when, id.to_string()),
+        Event::Reserved {
+            id,
+            fence: Some(fence),
+            ..
+        }
+        | Event::Granted { id, fence } => Happened::Granted(when, id.to_string(), fence.0),
+        Event::Renewed { id, expires } => Happened::Renewed(when, id.to_string(), expires.ms()),
+        Event::Ended { id, end, .. } => Happened::Ended(when, id.to_string(), *end),
+        _ => return None,
+    })
+}
+
+fn told_by(answer: &Result<Reply, Refusal>) -> Told {
+    let headline = |limits: &[bursar_booking::LimitUse]| {
+        let first = limits.first().expect("a refusal by limits names one");
+        Some((
+            first.name.to_string(),
+            first.dimension,
+            first.size,
+            first.in_use,
+            first.waiting,
+        ))
+    };
+    let refused = |code| Told::Refused(code, None);
+    match answer {
+        Ok(Reply::Granted(fence)) => Told::Granted(fence.0),
+        Ok(Reply::Queued) => Told::Queued,
+        Ok(Reply::Repeated) => Told::Repeated,
+        Ok(Reply::Ended) => Told::Ended,
+        Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
+        Ok(Reply::Applied) => panic!("no booking is answered so"),
+        Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
+        Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
+        Err(Refusal::OthersFirst { .. }) => refused("others-first"),
+        Err(Refusal::QueueFull { .. }) => refused("queue-full"),
+        Err(Refusal::TimeOutOfBounds { field: "ttlMs", .. }) => refused("ttl"),
+        Err(Refusal::TimeOutOfBounds { .. }) => refused("wait"),
+        Err(Refusal::Slots) => refused("slots"),
+        Err(Refusal::IdReused { .. }) => refused("id-reused"),
+        Err(Refusal::IdTooOld { .. }) => refused("id-too-old"),
+        Err(Refusal::NotFound) => refused("not-found"),
+        Err(Refusal::StaleFence { .. }) => refused("stale-fence"),
+        Err(Refusal::IsGranted) => refused("is-granted"),
+        Err(Refusal::IsQueued) => refused("is-queued"),
+        Err(other) => panic!("no booking is refused so: {other:?}"),
+    }
+}
+
+fn word(told: &Told) -> &'static str {
+    match told {
+        Told::Granted(_) => "granted at once",
+        Told::Queued => "queued",
+        Told::Repeated => "repeated",
+        Told::Ended => "ended",
+        Told::AlreadyEnded => "already ended",
+        Told::Refused(code, _) => code,
+    }
+}
+
+fn limit_name(which: usize) -> String {
+    if which == 0 {
+        DEFAULT_NAME.to_owned()
+    } else {
+        format!("limit-{which}")
+    }
+}
+
+/// Any steps, between two classes and three tenants, under small limits.
+pub(crate) fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    (
+        proptest::collection::vec(any_limit_step(), 1..5),
+        proptest::collection::vec(any_step(), 1..50),
+    )
+        .prop_map(|(limits, steps)| limits.into_iter().chain(steps).collect())
+}
+
+/// Steps after large requests were passed until they are due, or nearly so.
+///
+/// Of `size` slots one is held, so that a request for all of them waits while small ones pass it.
+pub(crate) fn shield_steps() -> impl Strategy<Value = Vec<Step>> {
+    let shared = prop::sample::select(vec!["", "each", "python"]);
+    let who = || prop::sample::select(vec!["ann", "bob", "cyd"]);
+    let own = prop_oneof![1 => Just(None), 2 => (0..3_u64).prop_map(Some)];
+    let hopeless = prop::bool::weighted(0.1);
+    let tail = proptest::collection::vec(any_step(), 1..25);
+    let makers = (shared, 4..7_u64, own, hopeless);
+    (makers, (who(), who(), who(), who()), 98..104_u64, tail).prop_map(
+        |((shared, size, own, hopeless), (holder, first, second, passing), count, tail)| {
+            let reserve = |tenant, slots, priority, wait| {
+                let (ttl, wait) = (Millis::from_hours(1), Millis::from_secs(wait));
+                let request = Request {
+                    priority,
+                    ttl,
+                    wait,
+                    ..request("python", tenant)
+                };
+                sized(request, slots)
+            };
+            let mut steps = vec![Step::SetLimit(1, slots_limit(shared, "", size))];
+            if shared == "each" {
+                steps = vec![Step::SetLimit(0, slots_limit(shared, "", size))];
+            }
+            if let Some(more) = own {
+                steps.push(Step::SetLimit(2, slots_limit("", "each", size + more)));
+            }
+            for (tenant, slots, priority, wait) in [
+                (holder, 1, Priority::Normal, 0),
+                (first, size, Priority::High, 7_200),
+                (second, size, Priority::Urgent, 7_200),
+            ] {
+                let request = reserve(tenant, slots, priority, wait);
+                steps.push(Step::Reserve(request, Naming::Plain));
+            }
+            steps.push(Step::Churn(count, reserve(passing, 1, Priority::Batch, 0)));
+            if hopeless {
+                let Some(Step::SetLimit(which, limit)) = steps.first().cloned() else {
+                    panic!()
+                };
+                steps.push(Step::SetLimit(
+                    which,
+                    Limit {
+                        slots: Some(size - 1),
+                        ..limit
+                    },
+                ));
+            }
+            steps.extend(tail);
+            steps
+        },
+    )
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let nth = 0..12_usize;
+    prop_oneof![
+        24 => (any_request(), any_naming()).prop_map(|(request, naming)| Step::Reserve(request, naming)),
+        2 => (nth.clone(), prop::bool::weighted(0.7)).prop_map(|(n, same)| Step::Repeat(n, same)),
+        10 => (nth.clone(), prop_oneof![9 => Just(0), 1 => 1..3_u64]).prop_map(|(n, w)| Step::Release(n, w)),
+        3 => nth.clone().prop_map(Step::Cancel),
+        2 => nth.clone().prop_map(Step::Force),
+        3 => nth.prop_map(Step::Renew),
+        1 => (1..4_u64, any_request()).prop_map(|(count, request)| Step::Churn(count, request)),
+        4 => any_limit_step(),
+        1 => (1..8_usize).prop_map(Step::DropLimit),
+        2 => (0..3_u64, 0..5_u64, 0..5_u64).prop_map(|(n, cpu, memory)| Step::SetNode(n, cpu * 1_000, memory * 100)),
+        1 => (0..3_u64).prop_map(Step::DropNode),
+        8 => (0..90_000_u64).prop_map(Step::Advance),
+        2 => (0..20_000_000_u64).prop_map(Step::Advance),
+        1 => (86_000_000..90_000_000_u64).prop_map(Step::Advance),
+        1 => Just(Step::Resume),
+        2 => Just(Step::Restore),
+    ]
+}
+
+fn any_naming() -> impl Strategy<Value = Naming> {
+    prop_oneof![
+        1 => Just(Naming::Plain),
+        1 => prop_oneof![Just(0), 0..100_000_000_u64].prop_map(Naming::UuidMadeAgo),
+    ]
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    let wait = prop_oneof![
+        8 => Just(0),
+        6 => 1..120_000_u64,
+        8 => 600_000..7_200_000_u64,
+        1 => 86_000_000..87_000_000_u64,
+    ];
+    let ttl =
+        prop_oneof![12 => 1_000..60_000_u64, 12 => 600_000..7_200_000_u64, 1 => 900..1_000_u64];
+    let slots = prop_oneof![30 => 1..5_u64, 1 => Just(0), 1 => 5..9_u64];
+    let more = prop_oneof![
+        2 => Just((0, 0, 0)),
+        1 => (0..4_u64, 0..4_u64, 0..3_u64),
+    ];
+    let priority = prop::sample::select(Priority::ALL.to_vec());
+    (0..2_usize, 0..3_usize, slots, more, priority, ttl, wait).prop_map(
+        |(class, tenant, slots, (cpu, memory, gpus), priority, ttl, wait)| Request {
+            class: label(["java", "python"][class]),
+            tenant: label(["ann", "bob", "cyd"][tenant]),
+            amount: Amount {
+                slots,
+                cpu_milli: cpu * 500,
+                memory_bytes: memory * 50,
+                gpus,
+            },
+            priority,
+            ttl: Millis::from_ms(ttl),
+            wait: Millis::from_ms(wait),
+            extras: None,
+        },
+    )
+}
+
+fn any_limit_step() -> impl Strategy<Value = Step> {
+    let class = prop::sample::select(vec!["", "each", "java", "python"]);
+    let tenant = prop::sample::select(vec!["", "each", "ann", "bob"]);
+    let plain =
+        (1..8_usize, class, tenant, any_bounds()).prop_map(|(which, class, tenant, limit)| {
+            let limit = Limit {
+                class: scope(class),
+                tenant: scope(tenant),
+                ..limit
+            };
+            let weight = limit
+                .weight
+                .filter(|_| limit.class.is_none() && limit.tenant.is_some());
+            Step::SetLimit(which, Limit { weight, ..limit })
+        });
+    let shipped = any_bounds().prop_map(|limit| {
+        let limit = Limit {
+            class: scope("each"),
+            tenant: None,
+            weight: None,
+            ..limit
+        };
+        Step::SetLimit(0, limit)
+    });
+    prop_oneof![6 => plain, 1 => shipped]
+}
+
+/// A limit of everything with bounds in any dimension.
+fn any_bounds() -> impl Strategy<Value = Limit> {
+    let share = || {
+        prop_oneof![
+            6 => Just(None),
+            1 => (0..4_u64).prop_map(|value| Some(Bound::Exactly(value * 500))),
+            1 => prop::sample::select(vec![33, 50, 100]).prop_map(|percent| Some(Bound::Percent(percent))),
+        ]
+    };
+    let slots = prop_oneof![2 => Just(None), 1 => Just(Some(0)), 2 => (1..4_u64).prop_map(Some), 8 => (4..9_u64).prop_map(Some)];
+    let gpus = prop_oneof![6 => Just(None), 1 => (0..4_u64).prop_map(Some)];
+    let queue_max = prop_oneof![5 => Just(10_000), 1 => 0..4_u64];
+    let wait_max = prop_oneof![12 => Just(86_400_000), 1 => 60_000..4_000_000_u64];
+    let ttl_max = prop_oneof![12 => Just(86_400_000), 1 => 60_000..4_000_000_u64];
+    let weight = prop_oneof![1 => Just(None), 3 => prop::sample::select(vec![1, 3, 100, 700, 1_000]).prop_map(Some)];
+    (
+        slots,
+        share(),
+        share(),
+        gpus,
+        queue_max,
+        wait_max,
+        ttl_max,
+        weight,
+    )
+        .prop_map(
+            |(slots, cpu, memory, gpus, queue_max, wait_max, ttl_max, weight)| Limit {
+                slots,
+                cpu,
+                memory,
+                gpus,
+                queue_max,
+                wait_max: Millis::from_ms(wait_max),
+                ttl_max: Millis::from_ms(ttl_max),
+                weight,
+                ..Limit::unbounded(None, None)
+            },
+        )
+}
