@@ -9,10 +9,14 @@
 
 pub mod clock;
 pub mod committer;
+mod durable;
 pub mod inline;
 pub mod intake;
+pub mod key;
+pub mod lock;
 pub mod pipeline;
 pub mod recover;
+pub mod snapshots;
 pub mod store;
 pub mod view;
 pub mod writer;

@@ -9,7 +9,7 @@ pub mod memory;
 pub mod sqlite;
 
 use bursar_engine::codec::Encoded;
-use bursar_journal::hash::Hash;
+use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::tile::{FullTile, TILE_WIDTH, TileId};
 use thiserror::Error;
 
@@ -146,7 +146,8 @@ pub trait Store: Send {
     /// records there are. Must succeed before anything else is appended (L2).
     fn reopen(&mut self) -> Result<u64, Error>;
 
-    /// Keeps a signed checkpoint.
+    /// Keeps a signed checkpoint, and the leaf hashes it covers that are in no full tile yet: they
+    /// tell which record is damaged, where the root only tells that one is.
     fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error>;
 
     /// Keeps the lines of an anchored snapshot for ever (L12).
@@ -181,11 +182,18 @@ pub trait Reader: Send {
     /// The hashes of a full tile, if it is there.
     fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error>;
 
+    /// The leaf hashes that are kept of tile `index` of level 0: all of a full tile, otherwise as
+    /// many as the last checkpoint covered.
+    fn leaves(&self, index: u64) -> Result<Vec<Hash>, Error>;
+
     /// The newest checkpoint over at most `size` records.
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error>;
 
     /// All checkpoints' sizes and notes, oldest first.
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error>;
+
+    /// The heads of all anchored snapshots, oldest first.
+    fn anchors(&self) -> Result<Vec<u64>, Error>;
 
     /// The lines of the newest anchored snapshot over at most `head` records.
     fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error>;
@@ -218,6 +226,17 @@ fn head_after(term: Term, append: &Append) -> Result<u64, Error> {
                 })
             }
         })
+}
+
+/// The leaf hashes of the first `size` records that are in no full tile yet.
+fn loose_leaves(reader: &dyn Reader, size: u64) -> Result<Vec<Hash>, Error> {
+    let first = in_full_tiles(size);
+    let max = usize::try_from(size - first).unwrap_or(usize::MAX);
+    let kept = reader.records(first, max)?;
+    Ok(kept
+        .iter()
+        .map_while(|kept| kept.bytes.as_deref().map(leaf_hash))
+        .collect())
 }
 
 /// How many records have their leaf hash in a full tile, so that a proof needs them no longer.

@@ -9,9 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bursar_journal::hash::Hash;
-use bursar_journal::tile::TileId;
+use bursar_journal::tile::{TILE_WIDTH, TileId};
 
-use super::{Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles};
+use super::{
+    Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles,
+    loose_leaves,
+};
 
 /// A handle on a store in memory. Clones share what is kept.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +43,8 @@ struct Shared {
     /// With each blob the last record that names it.
     blobs: BTreeMap<Hash, (u64, Vec<u8>)>,
     tiles: BTreeMap<TileId, Vec<Hash>>,
+    /// The leaves in no full tile at the last checkpoint, and the number of the first.
+    loose: (u64, Vec<Hash>),
     checkpoints: BTreeMap<u64, String>,
     anchors: BTreeMap<u64, String>,
     exported: u64,
@@ -161,7 +166,10 @@ impl Store for MemoryStore {
     }
 
     fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error> {
-        self.writing()?.checkpoints.insert(size, note.to_owned());
+        let leaves = loose_leaves(self, size)?;
+        let mut shared = self.writing()?;
+        shared.checkpoints.insert(size, note.to_owned());
+        shared.loose = (in_full_tiles(size), leaves);
         Ok(())
     }
 
@@ -228,6 +236,14 @@ impl Reader for MemoryStore {
         Ok(self.shared().tiles.get(&id).cloned())
     }
 
+    fn leaves(&self, index: u64) -> Result<Vec<Hash>, Error> {
+        let shared = self.shared();
+        let full = TileId::full(0, index).and_then(|id| shared.tiles.get(&id));
+        let is_loose = index.checked_mul(u64::from(TILE_WIDTH)) == Some(shared.loose.0);
+        let loose = is_loose.then_some(&shared.loose.1);
+        Ok(full.or(loose).cloned().unwrap_or_default())
+    }
+
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
         Ok(self
             .shared()
@@ -239,6 +255,10 @@ impl Reader for MemoryStore {
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
         Ok(self.shared().checkpoints.clone().into_iter().collect())
+    }
+
+    fn anchors(&self) -> Result<Vec<u64>, Error> {
+        Ok(self.shared().anchors.keys().copied().collect())
     }
 
     fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error> {

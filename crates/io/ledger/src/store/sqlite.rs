@@ -14,10 +14,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bursar_journal::tile::tile_bytes;
+use bursar_journal::tile::{TILE_WIDTH, tile_bytes};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
-use super::{Append, Appended, Error, Open, Reader, Store, Term, head_after, in_full_tiles};
+use super::{
+    Append, Appended, Error, Open, Reader, Store, Term, head_after, in_full_tiles, loose_leaves,
+};
+use crate::durable::{self, beside, directory};
 use failure::{Place, count, number};
 
 pub use reader::SqliteReader;
@@ -175,12 +178,22 @@ impl Store for SqliteStore {
     }
 
     fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error> {
+        let index = in_full_tiles(size) / u64::from(TILE_WIDTH);
+        let leaves = tile_bytes(&loose_leaves(self.reader()?.as_ref(), size)?);
         self.change("keep a checkpoint", |transaction| {
             let sql = "INSERT OR REPLACE INTO checkpoint (size, note) VALUES (?1, ?2)";
             transaction
                 .prepare_cached(sql)?
-                .execute(params![number(size)?, note])
-                .map(drop)
+                .execute(params![number(size)?, note])?;
+            let sql = "INSERT INTO tile (level, idx, bytes) VALUES (0, ?1, ?2)
+                ON CONFLICT (level, idx) DO UPDATE SET bytes = excluded.bytes
+                WHERE length(bytes) < length(excluded.bytes)";
+            if !leaves.is_empty() {
+                transaction
+                    .prepare_cached(sql)?
+                    .execute(params![number(index)?, leaves])?;
+            }
+            Ok(())
         })
     }
 
@@ -239,7 +252,8 @@ fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()
         }
     }
     for tile in &append.tiles {
-        let sql = "INSERT INTO tile (level, idx, bytes) VALUES (?1, ?2, ?3)";
+        // Leaves that a checkpoint has left in the row of a tile make way for the full tile.
+        let sql = "INSERT OR REPLACE INTO tile (level, idx, bytes) VALUES (?1, ?2, ?3)";
         let mut insert = transaction.prepare_cached(sql)?;
         let index = number(tile.id.index())?;
         insert.execute(params![tile.id.level(), index, tile_bytes(&tile.hashes)])?;
@@ -255,18 +269,11 @@ fn create(path: &Path) -> Result<(), Error> {
             path: directory.display().to_string(),
         });
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".new");
-    let unfinished = PathBuf::from(unfinished);
+    let unfinished = beside(path, ".new");
     let place = Place(path);
-    match std::fs::remove_file(&unfinished) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            return Err(place.file("create", source));
-        }
-        _ => {}
-    }
-    // The file is opened once here so that the system's own words reach the user.
-    File::create_new(&unfinished).map_err(|source| place.file("create", source))?;
+    // The file is made here, so that the system's own words reach the user.
+    let made = durable::remove(&unfinished).and_then(|()| File::create_new(&unfinished));
+    made.map_err(|source| place.file("create", source))?;
     let mark = format!(
         "{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
     );
@@ -279,8 +286,7 @@ fn create(path: &Path) -> Result<(), Error> {
         .map_err(|(_, error)| place.failed("create")(error))?;
     let moved = File::open(&unfinished)
         .and_then(|file| file.sync_all())
-        .and_then(|()| std::fs::rename(&unfinished, path))
-        .and_then(|()| File::open(directory)?.sync_all());
+        .and_then(|()| durable::rename(&unfinished, path));
     moved.map_err(|source| place.file("create", source))
 }
 
@@ -309,13 +315,6 @@ fn connect(path: &Path) -> Result<Connection, Error> {
         .map_err(place.failed("open"))?;
     place.check_head(&connection)?;
     Ok(connection)
-}
-
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// A text in parts of at most [`PART_BYTES_MAX`], none of which ends inside a character.

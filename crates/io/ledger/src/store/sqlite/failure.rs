@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, Row};
 
 use super::{APPLICATION_ID, FORMAT};
+use crate::durable;
 use crate::store::Error;
 
 /// Tells in the chain of an error which file it is about.
@@ -43,20 +44,7 @@ impl Place<'_> {
 
     /// The error for what the system said.
     pub(super) fn file(self, operation: &'static str, source: std::io::Error) -> Error {
-        let path = self.0.display().to_string();
-        match source.kind() {
-            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                Error::ReadOnly { path }
-            }
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                Error::Full { path }
-            }
-            _ => Error::File {
-                operation,
-                path,
-                source,
-            },
-        }
+        durable::failed(operation, self.0, source)
     }
 
     /// The error of using a store whose last reopening failed.

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use bursar_journal::hash::Hash;
-use bursar_journal::tile::{TileId, tile_hashes};
+use bursar_journal::tile::{TILE_WIDTH, TileId, tile_hashes};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::BUSY;
 use super::failure::{Place, count, number};
+use crate::durable::beside;
 use crate::store::{Error, Kept, Reader};
 
 /// The readers' side of a ledger file.
@@ -29,15 +30,10 @@ impl SqliteReader {
     /// A file without a write-ahead log is taken as it is. Where there is a log, its index is
     /// only read, or made again in memory if the process that kept it is gone.
     pub fn inspect(path: &Path) -> Result<Self, Error> {
-        let beside = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        let log_size = std::fs::metadata(beside("-wal")).map_or(0, |found| found.len());
+        let log_size = std::fs::metadata(beside(path, "-wal")).map_or(0, |found| found.len());
         let options = match log_size {
             0 => "mode=ro&immutable=1",
-            _ if beside("-shm").exists() => "mode=ro&readonly_shm=1",
+            _ if beside(path, "-shm").exists() => "mode=ro&readonly_shm=1",
             _ => "mode=ro",
         };
         Self::with(path, options)
@@ -59,6 +55,26 @@ impl SqliteReader {
             path: path.to_owned(),
             connection,
         })
+    }
+
+    /// The hashes in a row of tiles; none where there is no row.
+    fn tile_row(&self, level: u32, index: u64) -> Result<Vec<Hash>, Error> {
+        let read = || {
+            let sql = "SELECT bytes FROM tile WHERE level = ?1 AND idx = ?2";
+            let mut select = self.connection.prepare_cached(sql)?;
+            let key = params![level, number(index)?];
+            select
+                .query_row(key, |row| row.get::<_, Vec<u8>>(0))
+                .optional()
+        };
+        match read().map_err(self.failed())?.as_deref().map(tile_hashes) {
+            None => Ok(Vec::new()),
+            Some(Ok(hashes)) => Ok(hashes),
+            Some(Err(_)) => {
+                let what = format!("{}: tile {index} of level {level}", self.path.display());
+                Err(Error::Damaged { what })
+            }
+        }
     }
 
     fn failed(&self) -> impl Fn(rusqlite::Error) -> Error {
@@ -110,23 +126,12 @@ impl Reader for SqliteReader {
     }
 
     fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error> {
-        let read = || {
-            let sql = "SELECT bytes FROM tile WHERE level = ?1 AND idx = ?2";
-            let mut select = self.connection.prepare_cached(sql)?;
-            let key = params![id.level(), number(id.index())?];
-            select
-                .query_row(key, |row| row.get::<_, Vec<u8>>(0))
-                .optional()
-        };
-        let Some(bytes) = read().map_err(self.failed())? else {
-            return Ok(None);
-        };
-        match tile_hashes(&bytes) {
-            Ok(hashes) => Ok(Some(hashes)),
-            Err(_) => Err(Error::Damaged {
-                what: format!("{}: {id}", self.path.display()),
-            }),
-        }
+        let hashes = self.tile_row(id.level(), id.index())?;
+        Ok((hashes.len() == usize::from(TILE_WIDTH)).then_some(hashes))
+    }
+
+    fn leaves(&self, index: u64) -> Result<Vec<Hash>, Error> {
+        self.tile_row(0, index)
     }
 
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
@@ -146,6 +151,16 @@ impl Reader for SqliteReader {
                 .connection
                 .prepare("SELECT size, note FROM checkpoint ORDER BY size")?;
             let rows = select.query_map([], |row| Ok((count(row, 0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.failed())
+    }
+
+    fn anchors(&self) -> Result<Vec<u64>, Error> {
+        let read = || {
+            let sql = "SELECT DISTINCT head FROM anchor ORDER BY head";
+            let mut select = self.connection.prepare(sql)?;
+            let rows = select.query_map([], |row| count(row, 0))?;
             rows.collect::<rusqlite::Result<_>>()
         };
         read().map_err(self.failed())

@@ -1,0 +1,242 @@
+//! The key that signs checkpoints: a file that only its owner can read, never a row (L11).
+//!
+//! ```text
+//! PRIVATE+KEY+bursar/0198f3c2-…/0+7b1e22aa+AW…      the key
+//! PRIVATE+KEY+bursar/0198f3c2-…/0+0c55d1f0+AT… until 1797415200000
+//! ```
+//! The first line is the key. Lines after it are earlier keys that still sign beside it, until
+//! the stated instant: thirty days after they were replaced. The file may be a mounted secret; it
+//! is only written when a key is made or replaced.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bursar_journal::checkpoint::{Checkpoint, KeyError, Name, SigningKey, VerifierKey};
+use bursar_journal::hash::Hash;
+use bursar_units::{Instant, Millis};
+use thiserror::Error;
+
+use crate::{durable, store};
+
+/// The name of the file in a data directory.
+pub const FILE_NAME: &str = "ledger.key";
+
+/// How long a replaced key goes on signing, so that whoever pinned it can learn of the new one.
+pub const BOTH_SIGN: Millis = Millis::from_hours(30 * 24);
+
+/// Nobody but the owner.
+const MODE: u32 = 0o600;
+
+/// Why there is no key to sign with.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The file could not be read or written.
+    #[error("the signing key is not to be had")]
+    File(#[from] store::Error),
+    /// Others can read the file.
+    #[error(
+        "{path} can be read by others (mode {mode:o}); run `chmod 600 {path}`, then consider `bursar ledger rotate-key`"
+    )]
+    Exposed {
+        /// The file.
+        path: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The file does not hold a key.
+    #[error(
+        "line {line} of {path} is not a key; restore the file from where you keep your secrets"
+    )]
+    Form {
+        /// The file.
+        path: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        #[source]
+        source: KeyError,
+    },
+    /// The key is that of another ledger or generation.
+    #[error("{path} holds the key of {found}, this ledger is {expected}")]
+    OtherLedger {
+        /// The file.
+        path: String,
+        /// Whose key it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
+    /// The system has no randomness to give.
+    #[error("the system gave no random bytes for a key")]
+    Random {
+        /// What it said.
+        #[source]
+        source: getrandom::Error,
+    },
+    /// A ledger id that no key can be named after.
+    #[error("the ledger's id cannot name a key")]
+    Name {
+        /// What is wrong with it.
+        #[source]
+        source: KeyError,
+    },
+}
+
+/// Signs checkpoints of one ledger, in one generation of it.
+#[derive(Clone, Debug)]
+pub struct Signer {
+    path: PathBuf,
+    key: SigningKey,
+    /// Earlier keys, and until when each signs too.
+    earlier: Vec<(SigningKey, Instant)>,
+}
+
+impl Signer {
+    /// Makes a key for a ledger and keeps it in `path`, in place of what is there.
+    pub fn create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
+        let name = Name::ledger(ledger, generation).map_err(|source| Error::Name { source })?;
+        let signer = Self {
+            path: path.to_owned(),
+            key: random_key(name)?,
+            earlier: Vec::new(),
+        };
+        signer.write()?;
+        Ok(signer)
+    }
+
+    /// Reads the key file; `None` if there is none.
+    pub fn load(path: &Path) -> Result<Option<Self>, Error> {
+        let failed = |source| Error::File(durable::failed("read", path, source));
+        if !path.try_exists().map_err(failed)? {
+            return Ok(None);
+        }
+        let mode = std::fs::metadata(path)
+            .map_err(failed)?
+            .permissions()
+            .mode()
+            & 0o777;
+        let shown = path.display().to_string();
+        if mode & 0o077 != 0 {
+            return Err(Error::Exposed { path: shown, mode });
+        }
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let mut keys = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let wrong = |source| Error::Form {
+                path: shown.clone(),
+                line: number,
+                source,
+            };
+            keys.push(read_line(line).map_err(wrong)?);
+        }
+        let mut keys = keys.into_iter();
+        match keys.next() {
+            Some((key, None)) => {
+                let earlier = keys
+                    .filter_map(|(key, until)| Some((key, until?)))
+                    .collect();
+                Ok(Some(Self {
+                    path: path.to_owned(),
+                    key,
+                    earlier,
+                }))
+            }
+            _ => Err(Error::Form {
+                path: shown,
+                line: 1,
+                source: KeyError::PrivateForm,
+            }),
+        }
+    }
+
+    /// Reads the key of a ledger, and makes it where there is none.
+    pub fn load_or_create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
+        let Some(signer) = Self::load(path)? else {
+            return Self::create(path, ledger, generation);
+        };
+        let expected = Name::ledger(ledger, generation).map_err(|source| Error::Name { source })?;
+        if *signer.origin() != expected {
+            return Err(Error::OtherLedger {
+                path: path.display().to_string(),
+                found: signer.origin().to_string(),
+                expected: expected.to_string(),
+            });
+        }
+        Ok(signer)
+    }
+
+    /// Replaces the key by a new one, which the old one accompanies for thirty days.
+    #[must_use = "the old signer goes on signing with the old key alone"]
+    pub fn rotate(&self, now: Instant) -> Result<Self, Error> {
+        let replaced = (self.key.clone(), now.after(BOTH_SIGN));
+        let alive = self
+            .earlier
+            .iter()
+            .filter(|(_, until)| now < *until)
+            .cloned();
+        let signer = Self {
+            path: self.path.clone(),
+            key: random_key(self.key.name().clone())?,
+            earlier: std::iter::once(replaced).chain(alive).collect(),
+        };
+        signer.write()?;
+        Ok(signer)
+    }
+
+    /// The origin of the checkpoints: `bursar/<ledger uuid>/<generation>`.
+    pub fn origin(&self) -> &Name {
+        self.key.name()
+    }
+
+    /// The public half of the key, for records and for whoever pins it.
+    pub fn verifier(&self) -> VerifierKey {
+        self.key.verifier()
+    }
+
+    /// The public halves of all keys in the file, the newest first.
+    pub fn verifiers(&self) -> Vec<VerifierKey> {
+        let earlier = self.earlier.iter().map(|(key, _)| key.verifier());
+        std::iter::once(self.verifier()).chain(earlier).collect()
+    }
+
+    /// The signed note over the first `size` records.
+    pub fn sign(&self, now: Instant, size: u64, root: Hash) -> String {
+        let checkpoint = Checkpoint {
+            origin: self.origin().clone(),
+            size,
+            root,
+        };
+        let alive = self
+            .earlier
+            .iter()
+            .filter(|(_, until)| now < *until)
+            .map(|(key, _)| key);
+        checkpoint.sign(std::iter::once(&self.key).chain(alive))
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let earlier = self.earlier.iter();
+        let earlier =
+            earlier.map(|(key, until)| format!("{} until {}\n", key.to_private_text(), until.ms()));
+        let text = format!(
+            "{}\n{}",
+            self.key.to_private_text(),
+            earlier.collect::<String>()
+        );
+        Ok(durable::write(&self.path, MODE, &[text.as_bytes()])?)
+    }
+}
+
+fn random_key(name: Name) -> Result<SigningKey, Error> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|source| Error::Random { source })?;
+    Ok(SigningKey::from_seed(name, seed))
+}
+
+fn read_line(line: &str) -> Result<(SigningKey, Option<Instant>), KeyError> {
+    let Some((key, until)) = line.split_once(" until ") else {
+        return Ok((line.parse()?, None));
+    };
+    let until = until.parse().map_err(|_| KeyError::PrivateForm)?;
+    Ok((key.parse()?, Some(Instant::from_ms(until))))
+}

@@ -1,0 +1,71 @@
+//! One process per data directory: a lock that the system gives back when its holder dies.
+//!
+//! It keeps two servers from trying; it is not what makes the ledger safe (the epoch is).
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::durable::failed;
+use crate::store::Error;
+
+/// The name of the file in a data directory.
+pub const FILE_NAME: &str = "lock";
+
+/// A pid has at most this many digits; whatever else stands in the file is not read.
+const PID_BYTES_MAX: u64 = 20;
+
+/// A data directory that is ours until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    /// Closing it gives the lock back.
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of a data directory, or says who has it.
+    pub fn take(data: &Path) -> Result<Self, Error> {
+        if !data.is_dir() {
+            return Err(Error::NoDirectory {
+                path: data.display().to_string(),
+            });
+        }
+        let path = data.join(FILE_NAME);
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path);
+        let mut file = open.map_err(|source| failed("open", &path, source))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let pid = holder(&file).unwrap_or_else(|| "unknown".to_owned());
+                return Err(Error::InUse {
+                    path: data.display().to_string(),
+                    pid,
+                });
+            }
+            Err(errno) => return Err(failed("lock", &path, errno.into())),
+        }
+        let noted = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        noted.map_err(|source| failed("write", &path, source))?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// The pid that the holder of the lock has noted; absent in the instant before it has.
+fn holder(file: &File) -> Option<String> {
+    let mut text = String::new();
+    file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    let pid = text.trim();
+    let is_pid = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+    is_pid.then(|| pid.to_owned())
+}
