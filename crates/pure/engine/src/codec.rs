@@ -7,18 +7,22 @@
 //! bytes written are the bytes hashed. An event kind never changes its meaning: a new field is
 //! optional, and its absence means the old behaviour (L8).
 
+mod convert;
 mod fact;
 mod kinds;
 mod shapes;
+mod whole;
 
 use bursar_journal::hash::Hash;
 use bursar_journal::record::{BlobRef, RECORD_BYTES_MAX};
 use bursar_units::{Instant, Label};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::{Command, Events};
+use shapes::EventsIn;
 
 pub use fact::{fact_line, read_fact_line};
 
@@ -64,7 +68,7 @@ pub struct Blob {
 #[derive(Debug, Error)]
 pub enum Error {
     /// Not the JSON of a record.
-    #[error("record {seq}: not a record")]
+    #[error("record {seq} is not one that this bursar can read")]
     Form {
         /// Which record was expected.
         seq: u64,
@@ -123,66 +127,117 @@ pub enum Error {
     },
 }
 
+/// A record's frame on its way out.
 #[derive(Serialize)]
-struct Frame<'a> {
+struct Frame<'a, C, E> {
     v: u64,
     seq: u64,
     t: Instant,
     by: &'a Label,
-    cmd: &'a RawValue,
-    ev: &'a RawValue,
+    cmd: C,
+    ev: E,
 }
 
+/// A record's frame on its way in; what a reader has no use for, it ignores.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FrameIn<'a> {
+struct FrameIn<B, C, E> {
     v: u64,
     seq: u64,
     t: Instant,
-    by: Label,
-    #[serde(borrow)]
-    cmd: &'a RawValue,
-    #[serde(borrow)]
-    ev: &'a RawValue,
+    by: B,
+    cmd: C,
+    ev: E,
 }
+
+/// Most records of bookings fit; a longer one grows the buffer once or twice.
+const RECORD_BYTES_USUAL: usize = 512;
 
 /// Writes a record; `cmd` and `ev` go into blobs where they would not fit, the larger first.
 pub fn encode(record: &Record) -> Result<Encoded, Error> {
     let seq = record.seq;
+    let cmd = shapes::CommandShape::from(&record.command);
+    let ev = shapes::EventsOut {
+        time: record.time,
+        events: &record.events,
+    };
     let write = |source| Error::Write { seq, source };
-    let time = record.time;
-    let cmd = shapes::raw(&shapes::CommandShape::from(&record.command)).map_err(write)?;
-    let events: Vec<_> = record
-        .events
-        .iter()
-        .map(|(at, event)| shapes::EventShape::of(time, *at, event))
-        .collect();
-    let ev = shapes::raw(&events).map_err(write)?;
-    let mut parts = [Part::Inline(cmd), Part::Inline(ev)];
-    let mut blobs = Vec::new();
-    loop {
-        let [cmd, ev] = &parts;
-        let frame = Frame {
-            v: VERSION,
+    let bytes = frame_bytes(record, &cmd, &ev).map_err(write)?;
+    if bytes.len() <= RECORD_BYTES_MAX {
+        return Ok(Encoded {
             seq,
-            t: time,
-            by: &record.by,
-            cmd: cmd.raw(),
-            ev: ev.raw(),
-        };
-        let bytes = serde_json::to_vec(&frame).map_err(write)?;
-        if bytes.len() <= RECORD_BYTES_MAX {
-            return Ok(Encoded { seq, bytes, blobs });
-        }
-        let size = bytes.len();
-        let larger = parts
-            .iter_mut()
-            .filter(|part| matches!(part, Part::Inline(_)));
-        let Some(larger) = larger.max_by_key(|part| part.raw().get().len()) else {
-            return Err(Error::TooLong { seq, size });
-        };
-        blobs.push(larger.move_out().map_err(write)?);
+            bytes,
+            blobs: Vec::new(),
+        });
     }
+    encode_with_blobs(
+        record,
+        [
+            shapes::raw(&cmd).map_err(write)?,
+            shapes::raw(&ev).map_err(write)?,
+        ],
+    )
+}
+
+/// Moves the larger part out, then the other.
+fn encode_with_blobs(record: &Record, mut parts: [Box<RawValue>; 2]) -> Result<Encoded, Error> {
+    let seq = record.seq;
+    let write = |source| Error::Write { seq, source };
+    let [cmd, ev] = &parts;
+    let order = if cmd.get().len() > ev.get().len() {
+        [0, 1]
+    } else {
+        [1, 0]
+    };
+    let mut encoded = Encoded {
+        seq,
+        bytes: Vec::new(),
+        blobs: Vec::new(),
+    };
+    for place in order {
+        if let Some(part) = parts.get_mut(place) {
+            encoded.blobs.push(move_out(part).map_err(write)?);
+        }
+        let [cmd, ev] = &parts;
+        encoded.bytes = frame_bytes(record, cmd, ev).map_err(write)?;
+        if encoded.bytes.len() <= RECORD_BYTES_MAX {
+            return Ok(encoded);
+        }
+    }
+    Err(Error::TooLong {
+        seq,
+        size: encoded.bytes.len(),
+    })
+}
+
+/// Puts a reference where a part stood, and gives the part.
+fn move_out(part: &mut Box<RawValue>) -> Result<Blob, serde_json::Error> {
+    let bytes = part.get().as_bytes().to_vec();
+    let reference = BlobRef::to(&bytes);
+    *part = shapes::raw(&reference)?;
+    Ok(Blob {
+        sha256: reference.sha256,
+        bytes,
+    })
+}
+
+fn frame_bytes<C: Serialize, E: Serialize>(
+    record: &Record,
+    cmd: &C,
+    ev: &E,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let Record { seq, time, by, .. } = record;
+    let mut bytes = Vec::with_capacity(RECORD_BYTES_USUAL);
+    let frame = Frame {
+        v: VERSION,
+        seq: *seq,
+        t: *time,
+        by,
+        cmd,
+        ev,
+    };
+    serde_json::to_writer(&mut bytes, &frame)?;
+    Ok(bytes)
 }
 
 /// Reads a whole record, command and events.
@@ -191,9 +246,12 @@ pub fn decode(
     bytes: &[u8],
     blob: impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Record, Error> {
-    let frame = frame(seq, bytes)?;
-    let command: shapes::CommandShape = part(seq, frame.cmd, &blob, kinds::COMMANDS)?;
-    let events = read_events(seq, &frame, &blob)?;
+    let frame: FrameIn<Label, &RawValue, EventsIn> = frame(seq, bytes)?;
+    let command: shapes::CommandShape = match blob_ref(frame.cmd) {
+        None => read(seq, frame.cmd.get().as_bytes(), kinds::COMMANDS)?,
+        Some(reference) => read(seq, &fetch(seq, &reference, &blob)?, kinds::COMMANDS)?,
+    };
+    let events = read_events(seq, frame.t, frame.ev, &blob)?;
     let command = command
         .try_into()
         .map_err(|source| Error::Form { seq, source })?;
@@ -212,44 +270,27 @@ pub fn decode_events(
     bytes: &[u8],
     blob: impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Events, Error> {
-    read_events(seq, &frame(seq, bytes)?, &blob)
+    let frame: FrameIn<IgnoredAny, IgnoredAny, EventsIn> = frame(seq, bytes)?;
+    read_events(seq, frame.t, frame.ev, &blob)
 }
 
 /// The blobs that a record names.
 pub fn blob_refs(seq: u64, bytes: &[u8]) -> Result<Vec<BlobRef>, Error> {
-    let frame = frame(seq, bytes)?;
+    let frame: FrameIn<IgnoredAny, &RawValue, &RawValue> = frame(seq, bytes)?;
     Ok([frame.cmd, frame.ev]
         .into_iter()
         .filter_map(blob_ref)
         .collect())
 }
 
-enum Part {
-    Inline(Box<RawValue>),
-    Outside(Box<RawValue>),
-}
-
-impl Part {
-    fn raw(&self) -> &RawValue {
-        match self {
-            Self::Inline(raw) | Self::Outside(raw) => raw,
-        }
-    }
-
-    fn move_out(&mut self) -> Result<Blob, serde_json::Error> {
-        let bytes = self.raw().get().as_bytes().to_vec();
-        let reference = BlobRef::to(&bytes);
-        *self = Self::Outside(shapes::raw(&reference)?);
-        Ok(Blob {
-            sha256: reference.sha256,
-            bytes,
-        })
-    }
-}
-
-fn frame(seq: u64, bytes: &[u8]) -> Result<FrameIn<'_>, Error> {
-    let frame: FrameIn<'_> =
-        serde_json::from_slice(bytes).map_err(|source| Error::Form { seq, source })?;
+fn frame<'a, B, C, E>(seq: u64, bytes: &'a [u8]) -> Result<FrameIn<B, C, E>, Error>
+where
+    B: Deserialize<'a>,
+    C: Deserialize<'a>,
+    E: Deserialize<'a>,
+{
+    let frame: FrameIn<B, C, E> =
+        serde_json::from_slice(bytes).map_err(|source| diagnosed(seq, bytes, source))?;
     if frame.v != VERSION {
         return Err(Error::UnknownVersion {
             seq,
@@ -265,41 +306,63 @@ fn frame(seq: u64, bytes: &[u8]) -> Result<FrameIn<'_>, Error> {
     Ok(frame)
 }
 
+/// Whether bytes that do not read are damaged or only newer than this program (L8).
+fn diagnosed(seq: u64, bytes: &[u8], source: serde_json::Error) -> Error {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u64,
+    }
+    #[derive(Deserialize)]
+    struct Events<'a> {
+        #[serde(borrow)]
+        ev: &'a RawValue,
+    }
+    if let Ok(Version { v: version }) = serde_json::from_slice(bytes)
+        && version != VERSION
+    {
+        return Error::UnknownVersion { seq, version };
+    }
+    let events: Option<Events<'_>> = serde_json::from_slice(bytes).ok();
+    let unknown =
+        events.and_then(|events| kinds::first_unknown(events.ev.get().as_bytes(), kinds::EVENTS));
+    match unknown {
+        Some(kind) => Error::UnknownKind { seq, kind },
+        None => Error::Form { seq, source },
+    }
+}
+
 fn read_events(
     seq: u64,
-    frame: &FrameIn<'_>,
+    time: Instant,
+    events: EventsIn,
     blob: &impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Events, Error> {
-    let shapes: Vec<shapes::EventShape> = part(seq, frame.ev, blob, kinds::EVENTS)?;
+    let shapes = match events {
+        EventsIn::Inline(shapes) => shapes,
+        EventsIn::Outside(reference) => read(seq, &fetch(seq, &reference, blob)?, kinds::EVENTS)?,
+    };
     shapes
         .into_iter()
-        .map(|shape| shape.into_event(frame.t))
+        .map(|shape| shape.into_event(time))
         .collect::<Result<_, _>>()
         .map_err(|source| Error::Form { seq, source })
 }
 
-/// Reads `cmd` or `ev`, from the record or from the blob it names.
-fn part<T: for<'de> Deserialize<'de>>(
+/// The bytes of a part that is stored beside its record.
+fn fetch(
     seq: u64,
-    raw: &RawValue,
+    reference: &BlobRef,
     blob: &impl Fn(&Hash) -> Option<Vec<u8>>,
-    known: &[&str],
-) -> Result<T, Error> {
-    let Some(reference) = blob_ref(raw) else {
-        return read(seq, raw.get().as_bytes(), known);
-    };
-    let damaged = || Error::Blob {
-        seq,
-        sha256: reference.sha256,
-    };
-    let bytes = blob(&reference.sha256).ok_or_else(damaged)?;
-    if BlobRef::to(&bytes) != reference {
-        return Err(damaged());
-    }
-    read(seq, &bytes, known)
+) -> Result<Vec<u8>, Error> {
+    blob(&reference.sha256)
+        .filter(|bytes| BlobRef::to(bytes) == *reference)
+        .ok_or(Error::Blob {
+            seq,
+            sha256: reference.sha256,
+        })
 }
 
-fn read<T: for<'de> Deserialize<'de>>(seq: u64, bytes: &[u8], known: &[&str]) -> Result<T, Error> {
+fn read<'a, T: Deserialize<'a>>(seq: u64, bytes: &'a [u8], known: &[&str]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|source| match kinds::first_unknown(bytes, known) {
         Some(kind) => Error::UnknownKind { seq, kind },
         None => Error::Form { seq, source },

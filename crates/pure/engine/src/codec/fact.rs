@@ -48,6 +48,7 @@ struct SpineShape {
     generation: u64,
     time: Instant,
     head: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     anchor: Option<(u64, Hash)>,
     pruned_below: u64,
 }
@@ -59,6 +60,7 @@ struct TotalsShape {
     virtual_time: String,
     sequence: u64,
     dues: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     forgotten_at: Option<Instant>,
     unsettled: bool,
 }
@@ -71,6 +73,7 @@ struct QueuedShape {
     since: Instant,
     until: Instant,
     passes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     due: Option<u64>,
 }
 
@@ -89,10 +92,14 @@ struct GrantedShape {
 struct EndedShape {
     request: BookingShape,
     end: EndShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<OutcomeShape>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     queued_at: Instant,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     granted_at: Option<Instant>,
     ended_at: Instant,
 }
@@ -270,7 +277,7 @@ impl TryFrom<LineShape> for Line {
                 Self::Booking(Fact::Node { name, capacity })
             }
             LineShape::Queued(queued) => {
-                let (id, request, _) = queued.request.into_parts()?;
+                let (id, request, _) = queued.request.into_parts();
                 Self::Booking(Fact::Queued {
                     id,
                     request,
@@ -282,7 +289,7 @@ impl TryFrom<LineShape> for Line {
                 })
             }
             LineShape::Granted(granted) => {
-                let (id, request, fence) = granted.request.into_parts()?;
+                let (id, request, fence) = granted.request.into_parts();
                 Self::Booking(Fact::Granted {
                     id,
                     request,
@@ -294,7 +301,7 @@ impl TryFrom<LineShape> for Line {
                 })
             }
             LineShape::Ended(ended) => {
-                let (id, request, fence) = ended.request.into_parts()?;
+                let (id, request, fence) = ended.request.into_parts();
                 Self::Booking(Fact::Ended {
                     id,
                     request,

@@ -20,10 +20,6 @@ pub(super) const COMMANDS: &[&str] = &[
     "anchor",
     "prune",
     "restore",
-    "setLimit",
-    "dropLimit",
-    "setNode",
-    "dropNode",
 ];
 
 pub(super) const EVENTS: &[&str] = &[

@@ -1,0 +1,484 @@
+//! From what the engine knows to what the journal holds, and back.
+
+use std::collections::BTreeSet;
+
+use bursar_booking::decide::Change;
+use bursar_booking::{
+    Bound, End, Event as BookingEvent, Extras, Fence, Limit, Outcome, Priority, Request, Scope,
+};
+use bursar_units::{Amount, BookingId, Instant, ObjectName};
+use serde::de::Error as _;
+
+use super::shapes::{
+    BookingShape, BoundShape, ChangeShape, CommandShape, EndShape, EndedShape, EventShape,
+    LimitShape, NodeShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape,
+    TokenShape,
+};
+use crate::token::{Role, Token};
+use crate::{Command, Event};
+
+type JsonError = serde_json::Error;
+
+impl From<&Command> for CommandShape {
+    fn from(command: &Command) -> Self {
+        match command.clone() {
+            Command::Genesis { ledger } => Self::Genesis {
+                ledger,
+                format: crate::state::FORMAT.into(),
+            },
+            Command::Resume { wall } => Self::Resume { wall },
+            Command::Tick { renewed } => Self::Tick { renewed },
+            Command::Reserve { id, request } => Self::Reserve(BookingShape::new(id, request, None)),
+            Command::Release {
+                id,
+                fence,
+                outcome,
+                exit_code,
+            } => Self::Release(ReleaseShape {
+                id,
+                fence: fence.0.into(),
+                outcome: outcome.map(Into::into),
+                exit_code,
+            }),
+            Command::Renew { id, fence, ttl } => Self::Renew {
+                id,
+                fence: fence.0.into(),
+                ttl,
+            },
+            Command::Cancel { id } => Self::Cancel { id },
+            Command::Force { id, reason } => Self::Force { id, reason },
+            Command::Change { changes } => Self::Change {
+                changes: changes.into_iter().map(Into::into).collect(),
+            },
+            Command::CreateToken { token } => Self::CreateToken(TokenShape::new(token, None)),
+            Command::RevokeToken { name } => Self::RevokeToken { name },
+            Command::RotateKey { key, idempotency } => Self::RotateKey { key, idempotency },
+            Command::Anchor { record, sha256 } => Self::Anchor {
+                record: record.into(),
+                sha256,
+            },
+            Command::Prune { below, idempotency } => Self::Prune {
+                below: below.into(),
+                idempotency,
+            },
+            Command::Restore { size } => Self::Restore { size: size.into() },
+        }
+    }
+}
+
+impl TryFrom<CommandShape> for Command {
+    type Error = JsonError;
+
+    fn try_from(shape: CommandShape) -> Result<Self, JsonError> {
+        Ok(match shape {
+            CommandShape::Genesis { ledger, format } => {
+                check_format(format.into())?;
+                Self::Genesis { ledger }
+            }
+            CommandShape::Resume { wall } => Self::Resume { wall },
+            CommandShape::Tick { renewed } => Self::Tick { renewed },
+            CommandShape::Reserve(booking) => {
+                let (id, request, _) = booking.into_parts();
+                Self::Reserve { id, request }
+            }
+            CommandShape::Release(ReleaseShape {
+                id,
+                fence,
+                outcome,
+                exit_code,
+            }) => Self::Release {
+                id,
+                fence: Fence(fence.into()),
+                outcome: outcome.map(Into::into),
+                exit_code,
+            },
+            CommandShape::Renew { id, fence, ttl } => Self::Renew {
+                id,
+                fence: Fence(fence.into()),
+                ttl,
+            },
+            CommandShape::Cancel { id } => Self::Cancel { id },
+            CommandShape::Force { id, reason } => Self::Force { id, reason },
+            CommandShape::Change { changes } => Self::Change {
+                changes: changes.into_iter().map(Into::into).collect(),
+            },
+            CommandShape::CreateToken(token) => Self::CreateToken {
+                token: token.into(),
+            },
+            CommandShape::RevokeToken { name } => Self::RevokeToken { name },
+            CommandShape::RotateKey { key, idempotency } => Self::RotateKey { key, idempotency },
+            CommandShape::Anchor { record, sha256 } => Self::Anchor {
+                record: record.into(),
+                sha256,
+            },
+            CommandShape::Prune { below, idempotency } => Self::Prune {
+                below: below.into(),
+                idempotency,
+            },
+            CommandShape::Restore { size } => Self::Restore { size: size.into() },
+        })
+    }
+}
+
+impl EventShape {
+    /// The shape of an event of a record whose time is `time`.
+    pub(super) fn of(time: Instant, at: Instant, event: &Event) -> Self {
+        let t = (at != time).then_some(at);
+        debug_assert!(
+            t.is_none() || carries_time(event),
+            "only time itself acts at another time"
+        );
+        match event.clone() {
+            Event::Genesis { ledger } => Self::Genesis {
+                ledger,
+                format: crate::state::FORMAT.into(),
+            },
+            Event::Resumed { wall } => Self::Resumed { wall },
+            Event::Booking(event) => Self::of_booking(at, t, event),
+            Event::TokenCreated { token } => Self::TokenCreated(TokenShape::new(token, None)),
+            Event::TokenRevoked { name } => Self::TokenRevoked { name },
+            Event::KeyRotated { key } => Self::KeyRotated { key },
+            Event::Anchored { record, sha256 } => Self::Anchored {
+                record: record.into(),
+                sha256,
+            },
+            Event::Pruned { below } => Self::Pruned {
+                below: below.into(),
+            },
+            Event::Restored { generation } => Self::Restored {
+                generation: generation.into(),
+            },
+            Event::Keyed { key, body } => Self::Keyed { key, body },
+        }
+    }
+
+    fn of_booking(at: Instant, t: Option<Instant>, event: BookingEvent) -> Self {
+        match event {
+            BookingEvent::Reserved { id, request, fence } => {
+                Self::Reserved(BookingShape::new(id, request, fence))
+            }
+            BookingEvent::Granted { id, fence } => Self::Granted {
+                id,
+                fence: fence.0.into(),
+                t,
+            },
+            BookingEvent::Renewed { id, expires } => Self::Renewed { id, expires, t },
+            BookingEvent::Ended {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason,
+            } => {
+                let (end, outcome) = (end.into(), outcome.map(Into::into));
+                Self::Ended(EndedShape {
+                    id,
+                    end,
+                    outcome,
+                    exit_code,
+                    reason,
+                    t,
+                })
+            }
+            BookingEvent::LimitSet { name, limit } => Self::LimitSet(LimitShape::new(name, limit)),
+            BookingEvent::LimitDropped { name } => Self::LimitDropped { name },
+            BookingEvent::NodeSet { name, capacity } => {
+                Self::NodeSet(NodeShape::new(name, capacity))
+            }
+            BookingEvent::NodeDropped { name } => Self::NodeDropped { name },
+            BookingEvent::Unsettled { more } => Self::Unsettled { more, t },
+            // The spine's own `resumed` stands for it.
+            BookingEvent::Resumed => Self::Resumed { wall: at },
+        }
+    }
+
+    pub(super) fn into_event(self, time: Instant) -> Result<(Instant, Event), JsonError> {
+        let mut at = time;
+        let event = match self {
+            Self::Genesis { ledger, format } => {
+                check_format(format.into())?;
+                Event::Genesis { ledger }
+            }
+            Self::Resumed { wall } => Event::Resumed { wall },
+            Self::Reserved(booking) => {
+                let (id, request, fence) = booking.into_parts();
+                BookingEvent::Reserved { id, request, fence }.into()
+            }
+            Self::Granted { id, fence, t } => {
+                at = t.unwrap_or(time);
+                BookingEvent::Granted {
+                    id,
+                    fence: Fence(fence.into()),
+                }
+                .into()
+            }
+            Self::Renewed { id, expires, t } => {
+                at = t.unwrap_or(time);
+                BookingEvent::Renewed { id, expires }.into()
+            }
+            Self::Ended(EndedShape {
+                id,
+                end,
+                outcome,
+                exit_code,
+                reason,
+                t,
+            }) => {
+                at = t.unwrap_or(time);
+                let (end, outcome) = (end.into(), outcome.map(Into::into));
+                BookingEvent::Ended {
+                    id,
+                    end,
+                    outcome,
+                    exit_code,
+                    reason,
+                }
+                .into()
+            }
+            Self::LimitSet(limit) => {
+                let (name, limit) = limit.into();
+                BookingEvent::LimitSet { name, limit }.into()
+            }
+            Self::LimitDropped { name } => BookingEvent::LimitDropped { name }.into(),
+            Self::NodeSet(node) => {
+                let (name, capacity) = node.into();
+                BookingEvent::NodeSet { name, capacity }.into()
+            }
+            Self::NodeDropped { name } => BookingEvent::NodeDropped { name }.into(),
+            Self::Unsettled { more, t } => {
+                at = t.unwrap_or(time);
+                BookingEvent::Unsettled { more }.into()
+            }
+            Self::TokenCreated(token) => Event::TokenCreated {
+                token: token.into(),
+            },
+            Self::TokenRevoked { name } => Event::TokenRevoked { name },
+            Self::KeyRotated { key } => Event::KeyRotated { key },
+            Self::Anchored { record, sha256 } => Event::Anchored {
+                record: record.into(),
+                sha256,
+            },
+            Self::Pruned { below } => Event::Pruned {
+                below: below.into(),
+            },
+            Self::Restored { generation } => Event::Restored {
+                generation: generation.into(),
+            },
+            Self::Keyed { key, body } => Event::Keyed { key, body },
+        };
+        Ok((at, event))
+    }
+}
+
+impl BookingShape {
+    pub(super) fn new(id: BookingId, request: Request, fence: Option<Fence>) -> Self {
+        let extras = request.extras.map(|extras| *extras).unwrap_or_default();
+        Self {
+            id,
+            class: request.class,
+            tenant: request.tenant,
+            slots: request.amount.slots.into(),
+            cpu_milli: request.amount.cpu_milli.into(),
+            memory_bytes: request.amount.memory_bytes.into(),
+            gpus: request.amount.gpus.into(),
+            priority: request.priority.into(),
+            ttl_ms: request.ttl,
+            wait_ms: request.wait,
+            execution_id: extras.execution,
+            cpu_limit_milli: extras.cpu_limit_milli.map(Into::into),
+            memory_limit_bytes: extras.memory_limit_bytes.map(Into::into),
+            fence: fence.map(|fence| fence.0.into()),
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (BookingId, Request, Option<Fence>) {
+        let amount = Amount {
+            slots: self.slots.into(),
+            cpu_milli: self.cpu_milli.into(),
+            memory_bytes: self.memory_bytes.into(),
+            gpus: self.gpus.into(),
+        };
+        let extras = Extras {
+            execution: self.execution_id,
+            cpu_limit_milli: self.cpu_limit_milli.map(Into::into),
+            memory_limit_bytes: self.memory_limit_bytes.map(Into::into),
+        };
+        let request = Request {
+            class: self.class,
+            tenant: self.tenant,
+            amount,
+            priority: self.priority.into(),
+            ttl: self.ttl_ms,
+            wait: self.wait_ms,
+            extras: (extras != Extras::default()).then(|| Box::new(extras)),
+        };
+        (
+            self.id,
+            request,
+            self.fence.map(|fence| Fence(fence.into())),
+        )
+    }
+}
+
+impl LimitShape {
+    pub(super) fn new(name: ObjectName, limit: Limit) -> Self {
+        Self {
+            name,
+            class: limit.class.map(Into::into),
+            tenant: limit.tenant.map(Into::into),
+            slots: limit.slots.map(Into::into),
+            cpu: limit.cpu.map(Into::into),
+            memory: limit.memory.map(Into::into),
+            gpus: limit.gpus.map(Into::into),
+            max_queue: limit.queue_max.into(),
+            max_wait_ms: limit.wait_max,
+            max_ttl_ms: limit.ttl_max,
+            weight: limit.weight.map(Into::into),
+        }
+    }
+}
+
+impl From<LimitShape> for (ObjectName, Limit) {
+    fn from(shape: LimitShape) -> Self {
+        let limit = Limit {
+            class: shape.class.map(Into::into),
+            tenant: shape.tenant.map(Into::into),
+            slots: shape.slots.map(Into::into),
+            cpu: shape.cpu.map(Into::into),
+            memory: shape.memory.map(Into::into),
+            gpus: shape.gpus.map(Into::into),
+            queue_max: shape.max_queue.into(),
+            wait_max: shape.max_wait_ms,
+            ttl_max: shape.max_ttl_ms,
+            weight: shape.weight.map(Into::into),
+        };
+        (shape.name, limit)
+    }
+}
+
+impl NodeShape {
+    pub(super) fn new(name: ObjectName, capacity: Amount) -> Self {
+        Self {
+            name,
+            cpu_milli: capacity.cpu_milli.into(),
+            memory_bytes: capacity.memory_bytes.into(),
+            gpus: capacity.gpus.into(),
+        }
+    }
+}
+
+impl From<NodeShape> for (ObjectName, Amount) {
+    fn from(shape: NodeShape) -> Self {
+        let capacity = Amount {
+            slots: 0,
+            cpu_milli: shape.cpu_milli.into(),
+            memory_bytes: shape.memory_bytes.into(),
+            gpus: shape.gpus.into(),
+        };
+        (shape.name, capacity)
+    }
+}
+
+impl From<Change> for ChangeShape {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::SetLimit { name, limit } => Self::SetLimit(LimitShape::new(name, limit)),
+            Change::DropLimit { name } => Self::DropLimit { name },
+            Change::SetNode { name, capacity } => Self::SetNode(NodeShape::new(name, capacity)),
+            Change::DropNode { name } => Self::DropNode { name },
+        }
+    }
+}
+
+impl From<ChangeShape> for Change {
+    fn from(shape: ChangeShape) -> Self {
+        match shape {
+            ChangeShape::SetLimit(limit) => {
+                let (name, limit) = limit.into();
+                Self::SetLimit { name, limit }
+            }
+            ChangeShape::DropLimit { name } => Self::DropLimit { name },
+            ChangeShape::SetNode(node) => {
+                let (name, capacity) = node.into();
+                Self::SetNode { name, capacity }
+            }
+            ChangeShape::DropNode { name } => Self::DropNode { name },
+        }
+    }
+}
+
+impl TokenShape {
+    pub(super) fn new(token: Token, created: Option<Instant>) -> Self {
+        Self {
+            name: token.name,
+            sha256: token.sha256,
+            roles: token.roles.into_iter().map(Into::into).collect(),
+            tenants: token.tenants.into_iter().collect(),
+            expires: token.expires,
+            created,
+        }
+    }
+}
+
+impl From<TokenShape> for Token {
+    fn from(shape: TokenShape) -> Self {
+        Self {
+            name: shape.name,
+            sha256: shape.sha256,
+            roles: shape
+                .roles
+                .into_iter()
+                .map(Role::from)
+                .collect::<BTreeSet<_>>(),
+            tenants: shape.tenants.into_iter().collect(),
+            expires: shape.expires,
+        }
+    }
+}
+
+/// Pairs of words that mean the same inside and in the journal.
+macro_rules! same_words {
+    ($inside:ident, $shape:ident, $($word:ident $(($field:ident))?),+) => {
+        impl From<$inside> for $shape {
+            fn from(inside: $inside) -> Self {
+                match inside { $($inside::$word $(($field))? => Self::$word $(($field.into()))?),+ }
+            }
+        }
+        impl From<$shape> for $inside {
+            fn from(shape: $shape) -> Self {
+                match shape { $($shape::$word $(($field))? => Self::$word $(($field.into()))?),+ }
+            }
+        }
+    };
+}
+
+same_words!(
+    End, EndShape, Released, Cancelled, Expired, WaitOver, Forced
+);
+same_words!(Outcome, OutcomeShape, Ok, Failed);
+same_words!(Priority, PriorityShape, Urgent, High, Normal, Low, Batch);
+same_words!(Role, RoleShape, View, Use, Operate);
+same_words!(Scope, ScopeShape, Each, Named(label));
+same_words!(Bound, BoundShape, Exactly(value), Percent(value));
+
+fn check_format(format: u64) -> Result<(), JsonError> {
+    match format {
+        crate::state::FORMAT => Ok(()),
+        _ => Err(JsonError::custom(format!(
+            "the ledger has format {format} and needs a newer bursar"
+        ))),
+    }
+}
+
+/// Whether an event has room for a time of its own.
+fn carries_time(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Booking(
+            BookingEvent::Granted { .. }
+                | BookingEvent::Renewed { .. }
+                | BookingEvent::Ended { .. }
+                | BookingEvent::Unsettled { .. }
+        )
+    )
+}
