@@ -1,0 +1,10 @@
+//! The promises of the ledger's durable side.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test may panic, and says what it means"
+)]
+
+mod contract;
