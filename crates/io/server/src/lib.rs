@@ -1,1 +1,20 @@
-//! .
+//! The HTTP surface: who asks, what is asked in types, what is answered in JSON (design 80, 4).
+//!
+//! ```text
+//! connection ─► auth (Caller) ─► http (text ─► types) ─► service ─► ledger ─► service ─► http
+//! ```
+//! [`service::Service`] knows no transport, so the scenario runner calls the same router in
+//! process. Nothing here decides: what is allowed under the limits is the engine's word, and the
+//! reasons are its words too. What is decided here is only who may ask.
+
+pub mod auth;
+pub mod caller;
+pub mod http;
+pub mod metrics;
+pub mod service;
+pub mod users;
+
+pub use auth::{Anonymous, CallerSource, Peer};
+pub use caller::{Caller, Via};
+pub use http::router;
+pub use service::{Readers, ServerInfo, Service};

@@ -1,0 +1,140 @@
+//! From a connection and its headers to a caller.
+//!
+//! A bearer token beats everything else: whoever sends one wants to be known by it, so a dead
+//! one is refused and never falls back to less. On the Unix socket the kernel says who is
+//! there. Loopback TCP may look without a name unless that was switched off; from beyond
+//! loopback nobody comes in without a token.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bursar_client::{Code, Problem};
+use bursar_engine::State;
+use bursar_engine::token::Role;
+use bursar_journal::hash::{Hash, sha256};
+use bursar_ledger::view::View;
+use bursar_units::{Instant, Label};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::caller::{Caller, Via};
+use crate::users::user_name;
+
+/// What every secret begins with, so that a leaked one is recognised by whoever scans for them.
+pub const SECRET_PREFIX: &str = "bursar_";
+/// Longer than any secret we make; what is longer is not hashed.
+const SECRET_LENGTH_MAX: usize = 128;
+
+/// What whoever sends no token on loopback may do.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Anonymous {
+    /// Look.
+    #[default]
+    Read,
+    /// Nothing.
+    None,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// TCP from this machine.
+    Loopback,
+    /// TCP from elsewhere.
+    Beyond,
+    /// The local socket, and who is at its other end.
+    Socket(Arc<Caller>),
+}
+
+/// How requests are given a caller.
+#[derive(Clone, Debug)]
+pub enum CallerSource {
+    /// All are this caller's: for a router that is called in process.
+    Fixed(Arc<Caller>),
+    /// By token and by the [`Peer`] in the request's extensions.
+    Connection(Anonymous),
+}
+
+impl Peer {
+    /// Who is at the other end of the local socket: the user that runs the server and root
+    /// operate, everyone else acts as the tenant of its own name.
+    pub fn socket(uid: u32, own_uid: u32) -> Self {
+        let name = user_name(uid);
+        let role = if uid == own_uid || uid == 0 { Role::Operate } else { Role::Use };
+        Self::Socket(Arc::new(Caller {
+            tenants: BTreeSet::from([name.clone()]),
+            name,
+            via: Via::Socket,
+            roles: BTreeSet::from([role]),
+            expires: None,
+        }))
+    }
+}
+
+impl CallerSource {
+    /// The caller of a request.
+    pub fn caller(
+        &self,
+        peer: Option<&Peer>,
+        headers: &HeaderMap,
+        view: &View,
+    ) -> Result<Arc<Caller>, Problem> {
+        let anonymous = match self {
+            Self::Fixed(caller) => return Ok(Arc::clone(caller)),
+            Self::Connection(anonymous) => anonymous,
+        };
+        if let Some(value) = headers.get(AUTHORIZATION) {
+            let secret = value.to_str().ok().and_then(bearer).ok_or_else(|| {
+                unauthenticated("the Authorization header is not `Bearer` and a token")
+            })?;
+            let hash = sha256(secret.as_bytes());
+            let found = of_token(&view.read(), &hash);
+            return found.map(Arc::new).ok_or_else(|| {
+                unauthenticated("the token is not known here: it was revoked, or made elsewhere")
+            });
+        }
+        match (peer, anonymous) {
+            (Some(Peer::Socket(caller)), _) => Ok(Arc::clone(caller)),
+            (Some(Peer::Loopback), Anonymous::Read) => Ok(Arc::new(Caller::anonymous())),
+            _ => Err(unauthenticated("the request carries no token")),
+        }
+    }
+}
+
+/// Refuses a caller whose time is over.
+pub fn check_expiry(caller: &Caller, now: Instant) -> Result<(), Problem> {
+    match caller.expires {
+        Some(expires) if expires <= now => {
+            Err(unauthenticated(&format!("token `{}` has expired", caller.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, secret) = value.split_once(' ')?;
+    let secret = secret.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && (1..=SECRET_LENGTH_MAX).contains(&secret.len()))
+        .then_some(secret)
+}
+
+fn of_token(state: &State, hash: &Hash) -> Option<Caller> {
+    let token = state.tokens.with_hash(hash)?;
+    Some(Caller {
+        name: Label::new(token.name.as_str()).ok()?,
+        via: Via::Token,
+        roles: token.roles.clone(),
+        tenants: token.tenants.clone(),
+        expires: Some(token.expires),
+    })
+}
+
+fn unauthenticated(detail: &str) -> Problem {
+    Problem {
+        changes: vec![
+            "send a token as `Authorization: Bearer …`".to_owned(),
+            "use the local socket".to_owned(),
+        ],
+        ..Problem::new(Code::Unauthenticated, detail)
+    }
+}

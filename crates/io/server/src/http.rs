@@ -1,0 +1,97 @@
+//! Routes: text becomes types here, once, and types become text (design 80, 4.1).
+//!
+//! Every answer carries the last record it reflects; every failure is a problem, also of
+//! addresses, methods and bodies that make no sense. Handlers use the runtime's timer only, so
+//! that virtual time can drive them.
+
+mod body;
+mod bookings;
+mod call;
+mod health;
+mod openapi;
+mod pages;
+mod query;
+mod respond;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use bursar_client::{Code, Problem};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::auth::CallerSource;
+use crate::metrics::route_of;
+use crate::service::Service;
+
+pub use openapi::description;
+pub(crate) use respond::{Refused, busy};
+
+/// What every handler knows.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+struct Shared {
+    service: Arc<Service>,
+    callers: CallerSource,
+}
+
+impl App {
+    fn service(&self) -> &Service {
+        &self.0.service
+    }
+}
+
+/// All routes over a service. Called in process, or by [`crate::listen`] for each connection.
+pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
+    let app = App(Arc::new(Shared { service, callers }));
+    let (router, _description) = routes().split_for_parts();
+    router
+        .fallback(no_such_address)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(app.clone(), finish))
+        .with_state(app)
+}
+
+/// The routes with what is said of them.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::head())
+        .merge(bookings::routes())
+        .merge(health::routes())
+        .merge(pages::routes())
+}
+
+/// Writes problems, names the record, and counts.
+async fn finish(
+    axum::extract::State(app): axum::extract::State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let uri = request.uri().clone();
+    let response = next.run(request).await;
+    let response = respond::finish(response, uri.path(), || app.service().record());
+    app.service().metrics().answered(route_of(uri.path()), response.status().as_u16());
+    response
+}
+
+async fn no_such_address(request: Request) -> Refused {
+    let path = request.uri().path();
+    let known = openapi::paths();
+    let suggestion = crate::service::nearest_name(path, known.iter().map(String::as_str));
+    Refused(Box::new(Problem {
+        changes: vec!["see /openapi.json for all addresses".to_owned()],
+        suggestion,
+        ..Problem::new(Code::NotFound, "there is nothing at this address")
+    }))
+}
+
+async fn no_such_method(request: Request) -> Refused {
+    let detail = format!("{} is not done at this address", request.method());
+    Refused(Box::new(Problem {
+        status: http::StatusCode::METHOD_NOT_ALLOWED.as_u16(),
+        changes: vec!["see /openapi.json for the methods of each address".to_owned()],
+        ..Problem::new(Code::NotFound, detail)
+    }))
+}

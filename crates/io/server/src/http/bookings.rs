@@ -1,0 +1,182 @@
+//! `/v1/bookings`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::response::Response;
+use bursar_client::Problem;
+use bursar_client::api::{
+    Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, Operation,
+    ReleaseRequest, RenewRequest, State as BookingState,
+};
+use bursar_units::{BookingId, Millis};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::query::invalid;
+use super::respond::{Handled, json};
+use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, batch))
+        .routes(routes!(look, reserve))
+        .routes(routes!(renew))
+        .routes(routes!(release))
+        .routes(routes!(cancel))
+}
+
+/// Asks for slots under an id.
+///
+/// The same id and body again answers with the present state of that booking.
+#[utoipa::path(
+    put, path = "/v1/bookings/{id}", tag = "bookings",
+    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
+           ("dryRun" = Option<bool>, Query, description = "Answer what would happen and change nothing")),
+    request_body = BookingRequest,
+    responses((status = 201, body = Booking, description = "Granted"),
+              (status = 202, body = Booking, description = "It waits"),
+              (status = 200, body = Booking, description = "It was asked for before; this is its present state"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn reserve(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let operation = Operation::Reserve { id: call.name("id")?, request: call.body::<BookingRequest>()? };
+    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+}
+
+/// How a booking stands.
+#[utoipa::path(
+    get, path = "/v1/bookings/{id}", tag = "bookings",
+    params(("id" = String, Path, max_length = 128),
+           ("fence" = Option<u64>, Query, description = "Ask whether this is the present fence: `held`"),
+           ("wait" = Option<String>, Query, description = "Wait so long, as in `30s`, for a queued booking to change; at most 5m"),
+           ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn look(call: Call) -> Handled {
+    call.query.only(&["fence", "wait", "minRecord"])?;
+    let id: BookingId = call.name("id")?;
+    let wait = call.query.read::<Millis>("wait")?.map(|wait| Duration::from_millis(wait.ms()));
+    if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
+        return Err(invalid("wait", "is too long, at most 5m is allowed").into());
+    }
+    let look_at = LookAt { fence: call.query.read("fence")?, wait };
+    json(call.service().booking(&call.caller, &id, look_at).await?)
+}
+
+/// Shows that the holder lives. Answered at once; the ledger notes it when the deadline comes.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/renew", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = RenewRequest,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn renew(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let operation = Operation::Renew { id: call.name("id")?, request: call.body::<RenewRequest>()? };
+    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+}
+
+/// Gives slots back. A repeat has no effect and is no problem: `applied` is false.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/release", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = ReleaseRequest,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn release(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let operation = Operation::Release { id: call.name("id")?, request: call.body::<ReleaseRequest>()? };
+    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+}
+
+/// Gives up a wait.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = Option<CancelRequest>,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn cancel(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    call.body_or_empty::<CancelRequest>()?;
+    let operation = Operation::Cancel { id: call.name("id")? };
+    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+}
+
+/// Independent operations, decided in order, one result each. A batch is not atomic.
+#[utoipa::path(
+    post, path = "/v1/bookings", tag = "bookings",
+    params(("dryRun" = Option<bool>, Query)),
+    request_body = Batch,
+    responses((status = 200, body = BatchAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn batch(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let batch = super::body::read_batch(call.bytes())?;
+    json(call.service().batch(&call.caller, batch, call.mode()?).await?)
+}
+
+/// Bookings that the caller may see: those that live by id, then those that ended, newest first.
+#[utoipa::path(
+    get, path = "/v1/bookings", tag = "bookings",
+    params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "The seed's word for `class`"),
+           ("tenant" = Option<String>, Query),
+           ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several with commas"),
+           ("status" = Option<String>, Query, description = "The seed's word for states: `active` or `released`"),
+           ("id" = Option<String>, Query), ("execution" = Option<String>, Query),
+           ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Booking>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn list(call: Call) -> Handled {
+    let query = &call.query;
+    query.only(&[
+        "class", "language", "tenant", "state", "status", "id", "execution", "limit", "cursor",
+        "minRecord",
+    ])?;
+    let class = match (query.read("class")?, query.read("language")?) {
+        (Some(class), Some(language)) if class != language => {
+            return Err(invalid("language", "is another than `class`, and means the same").into());
+        }
+        (class, language) => class.or(language),
+    };
+    let filter = BookingFilter {
+        class,
+        tenant: query.read("tenant")?,
+        states: states(query.get("state"), query.get("status"))?,
+        id: query.read("id")?,
+        execution: query.read("execution")?,
+    };
+    let page = query.page()?;
+    let listed = call.service().bookings(&call.caller, filter, page, query.get("cursor")).await?;
+    json(listed)
+}
+
+fn states(states: Option<&str>, status: Option<&str>) -> Result<BTreeSet<BookingState>, Problem> {
+    let mut wanted = BTreeSet::new();
+    for word in states.into_iter().flat_map(|states| states.split(',')) {
+        wanted.insert(match word {
+            "queued" => BookingState::Queued,
+            "granted" => BookingState::Granted,
+            "ended" => BookingState::Ended,
+            _ => return Err(invalid("state", "is none of `queued`, `granted` and `ended`")),
+        });
+    }
+    match status {
+        None => {}
+        Some("active") => drop(wanted.insert(BookingState::Granted)),
+        Some("released") => drop(wanted.insert(BookingState::Ended)),
+        Some(_) => return Err(invalid("status", "is neither `active` nor `released`")),
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,145 @@
+//! A request, taken apart: who calls, what the address says, and the body.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::RequestPartsExt as _;
+use bursar_client::api::BODY_BYTES_MAX;
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::respond::Refused;
+use super::{App, body, query::Query};
+use crate::auth::{self, Peer};
+use crate::caller::Caller;
+use crate::service::{Mode, Service};
+
+/// How long a body may take to arrive.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+
+/// A request of a known caller.
+pub(super) struct Call {
+    app: App,
+    pub(super) caller: Arc<Caller>,
+    pub(super) headers: HeaderMap,
+    pub(super) query: Query,
+    path: Vec<(Arc<str>, String)>,
+    body: Bytes,
+}
+
+impl FromRequest<App> for Call {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Refused> {
+        let (mut parts, body) = request.into_parts();
+        let service = app.service();
+        let view = service.ledger().view();
+        let peer = parts.extensions.get::<Peer>();
+        let caller = app.0.callers.caller(peer, &parts.headers, view)?;
+        auth::check_expiry(&caller, service.ledger().now())?;
+        let path = match parts.extract::<RawPathParams>().await {
+            Ok(params) => params.iter().map(|(name, value)| (Arc::from(name), value.to_owned())).collect(),
+            Err(_) => {
+                let message = "is not text: percent-encode it as UTF-8";
+                return Err(Problem::invalid(vec![FieldError::new("address", message)]).into());
+            }
+        };
+        let query = Query::parse(&parts.uri)?;
+        let body = if parts.method == Method::GET {
+            Bytes::new()
+        } else {
+            read_body(&parts.headers, body).await?
+        };
+        if let Some(record) = query.min_record()? {
+            service.reach(record).await?;
+        }
+        Ok(Self { app: app.clone(), caller, headers: parts.headers, query, path, body })
+    }
+}
+
+impl Call {
+    pub(super) fn service(&self) -> &Service {
+        self.app.service()
+    }
+
+    pub(super) fn shared_service(&self) -> Arc<Service> {
+        Arc::clone(&self.app.0.service)
+    }
+
+    /// A part of the address, as a name of its kind.
+    pub(super) fn name<T>(&self, part: &str) -> Result<T, Problem>
+    where
+        T: std::str::FromStr,
+        T::Err: std::fmt::Display,
+    {
+        self.part(part).parse().map_err(|error: T::Err| {
+            Problem::invalid(vec![FieldError::new(part, error.to_string())])
+        })
+    }
+
+    /// A part of the address, as it is.
+    pub(super) fn part(&self, part: &str) -> &str {
+        let found = self.path.iter().find(|(name, _)| name.as_ref() == part);
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// The body, which must be there.
+    pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        body::read(&self.body)
+    }
+
+    /// The body; nothing at all is an empty object.
+    pub(super) fn body_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        if self.body.is_empty() { body::read(b"{}") } else { self.body() }
+    }
+
+    /// The bytes of the body.
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Whether the write is real.
+    pub(super) fn mode(&self) -> Result<Mode, Problem> {
+        Ok(if self.query.flag("dryRun")? { Mode::DryRun } else { Mode::Real })
+    }
+
+    /// A header as text.
+    pub(super) fn header(&self, name: &str) -> Result<Option<&str>, Problem> {
+        self.headers
+            .get(name)
+            .map(|value| {
+                value.to_str().map_err(|_| {
+                    Problem::invalid(vec![FieldError::new(name, "is not plain text")])
+                })
+            })
+            .transpose()
+    }
+}
+
+async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Problem> {
+    let stated = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if stated.is_some_and(|stated: u64| usize::try_from(stated).map_or(true, |size| size > BODY_BYTES_MAX)) {
+        return Err(too_large());
+    }
+    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
+    match tokio::time::timeout(BODY_WITHIN, collected).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::new(Code::Malformed, "the body broke off")),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {}s", BODY_WITHIN.as_secs());
+            Err(Problem::new(Code::Malformed, detail))
+        }
+    }
+}
+
+fn too_large() -> Problem {
+    let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes; send it in parts");
+    Problem::new(Code::TooLarge, detail)
+}

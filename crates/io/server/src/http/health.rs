@@ -1,0 +1,69 @@
+//! Is it there, may it be used, what does it count, and who am I.
+
+use axum::extract::State;
+use axum::response::Response;
+use bursar_client::api::{Health, Identity};
+use bursar_client::{Code, Problem};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::respond::{Handled, bytes, json};
+use crate::service::Answer;
+
+/// The media type that Prometheus asks for.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(healthz))
+        .routes(routes!(readyz))
+        .routes(routes!(metrics))
+        .routes(routes!(identity))
+}
+
+/// Whether the process answers. Open to everyone who can reach it.
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+async fn healthz(State(app): State<App>) -> Handled {
+    let answer = health(&app);
+    json(answer)
+}
+
+/// Whether commands are taken: the store answers and this server may write.
+#[utoipa::path(get, path = "/readyz", tag = "server",
+    responses((status = 200, body = Health),
+              (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn readyz(State(app): State<App>) -> Handled {
+    app.service().ready().await?;
+    json(health(&app))
+}
+
+/// Counters and gauges, as text for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
+async fn metrics(call: Call) -> Handled {
+    call.query.only(&[])?;
+    call.caller.require_view("read metrics")?;
+    let text = call.service().metrics_text().await?;
+    Ok(bytes(METRICS_TYPE, text))
+}
+
+/// Who the caller is to this server.
+#[utoipa::path(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
+async fn identity(call: Call) -> Handled {
+    call.query.only(&["minRecord"])?;
+    json(call.service().identity(&call.caller))
+}
+
+fn health(app: &App) -> Answer<Health> {
+    let service = app.service();
+    let record = service.record();
+    let body = Health {
+        status: "ok".to_owned(),
+        version: service.info().version.clone(),
+        record: Some(record),
+        now_ms: Some(service.ledger().now().ms()),
+    };
+    Answer { status: 200, record, body }
+}

@@ -1,0 +1,263 @@
+//! What is counted: one list of metrics, unit last, with bounded labels (style 46).
+//!
+//! Gauges are read off the committed state when someone asks, so they are the state. Counters
+//! are kept as things happen.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bursar_engine::State;
+use bursar_engine::booking::Standing;
+use bursar_units::{Instant, Label};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Classes that have a label of their own; the smaller ones are counted together.
+pub const CLASS_LABELS_MAX: usize = 100;
+/// The label of all further classes.
+const OTHERS: &str = "others";
+
+/// The addresses of the API, with their variable parts in braces: the values of a label.
+pub const ROUTES: &[&str] = &[
+    "/healthz",
+    "/log/checkpoint",
+    "/log/tile/{path}",
+    "/metrics",
+    "/openapi.json",
+    "/problems/{code}",
+    "/readyz",
+    "/v1/apply",
+    "/v1/bookings",
+    "/v1/bookings/{id}",
+    "/v1/bookings/{id}/cancel",
+    "/v1/bookings/{id}/release",
+    "/v1/bookings/{id}/renew",
+    "/v1/events",
+    "/v1/explain/{kind}/{name}",
+    "/v1/identity",
+    "/v1/ledger",
+    "/v1/ledger/backup",
+    "/v1/ledger/export",
+    "/v1/ledger/prune",
+    "/v1/ledger/rotate-key",
+    "/v1/limits",
+    "/v1/limits/{name}",
+    "/v1/nodes",
+    "/v1/nodes/{name}",
+    "/v1/proofs/{kind}/{id}",
+    "/v1/records",
+    "/v1/tokens",
+    "/v1/tokens/{name}",
+];
+/// The label of what is at no address.
+const NOWHERE: &str = "none";
+
+/// Counters that are shared by everyone who counts.
+#[derive(Clone)]
+pub struct Metrics(Arc<Counters>);
+
+struct Counters {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    connections_refused: Counter,
+    commit_seconds: Histogram,
+    batch_records: Histogram,
+    store_failures: Counter,
+    poisoned: Counter,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    class: String,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct LaneLabel {
+    lane: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct NoLabel {}
+
+/// What the gauges of one class show.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ClassUse {
+    /// Slots held.
+    pub slots_in_use: u64,
+    /// Bookings that wait.
+    pub waiting: u64,
+    /// Since when the one that waits longest does.
+    pub oldest: Option<Instant>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        let connections_refused = Counter::default();
+        // 0.1 ms to 13 s: an fsync takes from a tenth of a millisecond to, on a bad day, seconds.
+        let commit_seconds = Histogram::new((0..18).map(|power| 0.000_1 * 2_f64.powi(power)));
+        let batch_records = Histogram::new((0..13).map(|power| 2_f64.powi(power)));
+        let (store_failures, poisoned) = (Counter::default(), Counter::default());
+        registry.register("http_requests", "Requests answered, by address and status", requests.clone());
+        registry.register("http_connections_refused", "Connections past the limit", connections_refused.clone());
+        registry.register_with_unit("ledger_commit", "How long a commit took", Unit::Seconds, commit_seconds.clone());
+        registry.register("ledger_batch_records", "Records that were committed together", batch_records.clone());
+        registry.register("ledger_store_failures", "Times the store failed", store_failures.clone());
+        registry.register("ledger_poisoned", "Commands kept aside because deciding them panicked", poisoned.clone());
+        Self(Arc::new(Counters {
+            registry,
+            requests,
+            connections_refused,
+            commit_seconds,
+            batch_records,
+            store_failures,
+            poisoned,
+        }))
+    }
+}
+
+impl Metrics {
+    /// A request was answered.
+    pub fn answered(&self, route: &'static str, status: u16) {
+        self.0.requests.get_or_create(&RequestLabels { route, status }).inc();
+    }
+
+    /// A connection came past the limit.
+    pub fn connection_refused(&self) {
+        self.0.connections_refused.inc();
+    }
+
+    /// A batch is durable.
+    pub fn committed(&self, records: usize, took: Duration) {
+        self.0.commit_seconds.observe(took.as_secs_f64());
+        let records = u32::try_from(records).unwrap_or(u32::MAX);
+        self.0.batch_records.observe(f64::from(records));
+    }
+
+    /// The store failed.
+    pub fn store_failed(&self) {
+        self.0.store_failures.inc();
+    }
+
+    /// A command was kept aside.
+    pub fn poisoned(&self) {
+        self.0.poisoned.inc();
+    }
+
+    /// Everything as text, with gauges read off the state.
+    pub fn text(&self, state: &State, now: Instant, lanes: (usize, usize)) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode_registry(&mut text, &self.0.registry)?;
+        encode_registry(&mut text, &gauges(state, now, lanes))?;
+        encode_eof(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// The label of an address.
+pub fn route_of(path: &str) -> &'static str {
+    let matches = |route: &&&str| {
+        let (mut parts, mut pattern) = (path.split('/'), route.split('/'));
+        loop {
+            match (parts.next(), pattern.next()) {
+                (None, None) => return true,
+                (Some(_), Some("{path}")) => return true,
+                (Some(part), Some(expected)) if expected.starts_with('{') || part == expected => {}
+                _ => return false,
+            }
+        }
+    };
+    ROUTES.iter().find(matches).copied().unwrap_or(NOWHERE)
+}
+
+/// What is in use and waits, by class: the largest by name, all others together.
+pub fn by_class(state: &State) -> Vec<(String, ClassUse)> {
+    let bookings = &state.bookings;
+    let mut classes: std::collections::BTreeMap<Label, ClassUse> = std::collections::BTreeMap::new();
+    for id in bookings.live_ids(None) {
+        let (Some(request), Some(standing)) = (bookings.request(id), bookings.standing(id)) else { continue };
+        let class = classes.entry(request.class).or_default();
+        match standing {
+            Standing::Queued { since, .. } => {
+                class.waiting += 1;
+                class.oldest = Some(class.oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+            Standing::Granted(_) => class.slots_in_use += request.amount.slots,
+            Standing::Ended(_) => {}
+        }
+    }
+    bounded(classes.into_iter().map(|(class, of)| (class.to_string(), of)).collect())
+}
+
+/// Keeps the largest classes and takes the others together.
+fn bounded(mut classes: Vec<(String, ClassUse)>) -> Vec<(String, ClassUse)> {
+    classes.sort_by(|(a_name, a), (b_name, b)| {
+        let size = |of: &ClassUse| of.slots_in_use.saturating_add(of.waiting);
+        size(b).cmp(&size(a)).then_with(|| a_name.cmp(b_name))
+    });
+    let rest = classes.split_off(classes.len().min(CLASS_LABELS_MAX));
+    if !rest.is_empty() {
+        let together = rest.into_iter().fold(ClassUse::default(), |sum, (_, of)| ClassUse {
+            slots_in_use: sum.slots_in_use.saturating_add(of.slots_in_use),
+            waiting: sum.waiting + of.waiting,
+            oldest: sum.oldest.into_iter().chain(of.oldest).min(),
+        });
+        classes.push((OTHERS.to_owned(), together));
+    }
+    classes
+}
+
+fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
+    let mut registry = Registry::default();
+    let by_class = by_class(state);
+    let mut of_class = |name: &str, help: &str, unit: Option<Unit>, value: &dyn Fn(&ClassUse) -> u64| {
+        let family = Family::<ClassLabel, Gauge<u64, AtomicU64>>::default();
+        for (class, of) in &by_class {
+            family.get_or_create(&ClassLabel { class: class.clone() }).set(value(of));
+        }
+        match unit {
+            Some(unit) => registry.register_with_unit(name, help, unit, family),
+            None => registry.register(name, help, family),
+        }
+    };
+    of_class("booking_slots_in_use", "Slots held", None, &|of| of.slots_in_use);
+    of_class("booking_waiting", "Bookings that wait", None, &|of| of.waiting);
+    of_class("booking_waiting_oldest", "How long the longest wait is", Some(Unit::Seconds), &|of| {
+        of.oldest.map_or(0, |since| now.since(since).ms() / 1_000)
+    });
+    let (granted, queued, remembered) = state.bookings.counts();
+    let mut one = |name: &str, help: &str, value: u64| {
+        let gauge = Gauge::<u64, AtomicU64>::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
+    };
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    one("booking_holding", "Bookings that hold", count(granted));
+    one("booking_queued", "Bookings that wait, all classes together", count(queued));
+    one("booking_remembered", "Ended bookings that are remembered", count(remembered));
+    one("ledger_records", "Records of the ledger", state.head);
+    one("ledger_pruned_records", "Records whose payload was forgotten", state.pruned_below);
+    let intake = Family::<LaneLabel, Gauge<u64, AtomicU64>>::default();
+    for (lane, waiting) in [("control", lanes.0), ("work", lanes.1)] {
+        intake.get_or_create(&LaneLabel { lane }).set(count(waiting));
+    }
+    registry.register("intake_waiting", "Commands that wait to be decided", intake);
+    // A fence is one counter for the whole ledger: its last value is the number of grants.
+    let grants = Family::<NoLabel, Counter>::default();
+    grants.get_or_create(&NoLabel {}).inc_by(state.bookings.last_fence().0);
+    registry.register("booking_granted", "Grants since the ledger began", grants);
+    registry
+}

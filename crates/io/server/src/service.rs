@@ -1,0 +1,205 @@
+//! What can be asked, without any transport: callers and API types in, API types or a problem out.
+//!
+//! It decides nothing. Each call checks who asks, turns the request into a command, submits it,
+//! and turns the engine's word into an answer; reads are functions of the committed view (L3).
+
+mod answers;
+mod bookings;
+mod health;
+mod nearest;
+mod refusal;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar_client::{Code, Problem};
+use bursar_engine::{Command, State};
+use bursar_ledger::intake::Outcome;
+use bursar_ledger::pipeline::Ledger;
+use bursar_ledger::store::{self, Reader};
+use bursar_units::Instant;
+use tokio::sync::{Mutex, Semaphore, watch};
+
+pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
+pub(crate) use nearest::nearest as nearest_name;
+pub use refusal::of_failure;
+
+use crate::caller::Caller;
+use crate::metrics::Metrics;
+
+/// How long a write may take to become durable before its caller is told that nobody knows.
+pub const DURABLE_WITHIN: Duration = Duration::from_secs(25);
+/// How long a read waits for the record it was asked to reflect.
+const RECORD_WITHIN: Duration = Duration::from_secs(25);
+/// How long the store may take to say that it is there.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+/// Event streams that may be open at once.
+pub const STREAMS_MAX: usize = 1_000;
+
+/// Opens a reader of the store, for one thread.
+pub type Readers = Arc<dyn Fn() -> Result<Box<dyn Reader>, store::Error> + Send + Sync>;
+
+/// What a server says of itself.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// The program's version.
+    pub version: String,
+    /// Which kind of store holds the ledger.
+    pub store: String,
+    /// When this process began to lead.
+    pub leads_since: Instant,
+}
+
+/// An answer that is not a problem.
+#[derive(Clone, Debug)]
+pub struct Answer<T> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The last record it reflects.
+    pub record: u64,
+    /// What is answered.
+    pub body: T,
+}
+
+/// Whether a write is real.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// It is.
+    Real,
+    /// Only what would happen is answered; nothing is changed.
+    DryRun,
+}
+
+/// Everything that can be asked.
+pub struct Service {
+    ledger: Ledger,
+    readers: Readers,
+    info: ServerInfo,
+    metrics: Metrics,
+    streams: Arc<Semaphore>,
+    /// Changes of declared objects come one after another, so that what `If-Match` saw is still
+    /// so when its change is decided.
+    declaring: Mutex<()>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Service {
+    /// A service over a ledger that runs. `archive` does what needs files: keys and backups.
+    pub fn new(
+        ledger: Ledger,
+        readers: Readers,
+        info: ServerInfo,
+            metrics: Metrics,
+    ) -> Self {
+        Self {
+            ledger,
+            readers,
+            info,
+            metrics,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            declaring: Mutex::new(()),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// The ledger beneath.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What the server says of itself.
+    pub fn info(&self) -> &ServerInfo {
+        &self.info
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The last committed record.
+    pub fn record(&self) -> u64 {
+        last_record(&self.ledger.view().read())
+    }
+
+    /// Ends streams and long polls; what is being written still is.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when streams and long polls should end.
+    pub async fn stopped(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives as long as this service, so an error cannot come.
+        let _stopped = stopping.wait_for(|stopping| *stopping).await;
+    }
+
+    /// Waits until the view has reached a record: read your writes.
+    pub async fn reach(&self, record: u64) -> Result<(), Problem> {
+        let mut head = self.ledger.view().head();
+        let reached = head.wait_for(|head| record < *head);
+        match tokio::time::timeout(RECORD_WITHIN, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let detail =
+                    format!("record {record} is not here yet, the last is {}", self.record());
+                Err(Problem::new(Code::Unavailable, detail))
+            }
+        }
+    }
+
+    /// Commands of one caller, decided in order; resolves when they are durable.
+    async fn submit(
+        &self,
+        caller: &Caller,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Outcome>, Problem> {
+        let submitted = self.ledger.submit(caller.name.clone(), commands);
+        match tokio::time::timeout(DURABLE_WITHIN, submitted).await {
+            Ok(Ok(outcomes)) => Ok(outcomes),
+            Ok(Err(failure)) => Err(of_failure(&failure)),
+            Err(_) => Err(of_failure(&bursar_ledger::intake::Failure::OutcomeUnknown)),
+        }
+    }
+
+    /// One command, and what it came to.
+    async fn submit_one(&self, caller: &Caller, command: Command) -> Result<Outcome, Problem> {
+        let mut outcomes = self.submit(caller, vec![command]).await?;
+        outcomes.pop().ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
+    }
+
+    /// Reads the store on a thread that may block.
+    async fn read_store<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Reader) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let readers = Arc::clone(&self.readers);
+        let task = move || read(readers().map_err(|error| unreadable(&error))?.as_ref());
+        tokio::task::spawn_blocking(task)
+            .await
+            .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "reading the store panicked")))
+    }
+}
+
+/// The last record a state covers.
+fn last_record(state: &State) -> u64 {
+    state.head.saturating_sub(1)
+}
+
+/// A store that could not be read.
+fn unreadable(error: &dyn std::error::Error) -> Problem {
+    tracing::error!(error = chain(error), "store.unreadable");
+    Problem::new(Code::Unavailable, format!("the store could not be read: {}", chain(error)))
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

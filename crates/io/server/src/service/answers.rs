@@ -1,0 +1,267 @@
+//! Types become text here: the engine's values in the shapes of the API.
+
+use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
+use bursar_client::problem::{Holder, LimitUse};
+use bursar_engine::State;
+use bursar_engine::booking::{self, Ended, Extras, Granted, Request, Standing};
+use bursar_engine::explain::{self, HeldBy, Object, held_by, reason_word};
+use bursar_engine::words;
+use bursar_units::{BookingId, Instant, Millis};
+
+use crate::caller::Caller;
+
+/// How a booking is looked at.
+pub(super) struct Look<'a> {
+    pub(super) state: &'a State,
+    pub(super) now: Instant,
+    pub(super) caller: &'a Caller,
+    /// Until when its holder has shown life beyond what is recorded.
+    pub(super) renewed_until: Option<Instant>,
+}
+
+impl Look<'_> {
+    /// All that is known of a booking.
+    pub(super) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
+        let request = self.state.bookings.request(id)?;
+        let standing = self.state.bookings.standing(id)?;
+        let mut booking = self.stands(id, &standing, &request);
+        tell_request(&mut booking, &request);
+        match standing {
+            Standing::Queued { .. } => {}
+            Standing::Granted(granted) => {
+                booking.queued_at = Some(granted.queued_at);
+                booking.granted_at = Some(granted.granted_at);
+                booking.renewals = Some(granted.renewals);
+            }
+            Standing::Ended(ended) => {
+                booking.queued_at = Some(ended.queued_at());
+                booking.granted_at = ended.granted().map(|(at, _)| at);
+            }
+        }
+        Some(booking)
+    }
+
+    /// What a write decided: where the booking is, and what its caller needs next.
+    pub(super) fn brief(&self, id: &BookingId) -> Option<api::Booking> {
+        let request = self.state.bookings.request(id)?;
+        Some(self.stands(id, &self.state.bookings.standing(id)?, &request))
+    }
+
+    /// The same without the place in the queue.
+    pub(super) fn bare(&self, id: &BookingId) -> Option<api::Booking> {
+        match self.state.bookings.standing(id)? {
+            Standing::Queued { since, until } => Some(api::Booking {
+                queued_at: Some(since),
+                wait_until: Some(until),
+                ..api::Booking::new(id.clone(), api::State::Queued)
+            }),
+            _ => self.brief(id),
+        }
+    }
+
+    fn stands(&self, id: &BookingId, standing: &Standing<'_>, request: &Request) -> api::Booking {
+        let is_own = self.caller.may_act_as(&request.tenant);
+        match standing {
+            Standing::Queued { since, until } => self.queued(id, *since, *until),
+            Standing::Granted(granted) => self.granted(id, granted, is_own),
+            Standing::Ended(ended) => {
+                let mut booking = ended_booking(id, ended);
+                booking.fence = ended.granted().filter(|_| is_own).map(|(_, fence)| fence.0);
+                booking
+            }
+        }
+    }
+
+    fn queued(&self, id: &BookingId, since: Instant, until: Instant) -> api::Booking {
+        let position = self.state.bookings.position(self.now, id);
+        let estimate = position.as_ref().and_then(|position| position.estimate);
+        api::Booking {
+            queued_at: Some(since),
+            wait_until: Some(until),
+            ahead: position.map(|position| position.ahead),
+            estimate_ms: estimate.map(|estimate| estimate.ms),
+            rests_on: estimate.map(|estimate| rests_on(estimate.rests_on)),
+            ..api::Booking::new(id.clone(), api::State::Queued)
+        }
+    }
+
+    fn granted(&self, id: &BookingId, granted: &Granted, is_own: bool) -> api::Booking {
+        api::Booking {
+            fence: is_own.then_some(granted.fence.0),
+            expires_at: Some(granted.expires.max(self.renewed_until.unwrap_or_default())),
+            ..api::Booking::new(id.clone(), api::State::Granted)
+        }
+    }
+}
+
+/// A booking that has ended, as its end is told.
+fn ended_booking(id: &BookingId, ended: &Ended) -> api::Booking {
+    api::Booking {
+        ended_at: Some(ended.ended_at()),
+        end: Some(end(ended.end())),
+        outcome: ended.outcome().map(outcome),
+        exit_code: ended.exit_code(),
+        reason: ended.reason().map(str::to_owned),
+        ..api::Booking::new(id.clone(), api::State::Ended)
+    }
+}
+
+fn tell_request(booking: &mut api::Booking, request: &Request) {
+    let more_than_none = |amount: u64| (amount > 0).then_some(amount);
+    booking.class = Some(request.class.clone());
+    booking.tenant = Some(request.tenant.clone());
+    booking.slots = Some(request.amount.slots);
+    booking.cpu_milli = more_than_none(request.amount.cpu_milli);
+    booking.memory_bytes = more_than_none(request.amount.memory_bytes);
+    booking.gpus = more_than_none(request.amount.gpus);
+    booking.priority = Some(priority(request.priority));
+    booking.ttl_ms = Some(request.ttl.ms());
+    if let Some(extras) = request.extras.as_deref() {
+        booking.execution_id.clone_from(&extras.execution);
+        booking.cpu_limit_milli = extras.cpu_limit_milli;
+        booking.memory_limit_bytes = extras.memory_limit_bytes;
+    }
+}
+
+/// What an API request asks of the engine, for a tenant.
+pub(super) fn request(asked: api::BookingRequest, tenant: bursar_units::Label) -> Request {
+    let extras = Extras {
+        execution: asked.execution_id,
+        cpu_limit_milli: asked.cpu_limit_milli,
+        memory_limit_bytes: asked.memory_limit_bytes,
+    };
+    Request {
+        class: asked.class,
+        tenant,
+        amount: bursar_units::Amount {
+            slots: asked.slots,
+            cpu_milli: asked.cpu_milli.unwrap_or_default(),
+            memory_bytes: asked.memory_bytes.unwrap_or_default(),
+            gpus: asked.gpus.unwrap_or_default(),
+        },
+        priority: asked.priority.map_or(booking::Priority::Normal, engine_priority),
+        ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
+        wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
+        extras: (extras != Extras::default()).then(|| Box::new(extras)),
+    }
+}
+
+/// An explanation as the API tells it to this caller.
+pub(super) fn explanation(
+    told: explain::Explanation,
+    now: Instant,
+    caller: &Caller,
+    who: Vec<Who>,
+) -> Explanation {
+    let (kind, name) = match &told.object {
+        Object::Booking(id) => ("Booking", id.to_string()),
+        Object::Limit(name) => ("Limit", name.to_string()),
+    };
+    let held = held_by(&told.why.holders, |tenant| caller.sees(tenant));
+    Explanation {
+        object: ObjectRef { kind: kind.to_owned(), namespace: None, name },
+        headline: told.headline,
+        state: told.stage.word().to_owned(),
+        waits_for: told.waits_for.map(waits_for),
+        reason: told.reason.map(|reason| reason_word(reason).to_owned()),
+        since: told.since,
+        why: Some(Why {
+            ahead: told.why.ahead,
+            limits: told.why.limits.iter().map(limit_use).collect(),
+            holders: holders(&held),
+        }),
+        when: told.when.map(|when| When {
+            at: when.estimate_ms.map(|ms| now.after(Millis::from_ms(ms))),
+            latest: None,
+            rests_on: vec![RestsOn { object: None, basis: when.rests_on }],
+        }),
+        who,
+        changes: told.changes,
+        record: told.record,
+    }
+}
+
+/// One counter of a limit.
+pub(super) fn limit_use(of: &booking::LimitUse) -> LimitUse {
+    LimitUse {
+        name: of.name.clone(),
+        dimension: of.dimension,
+        size: of.size,
+        in_use: of.in_use,
+        waiting: of.waiting,
+    }
+}
+
+/// Holders as a caller may see them: names first, then all others together.
+pub(super) fn holders(held: &HeldBy) -> Vec<Holder> {
+    let named = held.named.iter().map(|(tenant, slots)| Holder {
+        tenant: Some(tenant.clone()),
+        others: None,
+        slots: *slots,
+    });
+    let others = (held.others > 0).then_some(Holder {
+        tenant: None,
+        others: Some(held.others),
+        slots: held.others_slots,
+    });
+    named.chain(others).collect()
+}
+
+/// How a booking ended.
+pub(super) const fn end(end: booking::End) -> api::End {
+    match end {
+        booking::End::Released => api::End::Released,
+        booking::End::Cancelled => api::End::Cancelled,
+        booking::End::Expired => api::End::Expired,
+        booking::End::WaitOver => api::End::WaitOver,
+        booking::End::Forced => api::End::Forced,
+    }
+}
+
+const fn outcome(outcome: booking::Outcome) -> api::Outcome {
+    match outcome {
+        booking::Outcome::Ok => api::Outcome::Ok,
+        booking::Outcome::Failed => api::Outcome::Failed,
+    }
+}
+
+/// What the holder said of its work, as the engine knows it.
+pub(super) const fn engine_outcome(outcome: api::Outcome) -> booking::Outcome {
+    match outcome {
+        api::Outcome::Ok => booking::Outcome::Ok,
+        api::Outcome::Failed => booking::Outcome::Failed,
+    }
+}
+
+const fn priority(priority: booking::Priority) -> api::Priority {
+    match priority {
+        booking::Priority::Urgent => api::Priority::Urgent,
+        booking::Priority::High => api::Priority::High,
+        booking::Priority::Normal => api::Priority::Normal,
+        booking::Priority::Low => api::Priority::Low,
+        booking::Priority::Batch => api::Priority::Batch,
+    }
+}
+
+const fn engine_priority(priority: api::Priority) -> booking::Priority {
+    match priority {
+        api::Priority::Urgent => booking::Priority::Urgent,
+        api::Priority::High => booking::Priority::High,
+        api::Priority::Normal => booking::Priority::Normal,
+        api::Priority::Low => booking::Priority::Low,
+        api::Priority::Batch => booking::Priority::Batch,
+    }
+}
+
+const fn waits_for(word: explain::WaitsFor) -> WaitsFor {
+    match word {
+        explain::WaitsFor::Budget => WaitsFor::Budget,
+        explain::WaitsFor::Room => WaitsFor::Room,
+        explain::WaitsFor::Turn => WaitsFor::Turn,
+    }
+}
+
+fn rests_on(executions: usize) -> String {
+    let executions = u64::try_from(executions).unwrap_or(u64::MAX);
+    format!("last {} executions", words::number(executions))
+}

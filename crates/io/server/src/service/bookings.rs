@@ -1,0 +1,399 @@
+//! Bookings: reserve, renew, release, cancel, one or many, and how they stand.
+
+mod list;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bursar_client::api::{
+    BATCH_OPERATIONS_MAX, Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking,
+    Operation, ReleaseRequest, State as BookingState,
+};
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bursar_engine::booking::decide::Refusal as BookingRefusal;
+use bursar_engine::booking::{Fence, Reply, Standing};
+use bursar_engine::token::Role;
+use bursar_engine::{Answer as Word, Command, Refusal, State, plan};
+use bursar_ledger::intake::Outcome;
+use bursar_units::{BookingId, Instant, Label, Millis};
+
+use super::answers::{self, Look};
+use super::nearest::nearest;
+use super::refusal::of_refusal;
+use super::{Answer, Mode, Service, last_record};
+use crate::caller::Caller;
+
+pub use list::BookingFilter;
+
+/// The longest a look at a booking may wait for it to change.
+pub const LONG_POLL_MAX: Duration = Duration::from_secs(300);
+/// The longest reason an operator may give, in characters.
+const REASON_LENGTH_MAX: usize = 1_024;
+
+/// How a booking is to be looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LookAt {
+    /// Ask whether this fence is the present one.
+    pub fence: Option<u64>,
+    /// Wait so long for a queued booking to change.
+    pub wait: Option<Duration>,
+}
+
+impl Service {
+    /// One operation on one booking.
+    pub async fn operate(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        mode: Mode,
+    ) -> Result<Answer<Booking>, Problem> {
+        let command = self.command(caller, operation, &BTreeMap::new())?;
+        if mode == Mode::DryRun {
+            return self.try_out(caller, &command);
+        }
+        let outcome = self.submit_one(caller, command.clone()).await?;
+        let told = Told::now(self, caller);
+        told.answer(&self.ledger.view().read(), &command, outcome, Depth::Brief)
+    }
+
+    /// Independent operations, decided in order, one result each (S8).
+    pub async fn batch(
+        &self,
+        caller: &Caller,
+        batch: Batch,
+        mode: Mode,
+    ) -> Result<Answer<BatchAnswer>, Problem> {
+        let count = batch.operations.len();
+        if count > BATCH_OPERATIONS_MAX {
+            let detail =
+                format!("{count} operations, a batch has at most {BATCH_OPERATIONS_MAX}");
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        let asked = self.commands(caller, batch.operations);
+        let commands: Vec<Command> =
+            asked.iter().filter_map(|(_, command)| command.as_ref().ok()).cloned().collect();
+        let outcomes = match (mode, commands.is_empty()) {
+            (_, true) => Vec::new(),
+            (Mode::Real, false) => self.submit(caller, commands).await?,
+            (Mode::DryRun, false) => Vec::new(),
+        };
+        let dry_run = (mode == Mode::DryRun).then_some(true);
+        let results = if mode == Mode::DryRun {
+            self.try_out_all(caller, asked)
+        } else {
+            let told = Told::now(self, caller);
+            told.results(&self.ledger.view().read(), asked, outcomes)
+        };
+        let record = self.record();
+        Ok(Answer { status: 200, record, body: BatchAnswer { results, record, dry_run } })
+    }
+
+    /// How a booking stands, now or when it has changed.
+    pub async fn booking(
+        &self,
+        caller: &Caller,
+        id: &BookingId,
+        look_at: LookAt,
+    ) -> Result<Answer<Booking>, Problem> {
+        let deadline = look_at.wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
+        loop {
+            // Whoever asks to be told first cannot miss a change between the look and the wait.
+            let changed = deadline.map(|_| self.ledger.view().changed(id));
+            let answer = self.look(caller, id, look_at.fence)?;
+            let (Some(deadline), Some(changed)) = (deadline, changed) else { return Ok(answer) };
+            if answer.body.state != BookingState::Queued {
+                return Ok(answer);
+            }
+            tokio::select! {
+                _ = changed => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(answer),
+                () = self.stopped() => return Ok(answer),
+            }
+        }
+    }
+
+    fn look(
+        &self,
+        caller: &Caller,
+        id: &BookingId,
+        fence: Option<u64>,
+    ) -> Result<Answer<Booking>, Problem> {
+        let (now, renewed_until) = (self.ledger.now(), self.ledger.renewed_until(id));
+        let state = self.ledger.view().read();
+        let look = Look { state: &state, now, caller, renewed_until };
+        let seen = look.whole(id).filter(|booking| {
+            booking.tenant.as_ref().is_some_and(|tenant| caller.sees(tenant))
+        });
+        let mut body = seen.ok_or_else(|| no_booking(&state, caller, id))?;
+        let record = last_record(&state);
+        body.record = Some(record);
+        body.held = fence.map(|fence| is_held(&state, id, fence));
+        Ok(Answer { status: 200, record, body })
+    }
+
+    /// The same function that would decide, on a copy of the small problem.
+    fn try_out(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
+        let told = Told::now(self, caller);
+        let state = self.ledger.view().read();
+        let (result, _, after) = plan(&state, told.now, command);
+        drop(state);
+        let outcome = Outcome { record: last_record(&after), result };
+        let mut answer = told.answer(&after, command, outcome, Depth::Brief)?;
+        answer.body.dry_run = Some(true);
+        Ok(answer)
+    }
+
+    /// Each operation sees what those before it would have left, as in earnest.
+    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> Vec<BatchResult> {
+        let told = Told::now(self, caller);
+        let ids: Vec<BookingId> = asked.iter().map(|(id, _)| id.clone()).collect();
+        let mut sketch = self.ledger.view().read().sketch(&ids);
+        let decide = |(id, command): Asked| {
+            let done = command.and_then(|command| {
+                let result = bursar_engine::decide(
+                    &mut sketch,
+                    told.now,
+                    &command,
+                    &mut bursar_engine::Events::new(),
+                );
+                let outcome = Outcome { record: last_record(&sketch), result };
+                told.answer(&sketch, &command, outcome, Depth::Bare)
+            });
+            batch_result(id, done)
+        };
+        asked.into_iter().map(decide).collect()
+    }
+
+    /// The commands of a batch; one that may not be sent is refused by itself.
+    fn commands(&self, caller: &Caller, operations: Vec<Operation>) -> Vec<Asked> {
+        let mut own = BTreeMap::new();
+        let command = |operation: Operation| {
+            let id = operation.id().clone();
+            let command = self.command(caller, operation, &own);
+            if let Ok(Command::Reserve { id, request }) = &command {
+                own.insert(id.clone(), request.tenant.clone());
+            }
+            (id, command)
+        };
+        operations.into_iter().map(command).collect()
+    }
+
+    /// The command of an operation, if the caller may send it. `own` are the bookings that the
+    /// same batch asks for, with their tenants: the view does not know them yet.
+    fn command(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        own: &BTreeMap<BookingId, Label>,
+    ) -> Result<Command, Problem> {
+        match operation {
+            Operation::Reserve { id, mut request } => {
+                let tenant = tenant_of(caller, request.tenant.take())?;
+                caller.require_tenant(&tenant)?;
+                Ok(Command::Reserve { id, request: answers::request(request, tenant) })
+            }
+            Operation::Renew { id, request } => {
+                self.require_own(caller, &id, own)?;
+                let ttl = request.ttl_ms.map(Millis::from_ms);
+                Ok(Command::Renew { id, fence: Fence(request.fence), ttl })
+            }
+            Operation::Release { id, request } => {
+                let command = release(caller, id, request)?;
+                if let Command::Release { id, .. } = &command {
+                    self.require_own(caller, id, own)?;
+                }
+                Ok(command)
+            }
+            Operation::Cancel { id } => {
+                self.require_own(caller, &id, own)?;
+                Ok(Command::Cancel { id })
+            }
+        }
+    }
+
+    /// Refuses whoever may not act as the booking's tenant. What a caller may not see is not
+    /// there for it; what the view does not know yet was asked by nobody who got an answer.
+    fn require_own(
+        &self,
+        caller: &Caller,
+        id: &BookingId,
+        own: &BTreeMap<BookingId, Label>,
+    ) -> Result<(), Problem> {
+        if caller.may_operate() {
+            return Ok(());
+        }
+        if !caller.roles.contains(&Role::Use) {
+            return caller.require_operate("act on bookings of others");
+        }
+        let state = self.ledger.view().read();
+        let tenant = own.get(id).cloned();
+        match tenant.or_else(|| state.bookings.request(id).map(|request| request.tenant)) {
+            Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
+            Some(tenant) if caller.sees(&tenant) => caller.require_tenant(&tenant),
+            _ => Err(no_booking(&state, caller, id)),
+        }
+    }
+}
+
+/// An operation that may be sent, or why not.
+type Asked = (BookingId, Result<Command, Problem>);
+
+/// How much of a booking is told.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Depth {
+    /// What a write decided.
+    Brief,
+    /// The same without the place in the queue, which is costly to work out a thousand times.
+    Bare,
+}
+
+/// To whom and when an outcome is told.
+struct Told<'a> {
+    caller: &'a Caller,
+    now: Instant,
+}
+
+impl<'a> Told<'a> {
+    fn now(service: &Service, caller: &'a Caller) -> Self {
+        Self { caller, now: service.ledger.now() }
+    }
+
+    fn results(
+        &self,
+        state: &State,
+        asked: Vec<Asked>,
+        outcomes: Vec<Outcome>,
+    ) -> Vec<BatchResult> {
+        let mut outcomes = outcomes.into_iter();
+        let result = |(id, command): Asked| {
+            let done = command.and_then(|command| {
+                let outcome = outcomes.next();
+                let outcome = outcome
+                    .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))?;
+                self.answer(state, &command, outcome, Depth::Bare)
+            });
+            batch_result(id, done)
+        };
+        asked.into_iter().map(result).collect()
+    }
+
+    /// The engine's word as an answer.
+    fn answer(
+        &self,
+        state: &State,
+        command: &Command,
+        outcome: Outcome,
+        depth: Depth,
+    ) -> Result<Answer<Booking>, Problem> {
+        let Outcome { record, result } = outcome;
+        let word = result.map_err(|refusal| of_refusal(state, self.caller, command, &refusal))?;
+        let id = command.booking_ids().first();
+        let id = id.ok_or_else(|| Problem::new(Code::Internal, "a command names no booking"))?;
+        let mut body = match word {
+            Word::Renewed { expires } => Booking {
+                expires_at: Some(expires),
+                ..Booking::new(id.clone(), BookingState::Granted)
+            },
+            _ => self.present(state, id, depth),
+        };
+        body.record = Some(record);
+        if !matches!(command, Command::Reserve { .. } | Command::Renew { .. }) {
+            body.applied = Some(word == Word::Booking(Reply::Ended));
+        }
+        Ok(Answer { status: status(&word, body.state), record, body })
+    }
+
+    fn present(&self, state: &State, id: &BookingId, depth: Depth) -> Booking {
+        let look = Look { state, now: self.now, caller: self.caller, renewed_until: None };
+        let booking = match depth {
+            Depth::Brief => look.brief(id),
+            Depth::Bare => look.bare(id),
+        };
+        // It was there when it was decided; a day may have passed since.
+        booking.unwrap_or_else(|| Booking::new(id.clone(), BookingState::Ended))
+    }
+}
+
+/// The tenant that is meant: the one named, or the only one there is.
+fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
+    if let Some(tenant) = named {
+        return Ok(tenant);
+    }
+    let mut tenants = caller.tenants.iter();
+    match (tenants.next(), tenants.next()) {
+        (Some(only), None) => Ok(only.clone()),
+        (None, _) if caller.may_operate() => Ok(caller.name.clone()),
+        (None, _) => Err(caller.require_operate("book without a tenant").err().unwrap_or_else(
+            || Problem::invalid(vec![FieldError::new("tenant", "is missing")]),
+        )),
+        (Some(_), Some(_)) => {
+            let all: Vec<&str> = caller.tenants.iter().map(Label::as_str).collect();
+            let message = format!("is missing; `{}` may act as {}", caller.name, all.join(", "));
+            Err(Problem::invalid(vec![FieldError::new("tenant", message)]))
+        }
+    }
+}
+
+/// A release by its holder, or by force.
+fn release(caller: &Caller, id: BookingId, asked: ReleaseRequest) -> Result<Command, Problem> {
+    let invalid = |field: &str, message: &str| {
+        Err(Problem::invalid(vec![FieldError::new(field, message)]))
+    };
+    if !asked.force {
+        if asked.reason.is_some() {
+            return invalid("reason", "goes with `force` only");
+        }
+        let Some(fence) = asked.fence else {
+            return invalid("fence", "is missing; an operator without it sends `force` and `reason`");
+        };
+        let outcome = asked.outcome.map(answers::engine_outcome);
+        return Ok(Command::Release { id, fence: Fence(fence), outcome, exit_code: asked.exit_code });
+    }
+    caller.require_operate("take a booking back by force")?;
+    match asked.reason.map(|reason| reason.trim().to_owned()) {
+        Some(reason) if reason.chars().count() > REASON_LENGTH_MAX => {
+            invalid("reason", "is longer than 1,024 characters")
+        }
+        Some(reason) if !reason.is_empty() => Ok(Command::Force { id, reason }),
+        _ => invalid("reason", "is missing; it goes on record with `force`"),
+    }
+}
+
+fn batch_result(id: BookingId, done: Result<Answer<Booking>, Problem>) -> BatchResult {
+    match done {
+        Ok(Answer { status, body: booking, .. }) => BatchResult::Done(BatchDone { status, booking }),
+        Err(problem) => BatchResult::Refused(BatchRefused { id, problem }),
+    }
+}
+
+const fn status(word: &Word, state: BookingState) -> u16 {
+    match (word, state) {
+        (Word::Booking(Reply::Granted(_)), _) => 201,
+        (Word::Booking(Reply::Queued | Reply::Repeated), BookingState::Queued) => 202,
+        _ => 200,
+    }
+}
+
+fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
+    matches!(
+        state.bookings.standing(id),
+        Some(Standing::Granted(granted)) if granted.fence.0 == fence
+    )
+}
+
+/// There is no such booking, or the caller may not see it; the nearest it may see is told.
+fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
+    let refusal = Refusal::Booking(BookingRefusal::NotFound);
+    let command = Command::Cancel { id: id.clone() };
+    let visible = state.bookings.live_ids(None).take(VISIBLE_MAX).filter(|id| {
+        state.bookings.request(id).is_some_and(|request| caller.sees(&request.tenant))
+    });
+    Problem {
+        suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)),
+        ..of_refusal(state, caller, &command, &refusal)
+    }
+}
+
+/// Bookings that are looked at for the nearest name.
+const VISIBLE_MAX: usize = 1_000;

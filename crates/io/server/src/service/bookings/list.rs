@@ -1,0 +1,259 @@
+//! Lists of bookings: those that live by id, then those that ended, newest first.
+//!
+//! A page is consistent as of its record. From page to page nothing is left out: what ends
+//! meanwhile moves to the part that is still to come.
+
+use std::collections::BTreeSet;
+
+use bursar_client::api::{Booking, ListAnswer, State as BookingState};
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bursar_engine::State;
+use bursar_engine::booking::{Ended, Request, Standing};
+use bursar_ledger::pipeline::Ledger;
+use bursar_units::{BookingId, Instant, Label};
+
+use super::super::answers::Look;
+use super::super::{Answer, Service, last_record};
+use crate::caller::Caller;
+
+/// Bookings that one page looks at, so that a rare match does not hold the view for long.
+const SCANNED_MAX: usize = 50_000;
+
+/// Which bookings are listed; `None` and empty mean all.
+#[derive(Clone, Debug, Default)]
+pub struct BookingFilter {
+    /// Of this class.
+    pub class: Option<Label>,
+    /// Of this tenant.
+    pub tenant: Option<Label>,
+    /// In one of these states.
+    pub states: BTreeSet<BookingState>,
+    /// Of this id.
+    pub id: Option<BookingId>,
+    /// Belonging to this execution, by name or by being it.
+    pub execution: Option<BookingId>,
+}
+
+/// Where a list goes on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Cursor {
+    /// With live bookings above this id.
+    Live(Option<BookingId>),
+    /// With bookings that ended before this one.
+    Ended(Option<(Instant, BookingId)>),
+}
+
+impl Service {
+    /// One page of the bookings that the caller may see.
+    pub async fn bookings(
+        &self,
+        caller: &Caller,
+        filter: BookingFilter,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
+        let cursor = cursor.map_or(Ok(Cursor::Live(None)), Cursor::parse)?;
+        let page = Page { ledger: self.ledger.clone(), caller: caller.clone(), filter, limit };
+        tokio::task::spawn_blocking(move || page.read(cursor))
+            .await
+            .map_err(|_| Problem::new(Code::Internal, "listing bookings panicked"))
+    }
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        Self::read(text).ok_or_else(|| {
+            let message = "is not one of this list; send `nextCursor` of the page before as it is";
+            Problem::invalid(vec![FieldError::new("cursor", message)])
+        })
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        if let Some(id) = text.strip_prefix("live:") {
+            return Some(Self::Live(Some(BookingId::new(id).ok()?)));
+        }
+        match text.strip_prefix("ended:")? {
+            "" => Some(Self::Ended(None)),
+            rest => {
+                let (at_ms, id) = rest.split_once(':')?;
+                let at = Instant::from_ms(at_ms.parse().ok()?);
+                Some(Self::Ended(Some((at, BookingId::new(id).ok()?))))
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Live(after) => {
+                format!("live:{}", after.as_ref().map_or("", BookingId::as_str))
+            }
+            Self::Ended(None) => "ended:".to_owned(),
+            Self::Ended(Some((at, id))) => format!("ended:{}:{id}", at.ms()),
+        }
+    }
+}
+
+struct Page {
+    ledger: Ledger,
+    caller: Caller,
+    filter: BookingFilter,
+    limit: usize,
+}
+
+/// What was found, and how many more may be looked at.
+struct Found {
+    ids: Vec<BookingId>,
+    left: usize,
+}
+
+impl Page {
+    fn read(&self, cursor: Cursor) -> Answer<ListAnswer<Booking>> {
+        let now = self.ledger.now();
+        let state = self.ledger.view().read();
+        let mut found = Found { ids: Vec::new(), left: SCANNED_MAX };
+        let next = self.find(&state, cursor, &mut found);
+        let record = last_record(&state);
+        let whole = |id: &BookingId| {
+            let renewed_until = self.ledger.renewed_until(id);
+            Look { state: &state, now, caller: &self.caller, renewed_until }.whole(id)
+        };
+        let items = found.ids.iter().filter_map(whole).collect();
+        let next_cursor = next.map(|cursor| cursor.text());
+        Answer { status: 200, record, body: ListAnswer { items, next_cursor, record } }
+    }
+
+    /// Collects ids until the page is full or enough was looked at; says where to go on.
+    fn find(&self, state: &State, cursor: Cursor, found: &mut Found) -> Option<Cursor> {
+        if let Some(id) = &self.filter.id {
+            found.ids.extend(self.matches_id(state, id).then(|| id.clone()));
+            return None;
+        }
+        let before = match cursor {
+            Cursor::Ended(before) => before,
+            Cursor::Live(after) => {
+                if let Some(last) = self.find_live(state, after.as_ref(), found) {
+                    return Some(Cursor::Live(Some(last)));
+                }
+                None
+            }
+        };
+        if self.wants(BookingState::Ended) {
+            self.find_ended(state, before, found)
+        } else {
+            None
+        }
+    }
+
+    fn find_live(
+        &self,
+        state: &State,
+        after: Option<&BookingId>,
+        found: &mut Found,
+    ) -> Option<BookingId> {
+        if !self.wants(BookingState::Queued) && !self.wants(BookingState::Granted) {
+            return None;
+        }
+        for id in state.bookings.live_ids(after) {
+            if self.matches_id(state, id) {
+                found.ids.push(id.clone());
+            }
+            found.left -= 1;
+            if found.ids.len() == self.limit || found.left == 0 {
+                return Some(id.clone());
+            }
+        }
+        None
+    }
+
+    fn find_ended(
+        &self,
+        state: &State,
+        before: Option<(Instant, BookingId)>,
+        found: &mut Found,
+    ) -> Option<Cursor> {
+        let mut is_past = before.is_none();
+        let (at, id) = before.unzip();
+        for next in state.bookings.ended() {
+            if !is_past {
+                let (next_at, at) = (next.ended_at(), at.unwrap_or_default());
+                // One that was forgotten meanwhile is passed by its time.
+                is_past = next_at < at || (next_at == at && Some(next.id()) == id.as_ref());
+                if next_at >= at {
+                    continue;
+                }
+            }
+            if self.matches_ended(state, next) {
+                found.ids.push(next.id().clone());
+            }
+            found.left = found.left.saturating_sub(1);
+            if found.ids.len() == self.limit || found.left == 0 {
+                return Some(Cursor::Ended(Some((next.ended_at(), next.id().clone()))));
+            }
+        }
+        None
+    }
+
+    fn matches_id(&self, state: &State, id: &BookingId) -> bool {
+        let standing = state.bookings.standing(id).map(|standing| match standing {
+            Standing::Queued { .. } => BookingState::Queued,
+            Standing::Granted(_) => BookingState::Granted,
+            Standing::Ended(_) => BookingState::Ended,
+        });
+        let request = state.bookings.request(id);
+        standing.is_some_and(|state| self.wants(state))
+            && request.is_some_and(|request| {
+                self.matches_labels(&request.class, &request.tenant)
+                    && self.matches_execution(id, || Some(request.clone()))
+            })
+    }
+
+    fn matches_ended(&self, state: &State, ended: &Ended) -> bool {
+        let labels = state.bookings.ended_labels(ended);
+        labels.is_some_and(|(class, tenant)| self.matches_labels(class, tenant))
+            && self.matches_execution(ended.id(), || state.bookings.request(ended.id()))
+    }
+
+    fn matches_labels(&self, class: &Label, tenant: &Label) -> bool {
+        let is = |wanted: &Option<Label>, label| wanted.as_ref().is_none_or(|is| is == label);
+        is(&self.filter.class, class)
+            && is(&self.filter.tenant, tenant)
+            && self.caller.sees(tenant)
+    }
+
+    fn matches_execution(
+        &self,
+        id: &BookingId,
+        request: impl FnOnce() -> Option<Request>,
+    ) -> bool {
+        let Some(wanted) = &self.filter.execution else { return true };
+        let named = request().and_then(|request| request.extras?.execution);
+        named.as_ref().unwrap_or(id) == wanted
+    }
+
+    fn wants(&self, state: BookingState) -> bool {
+        self.filter.states.is_empty() || self.filter.states.contains(&state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bursar_units::{BookingId, Instant};
+
+    use super::Cursor;
+
+    #[test]
+    fn a_cursor_reads_back_and_garbage_does_not() {
+        let id = BookingId::new("a:b").ok();
+        for cursor in [
+            Cursor::Live(id.clone()),
+            Cursor::Ended(None),
+            Cursor::Ended(id.map(|id| (Instant::from_ms(7), id))),
+        ] {
+            assert_eq!(Cursor::read(&cursor.text()), Some(cursor));
+        }
+        for garbage in ["", "live:", "ended:7", "ended:x:y", "ended:7:\u{fffd}", "7"] {
+            assert_eq!(Cursor::read(garbage), None, "{garbage}");
+        }
+    }
+}
