@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod apply;
 pub mod batch;
+pub mod body;
 pub mod booking;
 pub mod event;
 pub mod explanation;

@@ -6,6 +6,10 @@
 
 pub mod api;
 pub mod ids;
+pub mod object;
 pub mod problem;
+mod shape;
+mod tree;
 
 pub use problem::{Code, Problem};
+pub use shape::nearest;

@@ -1,0 +1,117 @@
+//! What was written, with its places: YAML and JSON before they have types.
+//!
+//! A typed reader stops at the first mistake; people want all of them, with lines. So text
+//! becomes a tree, [`crate::shape`] looks at all of it, and only what has no mistakes is typed.
+
+mod yaml;
+
+pub(crate) use yaml::read_yaml;
+
+use serde_json::Value;
+
+/// A place in a text: line and column count characters from 1; zero means nowhere.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    /// How many characters to underline.
+    pub(crate) width: usize,
+}
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Null,
+    Bool(bool),
+    /// A number as written; what it may be is for the field to say.
+    Number(String),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One field of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) place: Place,
+    pub(crate) value: Node,
+}
+
+impl Node {
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.kind {
+            Kind::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.entries()
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.value)
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same without places. A number that JSON cannot hold becomes its text.
+    pub(crate) fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Bool(value) => Value::Bool(*value),
+            Kind::Number(text) => match text.parse::<u64>() {
+                Ok(whole) => Value::from(whole),
+                Err(_) => text
+                    .parse::<i64>()
+                    .map_or_else(|_| text.clone().into(), Value::from),
+            },
+            Kind::Text(text) => text.clone().into(),
+            Kind::List(items) => items.iter().map(Self::to_value).collect(),
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), entry.value.to_value()))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        let kind = match value {
+            Value::Null => Kind::Null,
+            Value::Bool(value) => Kind::Bool(*value),
+            Value::Number(number) => Kind::Number(number.to_string()),
+            Value::String(text) => Kind::Text(text.clone()),
+            Value::Array(items) => Kind::List(items.iter().map(Self::from).collect()),
+            Value::Object(fields) => Kind::Map(
+                fields
+                    .iter()
+                    .map(|(key, value)| Entry {
+                        key: key.clone(),
+                        place: Place::default(),
+                        value: Self::from(value),
+                    })
+                    .collect(),
+            ),
+        };
+        Self {
+            place: Place::default(),
+            kind,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! YAML, of which JSON is a part, to trees.
+//!
+//! Anchors and aliases are followed within a bound on the size of the result, so that a small
+//! file cannot become a large one. Tags other than the standard ones are refused, and keys are
+//! texts.
+
+use std::collections::BTreeMap;
+
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+
+use super::{Entry, Kind, Node, Place};
+
+/// How deep values may be nested: objects of ours need six levels, Kubernetes nodes ten.
+const DEPTH_MAX: usize = 64;
+/// How many values a text may have, aliases followed: what 16 MiB of real nodes have, doubled.
+const VALUES_MAX: usize = 1_000_000;
+
+/// Why a text could not be read at all.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Unreadable {
+    pub(crate) place: Place,
+    pub(crate) message: String,
+}
+
+/// Reads all documents of a text. Those before a place that cannot be read are lost with it:
+/// nothing of a file is used unless all of it is.
+pub(crate) fn read_yaml(text: &str) -> Result<Vec<Node>, Unreadable> {
+    let mut builder = Builder::default();
+    for next in Parser::new_from_str(text) {
+        let (event, span) = next.map_err(|error| Unreadable {
+            place: Place {
+                line: error.marker().line(),
+                column: error.marker().col().saturating_add(1),
+                width: 1,
+            },
+            message: format!("cannot be read: {}", error.info()),
+        })?;
+        builder.take(event, &span)?;
+    }
+    Ok(builder.documents)
+}
+
+/// Collects events; the stack replaces recursion.
+#[derive(Default)]
+struct Builder {
+    documents: Vec<Node>,
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, (Node, usize)>,
+    values: usize,
+}
+
+/// A list or map whose end has not been seen.
+struct Open {
+    anchor: usize,
+    node: Node,
+    /// A key that waits for its value.
+    key: Option<(String, Place)>,
+    values_before: usize,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Unreadable> {
+        let place = place_of(span);
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = scalar(&text, style, tag.as_deref(), place)?;
+                self.count(place, 1)?;
+                self.close(Node { place, kind }, anchor, 1)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                check_tag(tag.as_deref(), "seq", place)?;
+                self.enter(
+                    Node {
+                        place,
+                        kind: Kind::List(Vec::new()),
+                    },
+                    anchor,
+                )
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                check_tag(tag.as_deref(), "map", place)?;
+                self.enter(
+                    Node {
+                        place,
+                        kind: Kind::Map(Vec::new()),
+                    },
+                    anchor,
+                )
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(open) = self.open.pop() else {
+                    return Ok(());
+                };
+                let values = self.values.saturating_sub(open.values_before);
+                self.close(open.node, open.anchor, values)
+            }
+            Event::Alias(anchor) => {
+                let Some((node, values)) = self.anchors.get(&anchor).cloned() else {
+                    return unreadable(place, "the alias stands inside what it names");
+                };
+                self.count(place, values)?;
+                self.close(node, 0, values)
+            }
+            Event::DocumentEnd => {
+                self.anchors.clear();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, node: Node, anchor: usize) -> Result<(), Unreadable> {
+        let place = node.place;
+        if self.open.len() >= DEPTH_MAX {
+            let message = format!("is nested too deeply, at most {DEPTH_MAX} levels are read");
+            return unreadable(place, &message);
+        }
+        let values_before = self.values;
+        self.count(place, 1)?;
+        self.open.push(Open {
+            anchor,
+            node,
+            key: None,
+            values_before,
+        });
+        Ok(())
+    }
+
+    /// A value is whole: it goes into what is open, or is a document.
+    fn close(&mut self, node: Node, anchor: usize, values: usize) -> Result<(), Unreadable> {
+        if anchor != 0 {
+            self.anchors.insert(anchor, (node.clone(), values));
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.documents.push(node);
+            return Ok(());
+        };
+        match (&mut open.node.kind, open.key.take()) {
+            (Kind::List(items), _) => items.push(node),
+            (Kind::Map(entries), Some((key, place))) => {
+                entries.push(Entry {
+                    key,
+                    place,
+                    value: node,
+                });
+            }
+            (Kind::Map(_), None) => open.key = Some((key_of(&node)?, node.place)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, place: Place, values: usize) -> Result<(), Unreadable> {
+        self.values = self.values.saturating_add(values);
+        if self.values > VALUES_MAX {
+            let message = format!("has too many values, at most {VALUES_MAX} are read");
+            return unreadable(place, &message);
+        }
+        Ok(())
+    }
+}
+
+fn key_of(node: &Node) -> Result<String, Unreadable> {
+    match &node.kind {
+        Kind::Text(text) | Kind::Number(text) => Ok(text.clone()),
+        Kind::Bool(value) => Ok(value.to_string()),
+        Kind::Null => Ok(String::new()),
+        Kind::List(_) | Kind::Map(_) => unreadable(node.place, "a field's name must be a text"),
+    }
+}
+
+fn place_of(span: &Span) -> Place {
+    let (start, end) = (span.start, span.end);
+    let one_line = start.line() == end.line();
+    let width = if one_line {
+        end.col().saturating_sub(start.col()).max(1)
+    } else {
+        1
+    };
+    Place {
+        line: start.line(),
+        column: start.col().saturating_add(1),
+        width,
+    }
+}
+
+/// A scalar by the core schema of YAML 1.2; `yes`, `on` and `1_000` are texts.
+fn scalar(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    place: Place,
+) -> Result<Kind, Unreadable> {
+    match tag.map(Tag::core_suffix) {
+        Some(Some("str")) => return Ok(Kind::Text(text.to_owned())),
+        Some(Some("bool" | "int" | "float" | "null")) | None => {}
+        Some(_) => return unreadable(place, "tags other than the standard ones are not read"),
+    }
+    if style != ScalarStyle::Plain {
+        return Ok(Kind::Text(text.to_owned()));
+    }
+    Ok(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "true" | "True" | "TRUE" => Kind::Bool(true),
+        "false" | "False" | "FALSE" => Kind::Bool(false),
+        _ if is_number(text) => Kind::Number(text.to_owned()),
+        _ => Kind::Text(text.to_owned()),
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && unsigned.contains(|c: char| c.is_ascii_digit())
+        && unsigned.parse::<f64>().is_ok()
+}
+
+fn check_tag(tag: Option<&Tag>, standard: &str, place: Place) -> Result<(), Unreadable> {
+    match tag.map(Tag::core_suffix) {
+        None => Ok(()),
+        Some(Some(suffix)) if suffix == standard => Ok(()),
+        Some(_) => unreadable(place, "tags other than the standard ones are not read"),
+    }
+}
+
+fn unreadable<T>(place: Place, message: &str) -> Result<T, Unreadable> {
+    Err(Unreadable {
+        place,
+        message: message.to_owned(),
+    })
+}

@@ -1,0 +1,434 @@
+//! Files are read whole or not at all, and every mistake is shown where it stands.
+
+use bursar_client::Code;
+use bursar_client::object::{
+    Bound, File, LimitValues, Mistakes, Object, Scope, read_files, read_value, read_values,
+};
+use bursar_units::{Amount, INTEGER_MAX, Label, Millis, ObjectName};
+use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+use serde_json::json;
+
+fn file(text: &str) -> File {
+    File {
+        name: "limits.yaml".to_owned(),
+        bytes: text.as_bytes().to_vec(),
+    }
+}
+
+fn read(text: &str) -> Result<Vec<Object>, Mistakes> {
+    read_files(&[file(text)])
+}
+
+/// What a terminal shows for a limit with this spec.
+fn shown(spec: &str) -> String {
+    let text = format!(
+        "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: python}}\nspec:\n{spec}"
+    );
+    read(&text).unwrap_err().to_string()
+}
+
+const PAGE: &str = r#"apiVersion: bursar.dev/v1alpha1
+kind: Limit
+metadata: {name: default}
+spec: {class: each, slots: 100}
+---
+apiVersion: bursar.dev/v1alpha1
+kind: Limit
+metadata: {name: python}
+spec: {class: python, slots: 120, cpu: "60", memory: 240Gi}
+---
+apiVersion: bursar.dev/v1alpha1
+kind: Limit
+metadata: {name: tenant}
+spec: {tenant: each, slots: 64}
+---
+apiVersion: bursar.dev/v1alpha1
+kind: Limit
+metadata: {name: everything}
+spec: {slots: 400}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: a01
+  labels:
+    topology.kubernetes.io/region: us-west
+status:
+  allocatable: {cpu: "96", memory: 1000Gi, nvidia.com/gpu: "8"}
+"#;
+
+#[test]
+fn the_files_of_the_page_are_read() {
+    let objects = read(PAGE).unwrap();
+    let references: Vec<_> = objects.iter().map(Object::reference).collect();
+    assert_eq!(
+        references,
+        [
+            "limit/default",
+            "limit/python",
+            "limit/tenant",
+            "limit/everything",
+            "node/a01"
+        ]
+    );
+    let Object::Limit { values, .. } = &objects[1] else {
+        panic!()
+    };
+    assert_eq!(
+        values.class,
+        Some(Scope::Named(Label::new("python").unwrap()))
+    );
+    assert_eq!(
+        (values.cpu, values.memory),
+        (
+            Some(Bound::Exactly(60_000)),
+            Some(Bound::Exactly(240 << 30))
+        )
+    );
+    assert_eq!(
+        (values.queue_max, values.wait_max),
+        (10_000, Millis::from_hours(24))
+    );
+    let Object::Limit { values, .. } = &objects[2] else {
+        panic!()
+    };
+    assert_eq!(
+        (values.tenant.clone(), values.weight),
+        (Some(Scope::Each), Some(100))
+    );
+    let Object::Node { capacity, .. } = &objects[4] else {
+        panic!()
+    };
+    let expected = Amount {
+        slots: 0,
+        cpu_milli: 96_000,
+        memory_bytes: 1000 << 30,
+        gpus: 8,
+    };
+    assert_eq!(*capacity, expected);
+}
+
+#[test]
+fn what_is_printed_shows_defaults_and_reads_back_the_same() {
+    let objects = read(PAGE).unwrap();
+    let printed = Object::to_yaml(&objects);
+    assert_eq!(read(&printed).unwrap(), objects);
+    let python = printed.split("---\n").nth(1).unwrap();
+    assert_eq!(
+        python,
+        "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata:\n  name: python\nspec:\n  \
+         class: python\n  slots: 120\n  cpu: \"60\"\n  memory: 240Gi\n  maxQueue: 10000\n  \
+         maxWait: 24h\n  maxTTL: 24h\n"
+    );
+    let values: Vec<_> = objects.iter().map(Object::to_value).collect();
+    assert_eq!(read_values(&values).unwrap(), objects);
+}
+
+#[test]
+fn json_and_lists_are_read_too() {
+    let json = "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t{\"apiVersion\": \"bursar.dev/v1alpha1\",\n\t \"kind\": \"Limit\", \"metadata\": {\"name\": \"a\"}, \"spec\": {\"slots\": 1}}]}";
+    assert_eq!(read(json).unwrap()[0].reference(), "limit/a");
+    let wrong = json.replace("slots", "slot");
+    let mistakes = read(&wrong).unwrap_err();
+    assert_eq!(mistakes.mistakes[0].path, "items[0].spec.slot");
+    assert_eq!(mistakes.mistakes[0].line, Some(4));
+}
+
+#[test]
+fn mistakes_are_shown_as_the_page_shows_them() {
+    let text = "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata:\n  name: python\nspec:\n  \
+                class: python\n  solts: 120\n  # not all of it\n  cpu: 101%\n---\n\
+                apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: fine}\nspec: {slots: 1}\n";
+    let expected = "\
+error: limits.yaml:7:3: spec.solts is not a field
+  |
+7 |   solts: 120
+  |   ^^^^^ did you mean `slots`?
+
+error: limits.yaml:9:8: spec.cpu must be a whole percentage
+  |
+9 |   cpu: 101%
+  |        ^^^^ 1% to 100% is allowed
+
+error: 2 mistakes in limit/python, nothing was applied (2 documents read)";
+    assert_eq!(read(text).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn lines_of_two_digits_keep_the_bar_straight() {
+    let text = format!("{}{}", "# \n".repeat(10), "apiVersion: v1\nkind: Nod\n");
+    let expected = "\
+error: limits.yaml:12:7: kind `Nod` is not a kind that can be applied
+   |
+12 | kind: Nod
+   |       ^^^ did you mean `Node`?
+
+error: 1 mistake in limits.yaml, nothing was applied (1 document read)";
+    assert_eq!(read(&text).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn every_wrong_value_is_told_with_its_path() {
+    for (spec, path, message) in [
+        ("  slots: -1", "spec.slots", "must not be negative"),
+        (
+            "  slots: 9007199254740992",
+            "spec.slots",
+            "must be at most 9007199254740991",
+        ),
+        (
+            "  slots: 99999999999999999999999",
+            "spec.slots",
+            "must be at most 9007199254740991",
+        ),
+        ("  slots: 1.5", "spec.slots", "must be a whole number"),
+        ("  slots: \"5\"", "spec.slots", "must be a whole number"),
+        ("  slots: [1]", "spec.slots", "must be a whole number"),
+        ("  cpu: -1", "spec.cpu", "must not be negative"),
+        ("  cpu: five", "spec.cpu", "is not a quantity"),
+        ("  cpu: 0%", "spec.cpu", "must be a whole percentage"),
+        ("  cpu: 1.5%", "spec.cpu", "must be a whole percentage"),
+        ("  memory: 9Ei", "spec.memory", "is too large"),
+        ("  memory: {}", "spec.memory", "must be a quantity"),
+        ("  gpus: -3", "spec.gpus", "must not be negative"),
+        ("  maxWait: 1", "spec.maxWait", "must be a text"),
+        ("  maxWait: soon", "spec.maxWait", "is not a duration"),
+        ("  maxTTL: 25h", "spec.maxTTL", "must be between 1s and 24h"),
+        (
+            "  maxTTL: 999ms",
+            "spec.maxTTL",
+            "must be between 1s and 24h",
+        ),
+        (
+            "  tenant: a\n  weight: 0",
+            "spec.weight",
+            "must be at least 1",
+        ),
+        (
+            "  tenant: a\n  weight: 1001",
+            "spec.weight",
+            "must be at most 1000",
+        ),
+        (
+            "  weight: 5",
+            "spec.weight",
+            "is for limits of tenants alone",
+        ),
+        (
+            "  class: b\n  tenant: a\n  weight: 5",
+            "spec.weight",
+            "is for limits of tenants alone",
+        ),
+        ("  class: a b", "spec.class", "has the character ' '"),
+        ("  class: 3.12", "spec.class", "must be a text"),
+        ("  slots: 1\n  slots: 2", "spec.slots", "is given twice"),
+        ("  maxttl: 1h", "spec.maxttl", "is not a field"),
+    ] {
+        let shown = shown(spec);
+        assert!(
+            shown.contains(&format!(" {path} {message}")),
+            "{spec}: {shown}"
+        );
+        assert!(
+            shown.contains("\nerror: 1 mistake in limit/python, nothing"),
+            "{spec}: {shown}"
+        );
+    }
+    assert!(shown("  maxttl: 1h").contains("did you mean `maxTTL`?"));
+}
+
+#[test]
+fn zero_pauses_and_percentages_reach_from_one_to_a_hundred() {
+    for (cpu, bound) in [
+        ("0", Bound::Exactly(0)),
+        ("1%", Bound::Percent(1)),
+        ("100%", Bound::Percent(100)),
+    ] {
+        let value = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
+            "metadata": {"name": "a"}, "spec": {"cpu": cpu, "slots": 0}});
+        let Ok(Object::Limit { values, .. }) = read_value(&value) else {
+            panic!("{cpu}")
+        };
+        assert_eq!((values.cpu, values.slots), (Some(bound), Some(0)));
+    }
+}
+
+#[test]
+fn documents_that_are_no_objects_say_what_is_missing() {
+    for (text, sentence) in [
+        ("", "limits.yaml: has no objects"),
+        ("---\n---\n", "limits.yaml: has no objects"),
+        (
+            "just words",
+            "must be an object with apiVersion, kind, metadata and spec",
+        ),
+        ("kind: Limit", "apiVersion is missing"),
+        (
+            "apiVersion: v1\nkind: Limit",
+            "apiVersion `v1` is not the version of a Limit",
+        ),
+        ("apiVersion: v1\nkind: Budget", "kinds are Limit and Node"),
+        (
+            "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nspec: {}",
+            "metadata is missing",
+        ),
+        (
+            "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: A}\nspec: {}",
+            "metadata.name has the character 'A'",
+        ),
+        ("a: b: c", "limits.yaml:1:"),
+        (
+            "a: !secret b",
+            "tags other than the standard ones are not read",
+        ),
+        ("a: \"open", "cannot be read"),
+        ("? [a]\n: b", "a field's name must be a text"),
+    ] {
+        let shown = read(text).unwrap_err().to_string();
+        assert!(shown.contains(sentence), "{text:?}: {shown}");
+    }
+}
+
+#[test]
+fn an_object_may_stand_in_a_set_of_files_once() {
+    let one =
+        "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: a}\nspec: {slots: 1}\n";
+    let mistakes = read_files(&[file(one), file(one)]).unwrap_err();
+    assert_eq!(mistakes.mistakes[0].message, "names limit/a twice");
+    let value = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    assert_eq!(
+        read_values(&[value.clone(), value]).unwrap_err()[0].path,
+        "objects[1]"
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_and_files_without_end_are_refused_by_name() {
+    let binary = File {
+        name: "x.yaml".to_owned(),
+        bytes: b"a: 1\nb: \xff\n".to_vec(),
+    };
+    let shown = read_files(&[binary]).unwrap_err().to_string();
+    assert!(
+        shown.starts_with("error: x.yaml: is not UTF-8: line 2 has"),
+        "{shown}"
+    );
+    let large = File {
+        name: "x.yaml".to_owned(),
+        bytes: vec![b' '; (16 << 20) + 1],
+    };
+    assert!(
+        read_files(&[large])
+            .unwrap_err()
+            .to_string()
+            .contains("at most 16 MiB")
+    );
+    for deep in [
+        format!("a: {}", "[".repeat(5_000)),
+        "- ".repeat(5_000),
+        "{a: ".repeat(5_000),
+    ] {
+        let shown = read(&deep).unwrap_err().to_string();
+        assert!(
+            shown.contains("nested") || shown.contains("cannot be read"),
+            "{shown:.300}"
+        );
+    }
+}
+
+#[test]
+fn a_small_file_cannot_become_a_large_one() {
+    let mut bomb = String::from("a: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..10 {
+        let alias = format!("*a{}", level - 1);
+        let items = [alias.as_str(); 10].join(", ");
+        bomb.push_str(&format!("b{level}: &a{level} [{items}]\n"));
+    }
+    assert!(
+        read(&bomb)
+            .unwrap_err()
+            .to_string()
+            .contains("has too many values")
+    );
+    let aliased = "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: &n python}\nspec: {class: *n, slots: 1}\n";
+    assert_eq!(read(aliased).unwrap()[0].reference(), "limit/python");
+    assert!(
+        read("a: &a [*a]")
+            .unwrap_err()
+            .to_string()
+            .contains("inside what it names")
+    );
+}
+
+#[test]
+fn mistakes_are_one_problem_for_programs() {
+    let text =
+        "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: a}\nspec: {solts: 1}\n";
+    let problem = read(text).unwrap_err().to_problem();
+    assert_eq!(
+        (problem.code, problem.errors[0].line),
+        (Code::Invalid, Some(4))
+    );
+    assert_eq!(
+        problem.errors[0].suggestion.as_deref(),
+        Some("did you mean `slots`?")
+    );
+}
+
+fn scopes() -> impl Strategy<Value = Option<Scope>> {
+    let named = "[a-z0-9.:-]{1,12}|true|null|1e3|~|yes|é"
+        .prop_filter("the word for all", |text| text != "each")
+        .prop_map(|text| Some(Scope::Named(Label::new(&text).unwrap())));
+    prop_oneof![Just(None), Just(Some(Scope::Each)), named]
+}
+
+fn bounds() -> impl Strategy<Value = Option<Bound>> {
+    prop_oneof![
+        Just(None),
+        (0..=INTEGER_MAX).prop_map(|value| Some(Bound::Exactly(value))),
+        (1_u64..=100).prop_map(|percent| Some(Bound::Percent(percent))),
+    ]
+}
+
+fn limits() -> impl Strategy<Value = LimitValues> {
+    let numbers = (any::<Option<u32>>(), any::<Option<u32>>(), 0..=INTEGER_MAX);
+    let times = (0..=INTEGER_MAX, 1_000_u64..=86_400_000, 1_u64..=1_000);
+    (scopes(), scopes(), bounds(), bounds(), numbers, times).prop_map(
+        |(class, tenant, cpu, memory, (slots, gpus, queue_max), (wait_ms, ttl_ms, weight))| {
+            let unbounded = LimitValues::unbounded(class, tenant);
+            LimitValues {
+                slots: slots.map(u64::from),
+                gpus: gpus.map(u64::from),
+                cpu,
+                memory,
+                queue_max,
+                wait_max: Millis::from_ms(wait_ms),
+                ttl_max: Millis::from_ms(ttl_ms),
+                weight: unbounded.weight.map(|_| weight),
+                ..unbounded
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn limits_survive_yaml_and_json(values in limits()) {
+        let name = ObjectName::new("a").unwrap();
+        let objects = vec![Object::Limit { name, resource_version: None, values: values.clone() }];
+        prop_assert_eq!(&read(&Object::to_yaml(&objects)).unwrap(), &objects);
+        prop_assert_eq!(read_values(&[objects[0].to_value()]).unwrap(), objects);
+        prop_assert_eq!(LimitValues::from_spec(&values.to_spec()).unwrap(), values);
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let result = read_files(&[File { name: "x".to_owned(), bytes }]);
+        let _ = result.map_err(|mistakes| mistakes.to_string());
+    }
+
+    #[test]
+    fn no_text_makes_the_reader_panic(text in r#"(a|kind: Limit|apiVersion: bursar.dev/v1alpha1|metadata|name|spec|slots|: |- |\n|  |\{|\}|\[|\]|,|"|'|&x |\*x|!|#|\||>|%|\t|---\n|1|é){0,40}"#) {
+        let _ = read(&text).map_err(|mistakes| mistakes.to_string());
+    }
+}

@@ -1,0 +1,13 @@
+//! The promises of the API's shapes, files and client.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic, and is named by its promise"
+)]
+
+mod bodies;
+mod files;
+mod problems;
+mod shapes;
