@@ -525,14 +525,14 @@ impl Bookings {
             ended_at,
         };
         self.archive.push(Ended::new(id, terms, ending));
-        self.forget(at);
+        self.forget(at, REMEMBERED_MAX);
     }
 
-    /// Forgets ends that are a day old or too many (L6).
-    fn forget(&mut self, at: Instant) {
+    /// Forgets ends that are a day old or more than so many (L6).
+    fn forget(&mut self, at: Instant, count_max: usize) {
         while let Some(oldest) = self.archive.front() {
             let is_old = oldest.ended_at().after(REMEMBERED) <= at;
-            if !is_old && self.archive.len() <= REMEMBERED_MAX {
+            if !is_old && self.archive.len() <= count_max {
                 return;
             }
             if let Some(ended) = self.archive.pop() {
@@ -781,5 +781,63 @@ pub(crate) fn wait_deadline(id: &BookingId, at: Instant) -> Deadline {
         at,
         kind: DeadlineKind::WaitOver,
         id: id.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_units::{Amount, BookingId, Instant, Label, Millis};
+
+    use crate::{Bookings, End, Event, Fence, Priority, REMEMBERED_MAX, Request};
+
+    /// Method: the bound itself is a parameter of the step that keeps it, so that a few ends and a
+    /// small bound show what a million and one would.
+    #[test]
+    fn of_too_many_ends_the_oldest_are_forgotten() {
+        assert_eq!(REMEMBERED_MAX, 1_000_000);
+        let mut bookings = Bookings::new();
+        let id = |number: u64| BookingId::new(&number.to_string()).unwrap();
+        let request = Request {
+            class: Label::new("python").unwrap(),
+            tenant: Label::new("a").unwrap(),
+            amount: Amount {
+                slots: 1,
+                ..Amount::default()
+            },
+            priority: Priority::Normal,
+            ttl: Millis::from_secs(60),
+            wait: Millis::ZERO,
+            extras: None,
+        };
+        for number in 1..=3_000 {
+            let (id, request, fence) = (id(number), request.clone(), Some(Fence(number)));
+            let now = Instant::from_ms(number);
+            bookings.apply(
+                now,
+                &Event::Reserved {
+                    id: id.clone(),
+                    request,
+                    fence,
+                },
+            );
+            let (outcome, exit_code, reason) = (None, None, None);
+            let ended = Event::Ended {
+                id,
+                end: End::Released,
+                outcome,
+                exit_code,
+                reason,
+            };
+            bookings.apply(now, &ended);
+        }
+        assert_eq!(bookings.counts(), (0, 0, 3_000));
+        bookings.forget(Instant::from_ms(3_000), 1_100);
+        assert_eq!(bookings.counts(), (0, 0, 1_100));
+        assert_eq!(bookings.forgotten_at, Some(Instant::from_ms(1_900)));
+        let known = |number| bookings.standing(&id(number)).is_some();
+        assert!(!known(1) && !known(1_900) && known(1_901) && known(2_048) && known(3_000));
+        crate::invariants::check(&bookings).unwrap();
     }
 }

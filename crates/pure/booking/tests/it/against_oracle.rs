@@ -56,7 +56,7 @@ fn any_world_goes_as_the_plain_rules_say() {
 /// Method: as above, with worlds that begin with a large request passed about a hundred times.
 #[test]
 fn any_world_with_a_due_head_goes_as_the_plain_rules_say() {
-    let met = worlds(300, shield_steps());
+    let met = worlds(200, shield_steps());
     for rule in [
         "due",
         "shielded by everything",

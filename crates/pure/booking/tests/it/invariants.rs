@@ -1,1 +1,216 @@
-//! x
+//! The checker finds what is wrong: every invariant is broken once, through facts that do not
+//! belong together.
+
+use bursar_booking::fact::Fact;
+use bursar_booking::invariants::{Broken, check};
+use bursar_booking::{Bookings, Fence};
+
+use crate::make::{Desk, at, id, name, request, slots_limit};
+
+/// A state with one that holds, two that wait, and one that has ended.
+fn sound() -> Vec<Fact> {
+    let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
+    let fence = desk.hold(0, "ended", &request("python", "a"));
+    desk.release(1, "ended", fence).unwrap();
+    desk.hold(2, "held", &request("python", "a"));
+    desk.reserve(3, "first", &request("python", "b")).unwrap();
+    desk.reserve(4, "second", &request("python", "b")).unwrap();
+    desk.bookings.facts().collect()
+}
+
+fn checked(facts: impl IntoIterator<Item = Fact>) -> Result<(), Broken> {
+    let mut bookings = Bookings::blank();
+    for fact in facts {
+        bookings.restore(fact);
+    }
+    check(&bookings)
+}
+
+/// The sound state after a change to each of its facts.
+fn with(change: impl Fn(&mut Fact)) -> Result<(), Broken> {
+    let mut facts = sound();
+    facts.iter_mut().for_each(change);
+    checked(facts)
+}
+
+#[test]
+fn a_sound_state_passes() {
+    assert_eq!(checked(sound()), Ok(()));
+}
+
+#[test]
+fn a_counter_that_differs_from_its_bookings_is_found() {
+    let held = sound()
+        .into_iter()
+        .find(|fact| matches!(fact, Fact::Granted { .. }))
+        .unwrap();
+    let broken = checked(sound().into_iter().chain([held]));
+    assert!(matches!(broken, Err(Broken::Counter { .. })), "{broken:?}");
+}
+
+#[test]
+fn limits_that_changed_behind_the_bookings_are_found() {
+    let late = Fact::Limit {
+        name: name("late"),
+        limit: slots_limit("python", "", 9),
+    };
+    let broken = checked(sound().into_iter().chain([late]));
+    assert!(matches!(broken, Err(Broken::Limits { .. })), "{broken:?}");
+}
+
+#[test]
+fn an_id_in_two_standings_is_found() {
+    let broken = with(|fact| {
+        if let Fact::Ended { id: ended, .. } = fact {
+            *ended = id("held");
+        }
+    });
+    assert_eq!(broken, Err(Broken::TwoStandings { id: id("held") }));
+}
+
+#[test]
+fn a_fence_never_given_out_or_given_out_twice_is_found() {
+    let broken = with(|fact| {
+        if let Fact::Totals { fence, .. } = fact {
+            *fence = Fence(1);
+        }
+    });
+    assert!(matches!(broken, Err(Broken::Fence { .. })), "{broken:?}");
+    let twin = sound().into_iter().find_map(|fact| match fact {
+        Fact::Granted {
+            id: _,
+            request,
+            fence,
+            queued_at,
+            granted_at,
+            expires,
+            renewals,
+        } => {
+            let id = id("twin");
+            Some(Fact::Granted {
+                id,
+                request,
+                fence,
+                queued_at,
+                granted_at,
+                expires,
+                renewals,
+            })
+        }
+        _ => None,
+    });
+    let broken = checked(sound().into_iter().chain(twin));
+    assert!(matches!(broken, Err(Broken::Fence { .. })), "{broken:?}");
+}
+
+#[test]
+fn a_lane_out_of_order_is_found() {
+    let broken = with(|fact| {
+        if let Fact::Queued { sequence, .. } = fact {
+            *sequence = 3;
+        }
+    });
+    assert!(matches!(broken, Err(Broken::Room { .. })), "{broken:?}");
+    let broken = with(|fact| {
+        if let Fact::Totals { sequence, .. } = fact {
+            *sequence = 3;
+        }
+    });
+    assert!(matches!(broken, Err(Broken::Room { .. })), "{broken:?}");
+}
+
+#[test]
+fn passes_that_no_head_can_have_are_found() {
+    let passed = |number: &str, times: u32, place: Option<u64>| {
+        with(|fact| match fact {
+            Fact::Queued {
+                id: waiting,
+                passes,
+                due,
+                ..
+            } if waiting.as_str() == number => {
+                (*passes, *due) = (times, place);
+            }
+            Fact::Totals { dues, .. } => *dues = 1,
+            _ => {}
+        })
+    };
+    assert_eq!(passed("first", 99, None), Ok(()));
+    assert_eq!(passed("first", 100, Some(0)), Ok(()));
+    for (number, times, place) in [
+        ("first", 100, None),
+        ("first", 99, Some(0)),
+        ("first", 100, Some(1)),
+        ("second", 1, None),
+    ] {
+        let broken = passed(number, times, place);
+        assert!(
+            matches!(broken, Err(Broken::Due { .. })),
+            "{number} {times} {place:?}: {broken:?}"
+        );
+    }
+}
+
+#[test]
+fn an_end_that_should_be_forgotten_is_found() {
+    let old = sound()
+        .into_iter()
+        .find(|fact| matches!(fact, Fact::Ended { .. }));
+    let broken = checked(sound().into_iter().chain(old.map(|fact| match fact {
+        Fact::Ended {
+            id: _,
+            request,
+            end,
+            outcome,
+            exit_code,
+            reason,
+            queued_at,
+            granted,
+            ..
+        } => {
+            let (id, ended_at) = (id("young"), at(86_400_001));
+            Fact::Ended {
+                id,
+                request,
+                end,
+                outcome,
+                exit_code,
+                reason,
+                queued_at,
+                granted,
+                ended_at,
+            }
+        }
+        other => other,
+    })));
+    assert!(matches!(broken, Err(Broken::Archive { .. })), "{broken:?}");
+}
+
+#[test]
+fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_settled() {
+    let free = |more: bool| {
+        let without_holder = sound()
+            .into_iter()
+            .filter(|fact| !matches!(fact, Fact::Granted { .. }));
+        checked(without_holder.map(|fact| match fact {
+            Fact::Totals {
+                fence,
+                virtual_time,
+                sequence,
+                dues,
+                forgotten_at,
+                ..
+            } => Fact::Totals {
+                fence,
+                virtual_time,
+                sequence,
+                dues,
+                forgotten_at,
+                unsettled: more,
+            },
+            other => other,
+        }))
+    };
+    assert_eq!(free(false), Err(Broken::Grantable { id: id("first") }));
+    assert_eq!(free(true), Ok(()));
+}

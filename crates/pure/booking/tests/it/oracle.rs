@@ -51,7 +51,6 @@ pub(crate) enum State {
 #[derive(Clone, Debug)]
 pub(crate) struct Booking {
     pub(crate) id: String,
-    pub(crate) made_at: Option<u64>,
     pub(crate) request: Request,
     pub(crate) sequence: u64,
     pub(crate) since: u64,
@@ -60,7 +59,9 @@ pub(crate) struct Booking {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
+    /// Those that hold or wait, in the order in which they came.
     pub(crate) bookings: Vec<Booking>,
+    pub(crate) ended: Vec<Booking>,
     pub(crate) limits: BTreeMap<String, Limit>,
     /// CPU in millicores and memory in bytes.
     pub(crate) nodes: BTreeMap<String, (u64, u64)>,
@@ -77,7 +78,10 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn find(&self, id: &str) -> Option<&Booking> {
-        self.bookings.iter().find(|booking| booking.id == id)
+        self.bookings
+            .iter()
+            .chain(&self.ended)
+            .find(|booking| booking.id == id)
     }
 
     /// "reserve = join the waiting room, then pump; still waiting with wait = 0: leave, refuse."
@@ -101,8 +105,7 @@ impl Oracle {
         if let Some(refusal) = self.out_of_bounds(request) {
             return refusal;
         }
-        let before = self.clone();
-        self.join(now, id, made_at, request);
+        self.join(now, id, request);
         self.pump(now);
         if let State::Holding { fence, .. } = self.find(id).unwrap().state {
             // It never was in the queue for anyone to see.
@@ -110,22 +113,22 @@ impl Oracle {
                 .retain(|what| !matches!(what, Happened::Queued(_, queued) if queued == id));
             return Told::Granted(fence);
         }
-        let met = std::mem::take(&mut self.met);
-        let refusal = before.reason_to_wait(request);
-        if request.wait.ms() == 0 {
-            *self = before;
-            self.met = met;
-            return refusal;
+        let joined = self.bookings.pop();
+        let is_full = self
+            .applying(request)
+            .iter()
+            .any(|(_, limit)| self.waiting_under(limit, request) >= limit.queue_max);
+        if request.wait.ms() == 0 || is_full {
+            self.sequence -= 1;
+            self.happened.pop();
         }
-        let full = before.applying(request).into_iter().find(|(name, limit)| {
-            before.waiting_under(limit, request) >= before.limits[name].queue_max
-        });
-        if full.is_some() {
-            *self = before;
-            self.met = met;
+        if request.wait.ms() == 0 {
+            return self.reason_to_wait(request);
+        }
+        if is_full {
             return refused("queue-full");
         }
-        self.met = met;
+        self.bookings.extend(joined);
         Told::Queued
     }
 
@@ -206,16 +209,18 @@ impl Oracle {
     }
 
     fn end(&mut self, at: u64, id: &str, end: End) -> Told {
-        let booking = self
+        let place = self
             .bookings
-            .iter_mut()
-            .find(|booking| booking.id == id)
+            .iter()
+            .position(|booking| booking.id == id)
             .unwrap();
+        let mut booking = self.bookings.remove(place);
         let fence = match booking.state {
             State::Holding { fence, .. } => Some(fence),
             _ => None,
         };
         booking.state = State::Ended { end, at, fence };
+        self.ended.push(booking);
         self.happened.push(Happened::Ended(at, id.to_owned(), end));
         self.met.insert(end.word());
         self.forget(at);
@@ -224,21 +229,27 @@ impl Oracle {
     }
 
     /// "Ended bookings are remembered 24 h"; with the last booking of a tenant goes its turn.
-    fn forget(&mut self, at: u64) {
-        let is_old = |booking: &Booking| matches!(booking.state, State::Ended { at: ended, .. } if ended + 86_400_000 <= at);
-        for booking in &self.bookings {
-            if let (true, State::Ended { at: ended, .. }) = (is_old(booking), &booking.state) {
-                self.forgotten_at = self.forgotten_at.max(Some(*ended));
-                self.met.insert("forgotten");
-            }
+    fn forget(&mut self, now: u64) {
+        let ended_at = |booking: &Booking| match booking.state {
+            State::Ended { at, .. } => at,
+            _ => panic!("only what has ended is among the ended"),
+        };
+        let is_old = |booking: &Booking| ended_at(booking) + 86_400_000 <= now;
+        if let Some(newest) = self.ended.iter().filter(|b| is_old(b)).map(ended_at).max() {
+            self.forgotten_at = self.forgotten_at.max(Some(newest));
+            self.met.insert("forgotten");
+            self.ended.retain(|booking| !is_old(booking));
+            let (live, ended) = (&self.bookings, &self.ended);
+            let is_known = |tenant: &Label| {
+                live.iter()
+                    .chain(ended)
+                    .any(|b| b.request.tenant == *tenant)
+            };
+            self.turns.retain(|tenant, _| is_known(tenant));
         }
-        self.bookings.retain(|booking| !is_old(booking));
-        let bookings = &self.bookings;
-        self.turns
-            .retain(|tenant, _| bookings.iter().any(|b| b.request.tenant == *tenant));
     }
 
-    fn join(&mut self, now: u64, id: &str, made_at: Option<u64>, request: &Request) {
+    fn join(&mut self, now: u64, id: &str, request: &Request) {
         // "a tenant with nothing waiting that enters gets turn = max(turn, V)"
         let tenant = &request.tenant;
         let turn = self.turns.entry(tenant.clone()).or_insert(0);
@@ -254,7 +265,6 @@ impl Oracle {
         self.happened.push(Happened::Queued(now, id.to_owned()));
         self.bookings.push(Booking {
             id: id.to_owned(),
-            made_at,
             request: request.clone(),
             sequence: self.sequence,
             since: now,

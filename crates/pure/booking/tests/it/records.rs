@@ -1,1 +1,242 @@
-//! x
+//! Ticks, full records and snapshots: when and in how many pieces changes nothing (L1, L9, L12).
+
+use std::collections::BTreeMap;
+
+use bursar_booking::decide::{self, Events};
+use bursar_booking::fact::Fact;
+use bursar_booking::{Bookings, Event, Request, STEPS_PER_RECORD_MAX};
+use bursar_units::{BookingId, Millis};
+use proptest::prelude::*;
+
+use crate::make::{Desk, at, id, request, sized, slots_limit};
+
+/// A crowd that waits behind one holder of all there is.
+fn crowd(count: usize) -> (Desk, u64) {
+    let size = u64::try_from(count).unwrap();
+    let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", size))]);
+    let fence = desk.hold(0, "all", &sized(request("python", "a"), size));
+    for number in 0..count {
+        let tenant = ["a", "b", "c"][number % 3];
+        decide::reserve(
+            &mut desk.bookings,
+            at(1),
+            &id(&format!("w{number:04}")),
+            &request("python", tenant),
+            &mut Events::new(),
+        )
+        .unwrap();
+    }
+    (desk, fence)
+}
+
+#[test]
+fn a_record_grants_at_most_256_and_the_rest_goes_on_before_anything_else() {
+    let (mut desk, fence) = crowd(600);
+    let mut records = Vec::new();
+    let mut record = |desk: &mut Desk, ends: bool| {
+        let before = desk.log.len();
+        if ends {
+            desk.release(7, "all", fence).unwrap();
+        } else {
+            desk.record(|b, events| decide::tick(b, at(9_000), |_| None, events));
+        }
+        let new: Vec<_> = desk.log.split_off(before);
+        assert!(
+            new.iter().all(|(when, _)| *when == at(7)),
+            "all of it happens when it was freed"
+        );
+        records.push(
+            new.iter()
+                .filter(|(_, e)| matches!(e, Event::Granted { .. }))
+                .count(),
+        );
+    };
+    record(&mut desk, true);
+    assert!(desk.bookings.is_unsettled());
+    // Nobody barges in between: what is free belongs to those who wait.
+    let late = Request {
+        wait: Millis::ZERO,
+        ..request("python", "late")
+    };
+    assert!(desk.reserve(8, "late", &late).is_err());
+    record(&mut desk, false);
+    assert!(desk.bookings.is_unsettled());
+    record(&mut desk, false);
+    assert!(!desk.bookings.is_unsettled());
+    assert_eq!(records, [256, 256, 88]);
+    assert_eq!(desk.live(), (600, 0));
+}
+
+/// Method: three holders of 200 slots each expire one after another; one tick sees all of it.
+#[test]
+fn a_tick_grants_at_most_256_a_record_over_all_its_deadlines() {
+    let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 600))]);
+    for number in 0..3 {
+        desk.hold(
+            number,
+            &format!("h{number}"),
+            &sized(request("python", "a"), 200),
+        );
+    }
+    for number in 0..600 {
+        let asked = Request {
+            ttl: Millis::from_hours(1),
+            ..request("python", "b")
+        };
+        let name = id(&format!("w{number}"));
+        decide::reserve(&mut desk.bookings, at(5), &name, &asked, &mut Events::new()).unwrap();
+    }
+    while desk.live().1 > 0 {
+        let before = desk.log.len();
+        desk.record(|b, events| decide::tick(b, at(100_000), |_| None, events));
+        let grants = desk.log[before..]
+            .iter()
+            .filter(|(_, e)| matches!(e, Event::Granted { .. }));
+        assert!((1..=STEPS_PER_RECORD_MAX).contains(&grants.count()));
+    }
+    let times: Vec<u64> = desk
+        .log
+        .iter()
+        .filter(|(_, e)| matches!(e, Event::Granted { .. }))
+        .map(|(t, _)| t.ms())
+        .collect();
+    let expected: Vec<u64> = [60_000, 60_001, 60_002]
+        .iter()
+        .flat_map(|t| [*t; 200])
+        .collect();
+    assert_eq!(times, expected);
+}
+
+#[test]
+fn a_record_holds_at_most_256_deadlines() {
+    let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 1_000))]);
+    for number in 0..600 {
+        let name = id(&format!("h{number}"));
+        decide::reserve(
+            &mut desk.bookings,
+            at(0),
+            &name,
+            &request("python", "a"),
+            &mut Events::new(),
+        )
+        .unwrap();
+    }
+    let mut sizes = Vec::new();
+    while desk.live().0 > 0 {
+        let before = desk.log.len();
+        desk.record(|b, events| decide::tick(b, at(60_000), |_| None, events));
+        sizes.push(desk.log.len() - before);
+    }
+    assert_eq!(sizes, [256, 256, 88]);
+}
+
+/// Method: the same bookings and the same evidence of life, ticked once or in any steps, also in
+/// the middle of a crowd that one record cannot hold.
+#[test]
+fn any_pattern_of_ticks_gives_the_same_state() {
+    let times = || {
+        prop::collection::vec(
+            (0..4_usize, 1..5_u64, 1_000..90_000_u64, 1..90_000_u64),
+            1..25,
+        )
+    };
+    let renewals = prop::collection::btree_map(0..25_usize, 0..200_000_u64, 0..12);
+    let ticks = prop::collection::vec(0..200_000_u64, 0..20);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        cases: 200,
+        ..ProptestConfig::default()
+    };
+    proptest!(config, |(asked in times(), renewals in renewals, mut ticks in ticks, crowd_size in prop_oneof![4 => Just(0), 1 => 300..320_usize])| {
+        let (mut start, _) = crowd(crowd_size.max(6));
+        for (number, (tenant, slots, ttl, wait)) in asked.into_iter().enumerate() {
+            let asked = Request {
+                ttl: Millis::from_ms(ttl),
+                wait: Millis::from_ms(wait),
+                ..sized(request("python", ["a", "b", "c", "d"][tenant]), slots)
+            };
+            let name = id(&format!("r{number:02}"));
+            decide::reserve(&mut start.bookings, at(2), &name, &asked, &mut Events::new()).unwrap();
+        }
+        let until: BTreeMap<BookingId, u64> =
+            renewals.into_iter().map(|(n, until)| (id(&format!("r{n:02}")), until)).collect();
+        let run = |ticks: &[u64]| {
+            let mut bookings = start.bookings.clone();
+            for now in ticks {
+                while bookings.is_unsettled() || bookings.due(at(*now)).next().is_some() {
+                    let renewed = |id: &BookingId| until.get(id).copied().map(at);
+                    decide::tick(&mut bookings, at(*now), renewed, &mut Events::new());
+                }
+            }
+            bursar_booking::invariants::check(&bookings).unwrap();
+            bookings.facts().collect::<Vec<Fact>>()
+        };
+        ticks.sort_unstable();
+        ticks.push(200_000);
+        prop_assert_eq!(run(&ticks), run(&[200_000]));
+    });
+}
+
+/// A pump that ran out of its record goes on at its own time after a restart, too, but never in
+/// a time in which the engine was away.
+#[test]
+fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
+    for resumed in [None, Some(5_000_000)] {
+        let (mut desk, fence) = crowd(300);
+        desk.release(7, "all", fence).unwrap();
+        if let Some(when) = resumed {
+            desk.record(|b, events| decide::resume(b, at(when), events));
+        }
+        let mut restored = read_back(&desk.bookings);
+        assert!(restored.facts().eq(desk.bookings.facts()));
+        let mut events = Events::new();
+        decide::tick(&mut restored, at(6_000_000), |_| None, &mut events);
+        let grant = events
+            .iter()
+            .find(|(_, event)| matches!(event, Event::Granted { .. }))
+            .unwrap();
+        assert_eq!(grant.0, at(resumed.unwrap_or(7)));
+        desk.record(|b, events| decide::tick(b, at(6_000_000), |_| None, events));
+        assert!(
+            restored.facts().eq(desk.bookings.facts()),
+            "and behaves the same"
+        );
+    }
+}
+
+#[test]
+fn a_sketch_decides_as_the_whole_does() {
+    let (desk, fence) = crowd(20);
+    let mut sketch = desk.bookings.sketch(&[id("all")]);
+    let mut whole = desk.bookings.clone();
+    let (mut planned, mut done) = (Events::new(), Events::new());
+    let fence = bursar_booking::Fence(fence);
+    decide::release(
+        &mut sketch,
+        at(9),
+        &id("all"),
+        fence,
+        (None, None),
+        &mut planned,
+    )
+    .unwrap();
+    decide::release(
+        &mut whole,
+        at(9),
+        &id("all"),
+        fence,
+        (None, None),
+        &mut done,
+    )
+    .unwrap();
+    assert_eq!(planned, done);
+    assert_eq!(done.len(), 21);
+}
+
+fn read_back(bookings: &Bookings) -> Bookings {
+    let mut restored = Bookings::blank();
+    for fact in bookings.facts() {
+        restored.restore(fact);
+    }
+    restored
+}

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_booking::decide::{self, Change, Events};
+use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
     Bookings, Bound, Event, Fence, Limit, Priority, Refusal, Reply, Request, Standing, invariants,
@@ -11,7 +12,7 @@ use bursar_units::{Amount, BookingId, Millis};
 use proptest::prelude::*;
 
 use crate::make::{at, id, label, name, request, scope, sized, slots_limit, uuid_id};
-use crate::oracle::{Happened, Oracle, State, Told};
+use crate::oracle::{Booking, Happened, Oracle, State, Told};
 
 /// One thing that somebody does.
 #[derive(Clone, Debug)]
@@ -60,6 +61,7 @@ pub(crate) fn run(steps: &[Step]) -> BTreeSet<&'static str> {
         world.step(step);
         world.compare();
     }
+    world.compare_with_view();
     world.oracle.met
 }
 
@@ -111,7 +113,7 @@ impl World {
                 };
                 let now = self.now;
                 let told = self.oracle.cancel(now, id.as_str());
-                self.expect(told, |b, events| decide::cancel(b, at(now), &id, events));
+                self.expect(&told, |b, events| decide::cancel(b, at(now), &id, events));
             }
             Step::Force(nth) => {
                 let Some((id, _)) = self.nth(*nth) else {
@@ -119,7 +121,7 @@ impl World {
                 };
                 let now = self.now;
                 let told = self.oracle.force(now, id.as_str());
-                self.expect(told, |b, events| {
+                self.expect(&told, |b, events| {
                     decide::force(b, at(now), &id, "why", events)
                 });
             }
@@ -171,7 +173,7 @@ impl World {
                 self.now += 600_000;
                 let mut events = Events::new();
                 decide::resume(&mut self.bookings, at(self.now), &mut events);
-                self.fold(events);
+                self.fold(&events);
                 self.oracle.resume(self.now);
                 self.oracle.met.insert("resumed");
                 self.renewed_until.clear();
@@ -186,6 +188,7 @@ impl World {
                     restored.facts().eq(self.bookings.facts()),
                     "a state reads back the same"
                 );
+                self.compare_with_view();
                 self.bookings = restored;
             }
         }
@@ -201,7 +204,7 @@ impl World {
         let now = self.now;
         let made_at = id.made_at().map(bursar_units::Instant::ms);
         let told = self.oracle.reserve(now, id.as_str(), made_at, request);
-        self.expect(told, |b, events| {
+        self.expect(&told, |b, events| {
             decide::reserve(b, at(now), id, request, events)
         });
     }
@@ -219,7 +222,7 @@ impl World {
         };
         let fence = fence + wrong;
         let told = self.oracle.release(now, id.as_str(), fence);
-        self.expect(told, |b, events| {
+        self.expect(&told, |b, events| {
             decide::release(b, at(now), id, Fence(fence), (None, None), events)
         });
     }
@@ -289,7 +292,7 @@ impl World {
             &mut events,
         );
         assert_eq!(answer, Ok(Reply::Applied));
-        self.fold(events);
+        self.fold(&events);
         if !invariants::over_limit(&self.bookings).is_empty() {
             self.oracle.met.insert("lowered below what is held");
         }
@@ -301,24 +304,24 @@ impl World {
             let mut events = Events::new();
             let renewed = |id: &BookingId| self.renewed_until.get(id.as_str()).copied().map(at);
             decide::tick(&mut self.bookings, at(self.now), renewed, &mut events);
-            self.fold(events);
+            self.fold(&events);
         }
     }
 
     fn expect(
         &mut self,
-        told: Told,
+        told: &Told,
         decide: impl FnOnce(&mut Bookings, &mut Events) -> Result<Reply, Refusal>,
     ) {
         let over_before = invariants::over_limit(&self.bookings);
         let mut events = Events::new();
         let answer = decide(&mut self.bookings, &mut events);
-        self.oracle.met.insert(word(&told));
-        assert_eq!(told_by(&answer), told, "at {}", self.now);
+        self.oracle.met.insert(word(told));
+        assert_eq!(told_by(&answer), *told, "at {}", self.now);
         if answer.is_err() {
             assert!(events.is_empty(), "a refusal leaves no trace");
         }
-        self.fold(events);
+        self.fold(&events);
         for over in invariants::over_limit(&self.bookings) {
             let was = over_before.iter().any(|before| {
                 (&before.name, before.dimension) == (&over.name, over.dimension)
@@ -329,9 +332,9 @@ impl World {
     }
 
     /// Folds a record into the view, and compares it with what the oracle saw happen.
-    fn fold(&mut self, events: Events) {
+    fn fold(&mut self, events: &Events) {
         let mut happened = Vec::new();
-        for (when, event) in &events {
+        for (when, event) in events {
             self.view.apply(*when, event);
             happened.extend(happened_in(when.ms(), event));
         }
@@ -346,50 +349,54 @@ impl World {
     fn compare(&mut self) {
         assert_eq!(self.oracle.happened, [], "the oracle saw more happen");
         invariants::check(&self.bookings).unwrap();
-        assert!(
-            self.view.facts().eq(self.bookings.facts()),
-            "the fold of the records is the state"
-        );
+        let mut waiting = BTreeMap::new();
+        for fact in self.bookings.facts() {
+            if let Fact::Queued {
+                id,
+                until,
+                passes,
+                due,
+                ..
+            } = fact
+            {
+                waiting.insert(
+                    id,
+                    State::Waiting {
+                        until: until.ms(),
+                        passes,
+                        due,
+                    },
+                );
+            }
+        }
         for (id, _) in self.ids.iter().rev().take(40) {
+            let state = self.standing(id, &waiting);
             assert_eq!(
-                self.standing(id),
-                self.oracle.find(id.as_str()).map(|b| b.state.clone())
+                state,
+                self.oracle.find(id.as_str()).map(|b| b.state.clone()),
+                "{id}"
             );
         }
-        let is = |pick: fn(&State) -> bool| {
-            self.oracle
-                .bookings
-                .iter()
-                .filter(|booking| pick(&booking.state))
-                .count()
-        };
-        let counts = (
-            is(|state| matches!(state, State::Holding { .. })),
-            is(|state| matches!(state, State::Waiting { .. })),
-            is(|state| matches!(state, State::Ended { .. })),
+        let waits = |booking: &&Booking| matches!(booking.state, State::Waiting { .. });
+        let waiting = self.oracle.bookings.iter().filter(waits).count();
+        let holding = self.oracle.bookings.len() - waiting;
+        assert_eq!(
+            self.bookings.counts(),
+            (holding, waiting, self.oracle.ended.len())
         );
-        assert_eq!(self.bookings.counts(), counts);
     }
 
-    fn standing(&self, id: &BookingId) -> Option<State> {
+    fn compare_with_view(&self) {
+        let folded = self.view.facts();
+        assert!(
+            folded.eq(self.bookings.facts()),
+            "the fold of the records is the state"
+        );
+    }
+
+    fn standing(&self, id: &BookingId, waiting: &BTreeMap<BookingId, State>) -> Option<State> {
         Some(match self.bookings.standing(id)? {
-            Standing::Queued { until, .. } => {
-                // Passes show only in the facts, which the view is compared by.
-                let State::Waiting { passes, due, .. } = self.oracle.find(id.as_str())?.state
-                else {
-                    panic!("{id} waits, which the oracle does not know")
-                };
-                let facts = self.bookings.facts();
-                assert!(
-                    is_passed(facts, id, passes, due),
-                    "{id} passed {passes} times, due {due:?}"
-                );
-                State::Waiting {
-                    until: until.ms(),
-                    passes,
-                    due,
-                }
-            }
+            Standing::Queued { .. } => waiting.get(id)?.clone(),
             Standing::Granted(granted) => State::Holding {
                 fence: granted.fence.0,
                 granted_at: granted.granted_at.ms(),
@@ -402,23 +409,6 @@ impl World {
             },
         })
     }
-}
-
-fn is_passed(
-    mut facts: impl Iterator<Item = bursar_booking::fact::Fact>,
-    id: &BookingId,
-    passes: u32,
-    due: Option<u64>,
-) -> bool {
-    facts.any(|fact| match fact {
-        bursar_booking::fact::Fact::Queued {
-            id: other,
-            passes: p,
-            due: d,
-            ..
-        } => other == *id && (p, d) == (passes, due),
-        _ => false,
-    })
 }
 
 fn happened_in(when: u64, event: &Event) -> Option<Happened> {
