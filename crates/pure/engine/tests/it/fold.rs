@@ -1,0 +1,443 @@
+//! State is a fold over events, whoever folds it: on random worlds, after every record (L1, L3).
+
+use bursar_booking::decide::Change;
+use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
+use bursar_engine::codec::{decode, decode_events, encode};
+use bursar_engine::{Command, Events, State, decide, invariants, plan, snapshot};
+use bursar_journal::hash::{Hash, sha256};
+use bursar_units::{Amount, Instant, Millis};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::world::{World, id, label, limit_of, name, patient, reserve, set_limit};
+
+/// A step of a random world, small enough for collisions to be common.
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve {
+        id: u8,
+        class: u8,
+        tenant: u8,
+        slots: u64,
+        priority: usize,
+        ttl_s: u64,
+        wait_s: u64,
+    },
+    Release {
+        id: u8,
+        with_its_fence: bool,
+    },
+    Cancel {
+        id: u8,
+    },
+    Force {
+        id: u8,
+    },
+    Renew {
+        id: u8,
+        for_s: u64,
+    },
+    Limit {
+        which: usize,
+        slots: u64,
+        weight: u64,
+    },
+    DropLimit {
+        which: usize,
+    },
+    Node {
+        number: u8,
+        memory: u64,
+    },
+    DropNode {
+        number: u8,
+    },
+    Advance {
+        ms: u64,
+    },
+    Resume,
+    Anchor,
+    Prune {
+        below: u64,
+        key: u8,
+    },
+    Rotate {
+        key: u8,
+    },
+    Restore,
+    Revoke,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let reserve = (
+        0..12_u8,
+        0..2_u8,
+        0..3_u8,
+        1..4_u64,
+        0..5_usize,
+        1..20_u64,
+        0..3_u64,
+    );
+    prop_oneof![
+        8 => reserve.prop_map(|(id, class, tenant, slots, priority, ttl_s, wait)| {
+            Step::Reserve { id, class, tenant, slots, priority, ttl_s, wait_s: wait * 15 }
+        }),
+        4 => (0..12_u8, prop::bool::weighted(0.9))
+            .prop_map(|(id, with_its_fence)| Step::Release { id, with_its_fence }),
+        1 => (0..12_u8).prop_map(|id| Step::Cancel { id }),
+        1 => (0..12_u8).prop_map(|id| Step::Force { id }),
+        2 => (0..12_u8, 1..40_u64).prop_map(|(id, for_s)| Step::Renew { id, for_s }),
+        2 => (0..6_usize, 0..5_u64, 1..4_u64)
+            .prop_map(|(which, slots, weight)| Step::Limit { which, slots, weight }),
+        1 => (0..6_usize).prop_map(|which| Step::DropLimit { which }),
+        1 => (0..3_u8, 0..4_u64).prop_map(|(number, memory)| Step::Node { number, memory }),
+        1 => (0..3_u8).prop_map(|number| Step::DropNode { number }),
+        4 => (0..30_000_u64).prop_map(|ms| Step::Advance { ms }),
+        1 => Just(Step::Advance { ms: 86_400_000 }),
+        1 => Just(Step::Resume),
+        1 => Just(Step::Anchor),
+        1 => (0..20_u64, 0..2_u8).prop_map(|(below, key)| Step::Prune { below, key }),
+        1 => (0..2_u8).prop_map(|key| Step::Rotate { key }),
+        1 => Just(Step::Restore),
+        1 => Just(Step::Revoke),
+    ]
+}
+
+const CLASSES: [&str; 2] = ["python", "rust"];
+const TENANTS: [&str; 3] = ["acme", "zeta", "größe"];
+const LIMITS: [&str; 6] = ["everything", "tenant", "acme", "python", "pair", "default"];
+
+fn booking(number: u8) -> bursar_units::BookingId {
+    id(&format!("b-{number}"))
+}
+
+fn limit(which: usize, slots: u64, weight: u64) -> Limit {
+    let (class, tenant) = match which {
+        0 => (None, None),
+        1 => (None, Some(Scope::Each)),
+        2 => (None, Some(Scope::Named(label("acme")))),
+        3 => (Some(Scope::Named(label("python"))), None),
+        4 => (Some(Scope::Each), Some(Scope::Each)),
+        _ => (Some(Scope::Each), None),
+    };
+    let weight = (class.is_none() && tenant.is_some()).then_some(weight * 100);
+    let memory = (which == 0).then_some(Bound::Percent(50));
+    Limit {
+        slots: Some(slots * 2),
+        memory,
+        weight,
+        ..Limit::unbounded(class, tenant)
+    }
+}
+
+/// The command of a step; `None` where the step is about time or evidence only.
+fn command(world: &mut World, step: &Step) -> Option<Command> {
+    Some(match step {
+        Step::Reserve {
+            id,
+            class,
+            tenant,
+            slots,
+            priority,
+            ttl_s,
+            wait_s,
+        } => Command::Reserve {
+            id: booking(*id),
+            request: Request {
+                class: label(CLASSES[usize::from(*class)]),
+                tenant: label(TENANTS[usize::from(*tenant)]),
+                amount: Amount {
+                    slots: *slots,
+                    memory_bytes: *slots << 20,
+                    ..Amount::default()
+                },
+                priority: Priority::ALL[*priority],
+                ttl: Millis::from_secs(*ttl_s),
+                wait: Millis::from_secs(*wait_s),
+                extras: None,
+            },
+        },
+        Step::Release { id, with_its_fence } => {
+            let fence = match world.state.bookings.standing(&booking(*id)) {
+                Some(Standing::Granted(granted)) if *with_its_fence => granted.fence,
+                _ => Fence(1),
+            };
+            Command::Release {
+                id: booking(*id),
+                fence,
+                outcome: None,
+                exit_code: None,
+            }
+        }
+        Step::Cancel { id } => Command::Cancel { id: booking(*id) },
+        Step::Force { id } => Command::Force {
+            id: booking(*id),
+            reason: "test".to_owned(),
+        },
+        Step::Limit {
+            which,
+            slots,
+            weight,
+        } => set_limit(LIMITS[*which], limit(*which, *slots, *weight)),
+        Step::DropLimit { which } => Command::Change {
+            changes: vec![Change::DropLimit {
+                name: name(LIMITS[*which]),
+            }],
+        },
+        Step::Node { number, memory } => {
+            let capacity = Amount {
+                memory_bytes: *memory << 22,
+                ..Amount::default()
+            };
+            let name = name(&format!("n{number}"));
+            Command::Change {
+                changes: vec![Change::SetNode { name, capacity }],
+            }
+        }
+        Step::DropNode { number } => Command::Change {
+            changes: vec![Change::DropNode {
+                name: name(&format!("n{number}")),
+            }],
+        },
+        Step::Resume => Command::Resume { wall: world.now },
+        Step::Anchor => Command::Anchor {
+            record: world.state.head - 1,
+            sha256: sha256(b"snapshot"),
+        },
+        Step::Prune { below, key } => {
+            let idempotency = Some(id(&format!("key-{key}")));
+            Command::Prune {
+                below: *below,
+                idempotency,
+            }
+        }
+        Step::Rotate { key } => Command::RotateKey {
+            key: format!("key-{}", world.state.head),
+            idempotency: Some(id(&format!("key-{key}"))),
+        },
+        Step::Restore => Command::Restore {
+            size: world.state.head,
+        },
+        Step::Revoke => Command::RevokeToken {
+            name: name("nobody"),
+        },
+        Step::Renew { id, for_s } => {
+            let until = world.now.after(Millis::from_secs(*for_s));
+            world.evidence.insert(booking(*id), until);
+            return None;
+        }
+        Step::Advance { ms } => {
+            world.now = world.now.after(Millis::from_ms(*ms));
+            return None;
+        }
+    })
+}
+
+fn hash(state: &State) -> Hash {
+    snapshot::hash(state).unwrap()
+}
+
+/// The view: folds what was written, and nothing else.
+fn follow(view: &mut State, journal: &[Vec<u8>]) {
+    let from = usize::try_from(view.head).unwrap();
+    for (seq, bytes) in (view.head..).zip(&journal[from..]) {
+        view.apply_record(&decode_events(seq, bytes, |_| None).unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Method: after every step the view, which only folds the journal's bytes, has the hash of
+    /// the working state, and every invariant holds.
+    #[test]
+    fn the_fold_of_the_journal_is_the_working_state(steps in vec(step(), 1..80)) {
+        let mut world = World::new();
+        let mut view = State::default();
+        for step in &steps {
+            if let Some(command) = command(&mut world, step) {
+                drop(world.run(command));
+            }
+            world.tick();
+            follow(&mut view, &world.journal);
+            prop_assert_eq!(hash(&view), hash(&world.state));
+            invariants::check(&world.state).unwrap();
+        }
+        invariants::check_snapshot(&world.state).unwrap();
+    }
+
+    /// Method: every command is planned first; the plan changes nothing and comes true.
+    #[test]
+    fn a_plan_changes_nothing_and_comes_true(steps in vec(step(), 1..60)) {
+        let mut world = World::new();
+        for step in &steps {
+            let Some(command) = command(&mut world, step) else { continue };
+            world.tick();
+            let before = hash(&world.state);
+            let (planned, planned_events, _) = plan(&world.state, world.now, &command);
+            prop_assert_eq!(hash(&world.state), before);
+            match world.commit(command) {
+                Ok((answer, events)) => {
+                    prop_assert_eq!(planned, Ok(answer));
+                    prop_assert_eq!(planned_events, events);
+                }
+                Err(refusal) => {
+                    prop_assert_eq!(planned, Err(refusal));
+                    prop_assert!(planned_events.is_empty());
+                    prop_assert_eq!(hash(&world.state), before, "a refusal leaves no trace");
+                }
+            }
+        }
+    }
+
+    /// Method: at a random place the state goes through a snapshot; both copies then live on.
+    #[test]
+    fn a_state_from_a_snapshot_goes_on_as_the_one_it_was_taken_of(
+        before in vec(step(), 1..60),
+        after in vec(step(), 1..60),
+    ) {
+        let mut world = World::new();
+        for step in &before {
+            if let Some(command) = command(&mut world, step) {
+                drop(world.run(command));
+            }
+        }
+        let text = snapshot::write(&world.state).unwrap();
+        let mut other = World {
+            state: snapshot::read(&text).unwrap(),
+            now: world.now,
+            journal: world.journal.clone(),
+            evidence: world.evidence.clone(),
+        };
+        for step in &after {
+            let (one, two) = (command(&mut world, step), command(&mut other, step));
+            prop_assert_eq!(&one, &two);
+            if let (Some(one), Some(two)) = (one, two) {
+                prop_assert_eq!(world.run(one), other.run(two));
+            }
+            prop_assert_eq!(&world.journal, &other.journal);
+        }
+        prop_assert_eq!(hash(&world.state), hash(&other.state));
+    }
+
+    /// Method: decide every record's command again, from nothing, and compare the bytes.
+    #[test]
+    fn deciding_the_journal_again_gives_the_same_bytes(steps in vec(step(), 1..80)) {
+        let mut world = World::new();
+        for step in &steps {
+            if let Some(command) = command(&mut world, step) {
+                drop(world.run(command));
+            }
+        }
+        let mut state = State::default();
+        for (seq, bytes) in (0..).zip(&world.journal) {
+            let mut record = decode(seq, bytes, |_| None).unwrap();
+            let mut events = Events::new();
+            decide(&mut state, record.time, &record.command, &mut events).unwrap();
+            state.head += 1;
+            record.events = events;
+            prop_assert_eq!(&encode(&record).unwrap().bytes, bytes);
+        }
+        prop_assert_eq!(hash(&state), hash(&world.state));
+    }
+
+    /// Method: one world ticks only when a command comes, the other also at random moments
+    /// between; but for the count of records they are the same.
+    #[test]
+    fn any_pattern_of_ticks_gives_the_same_state(
+        steps in vec((step(), vec(0..30_000_u64, 0..3)), 1..60),
+    ) {
+        let (mut seldom, mut often) = (World::new(), World::new());
+        for (step, pauses) in &steps {
+            if matches!(step, Step::Renew { .. } | Step::Anchor | Step::Rotate { .. }) {
+                continue;
+            }
+            if let Step::Advance { ms } = step {
+                let end = often.now.after(Millis::from_ms(*ms));
+                for pause in pauses {
+                    often.now = end.min(often.now.after(Millis::from_ms(*pause)));
+                    often.tick();
+                }
+                (seldom.now, often.now) = (end, end);
+                continue;
+            }
+            seldom.tick();
+            often.tick();
+            let (one, two) = (command(&mut seldom, step), command(&mut often, step));
+            if let (Some(one), Some(two)) = (one, two) {
+                let is_restore = matches!(one, Command::Restore { .. });
+                prop_assert!(is_restore || one == two);
+                prop_assert_eq!(seldom.run(one), often.run(two));
+            }
+            let mut same_head = often.state.clone();
+            same_head.head = seldom.state.head;
+            prop_assert_eq!(hash(&seldom.state), hash(&same_head));
+        }
+    }
+}
+
+/// Method: 600 wait, the limit rises at once; each record carries at most 256 grants, and nothing
+/// comes between them (L9).
+#[test]
+fn a_pump_that_outgrows_its_record_goes_on_as_ticks() {
+    let mut world = World::new();
+    world.run(set_limit("go", limit_of("go", 0))).unwrap();
+    for at in 0..600 {
+        world
+            .run(reserve(&format!("b-{at}"), patient("go", "acme")))
+            .unwrap();
+    }
+    let before = world.journal.len();
+    world.run(set_limit("go", limit_of("go", 1_000))).unwrap();
+    assert!(world.state.bookings.is_unsettled());
+    assert_eq!(world.state.next_deadline(), Some(world.state.time));
+    let restored = snapshot::read(&snapshot::write(&world.state).unwrap()).unwrap();
+    assert!(restored.bookings.is_unsettled());
+    world.run(Command::Cancel { id: id("nobody") }).unwrap_err();
+    assert!(!world.state.bookings.is_unsettled());
+    let grants: Vec<usize> = (before..world.journal.len())
+        .map(|seq| {
+            let bytes = &world.journal[seq];
+            let events = decode_events(u64::try_from(seq).unwrap(), bytes, |_| None).unwrap();
+            let is_grant = |event: &bursar_engine::Event| {
+                matches!(
+                    event,
+                    bursar_engine::Event::Booking(bursar_booking::Event::Granted { .. })
+                )
+            };
+            events.iter().filter(|(_, event)| is_grant(event)).count()
+        })
+        .collect();
+    assert_eq!(grants, [256, 256, 88]);
+}
+
+#[test]
+fn a_key_makes_an_action_once_for_a_day() {
+    let mut world = World::new();
+    let rotate = |key: &str| Command::RotateKey {
+        key: key.to_owned(),
+        idempotency: Some(id("once")),
+    };
+    world.run(rotate("one")).unwrap();
+    assert_eq!(
+        world.run(rotate("two")),
+        Ok(bursar_engine::Answer::Unchanged)
+    );
+    world
+        .run(Command::Anchor {
+            record: 0,
+            sha256: sha256(b"x"),
+        })
+        .unwrap();
+    let prune = Command::Prune {
+        below: 1,
+        idempotency: Some(id("once")),
+    };
+    assert_eq!(
+        world.run(prune.clone()),
+        Err(bursar_engine::Refusal::KeyReused)
+    );
+    world.now = Instant::from_ms(world.now.ms() + 86_400_000);
+    assert_eq!(world.run(prune), Ok(bursar_engine::Answer::Done));
+    assert_eq!(world.state.keys.len(), 1);
+}

@@ -1,0 +1,112 @@
+//! Each invariant is broken on purpose and found by its id.
+
+use bursar_booking::{Event as BookingEvent, Fence};
+use bursar_engine::Event;
+use bursar_engine::invariants::{Broken, Mark, check, check_record, check_snapshot};
+use bursar_units::Instant;
+
+use crate::script;
+use crate::world::{World, id, request};
+
+fn broken_id(result: Result<(), Broken>) -> &'static str {
+    let broken = result.expect_err("it is broken");
+    assert!(!broken.to_string().is_empty());
+    broken.id()
+}
+
+#[test]
+fn a_good_state_breaks_nothing() {
+    let state = script::small_state();
+    check(&state).unwrap();
+    check_snapshot(&state).unwrap();
+}
+
+#[test]
+fn time_that_goes_back_is_found() {
+    let mut world = World::new();
+    let before = Mark::of(&world.state);
+    let early = Instant::from_ms(world.now.ms() - 1);
+    let events = vec![(early, Event::Resumed { wall: early })];
+    world.state.apply_record(&events);
+    assert_eq!(
+        broken_id(check_record(before, &events, &world.state)),
+        "engine-time"
+    );
+}
+
+#[test]
+fn time_that_no_event_carries_is_found() {
+    let mut world = World::new();
+    let before = Mark::of(&world.state);
+    let events = vec![(world.now, Event::Resumed { wall: world.now })];
+    world.state.apply_record(&events);
+    world.state.time = Instant::from_ms(world.now.ms() + 1);
+    assert_eq!(
+        broken_id(check_record(before, &events, &world.state)),
+        "engine-time"
+    );
+}
+
+#[test]
+fn a_head_that_does_not_count_records_is_found() {
+    let mut world = World::new();
+    let before = Mark::of(&world.state);
+    let events = vec![(world.now, Event::Resumed { wall: world.now })];
+    world.state.apply_record(&events);
+    check_record(before, &events, &world.state).unwrap();
+    world.state.head += 1;
+    assert_eq!(
+        broken_id(check_record(before, &events, &world.state)),
+        "engine-head"
+    );
+}
+
+#[test]
+fn keys_out_of_order_are_found() {
+    let mut state = World::new().state;
+    state.keys = vec![
+        (Instant::from_ms(2), String::new()),
+        (Instant::from_ms(1), String::new()),
+    ];
+    assert_eq!(broken_id(check(&state)), "engine-keys");
+}
+
+#[test]
+fn pruning_beyond_the_anchor_is_found() {
+    let mut state = script::small_state();
+    assert_eq!((state.anchor.unwrap().0, state.pruned_below), (5, 4));
+    state.pruned_below = 6;
+    check(&state).unwrap();
+    state.pruned_below = 7;
+    assert_eq!(broken_id(check(&state)), "engine-pruned");
+}
+
+#[test]
+fn a_broken_room_of_bookings_is_found() {
+    let mut state = World::new().state;
+    let at = state.time;
+    for name in ["one", "two"] {
+        let (id, request) = (id(name), request("python", "acme"));
+        let event = BookingEvent::Reserved {
+            id,
+            request,
+            fence: Some(Fence(1)),
+        };
+        state.apply(at, &event.into());
+    }
+    assert_eq!(broken_id(check(&state)), "booking");
+}
+
+/// Method: more keys than may be kept, within a day; the oldest leave.
+#[test]
+fn the_keys_of_actions_are_bounded() {
+    let mut state = World::new().state;
+    let body = bursar_journal::hash::sha256(b"x");
+    for at in 0..10_050_u64 {
+        let key = id(&format!("key-{at}"));
+        state.apply(Instant::from_ms(at), &Event::Keyed { key, body });
+    }
+    check(&state).unwrap();
+    let lines = bursar_engine::snapshot::write(&state).unwrap();
+    assert!(!lines.contains("\"key-49\"") && lines.contains("\"key-50\""));
+}

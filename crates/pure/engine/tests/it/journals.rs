@@ -1,0 +1,97 @@
+//! Every journal that was ever written folds to the state it had (L8).
+
+use bursar_engine::codec::{decode, decode_events, encode};
+use bursar_engine::{Events, State, decide, invariants, snapshot};
+
+use crate::script;
+
+/// A journal of each release with the hash of the state it folds to.
+const JOURNALS: [(&str, &str, &str); 1] = [(
+    "0.1.0",
+    include_str!("../../../../../tests/journals/0.1.0.jsonl"),
+    include_str!("../../../../../tests/journals/0.1.0.sha256"),
+)];
+
+#[test]
+fn every_released_journal_folds_to_its_state() {
+    for (version, journal, expected) in JOURNALS {
+        let mut state = State::default();
+        for (seq, line) in (0..).zip(journal.lines()) {
+            state.apply_record(&decode_events(seq, line.as_bytes(), |_| None).unwrap());
+        }
+        invariants::check(&state).unwrap();
+        assert_eq!(
+            snapshot::hash(&state).unwrap().to_string(),
+            expected.trim(),
+            "{version}"
+        );
+    }
+}
+
+/// Method: the newest journal is decided again, command by command, byte for byte.
+#[test]
+fn the_newest_journal_is_what_its_commands_come_to() {
+    let (_, journal, _) = JOURNALS.last().unwrap();
+    let mut state = State::default();
+    for (seq, line) in (0..).zip(journal.lines()) {
+        let mut record = decode(seq, line.as_bytes(), |_| None).unwrap();
+        let mut events = Events::new();
+        decide(&mut state, record.time, &record.command, &mut events).unwrap();
+        state.head += 1;
+        record.events = events;
+        assert_eq!(
+            String::from_utf8(encode(&record).unwrap().bytes).unwrap(),
+            line
+        );
+    }
+}
+
+/// The script is the source of the newest journal; `cargo run -p bursar-engine --example
+/// golden_journal` writes it again where a change before the release was wanted.
+#[test]
+fn the_newest_journal_is_what_the_script_writes() {
+    let (_, journal, _) = JOURNALS.last().unwrap();
+    let world = script::everything_happens();
+    for (written, line) in world.journal.iter().zip(journal.lines()) {
+        assert_eq!(std::str::from_utf8(written).unwrap(), line);
+    }
+    assert_eq!(world.journal.len(), journal.lines().count());
+}
+
+#[test]
+fn the_newest_journal_has_every_kind_of_event_and_of_command() {
+    let (_, journal, _) = JOURNALS.last().unwrap();
+    let records: Vec<serde_json::Value> = journal
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds = |values: Vec<&serde_json::Value>| {
+        let keys = values
+            .iter()
+            .flat_map(|value| value.as_object().unwrap().keys().cloned());
+        keys.collect::<std::collections::BTreeSet<String>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+    };
+    let events = records
+        .iter()
+        .flat_map(|record| record["ev"].as_array().unwrap())
+        .collect();
+    assert_eq!(
+        kinds(events).join(" "),
+        "anchored ended genesis granted keyed keyRotated limitDropped limitSet nodeDropped nodeSet \
+         pruned renewed reserved restored resumed tokenCreated tokenRevoked unsettled"
+            .split(' ')
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    // A renewal is never a record of its own (S7).
+    let commands = kinds(records.iter().map(|record| &record["cmd"]).collect());
+    assert_eq!(
+        commands.join(" "),
+        "anchor cancel change createToken force genesis prune release reserve restore resume \
+         revokeToken rotateKey tick"
+    );
+}

@@ -1,0 +1,23 @@
+//! The engine's promises: the journal's shape, the fold, and the words people read.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod blobs;
+mod explanations;
+mod fold;
+mod garbage;
+mod golden;
+mod invariants;
+mod journals;
+mod round_trip;
+mod script;
+mod strategies;
+mod summaries;
+mod versions;
+mod world;
