@@ -1,0 +1,11 @@
+//! Units held to their promises on arbitrary text and numbers.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may panic: that is how it fails"
+)]
+
+mod counting;
+mod index;
+mod text;
