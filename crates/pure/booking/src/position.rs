@@ -121,14 +121,27 @@ impl Bookings {
         }
     }
 
-    /// The slots of the limits that a lane shares with others: what its order is about.
+    /// The limits that a lane's order is about, each in its first bounded dimension: those it
+    /// shares with others, or its tenant's own where nobody else counts in a bounded one.
     pub(crate) fn shared_use(&self, lane: Lane, applied: &Applied) -> Vec<LimitUse> {
-        applied
-            .iter()
-            .filter(|declared| matches!(declared.limit.kind(), Kind::Everything | Kind::Class))
-            .filter(|declared| declared.bounds.slots.is_some())
-            .map(|declared| self.limit_use(declared, Dimension::Slots, lane))
-            .collect()
+        let in_use = |is_wanted: fn(Kind) -> bool| -> Vec<LimitUse> {
+            applied
+                .iter()
+                .filter(|declared| is_wanted(declared.limit.kind()))
+                .filter_map(|declared| {
+                    let is_bounded =
+                        |dimension: &Dimension| declared.bounds.of(*dimension).is_some();
+                    let dimension = Dimension::ALL.into_iter().find(is_bounded)?;
+                    Some(self.limit_use(declared, dimension, lane))
+                })
+                .collect()
+        };
+        let shared = in_use(|kind| matches!(kind, Kind::Everything | Kind::Class));
+        if shared.is_empty() {
+            in_use(|_| true)
+        } else {
+            shared
+        }
     }
 
     pub(crate) fn next_fence(&self) -> Fence {

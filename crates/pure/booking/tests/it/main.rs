@@ -16,5 +16,6 @@ mod invariants;
 mod limits;
 mod make;
 mod oracle;
+mod position;
 mod records;
 mod world;
