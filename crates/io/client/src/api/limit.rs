@@ -36,7 +36,7 @@ pub struct Metadata {
     /// Unique among objects of its kind.
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
-    /// The record that changed it last; send it as `If-Match` to change only what you saw.
+    /// Its version, another for every content; send it as `If-Match` to change only what you saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }

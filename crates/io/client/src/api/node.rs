@@ -31,7 +31,7 @@ pub struct NodeMetadata {
     /// Its name.
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
-    /// The record that changed it last.
+    /// Its version, another for every content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }

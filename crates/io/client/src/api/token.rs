@@ -71,6 +71,9 @@ pub struct TokenCreated {
     pub secret: String,
     /// The last ledger record this answer reflects.
     pub record: u64,
+    /// True where nothing was changed; then there is no secret either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
 }
 
 /// Who the caller is to the server: `GET /v1/identity`.
