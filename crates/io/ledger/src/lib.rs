@@ -7,16 +7,20 @@
 //! [`inline`] steps them in one place, for scenarios and simulations on virtual time. Nothing
 //! here decides: what should happen is the engine's word.
 
+pub mod check;
 pub mod clock;
 pub mod committer;
+pub mod data;
 mod durable;
 pub mod inline;
 pub mod intake;
 pub mod key;
 pub mod lock;
+pub mod maintain;
 pub mod pipeline;
 pub mod recover;
 pub mod snapshots;
 pub mod store;
+pub mod term;
 pub mod view;
 pub mod writer;

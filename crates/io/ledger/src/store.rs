@@ -10,6 +10,7 @@ pub mod sqlite;
 
 use bursar_engine::codec::Encoded;
 use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{FullTile, TILE_WIDTH, TileId};
 use thiserror::Error;
 
@@ -200,6 +201,12 @@ pub trait Reader: Send {
 
     /// Below which record everything was exported.
     fn exported(&self) -> Result<u64, Error>;
+
+    /// Where this is an excerpt of records, without tiles above the leaves: the edge of the tree
+    /// before its first record.
+    fn excerpt(&self) -> Option<Edge> {
+        None
+    }
 }
 
 /// A store, made again from scratch each time: what the contract test and recovery work on.

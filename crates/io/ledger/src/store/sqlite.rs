@@ -14,11 +14,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bursar_journal::tile::{TILE_WIDTH, tile_bytes};
+use bursar_journal::hash::Hash;
+use bursar_journal::tile::{FullTile, TILE_WIDTH, tile_bytes};
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{
-    Append, Appended, Error, Open, Reader, Store, Term, head_after, in_full_tiles, loose_leaves,
+    Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles,
+    loose_leaves,
 };
 use crate::durable::{self, beside, directory};
 use failure::{Place, count, number};
@@ -91,6 +94,50 @@ impl SqliteStore {
         Ok(Self {
             path: path.to_owned(),
             connection: Some(connection),
+        })
+    }
+
+    /// Closes the file; its write-ahead log goes with it.
+    pub(crate) fn close(mut self) -> Result<(), Error> {
+        let failed = Place(&self.path).failed("close");
+        self.connection.take().map_or(Ok(()), |connection| {
+            connection.close().map_err(|(_, error)| failed(error))
+        })
+    }
+
+    /// Takes over records from a copy, pruned ones too, at the end of a ledger that nobody leads.
+    pub(crate) fn adopt(
+        &mut self,
+        records: &[Kept],
+        blobs: &[(u64, Hash, Vec<u8>)],
+        tiles: &[FullTile],
+    ) -> Result<(), Error> {
+        self.change("take over records", |transaction| {
+            for kept in records {
+                let sql = "INSERT INTO journal (seq, bytes) VALUES (?1, ?2)";
+                transaction
+                    .prepare_cached(sql)?
+                    .execute(params![number(kept.seq)?, kept.bytes])?;
+            }
+            for (seq, sha256, bytes) in blobs {
+                insert_blob(transaction, *seq, sha256, bytes)?;
+            }
+            insert_tiles(transaction, tiles)?;
+            let added = i64::try_from(records.len()).unwrap_or(i64::MAX);
+            transaction
+                .execute("UPDATE meta SET head = head + ?1", [added])
+                .map(drop)
+        })
+    }
+
+    /// Takes over the checkpoints of a copy.
+    pub(crate) fn adopt_notes(&mut self, notes: &[(u64, String)]) -> Result<(), Error> {
+        self.change("take over checkpoints", |transaction| {
+            let sql = "INSERT OR REPLACE INTO checkpoint (size, note) VALUES (?1, ?2)";
+            let mut insert = transaction.prepare(sql)?;
+            notes.iter().try_for_each(|(size, note)| {
+                insert.execute(params![number(*size)?, note]).map(drop)
+            })
         })
     }
 
@@ -241,17 +288,31 @@ fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()
     let mut journal =
         transaction.prepare_cached("INSERT INTO journal (seq, bytes) VALUES (?1, ?2)")?;
     for record in &append.records {
-        let seq = number(record.seq)?;
-        journal.execute(params![seq, record.bytes])?;
+        journal.execute(params![number(record.seq)?, record.bytes])?;
         for blob in &record.blobs {
-            // The same part may come again: then it belongs to the later record too.
-            let sql = "INSERT INTO blob (sha256, last, bytes) VALUES (?1, ?2, ?3)
-                ON CONFLICT (sha256) DO UPDATE SET last = excluded.last";
-            let mut insert = transaction.prepare_cached(sql)?;
-            insert.execute(params![blob.sha256.0, seq, blob.bytes])?;
+            insert_blob(transaction, record.seq, &blob.sha256, &blob.bytes)?;
         }
     }
-    for tile in &append.tiles {
+    insert_tiles(transaction, &append.tiles)
+}
+
+fn insert_blob(
+    transaction: &Transaction<'_>,
+    seq: u64,
+    sha256: &Hash,
+    bytes: &[u8],
+) -> rusqlite::Result<()> {
+    // The same part may come again: then it belongs to the later record too.
+    let sql = "INSERT INTO blob (sha256, last, bytes) VALUES (?1, ?2, ?3)
+        ON CONFLICT (sha256) DO UPDATE SET last = excluded.last";
+    let mut insert = transaction.prepare_cached(sql)?;
+    insert
+        .execute(params![sha256.0, number(seq)?, bytes])
+        .map(drop)
+}
+
+fn insert_tiles(transaction: &Transaction<'_>, tiles: &[FullTile]) -> rusqlite::Result<()> {
+    for tile in tiles {
         // Leaves that a checkpoint has left in the row of a tile make way for the full tile.
         let sql = "INSERT OR REPLACE INTO tile (level, idx, bytes) VALUES (?1, ?2, ?3)";
         let mut insert = transaction.prepare_cached(sql)?;
@@ -259,6 +320,27 @@ fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()
         insert.execute(params![tile.id.level(), index, tile_bytes(&tile.hashes)])?;
     }
     Ok(())
+}
+
+/// Copies a ledger file as it is at one moment, whoever writes to it.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let place = Place(to);
+    let source = SqliteReader::open(from)?;
+    let mut target = Connection::open(to).map_err(place.failed("copy"))?;
+    let copied = Backup::new(source.connection(), &mut target).and_then(|backup| {
+        // All pages in one step: in several, a busy writer could make it start over for ever.
+        backup.step(-1)
+    });
+    if copied.map_err(place.failed("copy"))? == StepResult::Done {
+        return target
+            .close()
+            .map_err(|(_, error)| place.failed("copy")(error));
+    }
+    let source = "the ledger was locked all the time".into();
+    Err(Error::Database {
+        operation: "copy",
+        source,
+    })
 }
 
 /// Makes an empty ledger file beside its place, and moves it there when it is whole.

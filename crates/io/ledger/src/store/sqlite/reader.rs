@@ -57,6 +57,10 @@ impl SqliteReader {
         })
     }
 
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// The hashes in a row of tiles; none where there is no row.
     fn tile_row(&self, level: u32, index: u64) -> Result<Vec<Hash>, Error> {
         let read = || {

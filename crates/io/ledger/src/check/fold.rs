@@ -1,0 +1,363 @@
+//! The state, folded again from the events and held against whoever claims to know it.
+
+use std::collections::BTreeMap;
+
+use bursar_engine::codec::{self, Record, encode};
+use bursar_engine::{Event, Events, State, decide, snapshot};
+use bursar_journal::checkpoint::VerifierKey;
+use bursar_journal::hash::{Hash, sha256};
+
+use super::tally::Tally;
+use super::{Asked, Check, counted, grouped};
+use crate::store::{Error, Kept, Reader};
+
+/// A fold under way.
+pub(super) struct Fold {
+    start: Start,
+    state: State,
+    tally: Tally,
+    /// A second state, on which every command is decided again, if that was asked for.
+    redecided: Option<State>,
+    /// The first record that decides otherwise now, and how.
+    otherwise: Option<String>,
+    /// The first record that cannot be read, and why.
+    problem: Option<(u64, String)>,
+    /// Heads at which the state's hash is known, with who knows it.
+    expected: BTreeMap<u64, Vec<(Claim, Hash)>>,
+    met: Vec<Claim>,
+    /// The first claim that the fold does not meet.
+    unmet: Option<String>,
+    /// Keys that records announce, with the record.
+    pub(super) announced: Vec<(u64, VerifierKey)>,
+}
+
+/// Who says what the state was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Claim {
+    Snapshot,
+    Live,
+}
+
+/// Where the fold begins.
+enum Start {
+    /// At record 0, from nothing.
+    Beginning,
+    /// After a snapshot whose hash a record states; whether that record was seen.
+    Anchor {
+        head: u64,
+        sha256: Hash,
+        is_recorded: bool,
+    },
+    /// Nowhere: the records are an excerpt without a state before them.
+    Nowhere,
+}
+
+impl Fold {
+    pub(super) fn start(
+        reader: &dyn Reader,
+        first: u64,
+        head: u64,
+        asked: &Asked<'_>,
+    ) -> Result<Self, Error> {
+        let (start, state, unmet) = find_start(reader, first, head)?;
+        let mut expected: BTreeMap<u64, Vec<(Claim, Hash)>> = BTreeMap::new();
+        for loaded in asked.snapshots {
+            let claim = (Claim::Snapshot, loaded.header.sha256);
+            expected.entry(loaded.header.head).or_default().push(claim);
+        }
+        if let Some((head, hash)) = asked.live {
+            expected.entry(head).or_default().push((Claim::Live, hash));
+        }
+        let mut fold = Self {
+            tally: Tally::of(&state),
+            redecided: asked.redecide.then(|| state.clone()),
+            start,
+            state,
+            otherwise: None,
+            problem: None,
+            expected,
+            met: Vec::new(),
+            unmet,
+            announced: Vec::new(),
+        };
+        fold.announced.extend(
+            fold.state
+                .keys
+                .iter()
+                .filter_map(|(_, key)| Some((0, key.parse().ok()?))),
+        );
+        fold.meet();
+        Ok(fold)
+    }
+
+    /// Takes the next record, if the fold has begun and nothing was wrong so far.
+    pub(super) fn take(&mut self, reader: &dyn Reader, kept: &Kept) {
+        let Some(bytes) = kept.bytes.as_deref() else {
+            return;
+        };
+        if self.problem.is_some() {
+            return;
+        }
+        let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+        let record = match codec::decode(kept.seq, bytes, blob) {
+            Ok(record) => record,
+            Err(error) => {
+                self.problem = Some((kept.seq, chain(&error)));
+                return;
+            }
+        };
+        self.note_announcements(&record);
+        if kept.seq == self.state.head && !matches!(self.start, Start::Nowhere) {
+            self.redecide(&record, bytes);
+            for (at, event) in &record.events {
+                self.state.apply(*at, event);
+                self.tally.take(kept.seq, event);
+            }
+            self.state.head += 1;
+            self.meet();
+        }
+    }
+
+    /// The first record that cannot be folded.
+    pub(super) fn problem_at(&self) -> Option<u64> {
+        self.problem.as_ref().map(|(seq, _)| *seq)
+    }
+
+    /// The folded state, or why there is none.
+    pub(super) fn into_state(self) -> Result<State, String> {
+        match self.problem {
+            Some((_, why)) => Err(why),
+            None => Ok(self.state),
+        }
+    }
+
+    /// The line on the state, given where the records are damaged.
+    pub(super) fn state_check(&self, damaged_at: Option<u64>) -> Check {
+        if let Some((seq, why)) = &self.problem
+            && damaged_at == Some(*seq)
+        {
+            return Check::failed("state", why.clone());
+        }
+        match damaged_at {
+            Some(0) => Check::failed("state", "no record is good".to_owned()),
+            Some(seq) => {
+                let detail = format!("records {} to {} re-fold", self.first(), grouped(seq - 1));
+                Check::passed("state", detail)
+            }
+            None => match self.unmet.clone().or_else(|| self.unrecorded()) {
+                Some(detail) => Check::failed("state", detail),
+                None => Check::passed("state", self.summary()),
+            },
+        }
+    }
+
+    /// The lines that make sense only where every record is good.
+    pub(super) fn further_checks(&self) -> Vec<Check> {
+        if matches!(self.start, Start::Nowhere) {
+            return Vec::new();
+        }
+        let mut checks = Vec::new();
+        if self.redecided.is_some() {
+            let decided = counted(self.state.head - self.begin(), "command");
+            let again = format!("{decided} decided again, byte for byte");
+            let otherwise = self.otherwise.clone();
+            checks.push(
+                otherwise.map_or(Check::passed("decisions", again), |detail| {
+                    Check::failed("decisions", detail)
+                }),
+            );
+        }
+        checks.push(self.tally.limits_check());
+        checks.push(self.tally.bookings_check(&self.state));
+        checks
+    }
+
+    /// Decides a record's command again on the second state, and compares what would be stored.
+    fn redecide(&mut self, record: &Record, bytes: &[u8]) {
+        let Some(state) = self.redecided.as_mut().filter(|_| self.otherwise.is_none()) else {
+            return;
+        };
+        let mut events = Events::new();
+        let decided = decide(state, record.time, &record.command, &mut events);
+        state.head += 1;
+        let seq = grouped(record.seq);
+        let again = Record {
+            events,
+            ..record.clone()
+        };
+        self.otherwise = match (decided, encode(&again)) {
+            (Err(refusal), _) => Some(format!("record {seq} would be refused now: {refusal}")),
+            (Ok(_), Ok(encoded)) if encoded.bytes == bytes => None,
+            _ => Some(format!(
+                "record {seq} has other events when it is decided again"
+            )),
+        };
+    }
+
+    fn note_announcements(&mut self, record: &Record) {
+        for (_, event) in &record.events {
+            match event {
+                Event::KeyRotated { key } => {
+                    self.announced
+                        .extend(key.parse().ok().map(|key| (record.seq, key)));
+                }
+                Event::Anchored {
+                    record: last,
+                    sha256: stated,
+                } => {
+                    if let Start::Anchor {
+                        head,
+                        sha256,
+                        is_recorded,
+                    } = &mut self.start
+                    {
+                        *is_recorded |= *last + 1 == *head && stated == sha256;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Compares the state with whoever claims to know it at this head.
+    fn meet(&mut self) {
+        let Some(claims) = self.expected.get(&self.state.head) else {
+            return;
+        };
+        let hash = snapshot::hash(&self.state).ok();
+        for (claim, expected) in claims {
+            if hash == Some(*expected) {
+                self.met.push(*claim);
+            } else {
+                let head = grouped(self.state.head);
+                let what = match claim {
+                    Claim::Snapshot => format!("the snapshot over {head} records"),
+                    Claim::Live => format!("the live state after {head} records"),
+                };
+                self.unmet
+                    .get_or_insert(format!("{what} is not what they fold to"));
+            }
+        }
+    }
+
+    fn unrecorded(&self) -> Option<String> {
+        match &self.start {
+            Start::Anchor {
+                head,
+                is_recorded: false,
+                ..
+            } => {
+                let head = grouped(*head);
+                Some(format!(
+                    "no record states the hash of the anchored snapshot over {head} records"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn begin(&self) -> u64 {
+        match self.start {
+            Start::Anchor { head, .. } => head,
+            _ => 0,
+        }
+    }
+
+    fn first(&self) -> String {
+        grouped(self.begin())
+    }
+
+    fn summary(&self) -> String {
+        let from = match self.start {
+            Start::Beginning => "re-folded from record 0".to_owned(),
+            Start::Anchor { head, .. } => {
+                format!(
+                    "re-folded from the anchored snapshot over {} records",
+                    grouped(head)
+                )
+            }
+            Start::Nowhere => return "every record reads well, none to fold them onto".to_owned(),
+        };
+        let met = |claim| self.met.iter().filter(|met| **met == claim).count();
+        let snapshots = u64::try_from(met(Claim::Snapshot)).unwrap_or(u64::MAX);
+        match (snapshots, met(Claim::Live)) {
+            (0, 0) => from,
+            (0, _) => format!("{from}, equals the live state"),
+            (_, 0) => format!("{from}, equals {}", counted(snapshots, "snapshot")),
+            _ => format!(
+                "{from}, equals {} and the live state",
+                counted(snapshots, "snapshot")
+            ),
+        }
+    }
+}
+
+/// Where a fold of the records `first` to `head` can begin: at 0, or after the oldest anchored
+/// snapshot that is not older than the first payload.
+fn find_start(
+    reader: &dyn Reader,
+    first: u64,
+    head: u64,
+) -> Result<(Start, State, Option<String>), Error> {
+    let payload = first_payload(reader, first, head);
+    if payload == 0 {
+        return Ok((Start::Beginning, State::default(), None));
+    }
+    let mut anchors = reader.anchors()?.into_iter();
+    let Some(anchor) = anchors.find(|anchor| payload <= *anchor && *anchor <= head) else {
+        return Ok((Start::Nowhere, State::blank(), None));
+    };
+    let lines = reader
+        .anchor(anchor)?
+        .map(|(_, lines)| lines)
+        .unwrap_or_default();
+    match snapshot::read(&lines) {
+        Ok(state) if state.head == anchor => {
+            let sha256 = sha256(lines.as_bytes());
+            Ok((
+                Start::Anchor {
+                    head: anchor,
+                    sha256,
+                    is_recorded: false,
+                },
+                state,
+                None,
+            ))
+        }
+        _ => {
+            let what = format!(
+                "the anchored snapshot over {} records is damaged",
+                grouped(anchor)
+            );
+            Ok((Start::Nowhere, State::blank(), Some(what)))
+        }
+    }
+}
+
+/// The first record that still has its payload. Pruned ones come first, so halving finds it.
+fn first_payload(reader: &dyn Reader, first: u64, head: u64) -> u64 {
+    let (mut low, mut high) = (first, head);
+    while low < high {
+        // Look at the beginning first: most ledgers were never pruned.
+        let middle = if low == first {
+            low
+        } else {
+            low + (high - low) / 2
+        };
+        match reader.records(middle, 1).ok().as_deref() {
+            Some([Kept { bytes: None, .. }]) => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    low
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,363 @@
+//! Every record against the tiles, every root against the checkpoints.
+
+use std::collections::BTreeMap;
+
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::merkle::Edge;
+use bursar_journal::tile::{Builder, FullTile, TILE_WIDTH};
+
+use super::{Check, counted, grouped};
+use crate::store::{Error, Kept, Reader};
+
+/// Records that differ from a tile and are remembered by number: more than one tile holds.
+const SUSPECTS_MAX: usize = 1_024;
+
+/// The tree as it is computed again, and what does not agree with it.
+pub(super) struct Hashes<'a> {
+    reader: &'a dyn Reader,
+    tree: Tree,
+    /// The leaves that the store keeps of the tile at hand.
+    leaves: Vec<Hash>,
+    /// Records whose hash is not the one that their tile holds.
+    suspects: Vec<u64>,
+    /// The first tile that is missing or holds other hashes, and how one says it.
+    wrong_tile: Option<String>,
+    unreadable: Option<(u64, String)>,
+    notes: Vec<(u64, String)>,
+    seen: Vec<Checkpoint>,
+    /// The computed root at every size that some checkpoint states.
+    roots: BTreeMap<u64, Option<Hash>>,
+    pruned: u64,
+}
+
+/// What the checkpoints say of the records.
+pub(super) struct Verdict {
+    pub(super) check: Check,
+    pub(super) damaged_at: Option<u64>,
+    pub(super) newest: Option<Checkpoint>,
+}
+
+/// A whole tree knows its tiles; of a part only the edge is known.
+enum Tree {
+    Whole(Box<Builder>),
+    Part(Edge),
+}
+
+/// A checkpoint whose signature holds.
+struct Signed {
+    checkpoint: Checkpoint,
+    fits: bool,
+}
+
+impl<'a> Hashes<'a> {
+    pub(super) fn start(reader: &'a dyn Reader, seen: &[Checkpoint]) -> Result<Self, Error> {
+        let tree = match reader.excerpt() {
+            Some(edge) => Tree::Part(edge),
+            None => Tree::Whole(Box::default()),
+        };
+        let notes = reader.checkpoints()?;
+        let sizes = notes.iter().map(|(size, _)| *size);
+        let sizes = sizes.chain(seen.iter().map(|checkpoint| checkpoint.size));
+        let mut roots: BTreeMap<u64, Option<Hash>> = sizes.map(|size| (size, None)).collect();
+        if let Some(root) = roots.get_mut(&tree.size()) {
+            *root = Some(tree.root());
+        }
+        Ok(Self {
+            reader,
+            tree,
+            leaves: Vec::new(),
+            suspects: Vec::new(),
+            wrong_tile: None,
+            unreadable: None,
+            notes,
+            seen: seen.to_vec(),
+            roots,
+            pruned: 0,
+        })
+    }
+
+    /// How many records the tree has.
+    pub(super) fn size(&self) -> u64 {
+        self.tree.size()
+    }
+
+    /// Hashes one record, or takes the hash that is left of it.
+    pub(super) fn take(&mut self, kept: &Kept) {
+        if self.unreadable.is_some() {
+            return;
+        }
+        let place = kept.seq % u64::from(TILE_WIDTH);
+        if place == 0 {
+            let index = kept.seq / u64::from(TILE_WIDTH);
+            self.leaves = self.reader.leaves(index).unwrap_or_default();
+        }
+        let stored = usize::try_from(place)
+            .ok()
+            .and_then(|place| self.leaves.get(place))
+            .copied();
+        let leaf = match (kept.bytes.as_deref().map(leaf_hash), stored) {
+            (Some(leaf), Some(stored)) if leaf != stored => {
+                if self.suspects.len() < SUSPECTS_MAX {
+                    self.suspects.push(kept.seq);
+                }
+                leaf
+            }
+            (Some(leaf), _) => leaf,
+            (None, Some(stored)) => {
+                self.pruned += 1;
+                stored
+            }
+            (None, None) => {
+                let why = "its payload was pruned and its hash is not kept".to_owned();
+                self.unreadable = Some((kept.seq, why));
+                return;
+            }
+        };
+        self.push(leaf);
+    }
+
+    /// Notes that a record cannot even be read.
+    pub(super) fn unreadable(&mut self, seq: u64, error: &Error) {
+        self.unreadable
+            .get_or_insert((seq, format!("it cannot be read: {error}")));
+    }
+
+    /// Holds the computed roots against the checkpoints that a trusted key has signed.
+    pub(super) fn judge(self, announced: &[(u64, VerifierKey)], keys: &[VerifierKey]) -> Verdict {
+        let (signed, unsigned, used) = self.open_notes(announced, keys);
+        let newest = signed.iter().rev().find(|signed| signed.fits);
+        let newest = newest.map(|signed| signed.checkpoint.clone());
+        let covered = newest.as_ref().map_or(0, |checkpoint| checkpoint.size);
+        let verdict = |detail: Result<String, String>, damaged_at| {
+            let check = match detail {
+                Ok(detail) => Check::passed("hashes", detail),
+                Err(detail) => Check::failed("hashes", detail),
+            };
+            Verdict {
+                check,
+                damaged_at,
+                newest: newest.clone(),
+            }
+        };
+        if let Some((seq, detail)) = self.damage(&signed) {
+            return verdict(Err(detail), Some(seq));
+        }
+        let size = self.size();
+        let beyond = self
+            .roots
+            .keys()
+            .next_back()
+            .filter(|signed| size < **signed);
+        if let Some(beyond) = beyond {
+            let (beyond, size) = (grouped(*beyond), grouped(size));
+            let detail =
+                format!("a checkpoint signs {beyond} records, only {size} are here: it was cut");
+            return verdict(Err(detail), None);
+        }
+        if let Some((size, error)) = unsigned {
+            let detail = format!("the checkpoint over {} records: {error}", grouped(size));
+            return verdict(Err(detail), None);
+        }
+        if let Some(detail) = self.wrong_tile.clone() {
+            return verdict(Err(detail), None);
+        }
+        verdict(Ok(self.summary(signed.len(), used, covered)), None)
+    }
+
+    /// Opens each note with a key that is trusted, which makes the keys announced below it
+    /// trusted in turn. Also says which note no such key has signed, and how many keys signed.
+    fn open_notes(
+        &self,
+        announced: &[(u64, VerifierKey)],
+        keys: &[VerifierKey],
+    ) -> (Vec<Signed>, Option<(u64, String)>, usize) {
+        let mut trusted = keys.to_vec();
+        if trusted.is_empty() {
+            trusted.extend(announced.iter().map(|(_, key)| key.clone()));
+        }
+        let mut used: Vec<String> = Vec::new();
+        let mut signed: Vec<Signed> = Vec::new();
+        let mut pending: Vec<&(u64, String)> = self
+            .notes
+            .iter()
+            .filter(|(size, _)| self.is_reached(*size))
+            .collect();
+        loop {
+            let before = pending.len();
+            pending.retain(|(size, note)| {
+                let opened = trusted.iter().find_map(|key| {
+                    Some((
+                        Checkpoint::open(note, key)
+                            .ok()
+                            .filter(|c| c.size == *size)?,
+                        key,
+                    ))
+                });
+                let Some((checkpoint, key)) = opened else {
+                    return true;
+                };
+                let key = key.to_string();
+                if !used.contains(&key) {
+                    used.push(key);
+                }
+                let fits = self.root_at(*size) == Some(checkpoint.root);
+                signed.push(Signed { checkpoint, fits });
+                false
+            });
+            let attested = signed.iter().filter(|signed| signed.fits);
+            let attested = attested
+                .map(|signed| signed.checkpoint.size)
+                .max()
+                .unwrap_or(0);
+            let below = announced
+                .iter()
+                .filter(|(seq, _)| *seq < attested)
+                .map(|(_, key)| key);
+            let learned: Vec<_> = below
+                .filter(|key| !trusted.contains(key))
+                .cloned()
+                .collect();
+            if pending.len() == before && learned.is_empty() {
+                break;
+            }
+            trusted.extend(learned);
+        }
+        for checkpoint in self.seen.iter().filter(|seen| self.is_reached(seen.size)) {
+            let fits = self.root_at(checkpoint.size) == Some(checkpoint.root);
+            signed.push(Signed {
+                checkpoint: checkpoint.clone(),
+                fits,
+            });
+        }
+        signed.sort_by_key(|signed| signed.checkpoint.size);
+        let unsigned = pending.first().map(|(size, note)| {
+            let error = trusted
+                .first()
+                .and_then(|key| Checkpoint::open(note, key).err());
+            let error = error.map_or("no key to check it with".to_owned(), |e| e.to_string());
+            (*size, error)
+        });
+        (signed, unsigned, used.len())
+    }
+
+    /// The first record that is not what was signed, and how one says it.
+    fn damage(&self, signed: &[Signed]) -> Option<(u64, String)> {
+        let verdict_on = |seq: u64| signed.iter().find(|signed| seq < signed.checkpoint.size);
+        let changed = self
+            .suspects
+            .iter()
+            .find(|seq| verdict_on(**seq).is_none_or(|s| !s.fits));
+        let changed = changed.map(|seq| {
+            let by = match verdict_on(*seq) {
+                Some(_) => "checkpoint signs",
+                None => "tile holds",
+            };
+            (
+                *seq,
+                format!(
+                    "record {} does not hash to the value its {by}",
+                    grouped(*seq)
+                ),
+            )
+        });
+        let unplaced = signed.iter().position(|signed| !signed.fits).map(|wrong| {
+            let before = signed.iter().take(wrong).next_back();
+            let from = before.map_or(0, |signed| signed.checkpoint.size);
+            let to = signed
+                .get(wrong)
+                .map_or(from, |signed| signed.checkpoint.size);
+            let (first, last) = (grouped(from), grouped(to.saturating_sub(1)));
+            (
+                from,
+                format!("records {first} to {last} do not hash to the root that is signed"),
+            )
+        });
+        let cut = self.unreadable.as_ref();
+        let cut = cut.map(|(seq, why)| (*seq, format!("record {}: {why}", grouped(*seq))));
+        // A record that is known to be changed explains a root that does not fit.
+        let found = changed.or(unplaced);
+        [found, cut]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(seq, _)| *seq)
+    }
+
+    fn summary(&self, signed: usize, used: usize, covered: u64) -> String {
+        let mut detail = format!("{} records", grouped(self.size()));
+        if 0 < self.pruned {
+            detail = format!("{detail} ({} pruned)", grouped(self.pruned));
+        }
+        if signed == 0 {
+            return format!("{detail}, no checkpoint");
+        }
+        let keys = if used == 1 {
+            "one key".to_owned()
+        } else {
+            format!("{used} keys")
+        };
+        let checkpoints = u64::try_from(self.notes.len()).unwrap_or(u64::MAX);
+        let checkpoints = counted(checkpoints, "checkpoint");
+        match self.size() - covered {
+            0 => format!("{detail}, {checkpoints}, {keys}"),
+            open => format!(
+                "{detail}, {checkpoints}, {keys}, the last {} not signed yet",
+                grouped(open)
+            ),
+        }
+    }
+
+    fn push(&mut self, leaf: Hash) {
+        let mut full = Vec::new();
+        self.tree.push(leaf, &mut full);
+        for tile in full {
+            self.compare(&tile);
+        }
+        if let Some(root) = self.roots.get_mut(&self.tree.size()) {
+            *root = Some(self.tree.root());
+        }
+    }
+
+    fn compare(&mut self, tile: &FullTile) {
+        let wrong = match self.reader.full_tile(tile.id) {
+            Ok(Some(hashes)) if hashes == tile.hashes => return,
+            Ok(Some(_)) => "holds other hashes than its records give",
+            Ok(None) => "is missing",
+            Err(_) => "cannot be read",
+        };
+        self.wrong_tile
+            .get_or_insert(format!("{} {wrong}, its records are good", tile.id));
+    }
+
+    /// A part says nothing of checkpoints that end before it begins.
+    fn is_reached(&self, size: u64) -> bool {
+        self.root_at(size).is_some()
+    }
+
+    fn root_at(&self, size: u64) -> Option<Hash> {
+        self.roots.get(&size).copied().flatten()
+    }
+}
+
+impl Tree {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Whole(builder) => builder.size(),
+            Self::Part(edge) => edge.size(),
+        }
+    }
+
+    fn root(&self) -> Hash {
+        match self {
+            Self::Whole(builder) => builder.root(),
+            Self::Part(edge) => edge.root(),
+        }
+    }
+
+    fn push(&mut self, leaf: Hash, full: &mut Vec<FullTile>) {
+        match self {
+            Self::Whole(builder) => builder.push(leaf, full),
+            Self::Part(edge) => edge.push(leaf),
+        }
+    }
+}

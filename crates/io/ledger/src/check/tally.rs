@@ -1,0 +1,264 @@
+//! What is held, counted from the events alone: a second opinion on limits and ends.
+//!
+//! The engine keeps counters and works out which limits apply; this does neither the same way. It
+//! keeps the open bookings in one map, their sums in another, and at each grant looks through all
+//! limits for those that speak of it (S1).
+
+use std::collections::BTreeMap;
+
+use bursar_engine::booking::limit::Kind;
+use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing};
+use bursar_engine::{Event, State};
+use bursar_units::{Amount, BookingId, Label, ObjectName};
+
+use super::{Check, counted, grouped};
+
+/// The counts.
+#[derive(Default)]
+pub(super) struct Tally {
+    open: BTreeMap<BookingId, Open>,
+    used: BTreeMap<Value, Amount>,
+    limits: BTreeMap<ObjectName, Limit>,
+    nodes: BTreeMap<ObjectName, Amount>,
+    ended: u64,
+    changes: u64,
+    /// The first grant above a bound.
+    above: Option<String>,
+    /// The first booking that begins, is granted or ends when it cannot.
+    wrong: Option<String>,
+}
+
+/// A booking that has begun and not ended.
+struct Open {
+    class: Label,
+    tenant: Label,
+    amount: Amount,
+    is_granted: bool,
+}
+
+/// The class and tenant that a sum is over; `None` is all of them.
+type Value = (Option<Label>, Option<Label>);
+
+impl Tally {
+    /// The counts of a state that a fold begins with.
+    pub(super) fn of(state: &State) -> Self {
+        let bookings = &state.bookings;
+        let limits = bookings
+            .limits()
+            .map(|declared| (declared.name.clone(), declared.limit.clone()));
+        let nodes = bookings
+            .nodes()
+            .map(|(name, capacity)| (name.clone(), *capacity));
+        let mut tally = Self {
+            limits: limits.collect(),
+            nodes: nodes.collect(),
+            ..Self::default()
+        };
+        for id in bookings.live_ids(None) {
+            if let Some(request) = bookings.request(id) {
+                tally.begin(0, id, &request);
+                if matches!(bookings.standing(id), Some(Standing::Granted(_))) {
+                    tally.charge(id);
+                }
+            }
+        }
+        tally
+    }
+
+    /// Counts one event in.
+    pub(super) fn take(&mut self, seq: u64, event: &Event) {
+        let Event::Booking(event) = event else { return };
+        match event {
+            Booking::Reserved { id, request, fence } => {
+                self.begin(seq, id, request);
+                if fence.is_some() {
+                    self.grant(seq, id);
+                }
+            }
+            Booking::Granted { id, .. } => self.grant(seq, id),
+            Booking::Ended { id, .. } => self.end(seq, id),
+            Booking::LimitSet { name, limit } => {
+                self.changes += 1;
+                self.limits.insert(name.clone(), limit.clone());
+            }
+            Booking::LimitDropped { name } => {
+                self.changes += 1;
+                self.limits.remove(name);
+            }
+            Booking::NodeSet { name, capacity } => {
+                self.changes += 1;
+                self.nodes.insert(name.clone(), *capacity);
+            }
+            Booking::NodeDropped { name } => {
+                self.changes += 1;
+                self.nodes.remove(name);
+            }
+            Booking::Renewed { .. } | Booking::Unsettled { .. } | Booking::Resumed => {}
+        }
+    }
+
+    /// The line on limits.
+    pub(super) fn limits_check(&self) -> Check {
+        if let Some(detail) = &self.above {
+            return Check::failed("limits", detail.clone());
+        }
+        let changes = counted(self.changes, "change");
+        Check::passed(
+            "limits",
+            format!("no slot limit above its bound, {changes}"),
+        )
+    }
+
+    /// The line on bookings: all that began have ended once or are in the state.
+    pub(super) fn bookings_check(&self, state: &State) -> Check {
+        let standing = |id: &BookingId| match state.bookings.standing(id) {
+            Some(Standing::Granted(_)) => Some(true),
+            Some(Standing::Queued { .. }) => Some(false),
+            _ => None,
+        };
+        let is_held = |(id, open): &(&BookingId, &Open)| standing(id) == Some(open.is_granted);
+        let held = self.open.iter().filter(is_held);
+        let (active, waiting): (Vec<_>, Vec<_>) = held.partition(|(_, open)| open.is_granted);
+        let (granted, queued, _) = state.bookings.counts();
+        let lost = self.open.len() - active.len() - waiting.len();
+        let unknown = granted + queued - active.len() - waiting.len();
+        let number = |count: usize| grouped(u64::try_from(count).unwrap_or(u64::MAX));
+        let mut detail = format!(
+            "{} ended once, {} active",
+            grouped(self.ended),
+            number(active.len())
+        );
+        if !waiting.is_empty() {
+            detail = format!("{detail}, {} waiting", number(waiting.len()));
+        }
+        detail = format!("{detail}, {} without an end", number(lost + unknown));
+        match &self.wrong {
+            Some(wrong) => Check::failed("bookings", wrong.clone()),
+            None if lost + unknown == 0 => Check::passed("bookings", detail),
+            None => Check::failed("bookings", detail),
+        }
+    }
+
+    fn begin(&mut self, seq: u64, id: &BookingId, request: &Request) {
+        let open = Open {
+            class: request.class.clone(),
+            tenant: request.tenant.clone(),
+            amount: request.amount,
+            is_granted: false,
+        };
+        if self.open.insert(id.clone(), open).is_some() {
+            self.note_wrong(seq, id, "begins again before it has ended");
+        }
+    }
+
+    fn grant(&mut self, seq: u64, id: &BookingId) {
+        self.changes += 1;
+        if !self.charge(id) {
+            self.note_wrong(seq, id, "is granted when it does not wait");
+            return;
+        }
+        if self.above.is_none() {
+            self.above = self
+                .bound_passed(id)
+                .map(|what| format!("record {}: {what}", grouped(seq)));
+        }
+    }
+
+    fn charge(&mut self, id: &BookingId) -> bool {
+        let Some(open) = self.open.get_mut(id).filter(|open| !open.is_granted) else {
+            return false;
+        };
+        open.is_granted = true;
+        let amount = open.amount;
+        for value in open.values() {
+            self.used.entry(value).or_default().count_in(&amount);
+        }
+        true
+    }
+
+    fn end(&mut self, seq: u64, id: &BookingId) {
+        self.changes += 1;
+        self.ended += 1;
+        let Some(open) = self.open.remove(id) else {
+            self.note_wrong(seq, id, "ends when it is not active");
+            return;
+        };
+        for value in open.values().into_iter().filter(|_| open.is_granted) {
+            if let Some(used) = self.used.get_mut(&value) {
+                used.count_out(&open.amount);
+                if used.is_zero() {
+                    self.used.remove(&value);
+                }
+            }
+        }
+    }
+
+    /// The first limit that a granted booking has passed.
+    fn bound_passed(&self, id: &BookingId) -> Option<String> {
+        let open = self.open.get(id)?;
+        let mut inventory = Amount::default();
+        self.nodes
+            .values()
+            .for_each(|capacity| inventory.add(capacity));
+        let kinds = [
+            Kind::Everything,
+            Kind::Tenant,
+            Kind::Class,
+            Kind::ClassTenant,
+        ];
+        kinds
+            .into_iter()
+            .zip(open.values())
+            .find_map(|(kind, value)| {
+                let of_kind = self.limits.iter().filter(|(_, limit)| limit.kind() == kind);
+                let speaking =
+                    of_kind.filter_map(|(name, limit)| Some((open.rank(limit)?, name, limit)));
+                let (_, name, limit) = speaking.min_by_key(|(rank, _, _)| *rank)?;
+                let used = self.used.get(&value).copied().unwrap_or_default();
+                let bounds = limit.bounds_on(&inventory);
+                let dimension = used.exceeds(&Amount::default(), &bounds).next()?;
+                let (size, in_use) = (bounds.of(dimension).unwrap_or(0), used.of(dimension));
+                let (size, in_use) = (grouped(size), grouped(in_use));
+                let word = dimension.word();
+                Some(format!(
+                    "limit {name} has {in_use} {word} in use, its bound is {size}"
+                ))
+            })
+    }
+
+    fn note_wrong(&mut self, seq: u64, id: &BookingId, what: &str) {
+        self.wrong
+            .get_or_insert(format!("record {}: booking {id} {what}", grouped(seq)));
+    }
+}
+
+impl Open {
+    /// The sums that it counts in, in the order of the kinds of limit.
+    fn values(&self) -> [Value; 4] {
+        let (class, tenant) = (Some(self.class.clone()), Some(self.tenant.clone()));
+        [
+            (None, None),
+            (None, tenant.clone()),
+            (class.clone(), None),
+            (class, tenant),
+        ]
+    }
+
+    /// How closely a limit speaks of it, the least first: both named, class named, tenant named,
+    /// each. `None` if it does not.
+    fn rank(&self, limit: &Limit) -> Option<u8> {
+        let is_named = |scope: &Option<Scope>, label: &Label| match scope {
+            Some(Scope::Named(name)) if name == label => Some(true),
+            Some(Scope::Named(_)) => None,
+            Some(Scope::Each) | None => Some(false),
+        };
+        let class = is_named(&limit.class, &self.class)?;
+        let tenant = is_named(&limit.tenant, &self.tenant)?;
+        Some(match (class, tenant) {
+            (true, true) => 0,
+            (true, false) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
+        })
+    }
+}

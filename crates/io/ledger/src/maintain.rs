@@ -1,0 +1,157 @@
+//! The long life of a ledger: exports, backups, restoring and pruning (L11, L13).
+//!
+//! Reading goes through [`Reader`], so an export can be checked and restored like a store. Nothing
+//! here writes to a ledger that is in use.
+
+mod backup;
+mod excerpt;
+mod export;
+mod restore;
+mod tiles;
+
+use bursar_engine::{State, codec};
+use bursar_journal::hash::Hash;
+use bursar_journal::tile::TILE_WIDTH;
+use bursar_units::Instant;
+use thiserror::Error;
+
+use crate::store::{self, Kept, Reader};
+
+pub use backup::backup;
+pub use excerpt::Export;
+pub use export::{Exported, export};
+pub use restore::{Restored, restore};
+pub use tiles::export_tiles;
+
+/// Why something could not be done.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The ledger, or the copy, could not be read or written.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The output could not be written.
+    #[error("the export could not be written")]
+    Write(#[from] std::io::Error),
+    /// A record that is asked for was pruned, and its hash is gone too.
+    #[error(
+        "record {seq} was pruned and its hash is not kept; check the ledger with `bursar ledger check`"
+    )]
+    NoLeaf {
+        /// Which record.
+        seq: u64,
+    },
+    /// Nothing is overwritten.
+    #[error("{path} exists already; name another file")]
+    Exists {
+        /// The file.
+        path: String,
+    },
+    /// A ledger is only restored to where there is nothing.
+    #[error("{path} is not empty (it holds {found}); name a new directory, or move it away")]
+    NotEmpty {
+        /// The directory.
+        path: String,
+        /// What it holds.
+        found: String,
+    },
+    /// No record of the copy is good.
+    #[error("no record of the copy is good; name another copy")]
+    NothingGood,
+    /// The export does not begin at record 0, or its state cannot be folded.
+    #[error(
+        "the copy begins at record {first}, without the state before it; name one from record 0"
+    )]
+    NotWhole {
+        /// Its first record.
+        first: u64,
+    },
+    /// The key of the restored ledger could not be made.
+    #[error("the restored ledger got no key")]
+    Key(#[from] crate::key::Error),
+    /// The record that tells of the restoring could not be made.
+    #[error("the restoring could not be put on record")]
+    Record {
+        /// What went wrong.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// How far a ledger may be pruned, and what holds it back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Prunable {
+    /// No record from this one on may be pruned.
+    pub below_max: u64,
+    /// So many records an anchored snapshot covers.
+    pub anchored: u64,
+    /// So many records a checkpoint signs.
+    pub signed: u64,
+    /// So many records were exported.
+    pub exported: u64,
+}
+
+/// How far a ledger may be pruned: below what is anchored, signed and exported, in whole tiles,
+/// so that leaf hashes stay and a start can go on from the anchored snapshot (L13).
+pub fn prunable(reader: &dyn Reader, state: &State) -> Result<Prunable, store::Error> {
+    let recorded = state.anchor.map_or(0, |(record, _)| record + 1);
+    let anchored = reader
+        .anchors()?
+        .into_iter()
+        .filter(|head| *head == recorded)
+        .max();
+    let anchored = anchored.unwrap_or(0);
+    let signed = reader.checkpoints()?.last().map_or(0, |(size, _)| *size);
+    let exported = reader.exported()?;
+    let covered = anchored.min(signed).min(exported).min(reader.head()?);
+    let below_max = covered - covered % u64::from(TILE_WIDTH);
+    Ok(Prunable {
+        below_max,
+        anchored,
+        signed,
+        exported,
+    })
+}
+
+/// The first record at or after a time, for `--before` and `--from`; the head if there is none.
+/// A record that was pruned or cannot be read counts as earlier.
+pub fn first_at(reader: &dyn Reader, time: Instant) -> Result<u64, store::Error> {
+    let (mut low, mut high) = (0, reader.head()?);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found = reader
+            .records(middle, 1)?
+            .pop()
+            .and_then(|kept| time_of(reader, kept));
+        if found.is_some_and(|found| time <= found) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(low)
+}
+
+fn time_of(reader: &dyn Reader, kept: Kept) -> Option<Instant> {
+    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+    Some(codec::decode(kept.seq, &kept.bytes?, blob).ok()?.time)
+}
+
+/// The leaf hashes that are kept of pruned records, read a tile at a time.
+#[derive(Default)]
+struct KeptLeaves {
+    tile: Option<(u64, Vec<Hash>)>,
+}
+
+impl KeptLeaves {
+    fn get(&mut self, reader: &dyn Reader, seq: u64) -> Result<Hash, Error> {
+        let index = seq / u64::from(TILE_WIDTH);
+        let leaves = match self.tile.take() {
+            Some((read, leaves)) if read == index => leaves,
+            _ => reader.leaves(index)?,
+        };
+        let place = usize::try_from(seq % u64::from(TILE_WIDTH)).unwrap_or(usize::MAX);
+        let leaf = leaves.get(place).copied().ok_or(Error::NoLeaf { seq });
+        self.tile = Some((index, leaves));
+        leaf
+    }
+}

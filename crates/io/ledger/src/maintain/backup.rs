@@ -1,0 +1,25 @@
+//! A consistent copy of the whole store in one file, while a server may be writing to it.
+
+use std::path::Path;
+
+use super::Error;
+use crate::durable;
+use crate::store::sqlite;
+
+/// Copies the ledger file `from` into the new file `to`. The copy holds every record that was
+/// committed when it began; the private key is not in it (L11).
+pub fn backup(from: &Path, to: &Path) -> Result<(), Error> {
+    let failed = |source| durable::failed("write", to, source);
+    if to.try_exists().map_err(failed)? {
+        return Err(Error::Exists {
+            path: to.display().to_string(),
+        });
+    }
+    let unfinished = durable::beside(to, ".new");
+    durable::remove(&unfinished).map_err(failed)?;
+    sqlite::copy(from, &unfinished)?;
+    let moved = std::fs::File::open(&unfinished)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| durable::rename(&unfinished, to));
+    Ok(moved.map_err(failed)?)
+}

@@ -1,0 +1,181 @@
+//! Exports as JSON lines: records byte for byte, and what is needed to check them offline.
+//!
+//! ```text
+//! {"export":{"version":1,"edge":{"size":0,"hashes":[]}}}   the tree before the first record
+//! {"anchor":{"head":512,"lines":"…"}}                      where the first records are pruned
+//! {"v":1,"seq":0,…}                                        a record, as it is hashed
+//! {"blob":{"sha256":"…","text":"…"}}                       before the record that names it
+//! {"pruned":{"seq":0,"leaf":"…"}}                          in place of a payload that is gone
+//! {"leaves":["…",…]}                                       after 256 records: their leaf hashes
+//! {"checkpoint":"…"}                                       the signed note; the last line
+//! ```
+//! The hashes of the leaves tell which record was changed, where the root only tells that one was.
+//! An export begins at a whole tile and ends at the first checkpoint at or after what was asked
+//! for, so that all of it is signed; where there is none yet, it ends as asked.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use bursar_engine::codec;
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::merkle::Edge;
+use bursar_journal::tile::{Builder, TILE_WIDTH};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, KeptLeaves};
+use crate::recover::StoredTiles;
+use crate::store::{self, Kept, Reader};
+
+/// The version of the file.
+pub(super) const VERSION: u64 = 1;
+
+/// Records that are read at a time: a tile.
+const CHUNK: usize = 256;
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Exported {
+    /// The first record.
+    pub from: u64,
+    /// The first record that is not in it.
+    pub to: u64,
+    /// How many of its records a checkpoint in it signs, counted from record 0.
+    pub signed: u64,
+}
+
+/// A line that is not a record.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) enum Line {
+    Export { version: u64, edge: Edge },
+    Anchor { head: u64, lines: String },
+    Blob { sha256: Hash, text: String },
+    Pruned { seq: u64, leaf: Hash },
+    Leaves(Vec<Hash>),
+    Checkpoint(String),
+}
+
+/// Writes the records `from` to `to` (not included) to `out`.
+pub fn export(
+    reader: &dyn Reader,
+    from: u64,
+    to: u64,
+    out: &mut dyn Write,
+) -> Result<Exported, Error> {
+    let head = reader.head()?;
+    let checkpoints = reader.checkpoints()?;
+    let from = from.min(head);
+    let from = from - from % u64::from(TILE_WIDTH);
+    let to = to.clamp(from, head);
+    let ending = checkpoints
+        .iter()
+        .find(|(size, _)| to <= *size && *size <= head);
+    let to = ending.map_or(to, |(size, _)| *size);
+    let note = ending.or_else(|| checkpoints.iter().rev().find(|(size, _)| *size <= to));
+
+    let tree = Builder::resume(&StoredTiles(reader), from / u64::from(TILE_WIDTH));
+    let damaged = |_| store::Error::Damaged {
+        what: format!("a tile below record {from}"),
+    };
+    let edge = tree.map_err(damaged)?.edge().clone();
+    write_line(
+        out,
+        &Line::Export {
+            version: VERSION,
+            edge,
+        },
+    )?;
+    write_anchor(reader, from, to, out)?;
+    write_records(reader, from, to, out)?;
+    if let Some((_, note)) = note {
+        write_line(out, &Line::Checkpoint(note.clone()))?;
+    }
+    out.flush()?;
+    Ok(Exported {
+        from,
+        to,
+        signed: note.map_or(0, |(size, _)| *size),
+    })
+}
+
+/// The oldest anchored snapshot after which all payloads are here, if some before are not.
+fn write_anchor(reader: &dyn Reader, from: u64, to: u64, out: &mut dyn Write) -> Result<(), Error> {
+    let is_pruned = |seq: &u64| {
+        let kept = reader.records(*seq, 1)?;
+        Ok::<_, Error>(matches!(kept.as_slice(), [Kept { bytes: None, .. }]))
+    };
+    for head in reader.anchors()? {
+        let is_inside = from < head && head <= to;
+        if is_inside && is_pruned(&from)? && (head == to || !is_pruned(&head)?) {
+            if let Some((head, lines)) = reader.anchor(head)? {
+                write_line(out, &Line::Anchor { head, lines })?;
+            }
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn write_records(
+    reader: &dyn Reader,
+    from: u64,
+    to: u64,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let (mut written, mut pruned) = (BTreeSet::new(), KeptLeaves::default());
+    let mut next = from;
+    while next < to {
+        let mut leaves = Vec::with_capacity(CHUNK);
+        for kept in reader
+            .records(next, CHUNK)?
+            .into_iter()
+            .take_while(|kept| kept.seq < to)
+        {
+            next = kept.seq + 1;
+            let Some(bytes) = kept.bytes else {
+                let leaf = pruned.get(reader, kept.seq)?;
+                write_line(
+                    out,
+                    &Line::Pruned {
+                        seq: kept.seq,
+                        leaf,
+                    },
+                )?;
+                leaves.push(leaf);
+                continue;
+            };
+            write_blobs(reader, kept.seq, &bytes, &mut written, out)?;
+            leaves.push(leaf_hash(&bytes));
+            out.write_all(&bytes)?;
+            out.write_all(b"\n")?;
+        }
+        write_line(out, &Line::Leaves(leaves))?;
+    }
+    Ok(())
+}
+
+/// The blobs of a record that are not in the export yet.
+fn write_blobs(
+    reader: &dyn Reader,
+    seq: u64,
+    record: &[u8],
+    written: &mut BTreeSet<Hash>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    // A record that cannot be read is exported all the same: the export is no judge.
+    for reference in codec::blob_refs(seq, record).unwrap_or_default() {
+        let sha256 = reference.sha256;
+        let text = reader
+            .blob(&sha256)?
+            .and_then(|bytes| String::from_utf8(bytes).ok());
+        if let Some(text) = text.filter(|_| written.insert(sha256)) {
+            write_line(out, &Line::Blob { sha256, text })?;
+        }
+    }
+    Ok(())
+}
+
+fn write_line(out: &mut dyn Write, line: &Line) -> Result<(), Error> {
+    serde_json::to_writer(&mut *out, line).map_err(std::io::Error::from)?;
+    Ok(out.write_all(b"\n")?)
+}

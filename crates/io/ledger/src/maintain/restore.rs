@@ -1,0 +1,203 @@
+//! A new ledger from a copy: what verifies is replayed, and the fork is on record (L11).
+//!
+//! The copy may be a backup or an export, damaged or not: records up to the first that is not good
+//! are taken. The private key was never in it, so the new ledger has a new one, and signs as the
+//! next generation: nobody can take it for the ledger that it was copied from.
+
+use std::path::Path;
+
+use bursar_engine::codec::{Record, encode};
+use bursar_engine::{Command, Events, State, decide};
+use bursar_journal::checkpoint::{Name, VerifierKey};
+use bursar_journal::hash::leaf_hash;
+use bursar_journal::tile::{Builder, FullTile};
+use bursar_units::{Instant, Label, Millis};
+
+use super::{Error, KeptLeaves};
+use crate::check::{Asked, Report, check, state_after};
+use crate::key::{self, Signer};
+use crate::store::sqlite::{FILE_NAME, SqliteStore};
+use crate::store::{self, Append, Reader, Store as _};
+use crate::{durable, lock};
+
+/// Records that are replayed in one commit.
+const CHUNK: usize = 1_024;
+
+/// Who restores, in the record that tells of it.
+const BY: &str = "restore";
+
+/// The unfinished ledger; a left one is from a restoring that was cut short.
+const UNFINISHED: &str = "ledger.db.restoring";
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// How many records were taken from the copy.
+    pub records: u64,
+    /// How many were left behind, the first damaged one and all after it.
+    pub left: u64,
+    /// How the new ledger signs.
+    pub origin: Name,
+    /// What the check of the copy found.
+    pub report: Report,
+}
+
+/// Makes a ledger in the directory `data`, which must be empty, of the good records of a copy.
+pub fn restore(
+    copy: &dyn Reader,
+    keys: &[VerifierKey],
+    data: &Path,
+    now: Instant,
+    progress: impl FnMut(u64, u64),
+) -> Result<Restored, Error> {
+    check_empty(data)?;
+    let first = copy.excerpt().map_or(0, |edge| edge.size());
+    let asked = Asked {
+        keys,
+        seen: &[],
+        snapshots: &[],
+        live: None,
+        redecide: false,
+    };
+    let report = check(copy, &asked, progress)?;
+    let good = report.damage.map_or(report.records, |damage| damage.seq);
+    let mut state = match good {
+        _ if first != 0 => return Err(Error::NotWhole { first }),
+        0 => return Err(Error::NothingGood),
+        _ => state_after(copy, good)?,
+    };
+    if state.head != good {
+        // Everything below was pruned, and no anchored snapshot leads here.
+        return Err(Error::NotWhole { first: good });
+    }
+
+    let path = data.join(UNFINISHED);
+    for suffix in ["", "-wal", "-shm"] {
+        let left = durable::beside(&path, suffix);
+        durable::remove(&left).map_err(|source| durable::failed("remove", &left, source))?;
+    }
+    let mut store = SqliteStore::open(&path)?;
+    let mut builder = replay(copy, good, &mut store)?;
+    let signer = Signer::create(
+        &data.join(key::FILE_NAME),
+        &state.ledger,
+        state.generation + 1,
+    )?;
+    let now = now.max(state.time.after(Millis::from_ms(1)));
+    record(&mut store, &mut builder, &mut state, now, good, &signer)?;
+    store.put_checkpoint(
+        builder.size(),
+        &signer.sign(now, builder.size(), builder.root()),
+    )?;
+    store.close()?;
+    let place = data.join(FILE_NAME);
+    durable::rename(&path, &place).map_err(|source| durable::failed("write", &place, source))?;
+    let left = report.records - good;
+    Ok(Restored {
+        records: good,
+        left,
+        origin: signer.origin().clone(),
+        report,
+    })
+}
+
+/// Makes the directory, or makes sure that nothing in it would be lost.
+fn check_empty(data: &Path) -> Result<(), Error> {
+    let failed = |source| durable::failed("read", data, source);
+    std::fs::create_dir_all(data).map_err(failed)?;
+    for entry in std::fs::read_dir(data).map_err(failed)? {
+        let found = entry
+            .map_err(failed)?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if found != lock::FILE_NAME && !found.starts_with(UNFINISHED) {
+            return Err(Error::NotEmpty {
+                path: data.display().to_string(),
+                found,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Writes the first `good` records of a copy, with their tiles and all that belongs to them.
+fn replay(copy: &dyn Reader, good: u64, store: &mut SqliteStore) -> Result<Builder, Error> {
+    let (mut builder, mut pruned) = (Builder::new(), KeptLeaves::default());
+    while builder.size() < good {
+        let mut tiles: Vec<FullTile> = Vec::new();
+        let chunk = copy
+            .records(builder.size(), CHUNK)
+            .or_else(|_| copy.records(builder.size(), 1));
+        let chunk: Vec<_> = chunk?
+            .into_iter()
+            .take_while(|kept| kept.seq < good)
+            .collect();
+        let mut blobs = Vec::new();
+        for kept in &chunk {
+            let leaf = match &kept.bytes {
+                Some(bytes) => leaf_hash(bytes),
+                None => pruned.get(copy, kept.seq)?,
+            };
+            builder.push(leaf, &mut tiles);
+            let record = kept.bytes.as_deref().unwrap_or_default();
+            for reference in bursar_engine::codec::blob_refs(kept.seq, record).unwrap_or_default() {
+                let bytes = copy.blob(&reference.sha256)?;
+                blobs.extend(bytes.map(|bytes| (kept.seq, reference.sha256, bytes)));
+            }
+        }
+        store.adopt(&chunk, &blobs, &tiles)?;
+    }
+    let mut notes = copy.checkpoints()?;
+    notes.retain(|(size, _)| *size <= good);
+    store.adopt_notes(&notes)?;
+    for head in copy.anchors()?.into_iter().filter(|head| *head <= good) {
+        if let Some((head, lines)) = copy.anchor(head)? {
+            store.put_anchor(head, &lines)?;
+        }
+    }
+    store.note_exported(copy.exported()?.min(good))?;
+    Ok(builder)
+}
+
+/// Appends the records that tell of the restoring and of the new key.
+fn record(
+    store: &mut SqliteStore,
+    builder: &mut Builder,
+    state: &mut State,
+    now: Instant,
+    good: u64,
+    signer: &Signer,
+) -> Result<(), Error> {
+    let failed = |source| Error::Record { source };
+    let by = Label::new(BY).map_err(|error| failed(error.into()))?;
+    let key = signer.verifier().to_string();
+    let commands = [
+        Command::Restore { size: good },
+        Command::RotateKey {
+            key,
+            idempotency: None,
+        },
+    ];
+    let mut append = Append::default();
+    for command in commands {
+        let mut events = Events::new();
+        decide(state, now, &command, &mut events).map_err(|refusal| failed(refusal.into()))?;
+        let record = Record {
+            seq: state.head,
+            time: now,
+            by: by.clone(),
+            command,
+            events,
+        };
+        let encoded = encode(&record).map_err(|error| failed(error.into()))?;
+        builder.push(leaf_hash(&encoded.bytes), &mut append.tiles);
+        append.records.push(encoded);
+        state.head += 1;
+    }
+    let term = store.lead()?;
+    match store.append(term, &append)? {
+        store::Appended::Done => Ok(()),
+        store::Appended::Refused => Err(failed("another process writes to the new ledger".into())),
+    }
+}

@@ -1,0 +1,78 @@
+//! Exports in the layout of tlog-tiles: `checkpoint`, `tile/<level>/…`, `tile/entries/…`.
+//!
+//! Any reader of C2SP transparency logs can follow it. Records whose payload is pruned have their
+//! hashes in the tiles and no bundle of entries.
+
+use std::path::Path;
+
+use bursar_journal::hash::leaf_hash;
+use bursar_journal::record::write_entry;
+use bursar_journal::tile::{
+    Builder, FullTile, LEVEL_MAX, Path as Name, TILE_WIDTH, TileId, tile_bytes,
+};
+
+use super::{Error, KeptLeaves};
+use crate::durable;
+use crate::store::Reader;
+
+/// Writes the ledger up to its newest checkpoint into a directory, which is made. Returns how many
+/// records that are.
+pub fn export_tiles(reader: &dyn Reader, directory: &Path) -> Result<u64, Error> {
+    let Some((size, note)) = reader.checkpoints()?.pop() else {
+        return Ok(0);
+    };
+    let mut builder = Builder::new();
+    let (mut full, mut pruned) = (Vec::new(), KeptLeaves::default());
+    while builder.size() < size {
+        let first = builder.size();
+        let Some(tile) = TileId::in_tree(0, first / u64::from(TILE_WIDTH), size) else {
+            break;
+        };
+        let mut bundle = Some(Vec::new());
+        for kept in reader.records(first, usize::from(tile.width()))? {
+            let leaf = if let Some(bytes) = kept.bytes {
+                bundle = bundle.and_then(|mut bundle| {
+                    write_entry(&mut bundle, &bytes).ok()?;
+                    Some(bundle)
+                });
+                leaf_hash(&bytes)
+            } else {
+                bundle = None;
+                pruned.get(reader, kept.seq)?
+            };
+            builder.push(leaf, &mut full);
+        }
+        if builder.size() == first {
+            let what = format!("record {first} is missing, so the journal");
+            return Err(crate::store::Error::Damaged { what }.into());
+        }
+        if let Some(bundle) = bundle {
+            write(directory, Name::Entries(tile), &bundle)?;
+        }
+        for FullTile { id, hashes } in full.drain(..) {
+            write(directory, Name::Tile(id), &tile_bytes(&hashes))?;
+        }
+    }
+    for level in 0..=LEVEL_MAX {
+        let width = u64::from(TILE_WIDTH);
+        let index = width
+            .checked_pow(level + 1)
+            .map_or(0, |records| size / records);
+        let edge = TileId::in_tree(level, index, size).filter(|id| !id.is_full());
+        if let Some((id, hashes)) = edge.and_then(|id| Some((id, builder.partial(id)?))) {
+            write(directory, Name::Tile(id), &tile_bytes(hashes))?;
+        }
+    }
+    durable::write(&directory.join("checkpoint"), 0o644, &[note.as_bytes()])?;
+    Ok(size)
+}
+
+fn write(directory: &Path, name: Name, bytes: &[u8]) -> Result<(), Error> {
+    let path = directory.join(name.to_string());
+    let parent = durable::directory(&path);
+    let made = std::fs::create_dir_all(parent);
+    made.map_err(|source| durable::failed("create", parent, source))?;
+    // A tile is made again if the power fails: only the checkpoint, written last, must be safe.
+    std::fs::write(&path, bytes).map_err(|source| durable::failed("write", &path, source))?;
+    Ok(())
+}
