@@ -39,13 +39,17 @@ pub struct TermClock {
 
 impl Default for MachineClock {
     fn default() -> Self {
-        Self { start: Monotonic::now() }
+        Self {
+            start: Monotonic::now(),
+        }
     }
 }
 
 impl Clock for MachineClock {
     fn wall(&self) -> Instant {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Instant::from_ms(u64::try_from(since.as_millis()).unwrap_or(bursar_units::INTEGER_MAX))
     }
 
@@ -59,7 +63,11 @@ impl TermClock {
     pub fn begin(clock: &dyn Clock, last: Instant) -> Self {
         let (wall, since) = (clock.wall(), clock.monotonic());
         let base = wall.max(last.after(Millis::from_ms(1)));
-        Self { base, since, offset_ms: ahead_ms(wall, base) }
+        Self {
+            base,
+            since,
+            offset_ms: ahead_ms(wall, base),
+        }
     }
 
     /// The time now. It never goes back.

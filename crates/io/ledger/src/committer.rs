@@ -39,7 +39,13 @@ impl Committer {
         sign: Sign,
         signed: u64,
     ) -> Self {
-        Self { store, term, builder, sign, signed }
+        Self {
+            store,
+            term,
+            builder,
+            sign,
+            signed,
+        }
     }
 
     /// Appends the batch's records durably. After `Unknown` nothing may be committed before
@@ -50,7 +56,10 @@ impl Committer {
         }
         let mut builder = self.builder.clone();
         let tiles = push_all(&mut builder, batch);
-        let append = Append { records: std::mem::take(&mut batch.records), tiles };
+        let append = Append {
+            records: std::mem::take(&mut batch.records),
+            tiles,
+        };
         match self.store.append(self.term, &append) {
             Ok(Appended::Done) => {
                 self.builder = builder;
@@ -73,7 +82,10 @@ impl Committer {
             return Ok(false);
         }
         if head != with_batch {
-            let what = format!("the journal: {head} records, {} were expected", self.term.head);
+            let what = format!(
+                "the journal: {head} records, {} were expected",
+                self.term.head
+            );
             return Err(Error::Damaged { what });
         }
         push_all(&mut self.builder, batch);

@@ -37,13 +37,14 @@ pub enum Trouble {
 
 impl Inline {
     /// A pipeline of these parts.
-    pub fn new(
-        intake: Arc<Intake>,
-        writer: Writer,
-        committer: Committer,
-        view: Arc<View>,
-    ) -> Self {
-        Self { intake, writer, committer, view, unknown: None }
+    pub fn new(intake: Arc<Intake>, writer: Writer, committer: Committer, view: Arc<View>) -> Self {
+        Self {
+            intake,
+            writer,
+            committer,
+            view,
+            unknown: None,
+        }
     }
 
     /// Takes what waits, lets time have its say, commits and publishes.
@@ -89,7 +90,9 @@ impl Inline {
 
     /// After an unknown outcome: looks what is there, and goes on from that.
     fn resolve(&mut self) -> Result<(), Trouble> {
-        let Some(batch) = self.unknown.take() else { return Ok(()) };
+        let Some(batch) = self.unknown.take() else {
+            return Ok(());
+        };
         match self.committer.reopen(&batch) {
             Ok(committed) => {
                 if committed {

@@ -62,6 +62,19 @@ pub struct Submission {
     pub reply: Reply,
 }
 
+impl Submission {
+    /// A command of the program itself; nobody is told.
+    pub fn own(command: Command) -> Self {
+        #[expect(clippy::expect_used, reason = "a constant that is a label")]
+        let by = Label::new(crate::writer::SELF).expect("the program's own name is a label");
+        Self {
+            by,
+            commands: vec![command],
+            reply: Box::new(drop),
+        }
+    }
+}
+
 /// The lanes.
 #[derive(Default)]
 pub struct Intake {
@@ -119,7 +132,11 @@ impl Intake {
     /// From now on everything is refused for this reason, or taken again.
     pub fn refuse(&self, failure: Option<Failure>) {
         let mut lanes = self.lock();
-        let turned_away = if failure.is_some() { lanes.take(usize::MAX) } else { Vec::new() };
+        let turned_away = if failure.is_some() {
+            lanes.take(usize::MAX)
+        } else {
+            Vec::new()
+        };
         lanes.refuse.clone_from(&failure);
         drop(lanes);
         for submission in turned_away {
@@ -170,7 +187,11 @@ impl Lanes {
             return Err(Failure::DiskLow);
         }
         let count = submission.commands.len();
-        let queue = if lane == Lane::Control { &self.control } else { &self.work };
+        let queue = if lane == Lane::Control {
+            &self.control
+        } else {
+            &self.work
+        };
         if queue.commands + count > LANE_LENGTH_MAX {
             return Err(Failure::Busy);
         }
@@ -225,7 +246,11 @@ impl Lanes {
 
 /// A list of operations goes with the slower lane if any of them does.
 fn lane_of(submission: &Submission) -> Lane {
-    if submission.commands.iter().all(|command| command.lane() == Lane::Control) {
+    if submission
+        .commands
+        .iter()
+        .all(|command| command.lane() == Lane::Control)
+    {
         Lane::Control
     } else {
         Lane::Work

@@ -114,7 +114,10 @@ impl Ledger {
         observe: Arc<dyn Observe>,
     ) -> std::io::Result<(Self, Running)> {
         let (ledger, jobs, send) = Self::assemble(&writer, clock);
-        let signal = Arc::new(Mutex::new(Signal { free: true, ..Signal::default() }));
+        let signal = Arc::new(Mutex::new(Signal {
+            free: true,
+            ..Signal::default()
+        }));
         let (publish, published) = sync_channel(2);
         let engine = EngineThread {
             writer,
@@ -141,7 +144,14 @@ impl Ledger {
             spawn("view", move || publish_all(&view, &published))?,
         ];
         let intake = Arc::clone(&ledger.intake);
-        Ok((ledger, Running { intake, signal, threads }))
+        Ok((
+            ledger,
+            Running {
+                intake,
+                signal,
+                threads,
+            },
+        ))
     }
 
     /// The same ledger, to be run as a task: for scenarios.
@@ -155,21 +165,29 @@ impl Ledger {
         let (intake, view) = (Arc::clone(&ledger.intake), Arc::clone(&ledger.view));
         let inline = Inline::new(intake, writer, committer, view);
         let time = Arc::clone(&ledger.time);
-        (ledger, InlineTask { inline, time, jobs, observe })
+        (
+            ledger,
+            InlineTask {
+                inline,
+                time,
+                jobs,
+                observe,
+            },
+        )
     }
 
     /// Commands of one caller, decided in order; resolves when their batch is durable.
-    pub async fn submit(
-        &self,
-        by: Label,
-        commands: Vec<Command>,
-    ) -> Result<Vec<Outcome>, Failure> {
+    pub async fn submit(&self, by: Label, commands: Vec<Command>) -> Result<Vec<Outcome>, Failure> {
         let (tell, told) = oneshot::channel();
         let reply = Box::new(move |result| {
             // A caller that went away needs no word.
             let _gone = tell.send(result);
         });
-        self.intake.push(Submission { by, commands, reply });
+        self.intake.push(Submission {
+            by,
+            commands,
+            reply,
+        });
         told.await.unwrap_or(Err(Failure::OutcomeUnknown))
     }
 
@@ -195,7 +213,11 @@ impl Ledger {
 
     /// Until when a holder has shown life beyond what is recorded.
     pub fn renewed_until(&self, id: &BookingId) -> Option<Instant> {
-        self.evidence.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied()
+        self.evidence
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .copied()
     }
 
     /// Runs something on the store's own thread, between two batches.
@@ -204,12 +226,20 @@ impl Ledger {
         run: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, Failure> {
         let (tell, told) = oneshot::channel();
-        let job = Job::Run(Box::new(move |committer: &mut Committer| {
+        let sent = self.run_on_store(move |committer| {
             let _gone = tell.send(run(committer));
-        }));
-        self.jobs.try_send(job).map_err(|_| Failure::Busy)?;
-        self.intake.nudge();
+        });
+        if !sent {
+            return Err(Failure::Busy);
+        }
         told.await.map_err(|_| Failure::Unavailable)
+    }
+
+    /// The same for whoever does not wait; whether it was taken.
+    pub fn run_on_store(&self, run: impl FnOnce(&mut Committer) + Send + 'static) -> bool {
+        let sent = self.jobs.try_send(Job::Run(Box::new(run))).is_ok();
+        self.intake.nudge();
+        sent
     }
 
     fn assemble(writer: &Writer, clock: Arc<dyn Clock>) -> (Self, Receiver<Job>, SyncSender<Job>) {
@@ -219,7 +249,10 @@ impl Ledger {
             intake: Arc::default(),
             view: Arc::new(View::new(writer.working().clone())),
             evidence: writer.evidence(),
-            time: Arc::new(Time { clock, term: Mutex::new(term) }),
+            time: Arc::new(Time {
+                clock,
+                term: Mutex::new(term),
+            }),
             jobs: jobs.clone(),
         };
         (ledger, receive, jobs)
@@ -229,7 +262,10 @@ impl Ledger {
 impl Running {
     /// Stops intake, drains, signs a last checkpoint and ends the term.
     pub fn stop(self) {
-        self.signal.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.signal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop = true;
         self.intake.nudge();
         for thread in self.threads {
             // A panic in `apply` has already ended the process; nothing is left to do here.
@@ -240,11 +276,17 @@ impl Running {
 
 impl Time {
     fn now(&self) -> Instant {
-        self.term.lock().unwrap_or_else(PoisonError::into_inner).now(self.clock.as_ref())
+        self.term
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .now(self.clock.as_ref())
     }
 
     fn jump(&self) -> Option<Instant> {
-        self.term.lock().unwrap_or_else(PoisonError::into_inner).jump(self.clock.as_ref())
+        self.term
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .jump(self.clock.as_ref())
     }
 }
 
@@ -265,7 +307,9 @@ impl InlineTask {
     /// Builds, commits and publishes once.
     pub fn step(&mut self) {
         if let Some(wall) = self.time.jump() {
-            self.inline.intake.push(own(Command::Resume { wall }));
+            self.inline
+                .intake
+                .push(Submission::own(Command::Resume { wall }));
         }
         match self.inline.step(self.time.now()) {
             Ok(()) => {}
@@ -292,12 +336,6 @@ async fn sleep_ms(wait: Option<u64>) {
         Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
         None => std::future::pending().await,
     }
-}
-
-fn own(command: Command) -> Submission {
-    #[expect(clippy::expect_used, reason = "a constant that is a label")]
-    let by = Label::new(crate::writer::SELF).expect("the program's own name is a label");
-    Submission { by, commands: vec![command], reply: Box::new(drop) }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
@@ -350,9 +388,16 @@ impl EngineThread {
     fn build(&mut self) -> Result<(), Poison> {
         let jumped = self.time.jump();
         let now = self.time.now();
-        let is_due = self.writer.next_deadline().is_some_and(|deadline| deadline <= now);
+        let is_due = self
+            .writer
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now);
         let room = self.writer.room();
-        let submissions = if room > 0 { self.intake.take(room) } else { Vec::new() };
+        let submissions = if room > 0 {
+            self.intake.take(room)
+        } else {
+            Vec::new()
+        };
         if submissions.is_empty() && !is_due && jumped.is_none() {
             return Ok(());
         }
@@ -371,8 +416,13 @@ impl EngineThread {
 
     /// Hands the open batch to the store, which must be free.
     fn send(&mut self) -> bool {
-        let Some(batch) = self.writer.close() else { return false };
-        self.signal.lock().unwrap_or_else(PoisonError::into_inner).free = false;
+        let Some(batch) = self.writer.close() else {
+            return false;
+        };
+        self.signal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .free = false;
         if let Err(unsent) = self.jobs.send(Job::Commit(batch))
             && let Job::Commit(batch) = unsent.0
         {
@@ -496,7 +546,10 @@ impl StoreThread {
     }
 
     fn is_stopping(&self) -> bool {
-        self.signal.lock().unwrap_or_else(PoisonError::into_inner).stop
+        self.signal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .stop
     }
 
     /// Once a second: a checkpoint over what is new, and a look at the disk.
@@ -508,7 +561,8 @@ impl StoreThread {
             Err(error) => self.observe.store_failed(&error),
         }
         let free = self.committer.store().free_bytes();
-        self.intake.set_disk_low(free.is_some_and(|free| free < DISK_LOW_BYTES));
+        self.intake
+            .set_disk_low(free.is_some_and(|free| free < DISK_LOW_BYTES));
     }
 }
 

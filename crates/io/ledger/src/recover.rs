@@ -104,11 +104,15 @@ pub fn recover(
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new()
             .name("recover".to_owned())
-            .spawn_scoped(scope, move || read_on(reader.as_ref(), first, from, builder, &send))
+            .spawn_scoped(scope, move || {
+                read_on(reader.as_ref(), first, from, builder, &send)
+            })
             .map_err(|error| Error::Tree(error.to_string()))?;
         let state = fold(start, head, &receive, progress);
         drop(receive);
-        let builder = reading.join().map_err(|_| Error::Tree("reading panicked".to_owned()))??;
+        let builder = reading
+            .join()
+            .map_err(|_| Error::Tree("reading panicked".to_owned()))??;
         let state = state?;
         Ok(Recovered { state, builder })
     })
@@ -120,9 +124,16 @@ pub fn check_extends(
     builder: &Builder,
     keys: &[VerifierKey],
 ) -> Result<u64, Error> {
-    let Some((signed, note)) = reader.checkpoints()?.pop() else { return Ok(0) };
-    let rollback = || Error::Rollback { records: builder.size(), signed };
-    let opened = keys.iter().find_map(|key| Checkpoint::open(&note, key).ok());
+    let Some((signed, note)) = reader.checkpoints()?.pop() else {
+        return Ok(0);
+    };
+    let rollback = || Error::Rollback {
+        records: builder.size(),
+        signed,
+    };
+    let opened = keys
+        .iter()
+        .find_map(|key| Checkpoint::open(&note, key).ok());
     let checkpoint = opened.ok_or_else(rollback)?;
     if checkpoint.size > builder.size() {
         return Err(rollback());
@@ -130,8 +141,14 @@ pub fn check_extends(
     let stored = StoredTiles(reader);
     let proof = prove_consistency(&builder.over(&stored), checkpoint.size, builder.size())
         .map_err(|error| Error::Tree(chain(&error)))?;
-    verify_consistency(checkpoint.size, &checkpoint.root, builder.size(), &builder.root(), &proof)
-        .map_err(|_| rollback())?;
+    verify_consistency(
+        checkpoint.size,
+        &checkpoint.root,
+        builder.size(),
+        &builder.root(),
+        &proof,
+    )
+    .map_err(|_| rollback())?;
     Ok(checkpoint.size)
 }
 

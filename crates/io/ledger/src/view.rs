@@ -98,7 +98,11 @@ impl View {
         self.head.send_replace(last.seq + 1);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         if !watchers.is_empty() {
-            for id in facts.iter().flat_map(|fact| &fact.events).filter_map(|(_, e)| subject(e)) {
+            for id in facts
+                .iter()
+                .flat_map(|fact| &fact.events)
+                .filter_map(|(_, e)| subject(e))
+            {
                 for watcher in watchers.remove(id).unwrap_or_default() {
                     // A watcher that went away needs no word.
                     let _gone = watcher.send(());

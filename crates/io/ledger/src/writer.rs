@@ -156,8 +156,14 @@ impl Writer {
         }
         let now = now.max(self.working.time);
         self.now = Some(now);
-        let due = |writer: &Self| writer.next_deadline().is_some_and(|deadline| deadline <= now);
-        if self.next_deadline().is_some_and(|deadline| deadline.after(ABSENCE) <= now)
+        let due = |writer: &Self| {
+            writer
+                .next_deadline()
+                .is_some_and(|deadline| deadline <= now)
+        };
+        if self
+            .next_deadline()
+            .is_some_and(|deadline| deadline.after(ABSENCE) <= now)
             && !self.working.bookings.is_unsettled()
         {
             self.own_command(Command::Resume { wall: now })?;
@@ -165,6 +171,20 @@ impl Writer {
         while due(self) {
             let renewed = self.renewals_due(now);
             self.own_command(Command::Tick { renewed })?;
+        }
+        Ok(())
+    }
+
+    /// Opens a batch with commands of the program itself, before time has its say: the first
+    /// records of a term.
+    pub fn open_with(
+        &mut self,
+        now: Instant,
+        commands: impl Iterator<Item = Command>,
+    ) -> Result<(), Poison> {
+        self.now = Some(now.max(self.working.time));
+        for command in commands {
+            self.own_command(command)?;
         }
         Ok(())
     }
@@ -186,12 +206,20 @@ impl Writer {
 
     /// How many more commands the open batch may take.
     pub fn room(&self) -> usize {
-        if self.batch.is_full() { 0 } else { BATCH_COMMANDS_MAX - self.batch.commands }
+        if self.batch.is_full() {
+            0
+        } else {
+            BATCH_COMMANDS_MAX - self.batch.commands
+        }
     }
 
     /// Decides a submission in the open batch. A good renewal is answered here.
     fn take(&mut self, submission: Submission) -> Result<(), Poison> {
-        let Submission { by, commands, reply } = submission;
+        let Submission {
+            by,
+            commands,
+            reply,
+        } = submission;
         self.batch.commands += commands.len();
         let mut outcomes = Vec::with_capacity(commands.len());
         let mut evidence_only = true;
@@ -239,7 +267,9 @@ impl Writer {
     /// Grants that did not fit the last record come before any other command (L9).
     fn settle_first(&mut self) -> Result<(), Poison> {
         while self.working.bookings.is_unsettled() {
-            self.own_command(Command::Tick { renewed: Vec::new() })?;
+            self.own_command(Command::Tick {
+                renewed: Vec::new(),
+            })?;
         }
         Ok(())
     }
@@ -262,7 +292,10 @@ impl Writer {
         if !events.is_empty() {
             self.record(by, now, command, events)?;
         }
-        Ok(Outcome { record: self.working.head.saturating_sub(1), result })
+        Ok(Outcome {
+            record: self.working.head.saturating_sub(1),
+            result,
+        })
     }
 
     fn record(
@@ -273,7 +306,13 @@ impl Writer {
         events: Events,
     ) -> Result<(), Poison> {
         let seq = self.working.head;
-        let record = Record { seq, time, by: by.clone(), command, events };
+        let record = Record {
+            seq,
+            time,
+            by: by.clone(),
+            command,
+            events,
+        };
         let encoded = encode(&record).map_err(|error| Poison {
             by: by.clone(),
             command: record.command.clone(),
@@ -285,7 +324,12 @@ impl Writer {
         self.batch.bytes += encoded.bytes.len();
         self.batch.records.push(encoded);
         let Record { by, events, .. } = record;
-        self.batch.facts.push(Fact { seq, time, by, events });
+        self.batch.facts.push(Fact {
+            seq,
+            time,
+            by,
+            events,
+        });
         Ok(())
     }
 
@@ -323,5 +367,6 @@ impl Writer {
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
 }

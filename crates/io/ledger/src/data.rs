@@ -1,0 +1,335 @@
+//! A data directory becomes a running ledger: lock, store, newest snapshot, tail, term, threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Monotonic};
+
+use bursar_engine::codec::decode;
+use bursar_engine::{Command, State, snapshot};
+use bursar_journal::checkpoint::VerifierKey;
+use bursar_journal::hash::sha256;
+use bursar_units::{BookingId, Instant, Label, Millis};
+
+use crate::clock::Clock;
+use crate::committer::Sign;
+use crate::intake::{Failure, Outcome, Submission};
+use crate::key::{self, Signer};
+use crate::lock::Lock;
+use crate::pipeline::{Ledger, Observe, Running};
+use crate::snapshots::{Skipped, Snapshots, edge_at};
+use crate::store::sqlite::{self, SqliteReader, SqliteStore};
+use crate::store::{self, Reader};
+use crate::term::{Begun, Error, Hand, begin};
+
+/// A snapshot is taken after this many records …
+const SNAPSHOT_RECORDS: u64 = 100_000;
+/// … or after this long, if anything happened at all (L12) …
+const SNAPSHOT_AGE: Duration = Duration::from_mins(10);
+/// … but not more often than this: at 200,000 records a second it would be all we do.
+const SNAPSHOT_PAUSE: Duration = Duration::from_mins(1);
+/// How often a snapshot is anchored (L12).
+const ANCHOR_AGE: Millis = Millis::from_hours(24);
+/// How often the keeper looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// An open data directory. Dropping it without [`Data::stop`] is a crash, and safe.
+pub struct Data {
+    /// The ledger, for every surface.
+    pub ledger: Ledger,
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many records there were before this term.
+    pub records: u64,
+    /// Snapshots that were passed over, with why.
+    pub skipped: Vec<Skipped>,
+    signer: Arc<Mutex<Signer>>,
+    running: Running,
+    keeper: (SyncSender<()>, JoinHandle<()>),
+    /// Held until the end.
+    _lock: Lock,
+}
+
+/// The signing keys of an open ledger, shared with whoever shows or rotates them.
+#[derive(Clone)]
+pub struct Keys {
+    signer: Arc<Mutex<Signer>>,
+    ledger: Ledger,
+}
+
+/// Opens a data directory, making it if it is not there, and starts the ledger.
+pub fn open(
+    path: &Path,
+    clock: Arc<dyn Clock>,
+    observe: Arc<dyn Observe>,
+    progress: impl FnMut(u64, u64),
+) -> Result<Data, Error> {
+    make_directory(path)?;
+    let lock = Lock::take(path)?;
+    let file = path.join(sqlite::FILE_NAME);
+    let store = SqliteStore::open(&file)?;
+    let snapshots = Snapshots::of(path);
+    let (start, skipped) = newest_state(&snapshots, &SqliteReader::open(&file)?)?;
+    let snapshotted = start.head;
+    let key_path = path.join(key::FILE_NAME);
+    let mut signer = None;
+    let new_id = || uuid::Uuid::now_v7().to_string();
+    let hand = |ledger: &str, generation: u64| {
+        let loaded = Signer::load_or_create(&key_path, ledger, generation)?;
+        let verifiers = loaded.verifiers();
+        let shared = Arc::new(Mutex::new(loaded));
+        signer = Some(Arc::clone(&shared));
+        Ok(Hand {
+            verifiers,
+            sign: signs_with(shared, Arc::clone(&clock)),
+        })
+    };
+    let begun = begin(Box::new(store), start, &clock, new_id, hand, progress)?;
+    let Begun {
+        writer,
+        committer,
+        records,
+    } = begun;
+    let signer = signer.ok_or_else(|| Error::Decide("no key was asked for".to_owned()))?;
+    let (ledger, running) = Ledger::start(writer, committer, clock, observe)?;
+    let keeper = keep(ledger.clone(), snapshots, file, snapshotted)?;
+    let path = path.to_owned();
+    Ok(Data {
+        ledger,
+        path,
+        records,
+        skipped,
+        signer,
+        running,
+        keeper,
+        _lock: lock,
+    })
+}
+
+impl Data {
+    /// The signing keys.
+    pub fn keys(&self) -> Keys {
+        Keys {
+            signer: Arc::clone(&self.signer),
+            ledger: self.ledger.clone(),
+        }
+    }
+
+    /// Readers of the store, for as many threads as ask.
+    pub fn readers(
+        &self,
+    ) -> impl Fn() -> Result<Box<dyn Reader>, store::Error> + Send + Sync + 'static {
+        let file = self.path.join(sqlite::FILE_NAME);
+        move || Ok(Box::new(SqliteReader::open(&file)?))
+    }
+
+    /// Stops intake, drains, signs a last checkpoint, ends the term and gives the lock back.
+    pub fn stop(self) {
+        self.running.stop();
+        let (stop, keeper) = self.keeper;
+        drop(stop);
+        // The keeper only writes snapshots, which are whole or absent.
+        let _ended = keeper.join();
+    }
+}
+
+impl Keys {
+    /// Keys of a ledger that is opened in another way.
+    pub fn new(signer: Arc<Mutex<Signer>>, ledger: Ledger) -> Self {
+        Self { signer, ledger }
+    }
+
+    /// The keys that sign now, newest first.
+    pub fn verifiers(&self) -> Vec<VerifierKey> {
+        self.signer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .verifiers()
+    }
+
+    /// Signs with a further key from now on; the old one accompanies it for thirty days. The
+    /// record comes first: a key that is not in the ledger signs nothing.
+    pub async fn rotate(
+        &self,
+        by: Label,
+        idempotency: Option<BookingId>,
+    ) -> Result<(Outcome, VerifierKey), RotateError> {
+        let now = self.ledger.now();
+        let (next, key) = {
+            let present = self.signer.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = present.rotate(now)?;
+            let key = next.verifier();
+            (next, key)
+        };
+        let command = Command::RotateKey {
+            key: key.to_string(),
+            idempotency,
+        };
+        let mut outcomes = self.ledger.submit(by, vec![command]).await?;
+        let outcome = outcomes.pop().ok_or(Failure::OutcomeUnknown)?;
+        if matches!(outcome.result, Ok(bursar_engine::Answer::Done)) {
+            *self.signer.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        }
+        Ok((outcome, self.verifiers().swap_remove(0)))
+    }
+}
+
+/// Why a key was not rotated.
+#[derive(Debug, thiserror::Error)]
+pub enum RotateError {
+    /// The key file.
+    #[error("the new key could not be kept")]
+    Key(#[from] key::Error),
+    /// The ledger.
+    #[error("the ledger did not take it")]
+    Ledger(#[from] Failure),
+}
+
+/// Signs with whatever the signer holds at that moment.
+pub fn signs_with(signer: Arc<Mutex<Signer>>, clock: Arc<dyn Clock>) -> Sign {
+    Box::new(move |size, root| {
+        signer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sign(clock.wall(), size, root)
+    })
+}
+
+fn make_directory(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    made.map_err(|source| {
+        let path = path.display().to_string();
+        Error::Store(store::Error::File {
+            operation: "make the directory",
+            path,
+            source,
+        })
+    })
+}
+
+/// The newest good snapshot, or the newest anchored one where records below it were pruned, or
+/// the beginning.
+fn newest_state(
+    snapshots: &Snapshots,
+    reader: &dyn Reader,
+) -> Result<(State, Vec<Skipped>), store::Error> {
+    let (loaded, skipped) = snapshots.load(reader)?;
+    if let Some(loaded) = loaded {
+        return Ok((loaded.state, skipped));
+    }
+    let is_pruned = reader
+        .records(0, 1)?
+        .first()
+        .is_some_and(|first| first.bytes.is_none());
+    let anchored = if is_pruned {
+        reader.anchor(reader.head()?)?
+    } else {
+        None
+    };
+    let state = anchored.and_then(|(_, lines)| snapshot::read(&lines).ok());
+    Ok((state.unwrap_or_default(), skipped))
+}
+
+/// The thread that takes snapshots of the view and anchors one a day.
+fn keep(
+    ledger: Ledger,
+    snapshots: Snapshots,
+    file: PathBuf,
+    snapshotted: u64,
+) -> std::io::Result<(SyncSender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = sync_channel(0);
+    let anchored_at = last_anchor(&ledger, &file);
+    let taken_at = Monotonic::now();
+    let keeper = Keeper {
+        ledger,
+        snapshots,
+        file,
+        snapshotted,
+        taken_at,
+        anchored_at,
+    };
+    let thread = std::thread::Builder::new()
+        .name("keeper".to_owned())
+        .spawn(move || keeper.run(&stopped))?;
+    Ok((stop, thread))
+}
+
+struct Keeper {
+    ledger: Ledger,
+    snapshots: Snapshots,
+    file: PathBuf,
+    snapshotted: u64,
+    taken_at: Monotonic,
+    anchored_at: Instant,
+}
+
+/// The time of the last record that an anchored snapshot covers, or of the first of all.
+fn last_anchor(ledger: &Ledger, file: &Path) -> Instant {
+    let record = ledger.view().read().anchor.map_or(0, |(record, _)| record);
+    let kept = SqliteReader::open(file).and_then(|reader| reader.records(record, 1));
+    let bytes = kept.ok().and_then(|kept| kept.into_iter().next()?.bytes);
+    let time = bytes.and_then(|bytes| decode(record, &bytes, |_| None).ok());
+    time.map_or_else(Instant::default, |record| record.time)
+}
+
+impl Keeper {
+    fn run(mut self, stopped: &Receiver<()>) {
+        while matches!(stopped.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout)) {
+            let (head, now) = (self.ledger.view().read().head, self.ledger.now());
+            let anchor_due = self.anchored_at.after(ANCHOR_AGE) <= now;
+            let fresh = head.saturating_sub(self.snapshotted);
+            let age = self.taken_at.elapsed();
+            let is_due = fresh >= SNAPSHOT_RECORDS || age >= SNAPSHOT_AGE;
+            if fresh == 0 || !is_due && !anchor_due || age < SNAPSHOT_PAUSE {
+                continue;
+            }
+            // Cloned under the lock, written outside of it.
+            let state = self.ledger.view().read().clone();
+            if let Err(error) = self.take(&state, anchor_due) {
+                tracing::warn!(%error, "no snapshot was taken");
+            }
+            self.snapshotted = state.head;
+            self.taken_at = Monotonic::now();
+            self.anchored_at = if anchor_due { now } else { self.anchored_at };
+        }
+    }
+
+    fn take(&self, state: &State, anchor: bool) -> Result<(), String> {
+        let words = |error: &dyn std::error::Error| error.to_string();
+        let reader = SqliteReader::open(&self.file).map_err(|error| words(&error))?;
+        let edge = edge_at(&reader, state.head).map_err(|error| words(&error))?;
+        self.snapshots
+            .write(state, &edge)
+            .map_err(|error| words(&error))?;
+        if anchor {
+            self.anchor(state).map_err(|error| words(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the lines in the store, then binds their hash into the ledger: an anchor on record
+    /// always has its lines.
+    fn anchor(&self, state: &State) -> Result<(), snapshot::Error> {
+        let lines = snapshot::write(state)?;
+        let (head, hash) = (state.head, sha256(lines.as_bytes()));
+        let ledger = self.ledger.clone();
+        self.ledger.run_on_store(move |committer| {
+            match committer.store().put_anchor(head, &lines) {
+                Ok(()) => {
+                    let command = Command::Anchor {
+                        record: head.saturating_sub(1),
+                        sha256: hash,
+                    };
+                    ledger.push(Submission::own(command));
+                }
+                Err(error) => tracing::warn!(%error, "no snapshot was anchored"),
+            }
+        });
+        Ok(())
+    }
+}

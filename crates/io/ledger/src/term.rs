@@ -1,0 +1,123 @@
+//! The beginning of a term: what is stored becomes a writer and a committer, and the first
+//! records say so (L5).
+
+use std::sync::Arc;
+
+use bursar_engine::{Command, State, decide};
+use bursar_journal::checkpoint::VerifierKey;
+use bursar_units::Instant;
+use thiserror::Error;
+
+use crate::clock::{Clock, TermClock};
+use crate::committer::{Commit, Committer, Sign};
+use crate::key;
+use crate::recover::{self, Recovered, check_extends, recover};
+use crate::store::{self, Store};
+use crate::writer::Writer;
+
+/// A term, ready to run.
+pub struct Begun {
+    /// The engine's side.
+    pub writer: Writer,
+    /// The store's side.
+    pub committer: Committer,
+    /// How many records there were before; zero for a new ledger.
+    pub records: u64,
+}
+
+/// Who signs checkpoints, once the ledger's id and generation are known.
+pub struct Hand {
+    /// The keys that signed or sign.
+    pub verifiers: Vec<VerifierKey>,
+    /// Signs.
+    pub sign: Sign,
+}
+
+/// Why a term cannot begin.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The directory, its lock or the store.
+    #[error("the ledger cannot be opened")]
+    Store(#[from] store::Error),
+    /// What is stored.
+    #[error("the ledger cannot be gone on with")]
+    Recover(#[from] recover::Error),
+    /// The signing key.
+    #[error("the ledger cannot be signed")]
+    Key(#[from] key::Error),
+    /// A defect in the very first records.
+    #[error("the first record of the term could not be decided: {0}")]
+    Decide(String),
+    /// Somebody else began a term in the same moment.
+    #[error("another process leads this ledger")]
+    NotLeader,
+    /// A thread or directory could not be had.
+    #[error("the system refused")]
+    System(#[from] std::io::Error),
+}
+
+/// Leads the store, folds what is there on top of `start`, and writes the first records of the
+/// term: Genesis and the key where the ledger is new, then Resume.
+pub fn begin(
+    mut store: Box<dyn Store>,
+    start: State,
+    clock: &Arc<dyn Clock>,
+    new_id: impl FnOnce() -> String,
+    hand: impl FnOnce(&str, u64) -> Result<Hand, key::Error>,
+    progress: impl FnMut(u64, u64),
+) -> Result<Begun, Error> {
+    let term = store.lead()?;
+    let Recovered { state, builder } = recover(store.reader()?, start, progress)?;
+    let is_new = state.ledger.is_empty();
+    let ledger = if is_new {
+        new_id()
+    } else {
+        state.ledger.clone()
+    };
+    let Hand { verifiers, sign } = hand(&ledger, state.generation)?;
+    let reader = store.reader()?;
+    let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
+    let now = TermClock::begin(clock.as_ref(), state.time).now(clock.as_ref());
+    let newest = verifiers.first().map(ToString::to_string);
+    let mut writer = Writer::new(state, decide);
+    let mut committer = Committer::new(store, term, builder, sign, signed);
+    first_records(
+        &mut writer,
+        now,
+        is_new.then_some((ledger, newest)),
+        clock.wall(),
+    )?;
+    let mut batch = writer.close().unwrap_or_default();
+    match committer.commit(&mut batch) {
+        Commit::Done => Ok(Begun {
+            writer,
+            committer,
+            records: term.head,
+        }),
+        Commit::Refused => Err(Error::NotLeader),
+        Commit::Unknown(error) => Err(error.into()),
+    }
+}
+
+fn first_records(
+    writer: &mut Writer,
+    now: Instant,
+    genesis: Option<(String, Option<String>)>,
+    wall: Instant,
+) -> Result<(), Error> {
+    let (ledger, key) = genesis.map_or((None, None), |(ledger, key)| (Some(ledger), key));
+    let begins = ledger.map(|ledger| Command::Genesis { ledger });
+    let signs = key.map(|key| Command::RotateKey {
+        key,
+        idempotency: None,
+    });
+    writer
+        .open_with(
+            now,
+            begins
+                .into_iter()
+                .chain(signs)
+                .chain([Command::Resume { wall }]),
+        )
+        .map_err(|poison| Error::Decide(poison.message))
+}
