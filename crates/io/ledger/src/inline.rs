@@ -77,7 +77,7 @@ impl Inline {
             Commit::Refused => {
                 batch.fail(&Failure::NotLeader);
                 self.start_over(&Failure::NotLeader);
-                self.intake.refuse(Some(Failure::NotLeader));
+                self.intake.refuse(Some(&Failure::NotLeader));
                 Err(Trouble::NotLeader)
             }
             Commit::Unknown(_) => {
@@ -104,7 +104,7 @@ impl Inline {
             }
             Err(error) => {
                 self.unknown = Some(batch);
-                self.intake.refuse(Some(Failure::Unavailable));
+                self.intake.refuse(Some(&Failure::Unavailable));
                 Err(Trouble::StoreAway(error))
             }
         }

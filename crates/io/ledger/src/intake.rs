@@ -130,17 +130,17 @@ impl Intake {
     }
 
     /// From now on everything is refused for this reason, or taken again.
-    pub fn refuse(&self, failure: Option<Failure>) {
+    pub fn refuse(&self, failure: Option<&Failure>) {
         let mut lanes = self.lock();
         let turned_away = if failure.is_some() {
             lanes.take(usize::MAX)
         } else {
             Vec::new()
         };
-        lanes.refuse.clone_from(&failure);
+        lanes.refuse = failure.cloned();
         drop(lanes);
         for submission in turned_away {
-            (submission.reply)(Err(failure.clone().unwrap_or(Failure::Unavailable)));
+            (submission.reply)(Err(failure.cloned().unwrap_or(Failure::Unavailable)));
         }
         self.nudge();
     }

@@ -360,7 +360,7 @@ impl EngineThread {
                 self.start_over(&failure);
             }
             if stop {
-                self.intake.refuse(Some(Failure::Unavailable));
+                self.intake.refuse(Some(&Failure::Unavailable));
             }
             if let Err(poison) = self.build() {
                 self.observe.poisoned(&poison);
@@ -497,7 +497,7 @@ impl StoreThread {
             Commit::Refused => {
                 self.observe.not_leader();
                 batch.fail(&Failure::NotLeader);
-                self.intake.refuse(Some(Failure::NotLeader));
+                self.intake.refuse(Some(&Failure::NotLeader));
                 self.tell(false, Some(Failure::NotLeader));
             }
             Commit::Unknown(error) => self.resolve(batch, &error),
@@ -508,7 +508,7 @@ impl StoreThread {
     fn resolve(&mut self, mut batch: Batch, error: &crate::store::Error) {
         self.observe.store_failed(error);
         batch.fail_pending(&Failure::OutcomeUnknown);
-        self.intake.refuse(Some(Failure::Unavailable));
+        self.intake.refuse(Some(&Failure::Unavailable));
         let committed = loop {
             match self.committer.reopen(&batch) {
                 Ok(committed) => break committed,

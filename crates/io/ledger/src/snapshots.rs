@@ -215,7 +215,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
 }
 
 /// The edge of the journal's tree after its first `head` records.
-fn edge_at(reader: &dyn Reader, head: u64) -> Result<Edge, Wrong> {
+pub(crate) fn edge_at(reader: &dyn Reader, head: u64) -> Result<Edge, Wrong> {
     let tree = Builder::resume(&StoredTiles(reader), head / u64::from(TILE_WIDTH));
     let mut edge = tree.map_err(|_| Wrong::OtherRecords)?.edge().clone();
     let missing = usize::try_from(head - edge.size()).unwrap_or(usize::MAX);

@@ -71,7 +71,7 @@ pub struct Poison {
     /// Who asked.
     pub by: Label,
     /// What.
-    pub command: Command,
+    pub command: Box<Command>,
     /// When.
     pub time: Instant,
     /// What the panic said.
@@ -282,7 +282,7 @@ impl Writer {
         }));
         let result = decided.map_err(|panic| Poison {
             by: by.clone(),
-            command: command.clone(),
+            command: Box::new(command.clone()),
             time: now,
             message: panic_message(panic.as_ref()),
         })?;
@@ -315,7 +315,7 @@ impl Writer {
         };
         let encoded = encode(&record).map_err(|error| Poison {
             by: by.clone(),
-            command: record.command.clone(),
+            command: Box::new(record.command.clone()),
             time,
             message: error.to_string(),
         })?;
