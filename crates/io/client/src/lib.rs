@@ -5,11 +5,16 @@
 //! answers back into them, so the inside may move while this stays still.
 
 pub mod api;
+pub mod client;
 pub mod ids;
 pub mod object;
 pub mod problem;
+pub mod repository;
 mod shape;
+pub mod slot;
 mod tree;
 
+pub use client::Client;
 pub use problem::{Code, Problem};
 pub use shape::nearest;
+pub use slot::Slot;

@@ -1,0 +1,81 @@
+//! Where a server is.
+
+use std::path::PathBuf;
+
+use http::Uri;
+use thiserror::Error;
+
+/// Where a server is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Address {
+    /// `http://host:port`.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// `unix:/path/to/api.sock`.
+    Unix(PathBuf),
+}
+
+/// The port of a server whose address names none.
+const PORT_DEFAULT: u16 = 7171;
+
+/// Why a text is not an address.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum AddressError {
+    /// It cannot be read as one.
+    #[error(
+        "`{0}` is not a server; write it as in http://127.0.0.1:7171 or unix:/run/bursar/api.sock"
+    )]
+    Form(String),
+    /// It asks for TLS.
+    #[error(
+        "`{0}` asks for TLS, which this version does not speak; use http on a trusted network, or the socket"
+    )]
+    Tls(String),
+}
+
+impl std::str::FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let form = || AddressError::Form(crate::shape::shown(text));
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.is_empty() {
+                Err(form())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        let uri: Uri = text.parse().map_err(|_| form())?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(AddressError::Tls(crate::shape::shown(text))),
+            _ => return Err(form()),
+        }
+        let has_path = !matches!(uri.path(), "" | "/") || uri.query().is_some();
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.as_str().contains('@'));
+        match authority {
+            Some(authority) if !has_path && !authority.host().is_empty() => Ok(Self::Tcp {
+                host: authority.host().trim_matches(['[', ']']).to_owned(),
+                port: authority.port_u16().unwrap_or(PORT_DEFAULT),
+            }),
+            _ => Err(form()),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "http://{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
