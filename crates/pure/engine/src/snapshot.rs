@@ -78,11 +78,17 @@ pub enum Error {
     },
 }
 
+/// The lines of a state, one after the other and without their ends, for those who must not
+/// hold all of them at once.
+pub fn lines(state: &State) -> impl Iterator<Item = Result<String, Error>> {
+    facts(state).map(|line| fact_line(line).map_err(|source| Error::Write { source }))
+}
+
 /// The lines of a state, as one text.
 pub fn write(state: &State) -> Result<String, Error> {
     let mut text = String::new();
     for line in lines(state) {
-        text.push_str(&fact_line(&line).map_err(|source| Error::Write { source })?);
+        text.push_str(&line?);
         text.push('\n');
     }
     Ok(text)
@@ -106,7 +112,7 @@ pub fn hash(state: &State) -> Result<Hash, Error> {
     Ok(sha256(write(state)?.as_bytes()))
 }
 
-fn lines(state: &State) -> impl Iterator<Item = Line> {
+fn facts(state: &State) -> impl Iterator<Item = Line> {
     let spine = Line::Spine {
         ledger: state.ledger.clone(),
         generation: state.generation,

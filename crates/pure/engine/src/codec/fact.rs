@@ -105,8 +105,8 @@ struct EndedShape {
 }
 
 /// Writes one line, without its end.
-pub fn fact_line(line: &Line) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&LineShape::from(line.clone()))
+pub fn fact_line(line: Line) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&LineShape::from(line))
 }
 
 /// Reads one line.

@@ -1,20 +1,22 @@
 //! One life of a ledger in which everything happens once: the source of the golden journal.
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Extras, Limit, Outcome, Priority, Request, Scope};
+use bursar_booking::{Bound, Extras, Limit, Outcome, Priority, Request, Scope};
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, State};
 use bursar_journal::hash::sha256;
 use bursar_units::{Amount, Instant, Millis};
 
 use crate::world::{
-    START_MS, World, id, label, limit_of, memory_share, name, patient, request, reserve, set_limit,
+    START_MS, World, id, label, limit_of, name, patient, request, reserve, set_limit,
 };
 
 /// Every kind of command and of event, in an order that a real ledger could have.
 pub(crate) fn everything_happens() -> World {
     let mut world = World::new();
-    let mut run = |command| drop(world.run(command).expect("the script is taken"));
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
     run(Command::Resume {
         wall: Instant::from_ms(START_MS + 3),
     });
@@ -32,7 +34,9 @@ pub(crate) fn everything_happens() -> World {
 /// A state with one of each fact, small enough to be mutated many times.
 pub(crate) fn small_state() -> State {
     let mut world = World::new();
-    let mut run = |command| drop(world.run(command).expect("the script is taken"));
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
     declare(&mut run);
     bookings(&mut world);
     world
@@ -54,7 +58,7 @@ fn declare(run: &mut impl FnMut(Command)) {
     };
     let everything = Limit {
         slots: Some(400),
-        memory: memory_share(80),
+        memory: Some(Bound::Percent(80)),
         queue_max: 1_000,
         ..Limit::unbounded(None, None)
     };
@@ -205,7 +209,9 @@ fn many_grants(world: &mut World) {
 }
 
 fn upkeep(world: &mut World) {
-    let mut run = |command| drop(world.run(command).expect("the script is taken"));
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
     run(Command::Anchor {
         record: 5,
         sha256: sha256(b"snapshot"),

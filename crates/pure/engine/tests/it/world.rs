@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
+use bursar_booking::{Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{Record, encode};
 use bursar_engine::invariants::{Mark, check_record};
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide};
@@ -172,8 +172,4 @@ pub(crate) fn set_limit(limit: &str, declared: Limit) -> Command {
             limit: declared,
         }],
     }
-}
-
-pub(crate) fn memory_share(percent: u64) -> Option<Bound> {
-    Some(Bound::Percent(percent))
 }
