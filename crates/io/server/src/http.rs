@@ -7,11 +7,15 @@
 mod body;
 mod bookings;
 mod call;
+mod declared;
 mod health;
+mod ledger;
 mod openapi;
 mod pages;
 mod query;
 mod respond;
+mod stream;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -27,7 +31,10 @@ use crate::metrics::route_of;
 use crate::service::Service;
 
 pub use openapi::description;
-pub(crate) use respond::{Refused, busy};
+pub(crate) use body::read as read_body_for_fuzzing;
+pub(crate) use respond::busy;
+
+use respond::Refused;
 
 /// What every handler knows.
 #[derive(Clone)]
@@ -59,6 +66,10 @@ pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
         .merge(bookings::routes())
+        .merge(declared::routes())
+        .merge(tokens::routes())
+        .merge(stream::routes())
+        .merge(ledger::routes())
         .merge(health::routes())
         .merge(pages::routes())
 }

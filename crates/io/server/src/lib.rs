@@ -9,7 +9,9 @@
 
 pub mod auth;
 pub mod caller;
+pub mod fuzz;
 pub mod http;
+pub mod listen;
 pub mod metrics;
 pub mod service;
 pub mod users;

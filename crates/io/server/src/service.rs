@@ -5,15 +5,23 @@
 
 mod answers;
 mod bookings;
+mod declared;
+mod events;
+mod explaining;
 mod health;
+mod ledgers;
 mod nearest;
+mod proofs;
 mod refusal;
+mod tokens;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::{Code, Problem};
 use bursar_engine::{Command, State};
+use bursar_ledger::data::Keys;
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{self, Reader};
@@ -21,7 +29,11 @@ use bursar_units::Instant;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
+pub use declared::{Asked, Write};
+pub use events::{Position, Stream, StreamFilter, StreamItem};
+pub use ledgers::{Chunks, RecordFilter};
 pub(crate) use nearest::nearest as nearest_name;
+pub use proofs::LogFile;
 pub use refusal::of_failure;
 
 use crate::caller::Caller;
@@ -46,6 +58,8 @@ pub struct ServerInfo {
     pub version: String,
     /// Which kind of store holds the ledger.
     pub store: String,
+    /// The file it is in, where there is one.
+    pub file: Option<PathBuf>,
     /// When this process began to lead.
     pub leads_since: Instant,
 }
@@ -74,6 +88,7 @@ pub enum Mode {
 pub struct Service {
     ledger: Ledger,
     readers: Readers,
+    keys: Keys,
     info: ServerInfo,
     metrics: Metrics,
     streams: Arc<Semaphore>,
@@ -84,16 +99,18 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service over a ledger that runs. `archive` does what needs files: keys and backups.
+    /// A service over a ledger that runs.
     pub fn new(
         ledger: Ledger,
         readers: Readers,
+        keys: Keys,
         info: ServerInfo,
-            metrics: Metrics,
+        metrics: Metrics,
     ) -> Self {
         Self {
             ledger,
             readers,
+            keys,
             info,
             metrics,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),

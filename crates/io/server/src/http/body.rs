@@ -17,7 +17,7 @@ use crate::service::nearest_name;
 const MISTAKES_MAX: usize = 64;
 
 /// Reads a body.
-pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::response::Response;
 use bursar_client::Problem;
 use bursar_client::api::{
     Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, Operation,

@@ -1,9 +1,8 @@
 //! Is it there, may it be used, what does it count, and who am I.
 
 use axum::extract::State;
-use axum::response::Response;
 use bursar_client::api::{Health, Identity};
-use bursar_client::{Code, Problem};
+use bursar_client::Problem;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

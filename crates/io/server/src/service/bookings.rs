@@ -383,7 +383,7 @@ fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
 }
 
 /// There is no such booking, or the caller may not see it; the nearest it may see is told.
-fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
+pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
     let refusal = Refusal::Booking(BookingRefusal::NotFound);
     let command = Command::Cancel { id: id.clone() };
     let visible = state.bookings.live_ids(None).take(VISIBLE_MAX).filter(|id| {

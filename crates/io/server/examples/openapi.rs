@@ -1,0 +1,7 @@
+//! Prints the description of the API: the bytes of `openapi.json` in the tree.
+
+use std::io::Write as _;
+
+fn main() -> std::io::Result<()> {
+    std::io::stdout().write_all(bursar_server::http::description().as_bytes())
+}

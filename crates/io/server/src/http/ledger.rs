@@ -1,0 +1,167 @@
+//! `/v1/ledger`, `/v1/records`, `/v1/proofs` and `/log`.
+
+use axum::body::Body;
+use bursar_client::Problem;
+use bursar_client::api::{
+    IDEMPOTENCY_HEADER, LedgerStatus, ListAnswer, PruneAnswer, PruneRequest, RecordView,
+    RotateKeyAnswer, RotateKeyRequest,
+};
+use bursar_client::problem::FieldError;
+use bursar_units::BookingId;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::CACHE_CONTROL;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::query::invalid;
+use super::respond::{Handled, bytes, json};
+use crate::service::{Chunks, RecordFilter};
+
+/// What never changes may be kept for a year, which is the longest that means anything.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(status))
+        .routes(routes!(records))
+        .routes(routes!(export))
+        .routes(routes!(backup))
+        .routes(routes!(prune))
+        .routes(routes!(rotate_key))
+        .routes(routes!(proof))
+        .routes(routes!(checkpoint))
+        .routes(routes!(tile))
+}
+
+/// How the ledger stands.
+#[utoipa::path(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = LedgerStatus),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn status(call: Call) -> Handled {
+    call.query.only(&["minRecord"])?;
+    json(call.service().status().await?)
+}
+
+/// Records as sentences, oldest first.
+#[utoipa::path(get, path = "/v1/records", tag = "ledger",
+    params(("from" = Option<u64>, Query, description = "The first record; `cursor` means the same"),
+           ("cursor" = Option<String>, Query), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000),
+           ("object" = Option<String>, Query, description = "Only records about this, as in `booking/job-1`"),
+           ("raw" = Option<bool>, Query, description = "Add each record as it is stored"),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<RecordView>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn records(call: Call) -> Handled {
+    let query = &call.query;
+    query.only(&["from", "cursor", "limit", "object", "raw", "minRecord"])?;
+    let from: Option<u64> = match (query.read("cursor")?, query.read("from")?) {
+        (Some(_), Some(_)) => return Err(invalid("from", "goes without `cursor`").into()),
+        (cursor, from) => cursor.or(from),
+    };
+    let filter = RecordFilter {
+        from: from.unwrap_or(0),
+        object: query.get("object").map(str::to_owned),
+        is_raw: query.flag("raw")?,
+    };
+    json(call.service().records(&call.caller, filter, query.page()?).await?)
+}
+
+/// Records as JSON lines, with all that is needed to check them offline.
+#[utoipa::path(get, path = "/v1/ledger/export", tag = "ledger",
+    params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = String, content_type = "application/jsonl"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn export(call: Call) -> Handled {
+    call.query.only(&["from", "to", "minRecord"])?;
+    let (from, to) = (call.query.read("from")?, call.query.read("to")?);
+    let chunks = call.shared_service().export(&call.caller, from, to)?;
+    Ok(bytes("application/jsonl", body(chunks)))
+}
+
+/// The whole store in one file, consistent as of when it began. The signing key is not in it.
+#[utoipa::path(get, path = "/v1/ledger/backup", tag = "ledger",
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn backup(call: Call) -> Handled {
+    call.query.only(&[])?;
+    let chunks = call.shared_service().backup(&call.caller)?;
+    Ok(bytes("application/octet-stream", body(chunks)))
+}
+
+/// Forgets payloads of records made before a time; every proof still verifies.
+#[utoipa::path(post, path = "/v1/ledger/prune", tag = "ledger",
+    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header, description = "Repeats with this key are one action, for 24 hours")),
+    request_body = PruneRequest,
+    responses((status = 200, body = PruneAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn prune(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let request: PruneRequest = call.body()?;
+    let key = idempotency_key(&call)?;
+    json(call.service().prune(&call.caller, request, key, call.mode()?).await?)
+}
+
+/// Signs with a further key from now on; the old one accompanies it for thirty days.
+#[utoipa::path(post, path = "/v1/ledger/rotate-key", tag = "ledger",
+    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
+    request_body = Option<RotateKeyRequest>,
+    responses((status = 200, body = RotateKeyAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn rotate_key(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    call.body_or_empty::<RotateKeyRequest>()?;
+    let key = idempotency_key(&call)?;
+    json(call.service().rotate_key(&call.caller, key, call.mode()?).await?)
+}
+
+/// The proof file of a record, a booking or a limit, to be checked offline.
+#[utoipa::path(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
+    params(("kind" = String, Path, description = "`record`, `booking` or `limit`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Object),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn proof(call: Call) -> Handled {
+    call.query.only(&["minRecord"])?;
+    let text = call.service().proof(&call.caller, call.part("kind"), call.part("id")).await?;
+    Ok(bytes("application/json", text + "\n"))
+}
+
+/// The newest signed checkpoint, a C2SP signed note.
+#[utoipa::path(get, path = "/log/checkpoint", tag = "log",
+    responses((status = 200, body = String, content_type = "text/plain"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn checkpoint(call: Call) -> Handled {
+    call.query.only(&[])?;
+    let mut response = bytes("text/plain; charset=utf-8", call.service().checkpoint().await?);
+    response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
+    Ok(response)
+}
+
+/// A tile of the tree, as C2SP tlog-tiles names them: `0/x001/234`, `entries/000.p/17`.
+#[utoipa::path(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn tile(call: Call) -> Handled {
+    call.query.only(&[])?;
+    let file = call.service().log_file(&call.caller, call.part("path")).await?;
+    let mut response = bytes("application/octet-stream", file.bytes);
+    let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
+    response.headers_mut().insert(CACHE_CONTROL, cache);
+    Ok(response)
+}
+
+fn idempotency_key(call: &Call) -> Result<Option<BookingId>, Problem> {
+    let key = call.header(IDEMPOTENCY_HEADER)?.map(BookingId::new).transpose();
+    key.map_err(|error| {
+        Problem::invalid(vec![FieldError::new("Idempotency-Key", error.to_string())])
+    })
+}
+
+fn body(chunks: Chunks) -> Body {
+    Body::from_stream(stream::unfold(chunks, |mut chunks| async move {
+        chunks.next().await.map(|chunk| (chunk, chunks))
+    }))
+}

@@ -1,0 +1,77 @@
+//! `/v1/events`: server-sent events (design 80, 4.5).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bursar_client::Problem;
+use bytes::Bytes;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::CACHE_CONTROL;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::query::invalid;
+use super::respond::{Handled, bytes};
+use crate::service::{Position, Stream, StreamFilter, StreamItem};
+
+/// After so long without an event a comment shows that the stream lives.
+const COMMENT_AFTER: Duration = Duration::from_secs(15);
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(events))
+}
+
+/// What happens, as it is committed: server-sent events.
+///
+/// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. A
+/// position that is too old is one `reset` event (list again), then the stream goes on.
+#[utoipa::path(get, path = "/v1/events", tag = "events",
+    params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `booking.granted` and so on, with commas"),
+           ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Tell what came after this record; from now on unless given"),
+           ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = String, content_type = "text/event-stream"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn events(call: Call) -> Handled {
+    call.query.only(&["kinds", "tenant", "from", "minRecord"])?;
+    let from = match call.header("last-event-id")? {
+        Some(id) => Some(Position::parse(id).ok_or_else(|| {
+            invalid("Last-Event-ID", "is not `record.index`, as in `48212.1`")
+        })?),
+        None => call.query.read("from")?.map(|record| Position { record, index: None }),
+    };
+    let filter = StreamFilter::parse(call.query.get("kinds"), call.query.read("tenant")?)?;
+    let stream = call.shared_service().follow(call.caller.clone(), filter, from)?;
+    let mut response = bytes("text/event-stream", body(stream));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+fn body(stream: Stream) -> Body {
+    // A first comment lets clients see at once that they are through.
+    let begun = stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b": bursar\n\n")) });
+    let told = stream::unfold(stream, |mut stream| async move {
+        let text = match tokio::time::timeout(COMMENT_AFTER, stream.next()).await {
+            Err(_) => Ok(Bytes::from_static(b": alive\n\n")),
+            Ok(None) => return None,
+            Ok(Some(Ok(item))) => Ok(Bytes::from(text(&item))),
+            Ok(Some(Err(problem))) => Err(std::io::Error::other(problem)),
+        };
+        Some((text, stream))
+    });
+    Body::from_stream(futures_util::StreamExt::chain(begun, told))
+}
+
+fn text(item: &StreamItem) -> String {
+    match item {
+        StreamItem::Event { id, name, event } => {
+            let data = serde_json::to_string(event).unwrap_or_default();
+            format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
+        }
+        StreamItem::Reset { record } => {
+            format!("event: reset\ndata: {{\"record\":{record}}}\n\n")
+        }
+    }
+}

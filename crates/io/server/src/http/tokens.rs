@@ -1,0 +1,47 @@
+//! `/v1/tokens`.
+
+use bursar_client::Problem;
+use bursar_client::api::{ApplyAnswer, ListAnswer, Token, TokenCreated, TokenRequest};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::respond::{Handled, json};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
+}
+
+/// All tokens, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "tokens",
+    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Token>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn list(call: Call) -> Handled {
+    call.query.only(&["limit", "cursor", "minRecord"])?;
+    json(call.service().tokens(&call.caller, call.query.page()?, call.query.get("cursor"))?)
+}
+
+/// Lets somebody in. The secret is in this answer and nowhere else.
+#[utoipa::path(post, path = "/v1/tokens", tag = "tokens",
+    params(("dryRun" = Option<bool>, Query)),
+    request_body = TokenRequest,
+    responses((status = 201, body = TokenCreated),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn create(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let request: TokenRequest = call.body()?;
+    json(call.service().create_token(&call.caller, request, call.mode()?).await?)
+}
+
+/// Shuts somebody out.
+#[utoipa::path(delete, path = "/v1/tokens/{name}", tag = "tokens",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
+    responses((status = 200, body = ApplyAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn revoke(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    json(call.service().revoke_token(&call.caller, call.name("name")?, call.mode()?).await?)
+}

@@ -1,0 +1,318 @@
+//! Listeners: loopback TCP and the Unix socket, with a bound on connections.
+//!
+//! A slow client has so long for its headers and its body, a vanished one is noticed by them.
+//! Past the limit a connection is told `busy` and closed; running out of descriptors is waited
+//! out, never a crash. Nothing listens beyond loopback unless it is told to, and then only
+//! callers with a token come in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt as _;
+
+use crate::auth::{Anonymous, CallerSource, Peer};
+use crate::http::{busy, router};
+use crate::service::Service;
+
+/// Descriptors that are kept for the store, snapshots and the program itself.
+const DESCRIPTORS_RESERVED: u64 = 64;
+/// Connections that a server has in any case, however few descriptors there are.
+const CONNECTIONS_MIN: u64 = 16;
+/// The most that is worth having.
+const CONNECTIONS_MAX: u64 = 100_000;
+/// Connections past the limit that are told so at once; those beyond them are just closed.
+const TOLD_BUSY_MAX: usize = 16;
+/// How long the head of a request may take.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection past the limit may take to ask, before it is closed without a word.
+const BUSY_WITHIN: Duration = Duration::from_secs(1);
+/// How long to wait when the system has no descriptor to give.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// How long requests may go on after the server was told to stop.
+const DRAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a server does not listen.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The address cannot be had.
+    #[error("could not listen on {address}; is another server there? name another with `--listen`")]
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket cannot be had.
+    #[error("could not make the socket {path}")]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another server answers on the socket.
+    #[error("another server answers on {path}; stop it, or name another data directory")]
+    SocketInUse {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Nobody without a token may come from elsewhere.
+    #[error(
+        "{address} is reached from beyond this machine, and no token exists that would let \
+         anybody in; create one first with `bursar token create`, or listen on 127.0.0.1"
+    )]
+    NoTokens {
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// An address of TCP, port 0 for any.
+    pub tcp: Option<SocketAddr>,
+    /// The path of the local socket.
+    pub socket: Option<PathBuf>,
+    /// What whoever sends no token on loopback may do.
+    pub anonymous: Anonymous,
+    /// Connections at once; as many as descriptors allow where absent.
+    pub connections_max: Option<usize>,
+}
+
+/// A server that listens.
+pub struct Listening {
+    tcp: Option<TcpListener>,
+    socket: Option<(UnixListener, PathBuf)>,
+    address: Option<SocketAddr>,
+    router: Router,
+    service: Arc<Service>,
+    connections: Arc<Connections>,
+}
+
+/// What bounds connections.
+struct Connections {
+    free: Arc<Semaphore>,
+    told_busy: Arc<Semaphore>,
+    /// Each connection holds a receiver; when all are gone, all have ended.
+    stop: watch::Sender<bool>,
+}
+
+impl Listening {
+    /// Takes the addresses.
+    pub async fn bind(service: Arc<Service>, listen: &Listen) -> Result<Self, Error> {
+        let router = router(Arc::clone(&service), CallerSource::Connection(listen.anonymous));
+        let tcp = match listen.tcp {
+            Some(address) => Some(bind_tcp(&service, address).await?),
+            None => None,
+        };
+        let socket = match &listen.socket {
+            Some(path) => Some((bind_socket(path).await?, path.clone())),
+            None => None,
+        };
+        let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+        let max = listen.connections_max.unwrap_or_else(connections_max);
+        let connections = Arc::new(Connections {
+            free: Arc::new(Semaphore::new(max)),
+            told_busy: Arc::new(Semaphore::new(TOLD_BUSY_MAX)),
+            stop: watch::Sender::new(false),
+        });
+        Ok(Self { tcp, socket, address, router, service, connections })
+    }
+
+    /// The address of TCP, with its real port.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Serves until `stop` resolves, then lets what is being done end.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        let Self { tcp, socket, router, service, connections, .. } = self;
+        let (listener, path) = socket.unzip();
+        {
+            let accepting = async {
+                tokio::join!(
+                    accept_tcp(tcp, &router, &service, &connections),
+                    accept_socket(listener, &router, &service, &connections),
+                )
+            };
+            tokio::select! {
+                _ = accepting => {}
+                () = stop => {}
+            }
+        }
+        if let Some(path) = path {
+            // Whoever comes later should see at once that nobody is there.
+            let _gone = std::fs::remove_file(path);
+        }
+        service.stop();
+        connections.stop.send_replace(true);
+        // Connections that take longer are cut; what they asked is committed or not, as ever.
+        let _late = tokio::time::timeout(DRAIN_WITHIN, connections.stop.closed()).await;
+    }
+}
+
+async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
+    if !address.ip().is_loopback() && service.ledger().view().read().tokens.iter().next().is_none() {
+        return Err(Error::NoTokens { address });
+    }
+    TcpListener::bind(address).await.map_err(|source| Error::Tcp { address, source })
+}
+
+/// Makes the socket. One that is left over is removed, one that answers is not.
+async fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
+    let failed = |source| Error::Socket { path: path.to_owned(), source };
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+        bound => return bound.map_err(failed),
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(Error::SocketInUse { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(failed)?;
+            UnixListener::bind(path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+async fn accept_tcp(
+    listener: Option<TcpListener>,
+    router: &Router,
+    service: &Arc<Service>,
+    connections: &Arc<Connections>,
+) {
+    let Some(listener) = listener else { return std::future::pending().await };
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                // Answers are small and wanted at once.
+                let _slower = stream.set_nodelay(true);
+                let is_loopback = from.ip().to_canonical().is_loopback();
+                let peer = if is_loopback { Peer::Loopback } else { Peer::Beyond };
+                take(stream, peer, router, service, connections);
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_socket(
+    listener: Option<UnixListener>,
+    router: &Router,
+    service: &Arc<Service>,
+    connections: &Arc<Connections>,
+) {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let own_uid = getuid().as_raw();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Without the kernel's word on who is there, nobody is.
+                let Ok(credentials) = stream.peer_cred() else { continue };
+                let peer = Peer::socket(credentials.uid(), own_uid);
+                take(stream, peer, router, service, connections);
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// A connection that went away before it was taken needs nothing; no descriptors need time.
+async fn pause(error: &io::Error) {
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::warn!(%error, "accept.failed");
+        tokio::time::sleep(EXHAUSTED_PAUSE).await;
+    }
+}
+
+fn take<S>(
+    stream: S,
+    peer: Peer,
+    router: &Router,
+    service: &Arc<Service>,
+    connections: &Arc<Connections>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match Arc::clone(&connections.free).try_acquire_owned() {
+        Ok(permit) => {
+            let stop = connections.stop.subscribe();
+            tokio::spawn(serve_connection(stream, peer, router.clone(), stop, permit));
+        }
+        Err(_) => {
+            service.metrics().connection_refused();
+            if let Ok(permit) = Arc::clone(&connections.told_busy).try_acquire_owned() {
+                tokio::spawn(tell_busy(stream, permit));
+            }
+        }
+    }
+}
+
+async fn serve_connection<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+    _permit: OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let answer = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(stream), answer);
+    tokio::pin!(connection);
+    // Whoever breaks off mid-sentence has told us so; there is nobody left to tell.
+    tokio::select! {
+        _ended = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ended = connection.await;
+}
+
+/// Answers the first request of a connection past the limit, whatever it is.
+async fn tell_busy<S>(stream: S, _permit: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, std::convert::Infallible>(busy()) });
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer);
+    let _told = tokio::time::timeout(BUSY_WITHIN, connection).await;
+}
+
+/// As many connections as descriptors allow, after asking for as many as there may be.
+fn connections_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let descriptors = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let free = descriptors.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_RESERVED);
+    usize::try_from(free.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,308 @@
+//! The stream of events: history from the store, then what is published, without loss or repeat.
+//!
+//! A position is a record and a place in it. Whoever follows subscribes first and reads the
+//! history up to what was committed then; a follower that falls behind reads the store again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bursar_client::api::StreamEvent;
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bursar_engine::codec::decode_events;
+use bursar_engine::summary::{Data, Told, told};
+use bursar_engine::Events;
+use bursar_ledger::store::Reader;
+use bursar_ledger::view::Published;
+use bursar_units::{Instant, Label};
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::nearest::nearest;
+use super::{STREAMS_MAX, Service, unreadable};
+use crate::caller::Caller;
+
+/// Records that are read from the store at a time.
+const HISTORY_CHUNK: usize = 256;
+/// The kinds of events there are, as the first part of their names.
+const KINDS: [&str; 5] = ["booking", "ledger", "limit", "node", "token"];
+
+/// A place in the stream: everything up to this event of this record is known already.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
+pub struct Position {
+    /// The record.
+    pub record: u64,
+    /// The event in it; `None` stands for all of them.
+    pub index: Option<u64>,
+}
+
+/// Which events a follower wants.
+#[derive(Clone, Debug, Default)]
+pub struct StreamFilter {
+    /// Kinds (`booking`) or names (`booking.granted`); empty means all.
+    pub kinds: Vec<String>,
+    /// Of this tenant only.
+    pub tenant: Option<Label>,
+}
+
+/// What a follower is told.
+#[derive(Clone, Debug)]
+pub enum StreamItem {
+    /// An event, with its place and name.
+    Event {
+        /// Its record and place: what `Last-Event-ID` says.
+        id: String,
+        /// Its name.
+        name: &'static str,
+        /// What is said of it.
+        event: StreamEvent,
+    },
+    /// The position was too old: list again. The stream goes on from this record.
+    Reset {
+        /// What is told from here on comes after it.
+        record: u64,
+    },
+}
+
+/// A follower's side of the stream.
+pub struct Stream {
+    service: Arc<Service>,
+    caller: Arc<Caller>,
+    filter: StreamFilter,
+    live: Receiver<Published>,
+    /// The first record that was not read yet.
+    next: u64,
+    /// Records below this one are read from the store.
+    history_until: u64,
+    /// Events of the first record that are known already.
+    known: u64,
+    ready: VecDeque<StreamItem>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Position {
+    /// Reads `record.index`, as in `Last-Event-ID`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (record, index) = text.split_once('.')?;
+        Some(Self { record: record.parse().ok()?, index: Some(index.parse().ok()?) })
+    }
+}
+
+impl StreamFilter {
+    /// Refuses kinds that do not exist: a typo must not be an eternal silence.
+    pub fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
+        let kinds: Vec<String> =
+            kinds.into_iter().flat_map(|kinds| kinds.split(',')).map(str::to_owned).collect();
+        for kind in &kinds {
+            let first = kind.split('.').next().unwrap_or_default();
+            if !KINDS.contains(&first) {
+                let near = nearest(first, KINDS.into_iter());
+                let error = FieldError {
+                    suggestion: near.map(|near| format!("did you mean `{near}`?")),
+                    ..FieldError::new("kinds", format!("has `{kind}`; kinds are {}", KINDS.join(", ")))
+                };
+                return Err(Problem::invalid(vec![error]));
+            }
+        }
+        Ok(Self { kinds, tenant })
+    }
+
+    fn wants(&self, told: &Told, caller: &Caller) -> bool {
+        let kind = told.name.split('.').next().unwrap_or_default();
+        let is_kind = |wanted: &String| wanted == kind || wanted == told.name;
+        let is_tenant = self.tenant.is_none() || self.tenant == told.tenant;
+        let may_see = caller.sees_all() || told.tenant.as_ref().is_some_and(|t| caller.sees(t));
+        (self.kinds.is_empty() || self.kinds.iter().any(is_kind)) && is_tenant && may_see
+    }
+}
+
+impl Service {
+    /// Follows the ledger from a position, or from now.
+    pub fn follow(
+        self: &Arc<Self>,
+        caller: Arc<Caller>,
+        filter: StreamFilter,
+        from: Option<Position>,
+    ) -> Result<Stream, Problem> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
+            Problem { retry_after_ms: Some(1_000), ..Problem::new(Code::Busy, detail) }
+        })?;
+        // Subscribed first: what is committed after the look at the head comes by itself.
+        let live = self.ledger.view().stream();
+        let head = self.ledger.view().read().head;
+        let (next, known) = match from {
+            None => (head, 0),
+            Some(Position { record, index: None }) => (record.saturating_add(1), 0),
+            Some(Position { record, index: Some(index) }) => (record, index.saturating_add(1)),
+        };
+        let mut stream = Stream {
+            service: Arc::clone(self),
+            caller,
+            filter,
+            live,
+            next,
+            history_until: head,
+            known,
+            ready: VecDeque::new(),
+            _permit: permit,
+        };
+        if next > head {
+            // From a ledger that has been restored since, or made up.
+            stream.reset(head);
+        }
+        Ok(stream)
+    }
+}
+
+impl Stream {
+    /// The next thing to tell; `None` when the server stops.
+    pub async fn next(&mut self) -> Option<Result<StreamItem, Problem>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            let service = Arc::clone(&self.service);
+            let more = tokio::select! {
+                more = self.more() => more,
+                () = service.stopped() => return None,
+            };
+            if let Err(problem) = more {
+                return Some(Err(problem));
+            }
+        }
+    }
+
+    /// Reads on, from the store or as it is published. Cancellation loses nothing: `next` moves
+    /// only after the last wait.
+    async fn more(&mut self) -> Result<(), Problem> {
+        if self.next < self.history_until {
+            return self.history().await;
+        }
+        match self.live.recv().await {
+            Ok(published) => {
+                for fact in published.iter() {
+                    self.take(fact.seq, &fact.events);
+                }
+            }
+            Err(RecvError::Lagged(_)) => {
+                self.history_until = self.service.ledger.view().read().head;
+            }
+            Err(RecvError::Closed) => self.service.stopped().await,
+        }
+        Ok(())
+    }
+
+    async fn history(&mut self) -> Result<(), Problem> {
+        let from = self.next;
+        let read = self.service.read_store(move |reader| read_events(reader, from)).await?;
+        match read {
+            Some(records) if records.is_empty() => {
+                let detail = format!("record {from} is not in the store");
+                return Err(Problem::new(Code::Unavailable, detail));
+            }
+            Some(records) => {
+                for (seq, events) in records {
+                    self.take(seq, &events);
+                }
+            }
+            None => {
+                let head = self.service.ledger.view().read().head;
+                self.reset(head);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, seq: u64, events: &Events) {
+        if seq < self.next {
+            return;
+        }
+        let state = self.service.ledger.view().read();
+        for (index, told) in told(&state, events) {
+            let index_64 = u64::try_from(index).unwrap_or(u64::MAX);
+            if index_64 < self.known || !self.filter.wants(&told, &self.caller) {
+                continue;
+            }
+            let at = events.get(index).map_or(state.time, |(at, _)| *at);
+            self.ready.push_back(item(seq, index_64, at, told));
+        }
+        drop(state);
+        self.next = seq + 1;
+        self.known = 0;
+    }
+
+    /// Goes on after what is committed now, and says so.
+    fn reset(&mut self, head: u64) {
+        (self.next, self.history_until, self.known) = (head, head, 0);
+        self.ready.push_back(StreamItem::Reset { record: head.saturating_sub(1) });
+    }
+}
+
+/// A chunk of the history; `None` where it was pruned.
+fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<(u64, Events)>>, Problem> {
+    let kept = reader.records(from, HISTORY_CHUNK).map_err(|error| unreadable(&error))?;
+    let mut records = Vec::with_capacity(kept.len());
+    for record in kept {
+        let Some(bytes) = record.bytes else { return Ok(None) };
+        let blob = |sha256: &bursar_journal::hash::Hash| reader.blob(sha256).ok().flatten();
+        let events =
+            decode_events(record.seq, &bytes, blob).map_err(|error| unreadable(&error))?;
+        records.push((record.seq, events));
+    }
+    Ok(Some(records))
+}
+
+fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
+    let mut data = facts(&told.data);
+    if let Value::Object(fields) = &mut data {
+        for (name, label) in [("class", &told.class), ("tenant", &told.tenant)] {
+            if let Some(label) = label {
+                fields.insert(name.to_owned(), Value::from(label.as_str()));
+            }
+        }
+    }
+    let event = StreamEvent { at, object: told.object, summary: told.summary, data };
+    StreamItem::Event { id: format!("{seq}.{index}"), name: told.name, event }
+}
+
+/// The facts of an event, without what is absent.
+fn facts(data: &Data) -> Value {
+    let mut value = match data {
+        Data::Booking { slots, waited, held, end, outcome, exit_code } => json!({
+            "slots": slots,
+            "waitedMs": waited.map(bursar_units::Millis::ms),
+            "heldMs": held.map(bursar_units::Millis::ms),
+            "end": end.map(bursar_engine::booking::End::word),
+            "outcome": outcome.map(|outcome| match outcome {
+                bursar_engine::booking::Outcome::Ok => "ok",
+                bursar_engine::booking::Outcome::Failed => "failed",
+            }),
+            "exitCode": exit_code,
+        }),
+        Data::Limit { limit, granted } => json!({
+            "slots": limit.as_ref().and_then(|limit| limit.slots),
+            "granted": granted,
+        }),
+        Data::Node(capacity) => json!({
+            "cpuMilli": capacity.map(|capacity| capacity.cpu_milli),
+            "memoryBytes": capacity.map(|capacity| capacity.memory_bytes),
+            "gpus": capacity.map(|capacity| capacity.gpus),
+        }),
+        Data::Token(allowed) => json!({
+            "roles": allowed.as_ref().map(|(roles, _)| {
+                roles.iter().map(|role| role.word()).collect::<Vec<_>>()
+            }),
+            "expiresAt": allowed.as_ref().map(|(_, expires)| {
+                bursar_client::api::instant::format(*expires)
+            }),
+        }),
+        Data::Ledger => return json!({}),
+    };
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, value| !value.is_null());
+    }
+    value
+}

@@ -1,0 +1,141 @@
+//! The ledger as its operator sees it: how it stands, its records, copies, pruning and keys.
+
+mod chunks;
+mod records;
+
+use bursar_client::api::{
+    Checkpoint as ApiCheckpoint, LedgerStatus, PruneAnswer, PruneRequest, RotateKeyAnswer,
+};
+use bursar_client::{Code, Problem};
+use bursar_engine::Command;
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_ledger::data::RotateError;
+use bursar_ledger::key::BOTH_SIGN;
+use bursar_ledger::maintain::{self, Prunable};
+use bursar_units::{BookingId, INTEGER_MAX};
+
+use super::refusal::of_refusal;
+use super::{Answer, Mode, Service, chain, last_record, of_failure, unreadable};
+use crate::caller::Caller;
+
+pub use chunks::Chunks;
+pub use records::RecordFilter;
+
+impl Service {
+    /// How the ledger stands.
+    pub async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
+        let keys = self.verifier_keys();
+        let note = self.read_store(|reader| {
+            reader.checkpoint(INTEGER_MAX).map_err(|error| unreadable(&error))
+        });
+        let note = note.await?;
+        let signed = note.and_then(|note| keys.iter().find_map(|key| Checkpoint::open(&note, key).ok()));
+        let mut keys = keys.iter().map(ToString::to_string);
+        let state = self.ledger.view().read();
+        let record = last_record(&state);
+        let body = LedgerStatus {
+            ledger: state.ledger.clone(),
+            generation: state.generation,
+            records: state.head,
+            pruned_below: state.pruned_below,
+            last_record_at: Some(state.time),
+            checkpoint: signed.map(|signed| ApiCheckpoint {
+                records: signed.size,
+                root: signed.root.to_string(),
+                signed_at: None,
+            }),
+            key: keys.next().unwrap_or_default(),
+            former_keys: keys.collect(),
+            store: self.info.store.clone(),
+            bytes: self.info.file.as_ref().and_then(|file| Some(file.metadata().ok()?.len())),
+            leads_since: Some(self.info.leads_since),
+        };
+        Ok(Answer { status: 200, record, body })
+    }
+
+    /// Forgets payloads of records made before a time, as far as that may be (L13).
+    pub async fn prune(
+        &self,
+        caller: &Caller,
+        asked: PruneRequest,
+        idempotency: Option<BookingId>,
+        mode: Mode,
+    ) -> Result<Answer<PruneAnswer>, Problem> {
+        caller.require_operate("prune the ledger")?;
+        let ledger = self.ledger.clone();
+        let found = self.read_store(move |reader| {
+            let below = maintain::first_at(reader, asked.before).map_err(|e| unreadable(&e))?;
+            let state = ledger.view().read();
+            let prunable = maintain::prunable(reader, &state).map_err(|e| unreadable(&e))?;
+            Ok((below, prunable, state.pruned_below))
+        });
+        let (wanted, prunable, pruned_below) = found.await?;
+        let below = wanted.min(prunable.below_max).max(pruned_below);
+        if below == pruned_below && below < wanted {
+            return Err(nothing_to_prune(wanted, &prunable));
+        }
+        let command = Command::Prune { below, idempotency };
+        let record = self.submit_or_plan(caller, &command, mode).await?.record;
+        let pruned = match mode {
+            Mode::DryRun => below - pruned_below,
+            Mode::Real => self
+                .ledger
+                .on_store(move |committer| committer.store().prune(below))
+                .await
+                .map_err(|failure| of_failure(&failure))?
+                .map_err(|error| unreadable(&error))?,
+        };
+        let dry_run = (mode == Mode::DryRun).then_some(true);
+        Ok(Answer { status: 200, record, body: PruneAnswer { below, pruned, record, dry_run } })
+    }
+
+    /// Signs with a further key from now on (L11).
+    pub async fn rotate_key(
+        &self,
+        caller: &Caller,
+        idempotency: Option<BookingId>,
+        mode: Mode,
+    ) -> Result<Answer<RotateKeyAnswer>, Problem> {
+        caller.require_operate("rotate the signing key")?;
+        let former = self.verifier_keys().first().map(ToString::to_string).unwrap_or_default();
+        let both_until = self.ledger.now().after(BOTH_SIGN);
+        if mode == Mode::DryRun {
+            let record = self.record();
+            let key = "(made when it is done)".to_owned();
+            let body = RotateKeyAnswer { key, former, both_until, record, dry_run: Some(true) };
+            return Ok(Answer { status: 200, record, body });
+        }
+        let rotated = self.keys.rotate(caller.name.clone(), idempotency.clone()).await;
+        let (outcome, key) = rotated.map_err(|error| match error {
+            RotateError::Ledger(failure) => of_failure(&failure),
+            RotateError::Key(error) => {
+                Problem::new(Code::Unavailable, format!("the new key could not be kept: {}", chain(&error)))
+            }
+        })?;
+        let key = key.to_string();
+        if let Err(refusal) = outcome.result {
+            let command = Command::RotateKey { key, idempotency };
+            return Err(of_refusal(&self.ledger.view().read(), caller, &command, &refusal));
+        }
+        let record = outcome.record;
+        let body = RotateKeyAnswer { key, former, both_until, record, dry_run: None };
+        Ok(Answer { status: 200, record, body })
+    }
+
+    /// The keys that sign, newest first.
+    pub(super) fn verifier_keys(&self) -> Vec<VerifierKey> {
+        self.keys.verifiers()
+    }
+}
+
+fn nothing_to_prune(wanted: u64, prunable: &Prunable) -> Problem {
+    let Prunable { below_max, anchored, signed, exported } = prunable;
+    let detail = format!(
+        "nothing may be pruned below record {wanted}: {anchored} records are in an anchored \
+         snapshot, {signed} are signed, {exported} are exported, so {below_max} may go"
+    );
+    Problem {
+        changes: vec!["export the ledger first".to_owned(), "wait for the daily anchor".to_owned()],
+        ..Problem::new(Code::Conflict, detail)
+    }
+}

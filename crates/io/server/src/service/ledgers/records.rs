@@ -1,0 +1,115 @@
+//! Records as sentences.
+
+use bursar_client::Problem;
+use bursar_client::api::{ListAnswer, RecordView};
+use bursar_client::problem::FieldError;
+use bursar_engine::codec;
+use bursar_engine::summary::record_sentences;
+use bursar_journal::hash::Hash;
+use bursar_ledger::pipeline::Ledger;
+use bursar_ledger::store::{Kept, Reader};
+use serde_json::value::RawValue;
+
+use super::super::proofs::Object;
+use super::super::{Answer, Service, last_record, unreadable};
+use crate::caller::Caller;
+
+/// Records that one page looks at.
+const SCANNED_MAX: u64 = 20_000;
+/// Records that are read from the store at a time.
+const CHUNK: usize = 1_024;
+
+/// Which records are listed.
+#[derive(Clone, Debug, Default)]
+pub struct RecordFilter {
+    /// From this one on.
+    pub from: u64,
+    /// About this object only, as in `booking/job-1`.
+    pub object: Option<String>,
+    /// Whether the records themselves are wanted too.
+    pub is_raw: bool,
+}
+
+impl Service {
+    /// One page of records, oldest first.
+    pub async fn records(
+        &self,
+        caller: &Caller,
+        filter: RecordFilter,
+        limit: usize,
+    ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
+        caller.require_view("read records")?;
+        let object = filter.object.as_deref().map(object).transpose()?;
+        let page = Page { ledger: self.ledger.clone(), object, is_raw: filter.is_raw, limit };
+        let body = self.read_store(move |reader| page.read(reader, filter.from)).await?;
+        Ok(Answer { status: 200, record: body.record, body })
+    }
+}
+
+struct Page {
+    ledger: Ledger,
+    object: Option<Object>,
+    is_raw: bool,
+    limit: usize,
+}
+
+impl Page {
+    fn read(&self, reader: &dyn Reader, from: u64) -> Result<ListAnswer<RecordView>, Problem> {
+        // The view first: what it covers is in the store, so nothing is told before it is public.
+        let head = self.ledger.view().read().head;
+        let until = from.saturating_add(SCANNED_MAX).min(head);
+        let (mut next, mut items) = (from, Vec::new());
+        while next < until && items.len() < self.limit {
+            let kept = reader.records(next, CHUNK).map_err(|error| unreadable(&error))?;
+            if kept.is_empty() {
+                break;
+            }
+            for record in kept.into_iter().filter(|record| record.seq < until) {
+                if items.len() == self.limit {
+                    break;
+                }
+                next = record.seq + 1;
+                if self.is_wanted(reader, &record) {
+                    items.push(self.view(reader, record)?);
+                }
+            }
+        }
+        let next_cursor = (next < head).then(|| next.to_string());
+        let record = last_record(&self.ledger.view().read());
+        Ok(ListAnswer { items, next_cursor, record })
+    }
+
+    fn is_wanted(&self, reader: &dyn Reader, kept: &Kept) -> bool {
+        match (&self.object, &kept.bytes) {
+            (None, _) => true,
+            (Some(object), Some(bytes)) => object.is_in(reader, kept.seq, bytes),
+            (Some(_), None) => false,
+        }
+    }
+
+    fn view(&self, reader: &dyn Reader, kept: Kept) -> Result<RecordView, Problem> {
+        let seq = kept.seq;
+        let Some(bytes) = kept.bytes else {
+            let summary = vec!["its payload was pruned".to_owned()];
+            return Ok(RecordView { seq, at: None, by: None, summary, raw: None });
+        };
+        let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+        let record = codec::decode(seq, &bytes, blob).map_err(|error| unreadable(&error))?;
+        let summary = record_sentences(&self.ledger.view().read(), &record.events);
+        let raw = self.is_raw.then(|| String::from_utf8(bytes).ok()).flatten();
+        Ok(RecordView {
+            seq,
+            at: Some(record.time),
+            by: Some(record.by.to_string()),
+            summary,
+            raw: raw.and_then(|raw| RawValue::from_string(raw).ok()),
+        })
+    }
+}
+
+fn object(reference: &str) -> Result<Object, Problem> {
+    let (kind, name) = reference.split_once('/').ok_or_else(|| {
+        Problem::invalid(vec![FieldError::new("object", "is not a kind and a name, as in `booking/job-1`")])
+    })?;
+    Object::parse(kind, name)
+}

@@ -1,0 +1,354 @@
+//! Proofs: records with all that shows that they are in the signed ledger.
+
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bursar_engine::booking::Event as BookingEvent;
+use bursar_engine::booking::decide::Change;
+use bursar_engine::codec::{self, Record};
+use bursar_engine::{Command, Event, State};
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::merkle::prove_inclusion;
+use bursar_journal::record::{BlobRef, write_entry};
+use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
+use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
+use bursar_ledger::recover::StoredTiles;
+use bursar_ledger::store::Reader;
+use bursar_units::{BookingId, INTEGER_MAX, ObjectName};
+
+use super::nearest::nearest;
+use super::{Service, bookings, chain, of_failure, unreadable};
+use crate::caller::Caller;
+
+/// Records that are read from the store at a time.
+const CHUNK: usize = 4_096;
+/// The kinds that can be proven.
+const KINDS: [&str; 3] = ["record", "booking", "limit"];
+
+/// What is to be proven.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Object {
+    Record(u64),
+    Booking(BookingId),
+    Limit(ObjectName),
+}
+
+/// A file of the log, and whether it will ever change.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Whether it may be kept for ever.
+    pub is_final: bool,
+}
+
+impl Service {
+    /// The proof file of a record, a booking or a limit.
+    pub async fn proof(&self, caller: &Caller, kind: &str, name: &str) -> Result<String, Problem> {
+        let object = Object::parse(kind, name)?;
+        self.may_prove(caller, &object)?;
+        let builder = self.signed_tree().await?;
+        let keys = self.verifier_keys();
+        let wanted = object.clone();
+        let proof = self
+            .read_store(move |reader| {
+                let found = find(reader, &wanted, builder.size())?;
+                prove(reader, &builder, &wanted, found).map(|proof| Proof { keys, ..proof })
+            })
+            .await?;
+        self.hide_others(caller, &proof)?;
+        proof.to_text().map_err(|error| Problem::new(Code::Internal, chain(&error)))
+    }
+
+    /// The newest signed checkpoint.
+    pub async fn checkpoint(&self) -> Result<String, Problem> {
+        let note = self.read_store(|reader| {
+            reader.checkpoint(INTEGER_MAX).map_err(|error| unreadable(&error))
+        });
+        let none = || Problem::new(Code::NotFound, "no checkpoint was signed yet");
+        note.await?.ok_or_else(none)
+    }
+
+    /// A tile, or the records of one.
+    pub async fn log_file(&self, caller: &Caller, path: &str) -> Result<LogFile, Problem> {
+        let none = |detail: String| Problem::new(Code::NotFound, detail);
+        let path: TilePath =
+            format!("tile/{path}").parse().map_err(|error| none(format!("{error}")))?;
+        if let TilePath::Entries(_) = path {
+            caller.require_view("read records")?;
+        }
+        let builder = self.tree().await?;
+        self.read_store(move |reader| match path {
+            TilePath::Tile(id) => tile(reader, &builder, id),
+            TilePath::Entries(id) => entries(reader, &builder, id),
+        })
+        .await
+    }
+
+    /// Who sees only its own may have its own proven; the rest is left to [`Self::hide_others`].
+    fn may_prove(&self, caller: &Caller, object: &Object) -> Result<(), Problem> {
+        if caller.sees_all() {
+            return Ok(());
+        }
+        let Object::Booking(id) = object else {
+            return caller.require_view("have records and limits proven");
+        };
+        let state = self.ledger.view().read();
+        match state.bookings.request(id) {
+            Some(request) if caller.sees(&request.tenant) => Ok(()),
+            _ => Err(bookings::no_booking(&state, caller, id)),
+        }
+    }
+
+    /// A record is proven whole or not at all, and it may name what others hold: a release and
+    /// the next grants are one record.
+    fn hide_others(&self, caller: &Caller, proof: &Proof) -> Result<(), Problem> {
+        if caller.sees_all() {
+            return Ok(());
+        }
+        let state = self.ledger.view().read();
+        let is_own = |proven: &Proven| {
+            let blob = |sha256: &Hash| {
+                let bytes = proven.blobs.iter().map(String::as_bytes);
+                bytes.map(<[u8]>::to_vec).find(|blob| bursar_journal::hash::sha256(blob) == *sha256)
+            };
+            codec::decode(proven.seq, proven.bytes.as_bytes(), blob)
+                .is_ok_and(|record| is_own(&state, caller, &record))
+        };
+        match proof.records.iter().find(|proven| !is_own(proven)) {
+            None => Ok(()),
+            Some(proven) => {
+                let what = format!("have record {} proven, which names others too,", proven.seq);
+                caller.require_view(&what)
+            }
+        }
+    }
+
+    /// The tree over all records, under a checkpoint.
+    async fn signed_tree(&self) -> Result<Builder, Problem> {
+        let signed = self.ledger.on_store(|committer| {
+            committer.checkpoint().map(|_| committer.builder().clone())
+        });
+        signed.await.map_err(|failure| of_failure(&failure))?.map_err(|error| unreadable(&error))
+    }
+
+    async fn tree(&self) -> Result<Builder, Problem> {
+        let tree = self.ledger.on_store(|committer| committer.builder().clone());
+        tree.await.map_err(|failure| of_failure(&failure))
+    }
+}
+
+impl Object {
+    pub(super) fn parse(kind: &str, name: &str) -> Result<Self, Problem> {
+        let wrong = |message: String| Problem::invalid(vec![FieldError::new("id", message)]);
+        match kind {
+            "record" => match name.parse() {
+                Ok(seq) => Ok(Self::Record(seq)),
+                Err(_) => Err(wrong("is not the number of a record".to_owned())),
+            },
+            "booking" => {
+                BookingId::new(name).map(Self::Booking).map_err(|error| wrong(error.to_string()))
+            }
+            "limit" => {
+                ObjectName::new(name).map(Self::Limit).map_err(|error| wrong(error.to_string()))
+            }
+            _ => Err(Problem {
+                suggestion: nearest(kind, KINDS.into_iter()),
+                ..Problem::new(Code::NotFound, format!("nothing of kind `{kind}` can be proven"))
+            }),
+        }
+    }
+
+    fn reference(&self) -> String {
+        match self {
+            Self::Record(seq) => format!("record/{seq}"),
+            Self::Booking(id) => format!("booking/{id}"),
+            Self::Limit(name) => format!("limit/{name}"),
+        }
+    }
+
+    /// Whether a record is about it. A record without its name is not read any further.
+    pub(super) fn is_in(&self, reader: &dyn Reader, seq: u64, bytes: &[u8]) -> bool {
+        let name = match self {
+            Self::Record(wanted) => return *wanted == seq,
+            Self::Booking(id) => id.as_str(),
+            Self::Limit(name) => name.as_str(),
+        };
+        let quoted = format!("\"{name}\"");
+        let says = |bytes: &[u8]| {
+            bytes.windows(quoted.len()).any(|window| window == quoted.as_bytes())
+        };
+        let refs = codec::blob_refs(seq, bytes).unwrap_or_default();
+        if !says(bytes) && refs.is_empty() {
+            return false;
+        }
+        let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+        codec::decode(seq, bytes, blob).is_ok_and(|record| self.is_about(&record))
+    }
+
+    fn is_about(&self, record: &Record) -> bool {
+        match self {
+            Self::Record(seq) => *seq == record.seq,
+            Self::Booking(id) => record
+                .events
+                .iter()
+                .any(|(_, event)| booking_of(event) == Some(id)),
+            Self::Limit(name) => {
+                let changes = match &record.command {
+                    Command::Change { changes } => changes.as_slice(),
+                    _ => &[],
+                };
+                changes.iter().any(|change| match change {
+                    Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => of == name,
+                    Change::SetNode { .. } | Change::DropNode { .. } => false,
+                })
+            }
+        }
+    }
+}
+
+/// The records of an object, below `size`.
+fn find(reader: &dyn Reader, object: &Object, size: u64) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
+    let mut found = Vec::new();
+    let mut next = match object {
+        Object::Record(seq) => *seq,
+        _ => 0,
+    };
+    let chunk = if matches!(object, Object::Record(_)) { 1 } else { CHUNK };
+    while next < size {
+        let kept = reader.records(next, chunk).map_err(|error| unreadable(&error))?;
+        let Some(last) = kept.last() else { break };
+        next = last.seq + 1;
+        for record in kept.into_iter().filter(|record| record.seq < size) {
+            match record.bytes {
+                Some(bytes) if object.is_in(reader, record.seq, &bytes) => {
+                    found.push((record.seq, bytes));
+                }
+                None if *object == Object::Record(record.seq) => return Err(pruned(record.seq)),
+                _ => {}
+            }
+        }
+        if found.len() > PROOF_RECORDS_MAX {
+            let detail = format!(
+                "{} has more than {PROOF_RECORDS_MAX} records, prove them one by one",
+                object.reference()
+            );
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        if matches!(object, Object::Record(_)) {
+            break;
+        }
+    }
+    if found.is_empty() {
+        let detail = format!("the ledger has no record of {}", object.reference());
+        return Err(Problem::new(Code::NotFound, detail));
+    }
+    Ok(found)
+}
+
+fn prove(
+    reader: &dyn Reader,
+    builder: &Builder,
+    object: &Object,
+    found: Vec<(u64, Vec<u8>)>,
+) -> Result<Proof, Problem> {
+    let internal = |what: String| Problem::new(Code::Internal, what);
+    let size = builder.size();
+    let stored = StoredTiles(reader);
+    let tiles = builder.over(&stored);
+    let mut total = 0_usize;
+    let mut records = Vec::with_capacity(found.len());
+    for (seq, bytes) in found {
+        let inclusion =
+            prove_inclusion(&tiles, seq, size).map_err(|error| internal(chain(&error)))?;
+        let blobs = blobs(reader, seq, &bytes)?;
+        total += bytes.len() + blobs.iter().map(String::len).sum::<usize>();
+        if total > PROOF_BYTES_MAX {
+            let detail = format!("the proof would be larger than {PROOF_BYTES_MAX} bytes");
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        let leaf = leaf_hash(&bytes);
+        let bytes = String::from_utf8(bytes).map_err(|_| internal(format!("record {seq} is not text")))?;
+        records.push(Proven { seq, leaf, bytes, blobs, inclusion });
+    }
+    let note = reader.checkpoint(size).map_err(|error| unreadable(&error))?;
+    let checkpoint = note.ok_or_else(|| internal("the checkpoint is not in the store".to_owned()))?;
+    Ok(Proof { v: PROOF_VERSION, object: object.reference(), checkpoint, keys: Vec::new(), records })
+}
+
+fn blobs(reader: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<Vec<String>, Problem> {
+    let refs = codec::blob_refs(seq, bytes).map_err(|error| unreadable(&error))?;
+    let read = |of: BlobRef| {
+        let bytes = reader.blob(&of.sha256).map_err(|error| unreadable(&error))?;
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        text.ok_or_else(|| pruned(seq))
+    };
+    refs.into_iter().map(read).collect()
+}
+
+fn pruned(seq: u64) -> Problem {
+    let detail = format!("the payload of record {seq} was pruned; look in the export that was made before");
+    Problem::new(Code::Gone, detail)
+}
+
+fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
+    if let Some(hashes) = reader.full_tile(full(id)?).map_err(|error| unreadable(&error))? {
+        let hashes: Vec<Hash> = hashes.into_iter().take(usize::from(id.width())).collect();
+        return Ok(LogFile { bytes: tile_bytes(&hashes), is_final: true });
+    }
+    let hashes = builder.partial(id).ok_or_else(|| beyond(builder.size()))?;
+    let hashes: Vec<Hash> = hashes.iter().copied().take(usize::from(id.width())).collect();
+    // A tile of a given width is the same for ever, only fewer will ask for it.
+    Ok(LogFile { bytes: tile_bytes(&hashes), is_final: false })
+}
+
+/// The records of a tile, each with its length before it, as C2SP tlog-tiles has them.
+fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
+    let first = id.index().saturating_mul(u64::from(bursar_journal::tile::TILE_WIDTH));
+    let width = u64::from(id.width());
+    if builder.size() < first.saturating_add(width) {
+        return Err(beyond(builder.size()));
+    }
+    let kept = reader
+        .records(first, usize::from(id.width()))
+        .map_err(|error| unreadable(&error))?;
+    let mut bytes = Vec::new();
+    for record in kept {
+        let payload = record.bytes.ok_or_else(|| pruned(record.seq))?;
+        write_entry(&mut bytes, &payload)
+            .map_err(|error| Problem::new(Code::Internal, format!("record {}: {error}", record.seq)))?;
+    }
+    Ok(LogFile { bytes, is_final: id.is_full() })
+}
+
+fn full(id: TileId) -> Result<TileId, Problem> {
+    TileId::full(id.level(), id.index())
+        .ok_or_else(|| Problem::new(Code::NotFound, "there is no such tile"))
+}
+
+fn beyond(size: u64) -> Problem {
+    let detail = format!("there is no such tile of a ledger of {size} records");
+    Problem::new(Code::NotFound, detail)
+}
+
+/// The booking that an event is about.
+fn booking_of(event: &Event) -> Option<&BookingId> {
+    match event {
+        Event::Booking(
+            BookingEvent::Reserved { id, .. }
+            | BookingEvent::Granted { id, .. }
+            | BookingEvent::Renewed { id, .. }
+            | BookingEvent::Ended { id, .. },
+        ) => Some(id),
+        _ => None,
+    }
+}
+
+/// Whether every booking that a record names is one that the caller sees.
+fn is_own(state: &State, caller: &Caller, record: &Record) -> bool {
+    record.events.iter().all(|(_, event)| match event {
+        Event::Booking(BookingEvent::Reserved { request, .. }) => caller.sees(&request.tenant),
+        event => booking_of(event).is_none_or(|id| {
+            state.bookings.request(id).is_some_and(|request| caller.sees(&request.tenant))
+        }),
+    })
+}

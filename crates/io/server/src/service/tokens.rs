@@ -1,0 +1,184 @@
+//! Tokens: made once, shown once, kept as hashes (design 80, 4.6).
+
+use bursar_client::api::{
+    ApplyAnswer, Change, ChangeKind, ListAnswer, Role as ApiRole, Token as ApiToken, TokenCreated,
+    TokenRequest,
+};
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem};
+use bursar_engine::token::{Role, Token};
+use bursar_engine::{Command, plan};
+use bursar_journal::hash::sha256;
+use bursar_ledger::intake::Outcome;
+use bursar_units::{Instant, Label, Millis, ObjectName};
+
+use super::declared::page;
+use super::health::role;
+use super::refusal::of_refusal;
+use super::{Answer, Mode, Service, last_record};
+use crate::auth::SECRET_PREFIX;
+use crate::caller::Caller;
+
+/// How long a token is good where nobody says.
+const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
+/// How long a token may be good: ten years.
+const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
+/// The entropy of a secret.
+const SECRET_BYTES: usize = 32;
+
+impl Service {
+    /// Lets somebody in; the secret is in this answer and nowhere else.
+    pub async fn create_token(
+        &self,
+        caller: &Caller,
+        asked: TokenRequest,
+        mode: Mode,
+    ) -> Result<Answer<TokenCreated>, Problem> {
+        caller.require_operate("create tokens")?;
+        let now = self.ledger.now();
+        let secret = secret()?;
+        let token = token(asked, &secret, now)?;
+        let command = Command::CreateToken { token: token.clone() };
+        let outcome = self.submit_or_plan(caller, &command, mode).await?;
+        let is_dry = mode == Mode::DryRun;
+        let body = TokenCreated {
+            token: shown(&token, now),
+            // The secret of a token that was not made opens nothing.
+            secret: if is_dry { String::new() } else { secret },
+            record: outcome.record,
+            dry_run: is_dry.then_some(true),
+        };
+        Ok(Answer { status: 201, record: outcome.record, body })
+    }
+
+    /// Shuts somebody out.
+    pub async fn revoke_token(
+        &self,
+        caller: &Caller,
+        name: ObjectName,
+        mode: Mode,
+    ) -> Result<Answer<ApplyAnswer>, Problem> {
+        caller.require_operate("revoke tokens")?;
+        let command = Command::RevokeToken { name: name.clone() };
+        let Outcome { record, .. } = self.submit_or_plan(caller, &command, mode).await?;
+        let change = Change {
+            object: format!("token/{name}"),
+            change: ChangeKind::Deleted,
+            fields: Vec::new(),
+            effect: None,
+        };
+        let dry_run = (mode == Mode::DryRun).then_some(true);
+        Ok(Answer { status: 200, record, body: ApplyAnswer { results: vec![change], record, dry_run } })
+    }
+
+    /// All tokens, without their secrets.
+    pub fn tokens(
+        &self,
+        caller: &Caller,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Answer<ListAnswer<ApiToken>>, Problem> {
+        caller.require_operate("list tokens")?;
+        let state = self.ledger.view().read();
+        let record = last_record(&state);
+        let all = state.tokens.iter().map(|(token, created)| shown(token, created));
+        let body = page(all, |token| token.name.as_str(), limit, cursor, record);
+        Ok(Answer { status: 200, record, body })
+    }
+
+    /// A command of the spine, done or tried out; a refusal is a problem.
+    pub(super) async fn submit_or_plan(
+        &self,
+        caller: &Caller,
+        command: &Command,
+        mode: Mode,
+    ) -> Result<Outcome, Problem> {
+        let outcome = match mode {
+            Mode::Real => self.submit_one(caller, command.clone()).await?,
+            Mode::DryRun => {
+                let state = self.ledger.view().read();
+                let (result, _, after) = plan(&state, self.ledger.now(), command);
+                Outcome { record: last_record(&after), result }
+            }
+        };
+        match &outcome.result {
+            Ok(_) => Ok(outcome),
+            Err(refusal) => {
+                Err(of_refusal(&self.ledger.view().read(), caller, command, refusal))
+            }
+        }
+    }
+}
+
+fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Problem> {
+    let mut errors = Vec::new();
+    if let Err(error) = Label::new(asked.name.as_str()) {
+        errors.push(FieldError::new("name", error.to_string()));
+    }
+    if asked.roles.is_empty() {
+        errors.push(FieldError::new("roles", "is empty; give `view`, `use` or `operate`"));
+    }
+    let may_use = asked.roles.contains(&ApiRole::Use);
+    if may_use && asked.tenants.is_empty() {
+        errors.push(FieldError::new("tenants", "is missing; `use` acts as the tenants listed"));
+    }
+    if !may_use && !asked.tenants.is_empty() && !asked.roles.contains(&ApiRole::Operate) {
+        errors.push(FieldError::new("tenants", "goes with the role `use`"));
+    }
+    let expires = match asked.expires.as_deref().map(str::parse::<Millis>) {
+        None => EXPIRES_DEFAULT,
+        Some(Ok(length)) if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) => length,
+        Some(Ok(_)) => {
+            errors.push(FieldError::new("expires", "must be more than 0 and at most 3650d"));
+            EXPIRES_DEFAULT
+        }
+        Some(Err(error)) => {
+            errors.push(FieldError::new("expires", error.to_string()));
+            EXPIRES_DEFAULT
+        }
+    };
+    if !errors.is_empty() {
+        return Err(Problem::invalid(errors));
+    }
+    Ok(Token {
+        name: asked.name,
+        sha256: sha256(secret.as_bytes()),
+        roles: asked.roles.into_iter().map(engine_role).collect(),
+        tenants: asked.tenants.into_iter().collect(),
+        expires: now.after(expires),
+    })
+}
+
+fn secret() -> Result<String, Problem> {
+    Ok(format!("{SECRET_PREFIX}{}", random_digits()?))
+}
+
+/// A name that nothing else has.
+pub(super) fn random_name(prefix: &str) -> Result<String, Problem> {
+    Ok(format!("{prefix}-{}", random_digits()?))
+}
+
+fn random_digits() -> Result<String, Problem> {
+    let mut bytes = [0_u8; SECRET_BYTES];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Problem::new(Code::Internal, format!("the system gave no random bytes: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn shown(token: &Token, created: Instant) -> ApiToken {
+    ApiToken {
+        name: token.name.clone(),
+        roles: token.roles.iter().copied().map(role).collect(),
+        tenants: token.tenants.iter().cloned().collect(),
+        created_at: created,
+        expires_at: token.expires,
+    }
+}
+
+const fn engine_role(role: ApiRole) -> Role {
+    match role {
+        ApiRole::View => Role::View,
+        ApiRole::Use => Role::Use,
+        ApiRole::Operate => Role::Operate,
+    }
+}
