@@ -57,15 +57,23 @@ impl std::str::FromStr for Address {
             _ => return Err(form()),
         }
         let has_path = !matches!(uri.path(), "" | "/") || uri.query().is_some();
-        let authority = uri
-            .authority()
-            .filter(|authority| !authority.as_str().contains('@'));
-        match authority {
-            Some(authority) if !has_path && !authority.host().is_empty() => Ok(Self::Tcp {
-                host: authority.host().trim_matches(['[', ']']).to_owned(),
-                port: authority.port_u16().unwrap_or(PORT_DEFAULT),
+        let authority = uri.authority().filter(|_| !has_path).ok_or_else(form)?;
+        let host = authority.host();
+        let port = match authority.as_str().strip_prefix(host) {
+            Some("") => PORT_DEFAULT,
+            Some(rest) => rest
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
+                .ok_or_else(form)?,
+            // Somebody's name before the host: identities are tokens, not addresses.
+            None => return Err(form()),
+        };
+        match host.trim_matches(['[', ']']) {
+            "" => Err(form()),
+            host => Ok(Self::Tcp {
+                host: host.to_owned(),
+                port,
             }),
-            _ => Err(form()),
         }
     }
 }

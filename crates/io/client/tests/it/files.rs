@@ -1,5 +1,7 @@
 //! Files are read whole or not at all, and every mistake is shown where it stands.
 
+use std::fmt::Write as _;
+
 use bursar_client::Code;
 use bursar_client::object::{
     Bound, File, LimitValues, Mistakes, Object, Scope, read_files, read_value, read_values,
@@ -342,7 +344,7 @@ fn a_small_file_cannot_become_a_large_one() {
     for level in 1..10 {
         let alias = format!("*a{}", level - 1);
         let items = [alias.as_str(); 10].join(", ");
-        bomb.push_str(&format!("b{level}: &a{level} [{items}]\n"));
+        writeln!(bomb, "b{level}: &a{level} [{items}]").unwrap();
     }
     assert!(
         read(&bomb)

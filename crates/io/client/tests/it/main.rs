@@ -1,13 +1,17 @@
 //! The promises of the API's shapes, files and client.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test may panic, and is named by its promise"
 )]
 
 mod bodies;
+mod calls;
+mod fake;
 mod files;
 mod problems;
 mod shapes;
+mod slots;
+mod streams;
+mod wire;

@@ -1,0 +1,266 @@
+//! Slots are kept while they are used, and come back when they are not.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bursar_client::Code;
+use bursar_client::api::{AllocationStatus, BookingRequest, End, Outcome};
+use bursar_client::client::Client;
+use bursar_client::repository::{Error, NewAllocation, Renewal, ResourceAllocationRepository};
+use bursar_client::slot::{self, Lost, Slot};
+use bursar_units::Label;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::fake::{Log, Reply, granted, problem, script, within};
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn request() -> BookingRequest {
+    let ttl_ms = Some(u64::try_from(TTL.as_millis()).unwrap());
+    BookingRequest {
+        ttl_ms,
+        ..BookingRequest::new(Label::new("python").unwrap())
+    }
+}
+
+fn count(log: &Log, word: &str) -> usize {
+    log.lines()
+        .iter()
+        .filter(|line| line.ends_with(word))
+        .count()
+}
+
+async fn hold(client: &Client) -> Slot {
+    Slot::reserve(client, &request()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_renewed_at_a_third_of_its_ttl_while_it_is_held() {
+    let (client, log) = within(|_| granted("a", 7));
+    let slot = hold(&client).await;
+    assert!(slot.id().as_str().starts_with("slot-") && slot.fence() == 7);
+    assert!(timeout(TTL * 10, slot.lost()).await.is_err());
+    let renewals = count(&log, "/renew");
+    assert!((30..=37).contains(&renewals), "{renewals}");
+    slot.release(Outcome::Failed, Some(3)).await.unwrap();
+    let seen = log.all();
+    let release = seen.last().unwrap();
+    assert_eq!(
+        release.body,
+        json!({"fence": 7, "outcome": "failed", "exitCode": 3})
+    );
+    sleep(TTL).await;
+    assert_eq!(
+        (count(&log, "/renew"), count(&log, "/release")),
+        (renewals, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_is_told_when_the_server_has_taken_the_slot() {
+    for code in [Code::StaleFence, Code::NotFound] {
+        let (client, _) = within(script([granted("a", 7), problem(code)]));
+        let slot = hold(&client).await;
+        let before = Instant::now();
+        assert_eq!(slot.lost().await, Lost::Fenced);
+        assert!(before.elapsed() <= TTL / 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_cannot_renew_is_told_at_its_deadline() {
+    for reply in [Reply::Vanish, Reply::Hang, problem(Code::Unavailable)] {
+        let (client, _) = within(script([granted("a", 7), reply.clone()]));
+        let slot = hold(&client).await;
+        let before = Instant::now();
+        assert_eq!(slot.lost().await, Lost::Unrenewed);
+        assert_eq!(before.elapsed().as_millis(), TTL.as_millis(), "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_shorter_than_the_ttl_loses_nothing() {
+    let calls = Mutex::new(0);
+    let (client, _) = within(move |_| {
+        let mut calls = calls.lock().unwrap();
+        *calls += 1;
+        if *calls % 9 == 2 {
+            problem(Code::Internal)
+        } else {
+            granted("a", 7)
+        }
+    });
+    let slot = hold(&client).await;
+    assert!(timeout(TTL * 5, slot.lost()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_slot_is_given_back() {
+    let (client, log) = within(|_| granted("a", 7));
+    drop(hold(&client).await);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.all().last().unwrap().body, json!({"fence": 7}));
+    assert_eq!((count(&log, "/release"), count(&log, "/renew")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_had_to_wait_is_renewed_as_soon_as_it_is_granted() {
+    let queued = Reply::Json(202, json!({"id": "a", "state": "queued"}));
+    let (client, log) = within(script([queued.clone(), queued, granted("a", 7)]));
+    let slot = hold(&client).await;
+    let lines = log.lines();
+    assert!(
+        lines[1].ends_with("?wait=30s") && lines[2].ends_with("?wait=30s"),
+        "{lines:?}"
+    );
+    assert!(lines[3].ends_with("/renew"));
+    drop(slot);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_given_up_leaves_the_queue_or_gives_back() {
+    for (answer, calls) in [
+        (Reply::Json(200, json!({"id": "a", "state": "ended"})), 0),
+        (problem(Code::Conflict), 1),
+    ] {
+        let (client, log) = within(move |seen| {
+            if seen.line.ends_with("/cancel") {
+                answer.clone()
+            } else if seen.line.starts_with("PUT") {
+                Reply::Json(202, json!({"id": "a", "state": "queued"}))
+            } else if seen.line.contains("wait") {
+                Reply::Hang
+            } else {
+                granted("a", 7)
+            }
+        });
+        let request = request();
+        let waiting = Slot::reserve(&client, &request);
+        assert!(timeout(Duration::from_secs(5), waiting).await.is_err());
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(
+            (count(&log, "/cancel"), count(&log, "/release")),
+            (1, calls)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_and_leaves_nothing_to_undo() {
+    let (client, log) = within(|_| problem(Code::OverLimit));
+    assert!(matches!(
+        Slot::reserve(&client, &request()).await,
+        Err(slot::Error::Client(_))
+    ));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.all().len(), 1);
+    let over = json!({"id": "a", "state": "ended", "end": "wait-over"});
+    let (client, _) = within(move |_| Reply::Json(200, over.clone()));
+    let error = Slot::reserve(&client, &request()).await.unwrap_err();
+    assert!(matches!(
+        error,
+        slot::Error::NotGranted {
+            end: Some(End::WaitOver),
+            ..
+        }
+    ));
+    assert!(error.to_string().ends_with("was not granted: wait-over"));
+}
+
+fn new_allocation() -> NewAllocation<'static> {
+    NewAllocation {
+        allocation_id: "exec-1",
+        execution_id: "exec-1",
+        language: "python",
+        cpu_request: "100m",
+        memory_request: "128Mi",
+        cpu_limit: "500m",
+        memory_limit: "256Mi",
+    }
+}
+
+/// A server that holds one booking.
+fn one_booking() -> (Client, Log) {
+    let state = Arc::new(Mutex::new("none"));
+    within(move |seen| {
+        let mut state = state.lock().unwrap();
+        if seen.line.starts_with("PUT") {
+            *state = "granted";
+        } else if seen.line.ends_with("/release") {
+            *state = "ended";
+        } else if seen.line.contains("?class=") {
+            let item = json!({"id": "exec-1", "state": "granted"});
+            return Reply::Json(200, json!({"items": [item], "record": 1}));
+        }
+        Reply::Json(
+            200,
+            json!({
+                "id": "exec-1", "state": *state, "fence": 7, "class": "python", "cpuMilli": 100,
+                "memoryBytes": 134_217_728, "grantedAt": "2026-11-16T10:00:00.000Z"
+            }),
+        )
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_seeds_three_operations_are_there() {
+    for renewal in [Renewal::Background, Renewal::Day] {
+        let (client, log) = one_booking();
+        let repository = ResourceAllocationRepository::new(client, None, renewal);
+        let allocation = repository
+            .create_allocation(&new_allocation())
+            .await
+            .unwrap();
+        assert_eq!(allocation.status, AllocationStatus::Active);
+        assert_eq!(allocation.allocated_at.unwrap().ms(), 1_794_823_200_000);
+        let body = &log.all()[0].body;
+        assert_eq!(
+            (&body["cpuMilli"], &body["cpuLimitMilli"]),
+            (&json!(100), &json!(500))
+        );
+        assert_eq!(
+            (&body["waitMs"], &body["executionId"]),
+            (&json!(0), &json!(null))
+        );
+        let day = renewal == Renewal::Day;
+        assert_eq!(
+            body["ttlMs"],
+            if day { json!(86_400_000) } else { json!(null) }
+        );
+        assert_eq!(repository.count_active("python").await.unwrap(), 1);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(count(&log, "/renew") > 0, !day);
+        let released = repository.release_allocation("exec-1").await.unwrap();
+        assert_eq!(released.status, AllocationStatus::Released);
+        // A second release finds it ended, and has no effect.
+        repository.release_allocation("exec-1").await.unwrap();
+        assert_eq!(count(&log, "/release"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_limit_is_refused_in_the_seeds_words() {
+    let (client, _) = within(|_| problem(Code::OverLimit));
+    let repository = ResourceAllocationRepository::new(client, None, Renewal::Background);
+    let error = repository
+        .create_allocation(&new_allocation())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Refused(_)));
+    assert!(
+        error.to_string().starts_with("Resource limit exceeded"),
+        "{error}"
+    );
+    let wrong = NewAllocation {
+        cpu_limit: "much",
+        ..new_allocation()
+    };
+    let error = repository.create_allocation(&wrong).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cpu_limit: `much` is not a quantity"),
+        "{error}"
+    );
+}

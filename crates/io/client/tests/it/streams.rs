@@ -1,0 +1,123 @@
+//! A stream goes on by itself, without loss and without repeats.
+
+use bursar_client::Code;
+use bursar_client::client::{EventStream, Query, StreamItem};
+
+use crate::fake::{Reply, on_socket, problem, script, within};
+
+fn event(record: u64, index: u64) -> String {
+    let at = "2026-11-16T10:00:00.000Z";
+    format!(
+        "id: {record}.{index}\nevent: booking.granted\n\
+         data: {{\"at\":\"{at}\",\"object\":\"booking/a\",\n\
+         data:  \"summary\":\"a was granted\"}}\n\n"
+    )
+}
+
+/// The next `count` events, as `record.index`; what broke in between is skipped.
+async fn ids(stream: &mut EventStream, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < count {
+        match stream.next().await.unwrap() {
+            StreamItem::Event { id, name, event } => {
+                assert_eq!(
+                    (name.as_str(), event.object.as_str()),
+                    ("booking.granted", "booking/a")
+                );
+                ids.push(id.to_string());
+            }
+            StreamItem::Reset => ids.push("reset".to_owned()),
+            StreamItem::Interrupted(_) => {}
+        }
+    }
+    ids
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_resumes_after_its_last_event() {
+    let (client, log) = within(script([
+        Reply::Part(format!(
+            ": hello\n\n{}{}id: 5.0\ndata: cut o",
+            event(3, 0),
+            event(3, 1)
+        )),
+        problem(Code::Busy),
+        Reply::Vanish,
+        Reply::Part(event(4, 0)),
+        Reply::Hang,
+    ]));
+    let query = Query::new().with("kinds", "booking").with("from", 3);
+    let mut stream = client.events(query).await.unwrap();
+    assert_eq!(ids(&mut stream, 3).await, ["3.0", "3.1", "4.0"]);
+    let seen = log.all();
+    let resumed: Vec<_> = seen
+        .iter()
+        .map(|call| call.header("last-event-id"))
+        .collect();
+    assert_eq!(resumed, [None, Some("3.1"), Some("3.1"), Some("3.1")]);
+    assert_eq!(seen[3].line, "GET /v1/events?kinds=booking&from=3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_is_told_and_moves_the_position() {
+    let reset = "id: 9.0\nevent: reset\ndata: {}\n\n";
+    let (client, log) = within(script([
+        Reply::Part(format!("{}{reset}", event(3, 0))),
+        Reply::Part(event(10, 0)),
+        Reply::Hang,
+    ]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 3).await, ["3.0", "reset", "10.0"]);
+    assert_eq!(log.all()[1].header("last-event-id"), Some("9.0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_is_not_told_again() {
+    let (client, _) = within(script([
+        Reply::Part(format!("{}{}", event(3, 0), event(3, 1))),
+        Reply::Part(format!("{}{}{}", event(3, 0), event(3, 1), event(4, 0))),
+        Reply::Hang,
+    ]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 3).await, ["3.0", "3.1", "4.0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_opened_again() {
+    let (client, log) = within(script([Reply::Part(event(3, 0)), Reply::Hang]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
+    assert!(matches!(
+        stream.next().await.unwrap(),
+        StreamItem::Interrupted(_)
+    ));
+    assert!(matches!(
+        stream.next().await.unwrap(),
+        StreamItem::Interrupted(_)
+    ));
+    assert!(log.all().len() >= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_refused_says_so() {
+    let (client, _) = within(|_| problem(Code::NotAllowed));
+    assert_eq!(
+        client.events(Query::new()).await.err().unwrap().exit_code(),
+        1
+    );
+    let (client, _) = within(script([
+        Reply::Part(event(3, 0)),
+        problem(Code::Unauthenticated),
+    ]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
+    assert!(stream.next().await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_an_event_loses_nothing() {
+    let broken = format!("{}{}", event(3, 0), &event(3, 1)[..40]);
+    let server = on_socket(script([Reply::Part(broken), Reply::Part(event(3, 1))]));
+    let mut stream = server.client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 2).await, ["3.0", "3.1"]);
+}
