@@ -204,6 +204,33 @@ fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
     }
 }
 
+/// A snapshot holds that the pump must go on, not when: that follows from its last grant. So a
+/// record that has no grant left must not begin another pump.
+#[test]
+fn a_record_full_of_grants_leaves_the_next_deadline_to_the_next_record() {
+    let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 266))]);
+    desk.hold(0, "large", &sized(request("python", "a"), 256));
+    desk.hold(1, "small", &sized(request("python", "a"), 10));
+    for number in 0..300 {
+        let asked = Request {
+            ttl: Millis::from_hours(1),
+            ..request("python", "b")
+        };
+        let name = id(&format!("w{number}"));
+        decide::reserve(&mut desk.bookings, at(5), &name, &asked, &mut Events::new()).unwrap();
+    }
+    desk.record(|b, events| decide::tick(b, at(70_000), |_| None, events));
+    let mut restored = read_back(&desk.bookings);
+    let (mut there, mut here) = (Events::new(), Events::new());
+    decide::tick(&mut restored, at(70_000), |_| None, &mut there);
+    decide::tick(&mut desk.bookings, at(70_000), |_| None, &mut here);
+    assert_eq!(there, here);
+    let grants = here
+        .iter()
+        .filter(|(_, event)| matches!(event, Event::Granted { .. }));
+    assert!(grants.clone().count() == 10 && grants.clone().all(|(when, _)| *when == at(60_001)));
+}
+
 #[test]
 fn a_sketch_decides_as_the_whole_does() {
     let (desk, fence) = crowd(20);
