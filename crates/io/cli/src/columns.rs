@@ -1,0 +1,317 @@
+//! The columns of every list: one definition each (design 80, 1.6).
+
+use bursar_client::api::{Booking, Limit, State, Token};
+use bursar_engine::words::number;
+use bursar_units::quantity::{format_cpu, format_memory};
+use bursar_units::{Dimension, Millis};
+
+use crate::layout::{
+    Align, Column, Look, Meaning, Shown, no_meaning, nothing_else, number_or_dash,
+};
+use crate::list::Listed;
+use crate::time::{distance, length};
+
+/// From here on a limit is nearly full (design 80, 5.1).
+const NEAR_PERCENT: u128 = 80;
+
+const fn text<T>(head: &'static str, shown: Shown, cell: fn(&T, &Look) -> String) -> Column<T> {
+    Column {
+        head,
+        align: Align::Left,
+        shown,
+        cell,
+        also: nothing_else,
+        meaning: no_meaning,
+    }
+}
+
+const fn count<T>(head: &'static str, shown: Shown, cell: fn(&T, &Look) -> String) -> Column<T> {
+    Column {
+        head,
+        align: Align::Right,
+        shown,
+        cell,
+        also: nothing_else,
+        meaning: no_meaning,
+    }
+}
+
+impl Listed for Booking {
+    const KIND: &'static str = "booking";
+    const NONE: &'static str = "no bookings";
+    const FIRST: &'static str = "`bursar booking reserve python --id job-1` makes one";
+
+    fn columns() -> &'static [Column<Self>] {
+        const COLUMNS: &[Column<Booking>] = &[
+            text("BOOKING", Shown::Always, |row, _| row.id.to_string()),
+            text("CLASS", Shown::Always, |row, _| shown(row.class.as_ref())),
+            text("TENANT", Shown::Room(2), |row, _| {
+                shown(row.tenant.as_ref())
+            }),
+            Column {
+                also: |row| vec![row.state.word().to_owned()],
+                meaning: |row| Some(state_meaning(row)),
+                ..text("STATE", Shown::Always, |row, _| state_word(row).to_owned())
+            },
+            count("SLOTS", Shown::Room(1), |row, _| number_or_dash(row.slots)),
+            count("WAITED", Shown::Room(4), waited),
+            count("RAN", Shown::Room(5), ran),
+            text("OUTCOME", Shown::Room(3), outcome),
+            text("PRIORITY", Shown::Wide, |row, _| {
+                row.priority
+                    .map(|p| p.word().to_owned())
+                    .unwrap_or_default()
+            }),
+            count("CPU", Shown::Wide, |row, _| {
+                row.cpu_milli.map(format_cpu).unwrap_or_default()
+            }),
+            count("MEMORY", Shown::Wide, |row, _| {
+                row.memory_bytes.map(format_memory).unwrap_or_default()
+            }),
+            count("GPUS", Shown::Wide, |row, _| number_or_dash(row.gpus)),
+            count("AHEAD", Shown::Wide, |row, _| number_or_dash(row.ahead)),
+            count("FENCE", Shown::Wide, |row, _| {
+                row.fence.map(|fence| fence.to_string()).unwrap_or_default()
+            }),
+            text("EXPIRES", Shown::Wide, |row, look| {
+                row.expires_at.map(|at| look.moment(at)).unwrap_or_default()
+            }),
+            count("AGE", Shown::Wide, |row, look| {
+                row.queued_at.map(|at| look.age(at)).unwrap_or_default()
+            }),
+            text("EXECUTION", Shown::Wide, |row, _| {
+                row.execution_id
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default()
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Listed for Limit {
+    const KIND: &'static str = "limit";
+    const NONE: &'static str = "no limits";
+    const FIRST: &'static str = "`bursar limit set python --class python --slots 100` makes one";
+
+    fn columns() -> &'static [Column<Self>] {
+        const COLUMNS: &[Column<Limit>] = &[
+            text("LIMIT", Shown::Always, |row, _| {
+                row.metadata.name.to_string()
+            }),
+            text("CLASS", Shown::Always, |row, _| {
+                row.spec.class.clone().unwrap_or_default()
+            }),
+            text("TENANT", Shown::Always, |row, _| {
+                row.spec.tenant.clone().unwrap_or_default()
+            }),
+            Column {
+                also: |row| {
+                    row.spec
+                        .slots
+                        .map(|slots| slots.to_string())
+                        .into_iter()
+                        .collect()
+                },
+                meaning: fullness,
+                ..text("SLOTS", Shown::Always, |row, look| {
+                    bounded(row, look, Dimension::Slots)
+                })
+            },
+            count("WAITING", Shown::Room(1), |row, _| {
+                row.status
+                    .as_ref()
+                    .map(|status| number(status.waiting))
+                    .unwrap_or_default()
+            }),
+            text("LONGEST WAIT", Shown::Room(2), |row, look| {
+                let since = row.status.as_ref().and_then(|status| status.waiting_since);
+                since
+                    .map(|since| distance(look.now.since(since)))
+                    .unwrap_or_default()
+            }),
+            text("CPU", Shown::Wide, |row, look| {
+                bounded(row, look, Dimension::Cpu)
+            }),
+            text("MEMORY", Shown::Wide, |row, look| {
+                bounded(row, look, Dimension::Memory)
+            }),
+            text("GPUS", Shown::Wide, |row, look| {
+                bounded(row, look, Dimension::Gpus)
+            }),
+            count("MAX QUEUE", Shown::Wide, |row, _| {
+                number_or_dash(row.spec.max_queue)
+            }),
+            count("MAX WAIT", Shown::Wide, |row, _| {
+                row.spec.max_wait.clone().unwrap_or_default()
+            }),
+            count("MAX TTL", Shown::Wide, |row, _| {
+                row.spec.max_ttl.clone().unwrap_or_default()
+            }),
+            count("WEIGHT", Shown::Wide, |row, _| {
+                number_or_dash(row.spec.weight)
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.metadata.name.to_string()
+    }
+}
+
+impl Listed for Token {
+    const KIND: &'static str = "token";
+    const NONE: &'static str = "no tokens";
+    const FIRST: &'static str = "`bursar token create ci --role use --tenant acme` makes one";
+
+    fn columns() -> &'static [Column<Self>] {
+        const COLUMNS: &[Column<Token>] = &[
+            text("TOKEN", Shown::Always, |row, _| row.name.to_string()),
+            text("ROLES", Shown::Always, |row, _| {
+                row.roles
+                    .iter()
+                    .map(|role| role.word())
+                    .collect::<Vec<_>>()
+                    .join(",")
+            }),
+            text("TENANTS", Shown::Always, |row, _| {
+                row.tenants
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            }),
+            text("EXPIRES", Shown::Always, |row, look| {
+                look.moment(row.expires_at)
+            }),
+            text("CREATED", Shown::Wide, |row, look| {
+                look.absolute(row.created_at)
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+/// Full, nearly full, or nothing to say.
+fn fullness(row: &Limit) -> Option<Meaning> {
+    let status = row.status.as_ref()?;
+    let (size, used) = (status.bounds.slots?, status.in_use.slots);
+    let is_near = u128::from(used) * 100 >= u128::from(size) * NEAR_PERCENT;
+    match (size <= used, is_near) {
+        (true, _) => Some(Meaning::Bad),
+        (false, true) => Some(Meaning::Waiting),
+        (false, false) => None,
+    }
+}
+
+/// What a limit allows in a dimension, and how much of it is used.
+fn bounded(row: &Limit, look: &Look, dimension: Dimension) -> String {
+    let Some(status) = &row.status else {
+        return String::new();
+    };
+    let (size, used) = match dimension {
+        Dimension::Slots => (status.bounds.slots, status.in_use.slots),
+        Dimension::Cpu => (status.bounds.cpu_milli, status.in_use.cpu_milli),
+        Dimension::Memory => (status.bounds.memory_bytes, status.in_use.memory_bytes),
+        Dimension::Gpus => (status.bounds.gpus, status.in_use.gpus),
+    };
+    let Some(size) = size else {
+        return String::new();
+    };
+    let word = |value| amount(dimension, value);
+    let is_each = |name: &Option<String>| name.as_deref() == Some("each");
+    if is_each(&row.spec.class) || is_each(&row.spec.tenant) {
+        return format!("{} each", word(size));
+    }
+    let bar = look.bar(used, size);
+    format!("{bar}  {}/{}", word(used), word(size))
+}
+
+/// An amount as people write it.
+pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
+    match dimension {
+        Dimension::Slots | Dimension::Gpus => number(value),
+        Dimension::Cpu => format_cpu(value),
+        Dimension::Memory => format_memory(value),
+    }
+}
+
+/// The word of a booking's state: once ended, how.
+pub(crate) fn state_word(row: &Booking) -> &'static str {
+    match (row.state, row.end) {
+        (State::Ended, Some(end)) => end.word(),
+        (state, _) => state.word(),
+    }
+}
+
+fn state_meaning(row: &Booking) -> Meaning {
+    use bursar_client::api::End;
+    match (row.state, row.end) {
+        (State::Queued, _) => Meaning::Waiting,
+        (State::Granted, _) | (State::Ended, Some(End::Released)) => Meaning::Good,
+        (State::Ended, Some(End::Cancelled)) => Meaning::Dim,
+        (State::Ended, _) => Meaning::Bad,
+    }
+}
+
+fn waited(row: &Booking, look: &Look) -> String {
+    let Some(queued) = row.queued_at else {
+        return String::new();
+    };
+    match row.granted_at.or(row.ended_at) {
+        Some(until) => length(until.since(queued)),
+        None => distance(look.now.since(queued)),
+    }
+}
+
+fn ran(row: &Booking, look: &Look) -> String {
+    let Some(granted) = row.granted_at else {
+        return String::new();
+    };
+    match row.ended_at {
+        Some(ended) => length(ended.since(granted)),
+        None => distance(look.now.since(granted)),
+    }
+}
+
+/// How it went; of one that waits, what is before it.
+fn outcome(row: &Booking, _: &Look) -> String {
+    match (row.state, row.outcome) {
+        (State::Queued, _) => {
+            let ahead = row.ahead.map(|ahead| format!("{} ahead", number(ahead)));
+            let about = row
+                .estimate_ms
+                .map(|ms| format!(", {}", bursar_engine::words::about(ms)));
+            ahead
+                .map(|ahead| ahead + &about.unwrap_or_default())
+                .unwrap_or_default()
+        }
+        (_, Some(outcome)) => {
+            let code = row
+                .exit_code
+                .filter(|code| *code != 0)
+                .map(|code| format!(", exit {code}"));
+            format!("{}{}", outcome.word(), code.unwrap_or_default())
+        }
+        _ => String::new(),
+    }
+}
+
+fn shown(value: Option<&bursar_units::Label>) -> String {
+    value.map(ToString::to_string).unwrap_or_default()
+}
+
+/// A length of time in a report.
+pub(crate) fn lasting(ms: u64) -> String {
+    bursar_engine::words::length(Millis::from_ms(ms))
+}

@@ -1,0 +1,125 @@
+//! `bursar apply`: limits and nodes from files, all documents or none (design 80, 2.5).
+
+use std::path::{Path, PathBuf};
+
+use bursar_client::api::{ApplyAnswer, Change};
+use bursar_client::client::Mode;
+use bursar_client::object::{File, Object, read_files};
+
+use super::DRY_RUN;
+use super::limit::field_text;
+use crate::failure::{Failure, Stop, exit};
+use crate::grammar::{ApplyArguments, Format};
+use crate::session::Session;
+
+pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Result<(), Stop> {
+    let mut files = Vec::new();
+    for path in &arguments.files {
+        files.extend(read(session, path)?);
+    }
+    let objects = match read_files(&files) {
+        Ok(objects) => objects,
+        Err(mistakes) if session.for_programs() => return Err(mistakes.to_problem().into()),
+        Err(mistakes) => {
+            session.console.words(&format!("{mistakes}\n"));
+            return Err(Stop::Exit(exit::USAGE));
+        }
+    };
+    let client = session.client().await?;
+    let answer = client
+        .apply(&objects, Mode::dry_run_if(arguments.dry_run))
+        .await?;
+    if arguments.dry_run && session.common.output == Format::Yaml {
+        // A dry run in YAML is the file with its defaults shown (design 80, 5).
+        return session.console.data(&Object::to_yaml(&objects));
+    }
+    print(session, &answer)
+}
+
+/// One line per object: what, what became of it, and what that means.
+pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), Stop> {
+    let names = answer.results.iter().map(|change| change.object.clone());
+    let names = names.collect::<Vec<_>>().join("\n");
+    session.show(answer, &names, |_| {
+        let width = answer
+            .results
+            .iter()
+            .map(|change| change.object.chars().count())
+            .max()
+            .unwrap_or(0);
+        let lines = answer.results.iter().map(|change| line(change, width));
+        let text: String = lines.collect();
+        if answer.dry_run == Some(true) {
+            text + DRY_RUN
+        } else {
+            text
+        }
+    })
+}
+
+fn line(change: &Change, width: usize) -> String {
+    let fields = change.fields.iter().map(|field| {
+        format!(
+            "{} {}",
+            field.path,
+            field_text(field.from.as_deref(), field.to.as_deref())
+        )
+    });
+    let facts = fields
+        .chain(change.effect.clone())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = format!(
+        "{:<width$}  {:<9}  {facts}",
+        change.object,
+        change.change.word()
+    );
+    format!("{}\n", text.trim_end())
+}
+
+/// The files that a path names: itself, stdin, or all YAML of a directory in the order of names.
+fn read(session: &Session, path: &Path) -> Result<Vec<File>, Stop> {
+    if path == Path::new("-") {
+        let bytes = session
+            .console
+            .read_all()
+            .map_err(|error| Failure::file("read", "stdin", &error))?;
+        return Ok(vec![File {
+            name: "stdin".to_owned(),
+            bytes,
+        }]);
+    }
+    let found = session.path(path);
+    if !found.is_dir() {
+        return Ok(vec![read_one(path, &found)?]);
+    }
+    let entries =
+        std::fs::read_dir(&found).map_err(|error| Failure::file("read", path.display(), &error))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "yml")
+    });
+    paths.sort();
+    if paths.is_empty() {
+        return Err(Failure::usage(format!("{} has no *.yaml", path.display())).into());
+    }
+    let named = paths.iter().map(|found| {
+        let name = found
+            .file_name()
+            .map_or_else(|| path.to_owned(), |name| path.join(name));
+        read_one(&name, found)
+    });
+    named.collect()
+}
+
+fn read_one(name: &Path, path: &Path) -> Result<File, Stop> {
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::file("read", name.display(), &error))?;
+    Ok(File {
+        name: name.display().to_string(),
+        bytes,
+    })
+}

@@ -1,0 +1,319 @@
+//! `bursar audit`: proofs, for whoever holds a file. Verifying needs no network, ever.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bursar_engine::words;
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::proof::{Check, Proof};
+use serde_json::json;
+
+use super::Reference;
+use super::ledger::{check_export, check_lines};
+use crate::config::Config;
+use crate::failure::{Failure, Stop, exit};
+use crate::grammar::AuditVerb;
+use crate::layout::Look;
+use crate::pins::Pins;
+use crate::session::{Reach, Session};
+
+/// How wide the names of checks are.
+const NAME: usize = 10;
+
+pub(super) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
+    match verb {
+        AuditVerb::Proof { reference, out } => proof(session, &reference, out.as_deref()).await,
+        AuditVerb::Verify { file, key } => verify(session, &file, key.as_deref()),
+    }
+}
+
+async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Result<(), Stop> {
+    let reference = Reference::read(reference, &["booking", "limit", "node", "token", "record"])?;
+    let client = session.client().await?;
+    let text = client.proof(reference.kind, &reference.name).await?;
+    let parsed = Proof::parse(&text).map_err(|error| {
+        Failure::unavailable(format!(
+            "the server's proof cannot be read: {}",
+            crate::failure::chain(&error)
+        ))
+    })?;
+    let name = out.map_or_else(
+        || PathBuf::from(format!("{}.proof", reference.name.replace('/', "-"))),
+        Path::to_owned,
+    );
+    let path = session.path_out(&name);
+    std::fs::write(&path, format!("{}\n", text.trim_end()))
+        .map_err(|error| Failure::file("write", name.display(), &error))?;
+    let value = json!({"object": reference.to_string(), "file": name.display().to_string(), "records": parsed.records.len()});
+    let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
+    session.show(&value, &reference.to_string(), |_| {
+        format!(
+            "{} proves {} of {reference}\n",
+            name.display(),
+            words::count(count, "record")
+        )
+    })?;
+    session.aside(&format!(
+        "\nhint: `bursar audit verify {}` checks it, offline\n",
+        name.display()
+    ));
+    Ok(())
+}
+
+/// A key to verify with, and where it comes from.
+pub(super) struct Trusted {
+    /// The key.
+    pub(super) key: VerifierKey,
+    /// Where it comes from, in words.
+    pub(super) from: String,
+}
+
+fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
+    let began = Instant::now();
+    let path = session.path(file);
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => Failure::new(
+            exit::UNVERIFIED,
+            format!("{shown} is not UTF-8, so it is neither a proof nor an export"),
+        ),
+        _ => Failure::file("read", &shown, &error),
+    })?;
+    if !looks_like_a_proof(&text) {
+        return verify_export(session, file, key);
+    }
+    let proof = Proof::parse(&text).map_err(|error| {
+        let code = if matches!(error, bursar_journal::proof::Error::Version { .. }) {
+            exit::USAGE
+        } else {
+            exit::UNVERIFIED
+        };
+        Failure::new(
+            code,
+            format!("{shown} does not verify: {}", crate::failure::chain(&error)),
+        )
+    })?;
+    let origin = proof
+        .checkpoint
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let trusted = trusted(session, &origin, key)?;
+    let mut checks = proof.verify(&trusted.key);
+    if let Some(signed) = checks.first_mut().filter(|check| check.ok) {
+        signed.detail = format!("{}, {}", signed.detail, trusted.from);
+    }
+    let checkpoint = Checkpoint::open(&proof.checkpoint, &trusted.key).ok();
+    checks.extend(
+        checkpoint
+            .as_ref()
+            .and_then(|checkpoint| consistent(session, checkpoint)),
+    );
+    checks.push(about(&proof));
+    let is_ok = checks.iter().all(|check| check.ok);
+    if let (true, Some(checkpoint), Some(pins)) =
+        (is_ok, &checkpoint, Pins::of(&session.environment))
+    {
+        pins.see(checkpoint)?;
+    }
+    let took = if session.is_virtual() {
+        0
+    } else {
+        began.elapsed().as_millis().max(1)
+    };
+    let value = json!({"object": proof.object, "verified": is_ok, "checks": checks, "checkpoint": proof.checkpoint});
+    session.show(&value, &proof.object, |look| {
+        report(&proof, &checks, took, look)
+    })?;
+    if is_ok {
+        session.aside(NOTES);
+        return Ok(());
+    }
+    let failed = checks.iter().filter(|check| !check.ok).count();
+    let reason = checks
+        .iter()
+        .find(|check| !check.ok)
+        .map(|check| match check.name {
+            "signed" => "it is not signed by the key that is trusted",
+            "consistent" => "the ledger was changed after it was last seen",
+            _ => "the record was edited after signing",
+        });
+    let message = format!(
+        "{shown} does not verify, {failed} of {} checks failed: {}",
+        checks.len(),
+        reason.unwrap_or_default()
+    );
+    Err(Failure::new(exit::UNVERIFIED, message)
+        .hint(format!(
+            "get the original with `bursar audit proof {}`",
+            proof.object
+        ))
+        .into())
+}
+
+/// A whole export: everything is hashed and folded again, and must extend what was seen before.
+fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
+    let pins = Pins::of(&session.environment);
+    let seen = |origin: &str| {
+        let (size, root) = pins.as_ref()?.seen(origin)?;
+        Some(Checkpoint {
+            origin: origin.parse().ok()?,
+            size,
+            root,
+        })
+    };
+    let trusting = |session: &Session, origin: &str| {
+        let Trusted { key, from } = trusted(session, origin, key)?;
+        Ok((key, from))
+    };
+    let checkpoint = check_export(session, file, trusting, seen)?;
+    if let (Some(checkpoint), Some(pins)) = (checkpoint, &pins) {
+        pins.see(&checkpoint)?;
+    }
+    session.aside("note: unwitnessed: order rests on the operator's word\n");
+    Ok(())
+}
+
+fn report(proof: &Proof, checks: &[Check], took: u128, look: &Look) -> String {
+    let time = proof.records.last().and_then(|record| {
+        bursar_engine::codec::decode(record.seq, record.bytes.as_bytes(), |_| None)
+            .ok()
+            .map(|record| record.time)
+    });
+    let count = u64::try_from(proof.records.len()).unwrap_or(u64::MAX);
+    let time = time.map(|at| format!(", {}", look.absolute(at)));
+    let head = format!(
+        "{}, {}{}\n",
+        proof.object,
+        words::count(count, "record"),
+        time.unwrap_or_default()
+    );
+    let is_ok = checks.iter().all(|check| check.ok);
+    let end = if is_ok {
+        format!("verified in {took} ms, offline\n")
+    } else {
+        String::new()
+    };
+    head + &check_lines(checks, NAME, look) + &end
+}
+
+/// What was not checked, and on whose word the rest stands.
+const NOTES: &str = "\
+not checked: that these are all the records there are (needs an export: `bursar audit verify EXPORT`)
+note: unwitnessed: order rests on the operator's word
+";
+
+/// Whether the records speak of what the file says that it proves.
+fn about(proof: &Proof) -> Check {
+    let wanted = &proof.object;
+    let (kind, name) = wanted.split_once('/').unwrap_or_default();
+    let quoted = serde_json::Value::from(name).to_string();
+    for record in &proof.records {
+        let seq = words::number(record.seq);
+        let speaks = match kind {
+            "record" => record.seq.to_string() == name,
+            _ => {
+                record.bytes.contains(&quoted)
+                    || record.blobs.iter().any(|blob| blob.contains(&quoted))
+            }
+        };
+        if !speaks {
+            return Check::failed("about", format!("record {seq} does not speak of {wanted}"));
+        }
+    }
+    Check::passed("about", format!("each record speaks of {wanted}"))
+}
+
+/// The checkpoint against the last one seen of the same ledger, as far as one file can say.
+fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
+    let pins = Pins::of(&session.environment)?;
+    let (size, root) = pins.seen(checkpoint.origin.as_str())?;
+    (size == checkpoint.size).then(|| {
+        let size = words::number(size);
+        if root == checkpoint.root {
+            Check::passed(
+                "consistent",
+                format!("checkpoint {size} is the one seen before"),
+            )
+        } else {
+            Check::failed(
+                "consistent",
+                format!(
+                    "checkpoint {size} had root {} when it was seen before, now {}",
+                    root.short(),
+                    checkpoint.root.short()
+                ),
+            )
+        }
+    })
+}
+
+/// The key for an origin: from the file given, the context, or the pins.
+pub(super) fn trusted(
+    session: &Session,
+    origin: &str,
+    file: Option<&Path>,
+) -> Result<Trusted, Stop> {
+    if let Some(file) = file {
+        let text = std::fs::read_to_string(session.path(file))
+            .map_err(|error| Failure::file("read", file.display(), &error))?;
+        let key = text
+            .trim()
+            .parse()
+            .map_err(|error| Failure::usage(format!("{} holds no key: {error}", file.display())))?;
+        return Ok(Trusted {
+            key,
+            from: format!("key of {}", file.display()),
+        });
+    }
+    if let Reach::Within(within) = &session.reach
+        && let Some(key) = within.keys.first()
+    {
+        let from = format!("pinned {}", session.look().date(within.began));
+        return Ok(Trusted {
+            key: key.clone(),
+            from,
+        });
+    }
+    let config = Config::read(session.environment.config.as_deref())?;
+    let name = session
+        .common
+        .context
+        .clone()
+        .or_else(|| session.environment.context.clone())
+        .or_else(|| config.current.clone());
+    if let Some(text) = name
+        .as_ref()
+        .and_then(|name| config.context.get(name))
+        .and_then(|context| context.log_key.as_ref())
+    {
+        let key = text
+            .trim()
+            .parse()
+            .map_err(|error| Failure::usage(format!("`log-key` is no key: {error}")))?;
+        return Ok(Trusted {
+            key,
+            from: format!("stated in context {}", name.unwrap_or_default()),
+        });
+    }
+    // `bursar/<uuid>/<generation>`: the pin is of the ledger.
+    let ledger = origin.split('/').nth(1).unwrap_or_default();
+    let pin = Pins::of(&session.environment).and_then(|pins| pins.of_ledger(ledger));
+    let Some(pin) = pin else {
+        let message = format!("there is no key to verify with: ledger {ledger} is not pinned here");
+        return Err(Failure::usage(message)
+            .hint("ask its operator for the output of `bursar ledger key`, and name that file with `--key FILE`")
+            .into());
+    };
+    Ok(Trusted {
+        from: format!("pinned {}", session.look().date(pin.at)),
+        key: pin.key,
+    })
+}
+
+fn looks_like_a_proof(text: &str) -> bool {
+    text.lines().filter(|line| !line.trim().is_empty()).count() == 1
+        && text.contains("\"checkpoint\"")
+        && text.contains("\"inclusion\"")
+}

@@ -1,0 +1,419 @@
+//! `bursar booking`: hold a slot, keep it, give it back, and see who holds and who waits.
+
+use std::time::Duration;
+
+use bursar_client::api::{Booking, BookingRequest, End, ReleaseRequest, RenewRequest, State};
+use bursar_client::client::{Mode, Query};
+use bursar_client::{Client, Code, Problem};
+use bursar_engine::words;
+use bursar_units::BookingId;
+use bursar_units::quantity::{format_cpu, format_memory};
+
+use super::{DRY_RUN, watch};
+use crate::columns::{lasting, state_word};
+use crate::failure::{Failure, Stop, exit};
+use crate::grammar::{
+    BookingNoun, BookingVerb, CancelArguments, ListFlags, ReleaseArguments, ReserveArguments,
+};
+use crate::layout::{Look, Meaning, REPORT_WORD, details};
+use crate::list::Filter;
+use crate::session::Session;
+
+/// How long one look at a waiting booking waits for it to change.
+const LOOK: Duration = Duration::from_secs(20);
+
+pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), Stop> {
+    match noun.verb.unwrap_or(BookingVerb::List(noun.list)) {
+        BookingVerb::Reserve(arguments) => reserve(session, &arguments).await,
+        BookingVerb::Renew {
+            id,
+            fence,
+            ttl,
+            dry_run,
+        } => {
+            let request = RenewRequest {
+                fence,
+                ttl_ms: ttl.map(|ttl| ttl.ms()),
+            };
+            renew(session, &id, &request, dry_run).await
+        }
+        BookingVerb::Release(arguments) => release(session, &arguments).await,
+        BookingVerb::Cancel(arguments) => cancel(session, &arguments).await,
+        BookingVerb::List(flags) => list(session, &flags).await,
+        BookingVerb::Show { id, fence, watch } => show(session, &id, fence, watch).await,
+    }
+}
+
+async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let id = match &arguments.id {
+        Some(id) => id.clone(),
+        None => session.new_id()?,
+    };
+    let request = BookingRequest {
+        tenant: arguments.tenant.clone(),
+        slots: arguments.slots,
+        cpu_milli: arguments.cpu,
+        memory_bytes: arguments.memory,
+        gpus: arguments.gpus,
+        ttl_ms: arguments.ttl.map(|ttl| ttl.ms()),
+        wait_ms: Some(arguments.wait.ms()),
+        priority: Some(arguments.priority),
+        ..BookingRequest::new(arguments.class.clone())
+    };
+    let answer = client
+        .reserve(&id, &request, Mode::dry_run_if(arguments.dry_run))
+        .await;
+    let booking = answer.map_err(|error| refused(error.into(), &id, arguments))?;
+    tell(session, &booking)?;
+    if booking.state == State::Queued && arguments.dry_run {
+        return Ok(());
+    }
+    match (booking.state, arguments.watch) {
+        (State::Queued, true) => {
+            follow(session, &client, booking, |state| state != State::Queued).await
+        }
+        (State::Queued, false) => {
+            session.aside(&format!(
+                "\nhint: `bursar explain booking/{id}` says why it waits\n"
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn renew(
+    session: &mut Session,
+    id: &BookingId,
+    request: &RenewRequest,
+    dry_run: bool,
+) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let booking = client.renew(id, request, Mode::dry_run_if(dry_run)).await?;
+    let would = if dry_run {
+        "would be renewed"
+    } else {
+        "renewed"
+    };
+    session.show(&booking, &format!("booking/{id}"), |look| {
+        let expires = booking
+            .expires_at
+            .map(|at| ("expires".to_owned(), look.moment(at)));
+        let text = format!(
+            "booking {id} {would}\n{}",
+            details(&Vec::from_iter(expires), REPORT_WORD)
+        );
+        if dry_run { text + DRY_RUN } else { text }
+    })
+}
+
+async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let request = ReleaseRequest {
+        fence: arguments.fence,
+        outcome: arguments.outcome,
+        exit_code: arguments.exit_code,
+        force: arguments.force,
+        reason: arguments.reason.clone(),
+    };
+    let id = &arguments.id;
+    let booking = client
+        .release(id, &request, Mode::dry_run_if(arguments.dry_run))
+        .await?;
+    let word = if arguments.force {
+        "taken back"
+    } else {
+        "released"
+    };
+    ended(session, &booking, word, arguments.dry_run)
+}
+
+async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let booking = client
+        .cancel(&arguments.id, Mode::dry_run_if(arguments.dry_run))
+        .await?;
+    ended(session, &booking, "cancelled", arguments.dry_run)
+}
+
+async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
+    let filter = Filter::read::<Booking>(flags.filter.as_deref())?;
+    let client = session.client().await?;
+    watch::list(
+        session,
+        flags,
+        &filter,
+        async || client.all_bookings(&Query::new()).await,
+        &client,
+    )
+    .await
+}
+
+async fn show(
+    session: &mut Session,
+    id: &BookingId,
+    fence: Option<u64>,
+    watch: bool,
+) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let booking = match fence {
+        Some(fence) => client.booking_fence(id, fence).await?,
+        None => client.booking(id).await?,
+    };
+    present(session, &booking)?;
+    if watch && booking.state != State::Ended {
+        return follow(session, &client, booking, |state| state == State::Ended).await;
+    }
+    Ok(())
+}
+
+/// Prints a booking again whenever it changes, until it has come where it should.
+async fn follow(
+    session: &mut Session,
+    client: &Client,
+    mut last: Booking,
+    is_end: fn(State) -> bool,
+) -> Result<(), Stop> {
+    let id = last.id.clone();
+    if session.is_virtual() && last.state == State::Granted {
+        return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
+    }
+    let mut events = watch::Changes::open(client).await?;
+    while !is_end(last.state) {
+        let next = client.booking_wait(&id, LOOK).await?;
+        let is_same = next.state == last.state && next.end == last.end;
+        if !is_same {
+            tell(session, &next)?;
+        } else if next.state == State::Granted {
+            // A held booking has nothing to wait for on the server; its end comes with an event.
+            events.changed().await?;
+        }
+        last = next;
+    }
+    match (last.state, last.end) {
+        (State::Ended, Some(End::Released)) | (State::Granted | State::Queued, _) => Ok(()),
+        _ => Err(Stop::Exit(exit::REFUSED)),
+    }
+}
+
+/// Prints what a write decided.
+fn tell(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
+    let name = format!("booking/{}", booking.id);
+    session.show(booking, &name, |look| brief(booking, look))
+}
+
+/// Prints all that is known of a booking.
+fn present(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
+    let name = format!("booking/{}", booking.id);
+    session.show(booking, &name, |look| full(booking, look))
+}
+
+/// The first line answers; then the numbers.
+fn brief(booking: &Booking, look: &Look) -> String {
+    let dry_run = booking.dry_run == Some(true);
+    let would = if dry_run { "would be " } else { "" };
+    let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
+    let record = match booking.record {
+        Some(record) if !dry_run => format!(" (record {})", words::number(record)),
+        _ => String::new(),
+    };
+    let mut lines = Vec::new();
+    let first = match booking.state {
+        State::Granted => {
+            lines.extend(booking.expires_at.map(|at| {
+                (
+                    "expires".to_owned(),
+                    format!("{}, unless renewed", look.moment(at)),
+                )
+            }));
+            let fence = booking
+                .fence
+                .filter(|_| !dry_run)
+                .map(|fence| format!(", fence {fence}"));
+            format!(
+                "{subject} {would}granted{}{record}\n",
+                fence.unwrap_or_default()
+            )
+        }
+        State::Queued => {
+            lines.push(("when".to_owned(), estimate(booking)));
+            lines.extend(
+                booking
+                    .wait_until
+                    .map(|at| ("waits".to_owned(), format!("until {}", look.moment(at)))),
+            );
+            let ahead = booking
+                .ahead
+                .map(|ahead| format!(", {} ahead of it", words::number(ahead)));
+            format!(
+                "{subject} {would}queued{}{record}\n",
+                ahead.unwrap_or_default()
+            )
+        }
+        State::Ended => format!("{subject} has ended: {}{record}\n", end_words(booking)),
+    };
+    let text = first + &details(&lines, REPORT_WORD);
+    if dry_run { text + DRY_RUN } else { text }
+}
+
+fn estimate(booking: &Booking) -> String {
+    match (booking.estimate_ms, &booking.rests_on) {
+        (Some(ms), Some(basis)) => format!("{} (rests on the {basis})", words::about(ms)),
+        (Some(ms), None) => words::about(ms),
+        (None, Some(basis)) => format!("unknown ({basis})"),
+        (None, None) => "unknown (too few have ended to tell)".to_owned(),
+    }
+}
+
+fn end_words(booking: &Booking) -> String {
+    let outcome = booking
+        .outcome
+        .map(|outcome| format!(", {}", outcome.word()));
+    let code = booking.exit_code.map(|code| format!(", exit {code}"));
+    let reason = booking.reason.as_ref().map(|reason| format!(", {reason}"));
+    [Some(state_word(booking).to_owned()), outcome, code, reason]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn full(booking: &Booking, look: &Look) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut add = |word: &str, value: Option<String>| {
+        lines.extend(value.map(|value| (word.to_owned(), value)));
+    };
+    add("class", booking.class.as_ref().map(ToString::to_string));
+    add("tenant", booking.tenant.as_ref().map(ToString::to_string));
+    add("slots", booking.slots.map(words::number));
+    add("cpu", booking.cpu_milli.map(format_cpu));
+    add("memory", booking.memory_bytes.map(format_memory));
+    add("gpus", booking.gpus.map(words::number));
+    add(
+        "priority",
+        booking.priority.map(|priority| priority.word().to_owned()),
+    );
+    add(
+        "execution",
+        booking.execution_id.as_ref().map(ToString::to_string),
+    );
+    add("fence", booking.fence.map(|fence| fence.to_string()));
+    add(
+        "held",
+        booking.held.map(|held| {
+            if held {
+                "yes"
+            } else {
+                "no, this fence is not the present one"
+            }
+            .to_owned()
+        }),
+    );
+    add("ttl", booking.ttl_ms.map(lasting));
+    add("asked", booking.queued_at.map(|at| look.moment(at)));
+    add("granted", booking.granted_at.map(|at| look.moment(at)));
+    add(
+        "renewed",
+        booking
+            .renewals
+            .filter(|count| *count > 0)
+            .map(|count| format!("{} times on record", words::number(count))),
+    );
+    if booking.state == State::Queued {
+        add("ahead", booking.ahead.map(words::number));
+        add("when", Some(estimate(booking)));
+        add(
+            "waits",
+            booking
+                .wait_until
+                .map(|at| format!("until {}", look.moment(at))),
+        );
+    }
+    add(
+        "expires",
+        booking
+            .expires_at
+            .filter(|_| booking.state == State::Granted)
+            .map(|at| look.moment(at)),
+    );
+    add("ended", booking.ended_at.map(|at| look.moment(at)));
+    let word = match booking.state {
+        State::Ended => end_words(booking),
+        state => state.word().to_owned(),
+    };
+    let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
+    format!("{subject} {word}\n{}", details(&lines, REPORT_WORD))
+}
+
+/// Prints the end of a booking; a repeat has none of its own and says so.
+fn ended(session: &mut Session, booking: &Booking, word: &str, dry_run: bool) -> Result<(), Stop> {
+    let name = format!("booking/{}", booking.id);
+    session.show(booking, &name, |look| {
+        let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
+        let record = booking
+            .record
+            .map(|record| format!(" (record {})", words::number(record)));
+        match (booking.applied, dry_run) {
+            (Some(false), _) => format!("{subject} had ended already: {}\n", end_words(booking)),
+            (_, true) => format!("{subject} would be {word}\n{DRY_RUN}"),
+            (_, false) => format!("{subject} {word}{}\n", record.unwrap_or_default()),
+        }
+    })
+}
+
+/// A refusal for want of a slot: the limit, its size, its holders and the way out (rule 9).
+fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
+    let Stop::Failed(mut failure) = stop else {
+        return stop;
+    };
+    let Some(problem) = failure.problem.take() else {
+        return Stop::Failed(failure);
+    };
+    let failure = match problem.code {
+        Code::OverLimit => over_limit(&problem, id, arguments),
+        Code::NeverFits => Failure {
+            hint: problem
+                .changes
+                .first()
+                .cloned()
+                .filter(|hint| hint.contains('`')),
+            ..*failure
+        },
+        _ => *failure,
+    };
+    Failure {
+        problem: Some(problem),
+        ..failure
+    }
+    .into()
+}
+
+fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -> Failure {
+    let class = &arguments.class;
+    let mut failure = Failure::new(
+        problem.exit_code(),
+        format!("no {class} slot is free: {}", problem.detail),
+    );
+    if !problem.holders.is_empty() {
+        failure = failure.detail("held by", super::explain::holders(&problem.holders));
+    }
+    if let Some(ms) = problem.retry_after_ms {
+        failure = failure.detail(
+            "next",
+            format!("a slot is expected in {}", words::about(ms)),
+        );
+    }
+    let tenant = arguments
+        .tenant
+        .as_ref()
+        .map(|tenant| format!(" --tenant {tenant}"));
+    let slots = if arguments.slots == 1 {
+        String::new()
+    } else {
+        format!(" --slots {}", arguments.slots)
+    };
+    failure.hint(format!(
+        "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
+        tenant.unwrap_or_default()
+    ))
+}

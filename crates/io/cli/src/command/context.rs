@@ -1,0 +1,107 @@
+//! `bursar context`: which server commands go to.
+
+use serde::Serialize;
+
+use crate::config::{self, Config};
+use crate::failure::{Failure, Stop};
+use crate::grammar::{ContextNoun, ContextVerb, ListFlags};
+use crate::layout::{Align, Column, Shown, no_meaning, nothing_else};
+use crate::list::{self, Filter, Listed};
+use crate::session::Session;
+
+/// A context as it is listed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    name: String,
+    server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<String>,
+    current: bool,
+}
+
+pub(super) fn run(session: &mut Session, noun: ContextNoun) -> Result<(), Stop> {
+    match noun.verb.unwrap_or(ContextVerb::List(noun.list)) {
+        ContextVerb::List(flags) => list(session, &flags),
+        ContextVerb::Use { name } => make_current(session, &name),
+    }
+}
+
+fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
+    if flags.watch {
+        return Err(Failure::usage("contexts do not change by themselves: leave out `-w`").into());
+    }
+    let filter = Filter::read::<Row>(flags.filter.as_deref())?;
+    let config = Config::read(session.environment.config.as_deref())?;
+    let rows = config.context.into_iter().map(|(name, context)| Row {
+        current: config.current.as_ref() == Some(&name),
+        name,
+        server: context.server,
+        token_file: context.token_file,
+    });
+    let look = session.look();
+    let rows: Vec<Row> = rows.filter(|row| filter.admits(row, &look)).collect();
+    list::print(session, &rows)
+}
+
+fn make_current(session: &mut Session, name: &str) -> Result<(), Stop> {
+    let path = session.environment.config.clone();
+    let Some(path) = path else {
+        return Err(
+            Failure::usage("there is no place for the client's file: set BURSAR_CONFIG").into(),
+        );
+    };
+    let config = Config::read(Some(&path))?;
+    config.context(name, &session.environment)?;
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let beside = path.with_extension("new");
+    let written = path
+        .parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(&beside, config::with_current(&text, name)))
+        .and_then(|()| std::fs::rename(&beside, &path));
+    written.map_err(|error| Failure::file("write", path.display(), &error))?;
+    let shown = session.environment.shown(&path);
+    let value = serde_json::json!({"current": name});
+    session.show(&value, &format!("context/{name}"), |_| {
+        format!("context {name} is current now ({shown})\n")
+    })
+}
+
+impl Listed for Row {
+    const KIND: &'static str = "context";
+    const NONE: &'static str = "no contexts";
+    const FIRST: &'static str =
+        "`[context.lab]` with `server = \"http://…\"` in the client's file makes one";
+
+    fn columns() -> &'static [Column<Self>] {
+        const fn text(
+            head: &'static str,
+            cell: fn(&Row, &crate::layout::Look) -> String,
+        ) -> Column<Row> {
+            Column {
+                head,
+                align: Align::Left,
+                shown: Shown::Always,
+                cell,
+                also: nothing_else,
+                meaning: no_meaning,
+            }
+        }
+        const COLUMNS: &[Column<Row>] = &[
+            text("CONTEXT", |row, _| row.name.clone()),
+            text("CURRENT", |row, _| {
+                if row.current { "yes" } else { "" }.to_owned()
+            }),
+            text("SERVER", |row, _| row.server.clone()),
+            text("TOKEN FILE", |row, _| {
+                row.token_file.clone().unwrap_or_default()
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}

@@ -1,0 +1,141 @@
+//! `bursar explain`: the engine's one answer, laid out (design 80, 2.8).
+
+use bursar_client::api::{Explanation, When, Who, Why};
+use bursar_client::problem::{Holder, LimitUse};
+use bursar_engine::words;
+
+use super::Reference;
+use crate::columns::amount;
+use crate::failure::Stop;
+use crate::grammar::{ExplainArguments, Question};
+use crate::layout::{Look, Meaning};
+use crate::session::Session;
+
+/// How wide the word before each part is.
+const LABEL: usize = 8;
+
+pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
+    let reference = Reference::read(&arguments.reference, &["booking", "limit"])?;
+    let client = session.client().await?;
+    let explanation = client.explain(reference.kind, &reference.name).await?;
+    let name = reference.to_string();
+    session.show(&explanation, &name, |look| {
+        text(&explanation, arguments.question, look)
+    })
+}
+
+/// `acme 61, zeta 30, 7 others 9`; `nobody`.
+pub(super) fn holders(holders: &[Holder]) -> String {
+    let named = holders.iter().any(|holder| holder.tenant.is_some());
+    let parts = holders.iter().map(|holder| {
+        let slots = words::number(holder.slots);
+        match (&holder.tenant, holder.others) {
+            (Some(tenant), _) => format!("{tenant} {slots}"),
+            (None, Some(others)) if named => format!("{} {slots}", words::count(others, "other")),
+            (None, _) => format!("others {slots}"),
+        }
+    });
+    let text = parts.collect::<Vec<_>>().join(", ");
+    if text.is_empty() {
+        "nobody".to_owned()
+    } else {
+        text
+    }
+}
+
+fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> String {
+    let asked = |one: Question| question.is_none_or(|question| question == one);
+    let mut parts = Vec::new();
+    if let Some(why) = explanation.why.as_ref().filter(|_| asked(Question::Why)) {
+        parts.push(("WHY", why_lines(why)));
+    }
+    if let Some(when) = explanation.when.as_ref().filter(|_| asked(Question::When)) {
+        parts.push(("WHEN", when_lines(when, look)));
+    }
+    if asked(Question::Who) {
+        parts.push(("WHO", explanation.who.iter().map(who_line).collect()));
+    }
+    if question.is_none() {
+        parts.push(("SOONER", explanation.changes.clone()));
+    }
+    let headline = look.paint(Meaning::Subject, &explanation.headline);
+    let mut text = format!("{headline}\n");
+    let mut is_first = true;
+    for (label, lines) in parts {
+        for (at, line) in lines.iter().enumerate() {
+            if is_first {
+                text.push('\n');
+                is_first = false;
+            }
+            let label = if at == 0 { label } else { "" };
+            text.push_str(format!("{label:<LABEL$}{line}").trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn why_lines(why: &Why) -> Vec<String> {
+    let mut lines: Vec<String> = why.limits.iter().map(limit_line).collect();
+    if !why.holders.is_empty() {
+        lines.push(format!("held by {}", holders(&why.holders)));
+    }
+    lines.extend(why.ahead.map(|ahead| match ahead {
+        0 => "nobody of its class comes before it".to_owned(),
+        1 => "1 of its class comes before it".to_owned(),
+        ahead => format!("{} of its class come before it", words::number(ahead)),
+    }));
+    lines
+}
+
+fn limit_line(limit: &LimitUse) -> String {
+    let value = |value| amount(limit.dimension, value);
+    let waiting = match limit.waiting {
+        0 => String::new(),
+        waiting => format!(", waiting {}", words::number(waiting)),
+    };
+    format!(
+        "limit {}: {}/{} {} in use{waiting}",
+        limit.name,
+        value(limit.in_use),
+        value(limit.size),
+        limit.dimension.word()
+    )
+}
+
+fn when_lines(when: &When, look: &Look) -> Vec<String> {
+    let basis: Vec<String> = when
+        .rests_on
+        .iter()
+        .map(|basis| match &basis.object {
+            Some(object) => format!("{object}: {}", basis.basis),
+            None => basis.basis.clone(),
+        })
+        .collect();
+    let basis = basis.join("; ");
+    let mut lines = Vec::new();
+    match when.at {
+        Some(at) if basis.is_empty() => lines.push(look.moment(at)),
+        Some(at) => lines.push(format!("{}, rests on the {basis}", look.moment(at))),
+        None if when.latest.is_none() => lines.push(format!("unknown ({basis})")),
+        None => {}
+    }
+    lines.extend(
+        when.latest
+            .map(|latest| format!("{} at the latest", look.moment(latest))),
+    );
+    lines
+}
+
+fn who_line(who: &Who) -> String {
+    let limits: Vec<String> = who.limits.iter().map(ToString::to_string).collect();
+    let slots = words::count(who.slots, "slot");
+    if limits.is_empty() {
+        return format!("{} with {slots}", who.tenant);
+    }
+    format!(
+        "{} with {slots}, counted in {}",
+        who.tenant,
+        limits.join(", ")
+    )
+}

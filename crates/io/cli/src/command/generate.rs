@@ -1,0 +1,65 @@
+//! `bursar completions` and `bursar man`: made from the grammar, so they cannot differ from it.
+
+use std::path::Path;
+
+use crate::failure::{Failure, Stop};
+use crate::grammar::Arguments;
+use crate::session::Session;
+
+pub(super) fn completions(session: &mut Session, shell: clap_complete::Shell) -> Result<(), Stop> {
+    let mut bytes = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::definition(), "bursar", &mut bytes);
+    session.console.data(&String::from_utf8_lossy(&bytes))
+}
+
+pub(super) fn man(session: &mut Session, directory: Option<&Path>) -> Result<(), Stop> {
+    let mut definition = Arguments::definition();
+    definition.build();
+    let Some(directory) = directory else {
+        let page = page(&definition, "bursar")?;
+        return session.console.data(&page);
+    };
+    let found = session.path_out(directory);
+    std::fs::create_dir_all(&found)
+        .map_err(|error| Failure::file("make", directory.display(), &error))?;
+    let mut pages = Vec::new();
+    collect(&definition, "bursar", &mut pages)?;
+    for (name, text) in &pages {
+        let path = found.join(format!("{name}.1"));
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::file("write", path.display(), &error))?;
+    }
+    session.aside(&format!(
+        "{} pages in {}\n",
+        pages.len(),
+        directory.display()
+    ));
+    Ok(())
+}
+
+/// The page of a command, then those of its own commands.
+fn collect(
+    command: &clap::Command,
+    name: &str,
+    pages: &mut Vec<(String, String)>,
+) -> Result<(), Stop> {
+    pages.push((name.to_owned(), page(command, name)?));
+    for sub in command.get_subcommands() {
+        collect(sub, &format!("{name}-{}", sub.get_name()), pages)?;
+    }
+    Ok(())
+}
+
+fn page(command: &clap::Command, name: &str) -> Result<String, Stop> {
+    let mut bytes = Vec::new();
+    let command = command
+        .clone()
+        .name(name.to_owned())
+        .disable_help_flag(true);
+    clap_mangen::Man::new(command)
+        .render(&mut bytes)
+        .map_err(|error| {
+            Failure::unavailable(format!("cannot make the manual page of {name}: {error}"))
+        })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,55 @@
+//! `bursar ledger`: the record of everything, for whoever runs the store.
+
+mod check;
+mod keep;
+mod tail;
+
+use crate::failure::Stop;
+use crate::grammar::LedgerVerb;
+use crate::session::Session;
+
+pub(super) use check::{export as check_export, lines as check_lines};
+
+pub(super) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), Stop> {
+    match verb {
+        LedgerVerb::Check(arguments) => check::run(session, &arguments),
+        LedgerVerb::Tail {
+            reference,
+            watch,
+            from,
+        } => tail::run(session, reference.as_deref(), watch, from).await,
+        LedgerVerb::Export {
+            out,
+            format,
+            from,
+            to,
+            store,
+        } => {
+            keep::export(
+                session,
+                &keep::Export {
+                    out,
+                    format,
+                    from,
+                    to,
+                    store,
+                },
+            )
+            .await
+        }
+        LedgerVerb::Backup { out, store } => keep::backup(session, &out, store.as_deref()).await,
+        LedgerVerb::Restore {
+            backup,
+            store,
+            dry_run,
+            yes,
+        } => keep::restore(session, &backup, store.as_deref(), dry_run, yes),
+        LedgerVerb::Prune {
+            before,
+            dry_run,
+            yes,
+        } => keep::prune(session, &before, dry_run, yes).await,
+        LedgerVerb::Key => keep::key(session).await,
+        LedgerVerb::RotateKey { dry_run, yes } => keep::rotate_key(session, dry_run, yes).await,
+    }
+}

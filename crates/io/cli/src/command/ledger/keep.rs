@@ -1,0 +1,318 @@
+//! The long life of a ledger: exports, backups, restoring, pruning and keys.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bursar_client::api::{PruneRequest, RotateKeyAnswer};
+use bursar_client::client::{Download, Mode, Query};
+use bursar_engine::words;
+use bursar_ledger::lock::Lock;
+use bursar_ledger::maintain;
+use bursar_ledger::store::sqlite::FILE_NAME;
+use bursar_ledger::store::{Reader, Store as _};
+use bursar_units::INTEGER_MAX;
+use serde_json::json;
+
+use super::super::DRY_RUN;
+use crate::failure::{Failure, Stop, chain, exit};
+use crate::grammar::ExportFormat;
+use crate::layout::{REPORT_WORD, details};
+use crate::progress::Progress;
+use crate::session::{Reach, Session};
+use crate::store::{self, data_directory};
+use crate::time;
+
+/// `bursar ledger export`.
+pub(super) struct Export {
+    pub(super) out: PathBuf,
+    pub(super) format: ExportFormat,
+    pub(super) from: u64,
+    pub(super) to: Option<u64>,
+    pub(super) store: Option<PathBuf>,
+}
+
+/// Through the server, which notes that it was exported and may be pruned; a store that is named
+/// is read directly.
+pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), Stop> {
+    if asked.format == ExportFormat::Tiles {
+        return tiles(session, asked);
+    }
+    let shown = asked.out.display().to_string();
+    let written = match &asked.store {
+        Some(store) => {
+            let opened = store::open(session, store)?;
+            let mut out = BufWriter::new(create(session, &asked.out)?);
+            let to = asked.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
+            let exported = maintain::export(opened.reader.as_ref(), asked.from, to, &mut out);
+            exported.map_err(|error| Failure::unavailable(chain(&error)))?;
+            out.into_inner()
+                .map_err(|error| Failure::file("write", &shown, error.error()))?
+        }
+        None => {
+            let client = session.client().await?;
+            let query = Query::new().with("from", asked.from);
+            let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
+            let download = client.export(&query).await?;
+            save(create(session, &asked.out)?, &shown, download).await?
+        }
+    };
+    let bytes = written
+        .metadata()
+        .map(|data| data.len())
+        .unwrap_or_default();
+    let value = json!({"file": shown, "bytes": bytes});
+    session.show_unnamed(&value, |_| {
+        format!("{shown} written, {} bytes\n", words::number(bytes))
+    })?;
+    session.aside(&format!(
+        "\nhint: `bursar audit verify {shown}` checks it, offline\n"
+    ));
+    Ok(())
+}
+
+fn tiles(session: &mut Session, asked: &Export) -> Result<(), Stop> {
+    let reader = reader(session, asked.store.as_deref())?;
+    let directory = session.path_out(&asked.out);
+    let shown = asked.out.display().to_string();
+    let size = maintain::export_tiles(reader.as_ref(), &directory)
+        .map_err(|error| Failure::unavailable(chain(&error)))?;
+    let value = json!({"directory": shown, "records": size});
+    session.show_unnamed(&value, |_| {
+        format!(
+            "{shown} has the tiles of {}\n",
+            words::count(size, "record")
+        )
+    })
+}
+
+pub(super) async fn backup(
+    session: &mut Session,
+    out: &Path,
+    store: Option<&Path>,
+) -> Result<(), Stop> {
+    let shown = out.display().to_string();
+    match store {
+        Some(store) => {
+            let file = session.path(store).join(FILE_NAME);
+            maintain::backup(&file, &session.path_out(out))
+                .map_err(|error| Failure::unavailable(chain(&error)))?;
+        }
+        None => {
+            let client = session.client().await?;
+            let download = client.backup().await?;
+            save(create(session, out)?, &shown, download).await?;
+        }
+    }
+    let value = json!({"file": shown});
+    session.show_unnamed(&value, |_| {
+        format!("{shown} is a whole copy of the store\n")
+    })?;
+    session.aside("note: the signing key is not in it, keep `ledger.key` where you keep secrets\n");
+    Ok(())
+}
+
+/// Puts the good records of a copy where the ledger is, and keeps what was there beside it.
+pub(super) fn restore(
+    session: &mut Session,
+    backup: &Path,
+    store: Option<&Path>,
+    dry_run: bool,
+    yes: bool,
+) -> Result<(), Stop> {
+    let data = data_directory(session, store)?;
+    let shown = session.environment.shown(&data);
+    let copy = store::open(session, backup)?;
+    let records = copy
+        .reader
+        .head()
+        .map_err(|error| store::unreadable(&copy.shown, &error))?;
+    let plan = format!(
+        "{shown} would be restored from {}, {}\n",
+        copy.shown,
+        words::count(records, "record")
+    );
+    if dry_run {
+        let value = json!({"store": shown, "records": records, "dryRun": true});
+        return session.show_unnamed(&value, |_| plan.clone() + DRY_RUN);
+    }
+    session.confirm(yes, &plan)?;
+    let kept = set_aside(session, &data)?;
+    let now = session.now();
+    let mut progress = Progress::new(session, "records");
+    let made =
+        std::fs::create_dir_all(&data).map_err(|error| Failure::file("make", &shown, &error));
+    let restored = made.and_then(|()| {
+        maintain::restore(
+            copy.reader.as_ref(),
+            &copy.keys,
+            &data,
+            now,
+            |done, total| progress.at(done, total),
+        )
+        .map_err(|error| {
+            Failure::new(
+                exit::UNVERIFIED,
+                format!("{} was not restored: {}", copy.shown, chain(&error)),
+            )
+        })
+    })?;
+    drop(progress);
+    let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "origin": restored.origin.as_str()});
+    session.show_unnamed(&value, |_| {
+        let mut lines = vec![("origin".to_owned(), restored.origin.short())];
+        if restored.left > 0 {
+            lines.push((
+                "left".to_owned(),
+                format!(
+                    "{} that do not verify",
+                    words::count(restored.left, "record")
+                ),
+            ));
+        }
+        lines.extend(kept.map(|kept| ("before".to_owned(), kept)));
+        format!(
+            "{shown} restored, {}\n{}",
+            words::count(restored.records, "record"),
+            details(&lines, REPORT_WORD)
+        )
+    })
+}
+
+/// Moves a present data directory out of the way, if no server uses it.
+fn set_aside(session: &Session, data: &Path) -> Result<Option<String>, Stop> {
+    if !data.join(FILE_NAME).exists() {
+        return Ok(None);
+    }
+    let lock = Lock::take(data)
+        .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
+    let mut aside = data.as_os_str().to_owned();
+    aside.push(format!(".before-{}", session.now().ms()));
+    let aside = PathBuf::from(aside);
+    std::fs::rename(data, &aside).map_err(|error| Failure::file("move", data.display(), &error))?;
+    drop(lock);
+    Ok(Some(session.environment.shown(&aside)))
+}
+
+pub(super) async fn prune(
+    session: &mut Session,
+    before: &str,
+    dry_run: bool,
+    yes: bool,
+) -> Result<(), Stop> {
+    let before = time::parse(before, session.now(), &session.zone).map_err(Failure::usage)?;
+    let client = session.client().await?;
+    let key = session.new_id()?;
+    let request = PruneRequest { before };
+    let plan = client.prune(&key, &request, Mode::DryRun).await?;
+    let count = words::count(plan.pruned, "payload");
+    let below = words::number(plan.below);
+    if dry_run {
+        return session.show_unnamed(&plan, |_| {
+            format!("{count} would be forgotten, records from {below} on keep theirs\n{DRY_RUN}")
+        });
+    }
+    session.confirm(
+        yes,
+        &format!("{count} would be forgotten for ever, every proof would still verify\n"),
+    )?;
+    let done = client.prune(&key, &request, Mode::Do).await?;
+    let record = words::number(done.record);
+    session.show_unnamed(&done, |_| {
+        format!(
+            "{} forgotten (record {record}), records from {below} on keep theirs\n",
+            words::count(done.pruned, "payload")
+        )
+    })
+}
+
+pub(super) async fn key(session: &mut Session) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let status = client.ledger().await?;
+    let value = json!({"key": status.key, "formerKeys": status.former_keys});
+    session.show(&value, &status.key, |_| format!("{}\n", status.key))
+}
+
+pub(super) async fn rotate_key(
+    session: &mut Session,
+    dry_run: bool,
+    yes: bool,
+) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let key = session.new_id()?;
+    let plan = client.rotate_key(&key, Mode::DryRun).await?;
+    if dry_run {
+        return session.show_unnamed(&plan, |look| {
+            format!(
+                "a new key would sign beside the present one until {}\n{DRY_RUN}",
+                look.absolute(plan.both_until)
+            )
+        });
+    }
+    session.confirm(
+        yes,
+        "a new key would sign from now on, the present one for 30 days more\n",
+    )?;
+    let done: RotateKeyAnswer = client.rotate_key(&key, Mode::Do).await?;
+    let record = words::number(done.record);
+    session.show_unnamed(&done, |look| {
+        let lines = [
+            ("key".to_owned(), done.key.clone()),
+            (
+                "before".to_owned(),
+                format!(
+                    "{}, signs until {}",
+                    done.former,
+                    look.absolute(done.both_until)
+                ),
+            ),
+        ];
+        format!(
+            "a new key signs the ledger (record {record})\n{}",
+            details(&lines, REPORT_WORD)
+        )
+    })?;
+    session.aside("note: tell whoever verifies offline: `bursar ledger key` prints it\n");
+    Ok(())
+}
+
+/// A reader of what is meant: in a scenario of its own ledger.
+fn reader(session: &Session, store: Option<&Path>) -> Result<Box<dyn Reader>, Stop> {
+    match (&session.reach, store) {
+        (Reach::Within(within), None) => within
+            .store
+            .reader()
+            .map_err(|error| store::unreadable("the ledger", &error)),
+        _ => {
+            let path = data_directory(session, store)?;
+            Ok(store::open(session, store.unwrap_or(&path))?.reader)
+        }
+    }
+}
+
+/// A new file; nothing is overwritten.
+fn create(session: &Session, path: &Path) -> Result<File, Stop> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(session.path_out(path));
+    opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::usage(format!(
+            "{} exists already; name another file",
+            path.display()
+        ))
+        .into(),
+        _ => Failure::file("write", path.display(), &error).into(),
+    })
+}
+
+/// Writes an answer to a file as it comes in.
+async fn save(mut file: File, shown: &str, mut download: Download) -> Result<File, Stop> {
+    while let Some(chunk) = download.chunk().await? {
+        file.write_all(&chunk)
+            .map_err(|error| Failure::file("write", shown, &error))?;
+    }
+    file.sync_all()
+        .map_err(|error| Failure::file("write", shown, &error))?;
+    Ok(file)
+}

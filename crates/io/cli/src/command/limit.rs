@@ -1,0 +1,245 @@
+//! `bursar limit`: bounds on slots, changed while everything runs.
+
+use bursar_client::Code;
+use bursar_client::api::{ApplyAnswer, Change, ChangeKind, Limit, LimitSpec, LimitStatus};
+use bursar_client::client::Mode;
+use bursar_engine::words;
+use bursar_units::{Dimension, ObjectName};
+
+use super::{DRY_RUN, watch};
+use crate::columns::amount;
+use crate::failure::{Failure, Stop};
+use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags};
+use crate::layout::{Look, Meaning, REPORT_WORD, details};
+use crate::list::Filter;
+use crate::session::Session;
+use crate::time::distance;
+
+/// How often a change is tried again when somebody else was faster.
+const TRIES: usize = 3;
+
+pub(super) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
+    match noun.verb.unwrap_or(LimitVerb::List(noun.list)) {
+        LimitVerb::List(flags) => list(session, &flags).await,
+        LimitVerb::Show { name } => show(session, &name).await,
+        LimitVerb::Set(arguments) => set(session, &arguments).await,
+    }
+}
+
+async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
+    let filter = Filter::read::<Limit>(flags.filter.as_deref())?;
+    let client = session.client().await?;
+    watch::list(
+        session,
+        flags,
+        &filter,
+        async || client.limits().await,
+        &client,
+    )
+    .await
+}
+
+async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let limit = client.limit(name).await?;
+    session.show(&limit, &format!("limit/{name}"), |look| text(&limit, look))
+}
+
+async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let name = &arguments.name;
+    let mut tries = 0;
+    let answer = loop {
+        tries += 1;
+        let (spec, version) = match client.limit(name).await {
+            Ok(limit) => (limit.spec, limit.metadata.resource_version),
+            Err(error) if is_code(&error, Code::NotFound) => (LimitSpec::default(), None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut limit = Limit::new(name.clone(), changed(spec, arguments)?);
+        limit.metadata.resource_version = version;
+        match client
+            .put_limit(&limit, Mode::dry_run_if(arguments.dry_run))
+            .await
+        {
+            // Somebody was faster: what they wrote is kept where we name nothing else.
+            Err(error) if is_code(&error, Code::Conflict) && tries < TRIES => {}
+            answer => break answer?,
+        }
+    };
+    session.show(&answer, &format!("limit/{name}"), |look| {
+        set_text(name, &answer, look)
+    })
+}
+
+fn is_code(error: &bursar_client::client::Error, code: Code) -> bool {
+    error.problem().is_some_and(|problem| problem.code == code)
+}
+
+/// The spec with what the flags name in its place.
+fn changed(mut spec: LimitSpec, flags: &LimitSet) -> Result<LimitSpec, Stop> {
+    spec.class = flags.class.clone().or(spec.class);
+    spec.tenant = flags.tenant.clone().or(spec.tenant);
+    spec.slots = whole("--slots", flags.slots.as_deref(), spec.slots)?;
+    spec.gpus = whole("--gpus", flags.gpus.as_deref(), spec.gpus)?;
+    spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
+    spec.memory = quantity(flags.memory.as_deref(), spec.memory);
+    spec.max_queue = flags.max_queue.or(spec.max_queue);
+    spec.max_wait = flags
+        .max_wait
+        .map(|wait| wait.to_string())
+        .or(spec.max_wait);
+    spec.max_ttl = flags.max_ttl.map(|ttl| ttl.to_string()).or(spec.max_ttl);
+    spec.weight = flags.weight.or(spec.weight);
+    Ok(spec)
+}
+
+fn whole(flag: &str, text: Option<&str>, present: Option<u64>) -> Result<Option<u64>, Stop> {
+    match text {
+        None => Ok(present),
+        Some("none") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| {
+            Failure::usage(format!(
+                "{flag} cannot be `{text}`: write a whole number, or `none`"
+            ))
+            .into()
+        }),
+    }
+}
+
+fn quantity(text: Option<&str>, present: Option<String>) -> Option<String> {
+    match text {
+        None => present,
+        Some("none") => None,
+        Some(text) => Some(text.to_owned()),
+    }
+}
+
+/// What changed, and what that means for those who hold and wait (design 80, 2.4).
+fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
+    let dry_run = answer.dry_run == Some(true);
+    let Some(change) = answer.results.first() else {
+        return String::new();
+    };
+    let subject = look.paint(Meaning::Subject, &format!("limit {name}"));
+    let record = words::number(answer.record);
+    let first = match (change.change, dry_run) {
+        (ChangeKind::Unchanged, _) => format!("{subject} is so already\n"),
+        (ChangeKind::Created, true) => format!("{subject} would be created\n"),
+        (ChangeKind::Changed, true) => format!("{subject} would change\n"),
+        (ChangeKind::Deleted, true) => format!("{subject} would be deleted\n"),
+        (kind, false) => format!("{subject} {} (record {record})\n", kind.word()),
+    };
+    let text = first + &details(&change_lines(change), REPORT_WORD);
+    if dry_run { text + DRY_RUN } else { text }
+}
+
+fn change_lines(change: &Change) -> Vec<(String, String)> {
+    let fields = change.fields.iter().map(|field| {
+        (
+            field.path.clone(),
+            field_text(field.from.as_deref(), field.to.as_deref()),
+        )
+    });
+    let effect = change
+        .effect
+        .iter()
+        .map(|effect| ("effect".to_owned(), effect.clone()));
+    fields.chain(effect).collect()
+}
+
+/// `100 → 120`, with `none` where there is nothing.
+pub(super) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
+    let shown = |value: &str| {
+        value
+            .parse()
+            .map_or_else(|_| value.to_owned(), words::number)
+    };
+    match (from, to) {
+        (None, Some(to)) => shown(to),
+        (from, to) => format!(
+            "{} → {}",
+            from.map_or_else(|| "none".to_owned(), shown),
+            to.map_or_else(|| "none".to_owned(), shown)
+        ),
+    }
+}
+
+fn text(limit: &Limit, look: &Look) -> String {
+    let spec = &limit.spec;
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut add = |word: &str, value: Option<String>| {
+        lines.extend(value.map(|value| (word.to_owned(), value)));
+    };
+    add("class", spec.class.clone());
+    add("tenant", spec.tenant.clone());
+    if let Some(status) = &limit.status {
+        for dimension in Dimension::ALL {
+            add(dimension.word(), used(status, dimension));
+        }
+        add(
+            "waiting",
+            (status.waiting > 0).then(|| waiting(status, look)),
+        );
+    }
+    add("weight", spec.weight.map(words::number));
+    add("at most", Some(at_most(spec)));
+    if let Some(status) = limit
+        .status
+        .as_ref()
+        .filter(|status| 1 < status.counters.len())
+    {
+        let counters = status.counters.iter().map(|counter| {
+            let names = [counter.class.as_ref(), counter.tenant.as_ref()]
+                .into_iter()
+                .flatten();
+            let name = names
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" × ");
+            format!("{name} {}", words::number(counter.in_use.slots))
+        });
+        add("in use", Some(counters.collect::<Vec<_>>().join(", ")));
+    }
+    let subject = look.paint(Meaning::Subject, &format!("limit {}", limit.metadata.name));
+    format!("{subject}\n{}", details(&lines, REPORT_WORD))
+}
+
+fn used(status: &LimitStatus, dimension: Dimension) -> Option<String> {
+    let (size, used) = match dimension {
+        Dimension::Slots => (status.bounds.slots?, status.in_use.slots),
+        Dimension::Cpu => (status.bounds.cpu_milli?, status.in_use.cpu_milli),
+        Dimension::Memory => (status.bounds.memory_bytes?, status.in_use.memory_bytes),
+        Dimension::Gpus => (status.bounds.gpus?, status.in_use.gpus),
+    };
+    let word = |value| amount(dimension, value);
+    if 1 < status.counters.len() {
+        return Some(format!(
+            "{} each, {} in use together",
+            word(size),
+            word(used)
+        ));
+    }
+    Some(format!("{}/{} in use", word(used), word(size)))
+}
+
+fn waiting(status: &LimitStatus, look: &Look) -> String {
+    let longest = status
+        .waiting_since
+        .map(|since| format!(", the longest for {}", distance(look.now.since(since))));
+    format!(
+        "{}{}",
+        words::number(status.waiting),
+        longest.unwrap_or_default()
+    )
+}
+
+fn at_most(spec: &LimitSpec) -> String {
+    let queue = spec.max_queue.unwrap_or(10_000);
+    let wait = spec.max_wait.as_deref().unwrap_or("24h");
+    let ttl = spec.max_ttl.as_deref().unwrap_or("24h");
+    format!(
+        "{} may wait, for {wait}; a grant lasts {ttl} without renewal",
+        words::number(queue)
+    )
+}

@@ -1,0 +1,93 @@
+//! `bursar token`: who may do what (design 80, 4.6).
+
+use bursar_client::api::{Token, TokenRequest};
+use bursar_client::client::Mode;
+use bursar_engine::words;
+use serde_json::json;
+
+use super::watch;
+use crate::failure::Stop;
+use crate::grammar::{Format, TokenNoun, TokenVerb};
+use crate::layout::{REPORT_WORD, details};
+use crate::list::Filter;
+use crate::session::Session;
+
+pub(super) async fn run(session: &mut Session, noun: TokenNoun) -> Result<(), Stop> {
+    match noun.verb.unwrap_or(TokenVerb::List(noun.list)) {
+        TokenVerb::Create {
+            name,
+            roles,
+            tenants,
+            expires,
+        } => {
+            let expires = expires.map(|expires| expires.to_string());
+            create(
+                session,
+                &TokenRequest {
+                    name,
+                    roles,
+                    tenants,
+                    expires,
+                },
+            )
+            .await
+        }
+        TokenVerb::List(flags) => {
+            let filter = Filter::read::<Token>(flags.filter.as_deref())?;
+            let client = session.client().await?;
+            watch::list(
+                session,
+                &flags,
+                &filter,
+                async || client.tokens().await,
+                &client,
+            )
+            .await
+        }
+        TokenVerb::Revoke { name, yes } => {
+            session.confirm(yes, &format!("token {name} would stop working at once\n"))?;
+            let client = session.client().await?;
+            let record = client.revoke_token(&name, Mode::Do).await?.record;
+            let value = json!({"name": name, "revoked": true, "record": record});
+            session.show(&value, &format!("token/{name}"), |_| {
+                format!("token {name} revoked (record {})\n", words::number(record))
+            })
+        }
+    }
+}
+
+/// The secret alone goes to stdout, so that it can go straight into a file; words go to stderr.
+async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let key = session.new_id()?;
+    let created = client.create_token(&key, request, Mode::Do).await?;
+    if matches!(session.common.output, Format::Table | Format::Wide) {
+        let look = session.look();
+        let token = &created.token;
+        let roles = token
+            .roles
+            .iter()
+            .map(|role| role.word())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let tenants = token
+            .tenants
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let mut lines = vec![("roles".to_owned(), roles)];
+        if !tenants.is_empty() {
+            lines.push(("tenants".to_owned(), tenants));
+        }
+        lines.push(("expires".to_owned(), look.moment(token.expires_at)));
+        let record = words::number(created.record);
+        session.aside(&format!(
+            "token {} created (record {record}), its secret is shown this once\n{}",
+            token.name,
+            details(&lines, REPORT_WORD)
+        ));
+    }
+    let name = format!("token/{}", created.token.name);
+    session.show(&created, &name, |_| format!("{}\n", created.secret))
+}

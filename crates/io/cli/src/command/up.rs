@@ -1,0 +1,308 @@
+//! `bursar up`: the whole system on this machine (design 80, 2.1). It prints a line only for what
+//! is built.
+
+mod demo;
+mod machine;
+mod observe;
+mod settings;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bursar_client::Client;
+use bursar_client::client::{Mode, Options, Transport};
+use bursar_engine::token::Role;
+use bursar_engine::words;
+use bursar_ledger::clock::MachineClock;
+use bursar_ledger::data::{self, Data};
+use bursar_ledger::store::sqlite::FILE_NAME;
+use bursar_ledger::term;
+use bursar_server::listen::{Listen, Listening};
+use bursar_server::metrics::Metrics;
+use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
+use bursar_units::Label;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{Failure, Stop, chain, exit};
+use crate::grammar::UpArguments;
+use crate::layout::{REPORT_WORD, details};
+use crate::progress::Progress;
+use crate::session::Session;
+use machine::Machine;
+use observe::Observer;
+use settings::Settings;
+
+/// The name of the socket in a data directory and in the runtime directory.
+const SOCKET: &str = "api.sock";
+/// How wide the words before each line are.
+const WORD: usize = 6;
+
+pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Result<(), Stop> {
+    if session.is_virtual() {
+        return Err(Failure::usage("a scenario has its own server").into());
+    }
+    let began = Instant::now();
+    observe::log_to_stderr(session.common.verbose);
+    let settings = Settings::read(session, arguments)?;
+    if arguments.demo {
+        demo::clear(&settings.data)?;
+    }
+    let metrics = Metrics::default();
+    let (data, service) = open(session, &settings, &metrics)?;
+    let result = serve(session, &settings, arguments.demo, &service, &data, began).await;
+    // The threads end in order: intake, engine, store, and the lock last.
+    let stopped = tokio::task::spawn_blocking(move || data.stop()).await;
+    result?;
+    stopped.map_err(|error| Failure::unavailable(format!("the ledger did not stop: {error}")))?;
+    session.aside("stopped, all that was acknowledged is on disk\n");
+    Ok(())
+}
+
+/// Opens the data directory and puts the service in front of it.
+fn open(
+    session: &mut Session,
+    settings: &Settings,
+    metrics: &Metrics,
+) -> Result<(Data, Arc<Service>), Stop> {
+    let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
+    let clock = Arc::new(MachineClock::default());
+    let mut progress = Progress::new(session, "records");
+    let opened = data::open(&settings.data, clock, observer, |done, total| {
+        progress.at(done, total)
+    });
+    drop(progress);
+    let data = opened.map_err(|error| cannot_open(session, &settings.data, &error))?;
+    for skipped in &data.skipped {
+        let text = format!(
+            "warning: snapshot {} was passed over: {}\n",
+            skipped.path.display(),
+            chain(&skipped.reason)
+        );
+        session.aside(&text);
+    }
+    let info = ServerInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: "sqlite".to_owned(),
+        file: Some(settings.data.join(FILE_NAME)),
+        leads_since: session.now(),
+    };
+    let readers = Arc::new(data.readers());
+    let service = Service::new(
+        data.ledger.clone(),
+        readers,
+        data.keys(),
+        info,
+        metrics.clone(),
+    );
+    Ok((data, Arc::new(service)))
+}
+
+async fn serve(
+    session: &mut Session,
+    settings: &Settings,
+    is_demo: bool,
+    service: &Arc<Service>,
+    data: &Data,
+    began: Instant,
+) -> Result<(), Stop> {
+    let machine = Machine::read();
+    let operator = client_as(service, "bursar", Role::Operate, "bursar")?;
+    let failed =
+        |error: std::io::Error| Failure::unavailable(format!("cannot wait for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let socket = settings.data.join(SOCKET);
+    let listen = Listen {
+        tcp: Some(settings.listen),
+        socket: Some(socket.clone()),
+        anonymous: settings.anonymous,
+        connections_max: None,
+    };
+    let listening = Listening::bind(Arc::clone(service), &listen)
+        .await
+        .map_err(|error| Failure::unavailable(chain(&error)))?;
+    operator.put_node(&machine.node()?, Mode::Do).await?;
+    let link = if is_demo {
+        None
+    } else {
+        link(session, &socket).await
+    };
+    let is_found = is_demo || link.is_some();
+    let stop = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let address = listening.address().unwrap_or(settings.listen);
+    let players = if is_demo {
+        Some(demo::start(service, &operator).await?)
+    } else {
+        None
+    };
+    announce(
+        session,
+        settings,
+        &Ready {
+            machine: &machine,
+            data,
+            address,
+            is_found,
+            is_demo,
+            began,
+            socket: &socket,
+        },
+    )?;
+    listening.serve(stop).await;
+    drop(players);
+    if let Some(link) = link {
+        // Only our own: another server may have come meanwhile.
+        if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
+            let _gone = std::fs::remove_file(&link);
+        }
+    }
+    Ok(())
+}
+
+/// All that is said once it can be used.
+struct Ready<'a> {
+    machine: &'a Machine,
+    data: &'a Data,
+    address: SocketAddr,
+    is_found: bool,
+    is_demo: bool,
+    began: Instant,
+    socket: &'a Path,
+}
+
+fn announce(session: &mut Session, settings: &Settings, ready: &Ready<'_>) -> Result<(), Stop> {
+    let shown = session.environment.shown(&settings.data);
+    let took = ready.began.elapsed().as_millis();
+    let records = match ready.data.records {
+        0 => "new".to_owned(),
+        records => words::count(records, "record"),
+    };
+    let reached = match (ready.is_demo, ready.is_found) {
+        (true, _) => "and `--context demo`".to_owned(),
+        (false, true) => "and a socket the `bursar` command finds by itself".to_owned(),
+        (false, false) => format!("and `--server unix:{}`", ready.socket.display()),
+    };
+    let value = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "data": settings.data.display().to_string(),
+        "records": ready.data.records,
+        "server": format!("http://{}", ready.address),
+        "socket": ready.socket.display().to_string(),
+        "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
+    });
+    if session.for_programs() {
+        return session.print_line(&value);
+    }
+    let lines = [
+        ("ledger".to_owned(), format!("{shown} ({records})")),
+        (
+            "api".to_owned(),
+            format!("http://{} {reached}", ready.address),
+        ),
+    ];
+    let text = format!(
+        "bursar {} on this machine: {}\n{}ready in {}.{}s, stop with Ctrl-C\n",
+        env!("CARGO_PKG_VERSION"),
+        ready.machine,
+        details(&lines, WORD.max(REPORT_WORD)),
+        took / 1_000,
+        took % 1_000 / 100,
+    );
+    session.print(&text)?;
+    if ready.is_demo {
+        session.aside(&demo::words(&shown));
+    } else {
+        session.aside(TRY);
+    }
+    Ok(())
+}
+
+/// What to type next.
+const TRY: &str = "
+try, in another terminal:
+  bursar booking reserve python --id job-1    hold a slot
+  bursar bookings                             who holds, who waits
+  bursar limit set python --class python --slots 2 --dry-run
+  bursar up --demo                            an example organisation at work
+";
+
+/// A client of the service in this process, as whoever is named.
+fn client_as(service: &Arc<Service>, name: &str, role: Role, tenant: &str) -> Result<Client, Stop> {
+    let label = |text: &str| Label::new(text).map_err(|error| Failure::usage(error.to_string()));
+    let caller = Caller {
+        name: label(name)?,
+        via: Via::Socket,
+        roles: std::iter::once(role).collect(),
+        tenants: std::iter::once(label(tenant)?).collect(),
+        expires: None,
+    };
+    let routes = router(Arc::clone(service), CallerSource::Fixed(Arc::new(caller)));
+    Ok(Client::new(Transport::within(routes), Options::usual()))
+}
+
+/// Links the socket where clients look for it, unless a live server is linked there already.
+async fn link(session: &mut Session, socket: &Path) -> Option<PathBuf> {
+    let directory = session.environment.runtime.clone()?;
+    let link = directory.join(SOCKET);
+    if link == socket {
+        return Some(link);
+    }
+    if tokio::net::UnixStream::connect(&link).await.is_ok() {
+        session.aside(&format!(
+            "note: another server is linked at {}\n",
+            link.display()
+        ));
+        return None;
+    }
+    let made = std::fs::create_dir_all(&directory).and_then(|()| {
+        match std::fs::remove_file(&link) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::os::unix::fs::symlink(socket, &link)
+    });
+    match made {
+        Ok(()) => Some(link),
+        Err(error) => {
+            session.aside(&format!(
+                "warning: no link at {}: {error}\n",
+                link.display()
+            ));
+            None
+        }
+    }
+}
+
+/// Why a data directory cannot be used, with the exit code that fits and the way out.
+fn cannot_open(session: &Session, data: &Path, error: &term::Error) -> Stop {
+    use bursar_ledger::store::Error as Store;
+    let shown = session.environment.shown(data);
+    let message = format!("cannot start on {shown}: {}", chain(error));
+    let store = match error {
+        term::Error::Store(store)
+        | term::Error::Recover(bursar_ledger::recover::Error::Read(store)) => Some(store),
+        _ => None,
+    };
+    let failure = match (error, store) {
+        (_, Some(Store::InUse { .. })) | (term::Error::NotLeader, _) => {
+            Failure::unavailable(message)
+                .hint("stop that one first, or name another with `--data DIR`")
+        }
+        (_, Some(Store::Damaged { .. } | Store::NotALedger { .. }))
+        | (term::Error::Recover(_), _) => Failure::new(exit::UNVERIFIED, message).hint(format!(
+            "`bursar ledger check --store {}` says where",
+            data.display()
+        )),
+        (_, Some(Store::NewerFormat { .. })) => Failure::usage(message),
+        _ => Failure::unavailable(message),
+    };
+    failure.into()
+}

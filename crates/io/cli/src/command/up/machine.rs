@@ -1,0 +1,73 @@
+//! The machine this runs on, as a node of the inventory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bursar_client::api::Node;
+use bursar_units::ObjectName;
+use bursar_units::quantity::format_memory;
+
+use crate::failure::{Failure, Stop};
+
+/// A machine.
+pub(super) struct Machine {
+    name: String,
+    cores: u64,
+    memory_bytes: u64,
+}
+
+impl Machine {
+    /// The one this runs on.
+    pub(super) fn read() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let system = rustix::system::sysinfo();
+        let name = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .to_lowercase();
+        let odd = |letter: char| {
+            !(letter.is_ascii_lowercase()
+                || letter.is_ascii_digit()
+                || letter == '.'
+                || letter == '-')
+        };
+        let name = name.replace(odd, "-");
+        let name = name.trim_matches(['-', '.']);
+        Self {
+            name: if name.is_empty() {
+                "localhost".to_owned()
+            } else {
+                name.to_owned()
+            },
+            cores: u64::try_from(cores).unwrap_or(1),
+            memory_bytes: system.totalram.saturating_mul(u64::from(system.mem_unit)),
+        }
+    }
+
+    /// As `v1/Node`, so that limits in percent have something to rest on.
+    pub(super) fn node(&self) -> Result<Node, Stop> {
+        let name = ObjectName::new(&self.name).map_err(|error| {
+            Failure::unavailable(format!(
+                "the host's name `{}` cannot name a node: {error}",
+                self.name
+            ))
+        })?;
+        let allocatable = BTreeMap::from([
+            ("cpu".to_owned(), self.cores.to_string()),
+            ("memory".to_owned(), format_memory(self.memory_bytes)),
+        ]);
+        Ok(Node::new(name, allocatable))
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.cores == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{} core{plural}, {} GiB",
+            self.cores,
+            self.memory_bytes >> 30
+        )
+    }
+}

@@ -1,0 +1,81 @@
+//! What a running server says of itself to whoever keeps it: logs, counters, and poisoned
+//! commands in a file each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bursar_ledger::pipeline::Observe;
+use bursar_ledger::store::Error;
+use bursar_ledger::writer::Poison;
+use bursar_server::metrics::Metrics;
+
+use crate::failure::chain;
+
+/// Where commands are kept whose deciding panicked (L2).
+const POISON: &str = "poison";
+
+/// Looks on.
+pub(super) struct Observer {
+    metrics: Metrics,
+    data: PathBuf,
+}
+
+impl Observer {
+    pub(super) fn new(metrics: Metrics, data: PathBuf) -> Self {
+        Self { metrics, data }
+    }
+
+    fn keep(&self, poison: &Poison) -> std::io::Result<PathBuf> {
+        let directory = self.data.join(POISON);
+        std::fs::create_dir_all(&directory)?;
+        let path = directory.join(format!("{}.txt", poison.time.ms()));
+        std::fs::write(&path, format!("{poison:#?}\n"))?;
+        Ok(path)
+    }
+}
+
+impl Observe for Observer {
+    fn poisoned(&self, poison: &Poison) {
+        self.metrics.poisoned();
+        match self.keep(poison) {
+            Ok(path) => {
+                tracing::error!(by = %poison.by, message = poison.message, path = %path.display(), "command.poisoned")
+            }
+            Err(error) => {
+                tracing::error!(by = %poison.by, message = poison.message, %error, "command.poisoned")
+            }
+        }
+    }
+
+    fn store_failed(&self, error: &Error) {
+        self.metrics.store_failed();
+        tracing::error!(error = chain(error), "store.failed");
+    }
+
+    fn not_leader(&self) {
+        tracing::error!("leader.lost");
+    }
+
+    fn committed(&self, records: usize, took: Duration) {
+        self.metrics.committed(records, took);
+    }
+
+    fn signed(&self, size: u64) {
+        tracing::debug!(size, "checkpoint.signed");
+    }
+}
+
+/// Logs to stderr: warnings, or with `-v` everything.
+pub(super) fn log_to_stderr(is_verbose: bool) {
+    let level = if is_verbose {
+        "bursar=debug,bursar_server=debug,bursar_ledger=debug,info"
+    } else {
+        "warn"
+    };
+    let filter = tracing_subscriber::EnvFilter::new(level);
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter);
+    // Somebody may have set one before; then that one it is.
+    let _set = subscriber.try_init();
+}

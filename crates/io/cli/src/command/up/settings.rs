@@ -1,0 +1,102 @@
+//! What a server is started with: flags, then the file, then defaults (design 80, 5.5).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use bursar_server::Anonymous;
+use serde::Deserialize;
+
+use crate::config::{self, DEMO};
+use crate::failure::{Failure, Stop};
+use crate::grammar::UpArguments;
+use crate::session::Session;
+
+/// The port of a server, and of the demo beside it.
+const PORT: u16 = 7171;
+const DEMO_PORT: u16 = 7172;
+
+/// What a server is started with.
+pub(super) struct Settings {
+    /// The data directory.
+    pub(super) data: PathBuf,
+    /// Where to listen.
+    pub(super) listen: SocketAddr,
+    /// What whoever sends no token on loopback may do.
+    pub(super) anonymous: Anonymous,
+}
+
+/// The file. Every key has a default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct File {
+    server: Server,
+    auth: Auth,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct Server {
+    listen: Option<SocketAddr>,
+    data: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct Auth {
+    anonymous: Option<Word>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Read,
+    None,
+}
+
+impl Settings {
+    pub(super) fn read(session: &Session, arguments: &UpArguments) -> Result<Self, Stop> {
+        let file = match &arguments.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(session.path(path))
+                    .map_err(|error| Failure::file("read", path.display(), &error))?;
+                config::parse::<File>(&text, &path.display().to_string())?
+            }
+            None => File::default(),
+        };
+        let port = if arguments.demo { DEMO_PORT } else { PORT };
+        let listen = arguments.listen.or(file.server.listen);
+        let named = arguments
+            .data
+            .as_ref()
+            .map(|data| session.path(data))
+            .or(file.server.data);
+        let data = match named {
+            Some(_) if arguments.demo => {
+                return Err(Failure::usage(
+                    "the demo has a directory of its own: leave out `--data`",
+                )
+                .into());
+            }
+            Some(data) => data,
+            None => {
+                let home = session.environment.data_home.clone();
+                let home = home.ok_or_else(|| {
+                    Failure::usage("there is no place for data: name one with `--data DIR`")
+                })?;
+                if arguments.demo {
+                    home.join(DEMO)
+                } else {
+                    home
+                }
+            }
+        };
+        Ok(Self {
+            data: std::path::absolute(&data).unwrap_or(data),
+            listen: listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into()),
+            anonymous: match file.auth.anonymous {
+                Some(Word::None) => Anonymous::None,
+                Some(Word::Read) | None => Anonymous::Read,
+            },
+        })
+    }
+}

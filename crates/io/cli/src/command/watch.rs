@@ -1,0 +1,91 @@
+//! Lists that go on: the whole list first, then the rows that change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bursar_client::Client;
+use bursar_client::api::ListAnswer;
+use bursar_client::client::{Error, EventStream, Query};
+
+use crate::failure::{Failure, Stop};
+use crate::grammar::ListFlags;
+use crate::layout::Look;
+use crate::list::{self, Filter, Listed};
+use crate::session::Session;
+
+/// Changes that come so close together are looked at once.
+const TOGETHER: Duration = Duration::from_millis(200);
+
+/// Word that something has changed.
+pub(super) struct Changes(EventStream);
+
+impl Changes {
+    /// Listens from now on.
+    pub(super) async fn open(client: &Client) -> Result<Self, Stop> {
+        Ok(Self(client.events(Query::new()).await?))
+    }
+
+    /// Resolves after something has changed; many changes at once are one. Interruptions are
+    /// ridden out: whatever was missed shows in the list that follows.
+    pub(super) async fn changed(&mut self) -> Result<(), Stop> {
+        self.0.next().await?;
+        let more = async {
+            loop {
+                self.0.next().await?;
+            }
+        };
+        match tokio::time::timeout(TOGETHER, more).await {
+            Ok(Err(error)) => Err(Error::into(error)),
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Prints a list once, or for ever.
+pub(super) async fn list<T: Listed>(
+    session: &mut Session,
+    flags: &ListFlags,
+    filter: &Filter,
+    fetch: impl AsyncFn() -> Result<ListAnswer<T>, Error>,
+    client: &Client,
+) -> Result<(), Stop> {
+    if flags.watch && session.is_virtual() {
+        return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
+    }
+    let mut changes = if flags.watch {
+        Some(Changes::open(client).await?)
+    } else {
+        None
+    };
+    let mut items = filtered(fetch().await?.items, filter, &session.look());
+    if flags.watch && session.for_programs() {
+        list::print_changed(session, &items, &items.iter().collect::<Vec<_>>())?;
+    } else {
+        list::print(session, &items)?;
+    }
+    let Some(changes) = &mut changes else {
+        return Ok(());
+    };
+    loop {
+        changes.changed().await?;
+        let known = texts(&items);
+        items = filtered(fetch().await?.items, filter, &session.look());
+        let changed: Vec<&T> = items
+            .iter()
+            .filter(|item| known.get(&item.name()) != serde_json::to_string(item).ok().as_ref())
+            .collect();
+        list::print_changed(session, &items, &changed)?;
+    }
+}
+
+fn filtered<T: Listed>(mut items: Vec<T>, filter: &Filter, look: &Look) -> Vec<T> {
+    items.retain(|item| filter.admits(item, look));
+    items
+}
+
+fn texts<T: Listed>(items: &[T]) -> BTreeMap<String, String> {
+    items
+        .iter()
+        .filter_map(|item| Some((item.name(), serde_json::to_string(item).ok()?)))
+        .collect()
+}

@@ -1,0 +1,158 @@
+//! The client's file: contexts, and which is current (design 80, 1.5).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Environment;
+use crate::failure::Failure;
+
+/// The client's file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The context that is used where none is named.
+    #[serde(default)]
+    pub(crate) current: Option<String>,
+    /// All of them.
+    #[serde(default)]
+    pub(crate) context: BTreeMap<String, Context>,
+}
+
+/// One server, and who one is there.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Context {
+    /// Where it is.
+    pub(crate) server: String,
+    /// The file with the token, mode 0600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<String>,
+    /// The key that signs its ledger, stated outright.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log_key: Option<String>,
+}
+
+/// The name under which the demo's server is found without a file.
+pub(crate) const DEMO: &str = "demo";
+
+impl Config {
+    /// Reads the file, if there is one.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(Failure::file("read", path.display(), &error)),
+        };
+        parse(&text, &path.display().to_string())
+    }
+
+    /// A context by name; `demo` is there even without a file.
+    pub(crate) fn context(
+        &self,
+        name: &str,
+        environment: &Environment,
+    ) -> Result<Context, Failure> {
+        if let Some(context) = self.context.get(name) {
+            return Ok(context.clone());
+        }
+        if let (DEMO, Some(socket)) = (name, demo_socket(environment)) {
+            return Ok(Context {
+                server: format!("unix:{}", socket.display()),
+                ..Context::default()
+            });
+        }
+        let names = self.context.keys().map(String::as_str).chain([DEMO]);
+        let suggestion = crate::suggest::did_you_mean(name, names);
+        Err(Failure::usage(format!("no context `{name}`{suggestion}"))
+            .hint("`bursar context list` shows all"))
+    }
+}
+
+/// The text of the file with another current context; all else stays as it is written.
+pub(crate) fn with_current(text: &str, name: &str) -> String {
+    let line = format!("current = {}", toml::Value::from(name));
+    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+    let top = lines
+        .iter()
+        .position(|line| line.trim_start().starts_with('['))
+        .unwrap_or(lines.len());
+    let present = lines.iter().take(top).position(|line| {
+        line.split_once('=')
+            .is_some_and(|(key, _)| key.trim() == "current")
+    });
+    match present.and_then(|at| lines.get_mut(at)) {
+        Some(present) => *present = line,
+        None => lines.insert(0, line),
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Where the demo's socket is.
+pub(crate) fn demo_socket(environment: &Environment) -> Option<PathBuf> {
+    Some(environment.data_home.as_ref()?.join(DEMO).join("api.sock"))
+}
+
+/// Reads TOML of any kind; a mistake is told with its line.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T, Failure> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let before = error
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .unwrap_or_default();
+        let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
+        let message = error.message().trim().replace('\n', ", ");
+        let known = message
+            .split_once(", expected ")
+            .map_or("", |(_, known)| known);
+        let unknown = message
+            .strip_prefix("unknown field `")
+            .and_then(|rest| rest.split('`').next());
+        let Some(unknown) = unknown else {
+            return Failure::usage(format!("{name}:{line}: {message}"));
+        };
+        let names = known.split('`').skip(1).step_by(2);
+        let suggestion = crate::suggest::did_you_mean(unknown, names);
+        Failure::usage(format!(
+            "{name}:{line}: `{unknown}` is not a key{suggestion}"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, parse, with_current};
+
+    #[test]
+    fn a_typo_is_told_with_its_line_and_what_was_meant() {
+        let text =
+            "current = \"lab\"\n\n[context.lab]\nserver = \"http://x\"\ntoken-fiel = \"t\"\n";
+        let failure = parse::<Config>(text, "config.toml")
+            .map(|_| ())
+            .map_err(|failure| failure.message);
+        assert_eq!(
+            failure,
+            Err("config.toml:5: `token-fiel` is not a key, did you mean `token-file`?".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_current_context_changes_and_comments_stay() {
+        let text = "# mine\ncurrent = \"a\"\n\n[context.a]\nserver = \"http://x\"\n";
+        assert_eq!(
+            with_current(text, "b"),
+            text.replace("\"a\"\n\n", "\"b\"\n\n")
+        );
+        assert_eq!(
+            with_current("[context.a]\n", "a"),
+            "current = \"a\"\n[context.a]\n"
+        );
+        assert_eq!(with_current("", "a"), "current = \"a\"\n");
+    }
+}

@@ -1,0 +1,79 @@
+//! Where results and words go: data to stdout, words to stderr, and nothing else anywhere.
+
+use std::io::{self, Read, Write};
+
+use crate::failure::Stop;
+
+/// The two streams that a command writes, and the one that it reads.
+pub(crate) enum Console {
+    /// The process's own.
+    Process,
+    /// Kept, in the order written: for scenarios.
+    Kept(Vec<(Stream, String)>),
+}
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stream {
+    /// Results.
+    Data,
+    /// Hints, warnings, errors, progress.
+    Words,
+}
+
+impl Console {
+    /// Writes results. A reader that went away ends the command well.
+    pub(crate) fn data(&mut self, text: &str) -> Result<(), Stop> {
+        match self {
+            Self::Process => {
+                let mut stdout = io::stdout().lock();
+                let written = stdout
+                    .write_all(text.as_bytes())
+                    .and_then(|()| stdout.flush());
+                written.map_err(|error| match error.kind() {
+                    io::ErrorKind::BrokenPipe => Stop::Pipe,
+                    _ => crate::failure::Failure::unavailable(format!(
+                        "cannot write to stdout: {error}"
+                    ))
+                    .into(),
+                })
+            }
+            Self::Kept(kept) => {
+                kept.push((Stream::Data, text.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes words. That nobody reads them changes nothing.
+    pub(crate) fn words(&mut self, text: &str) {
+        match self {
+            Self::Process => {
+                let _unread = io::stderr().lock().write_all(text.as_bytes());
+            }
+            Self::Kept(kept) => kept.push((Stream::Words, text.to_owned())),
+        }
+    }
+
+    /// All of stdin.
+    pub(crate) fn read_all(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if matches!(self, Self::Process) {
+            let most = u64::try_from(bursar_client::object::FILE_BYTES_MAX).unwrap_or(u64::MAX);
+            io::stdin()
+                .lock()
+                .take(most.saturating_add(1))
+                .read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// One line of stdin: the answer to a question.
+    pub(crate) fn read_line(&self) -> io::Result<String> {
+        let mut line = String::new();
+        if matches!(self, Self::Process) {
+            io::stdin().read_line(&mut line)?;
+        }
+        Ok(line)
+    }
+}

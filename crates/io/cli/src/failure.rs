@@ -1,0 +1,185 @@
+//! How a command ends when it does not end well: what, where, and what to do next.
+
+use bursar_client::{Code, Problem};
+use serde_json::json;
+
+/// Exit codes (design 80, 1.4).
+pub(crate) mod exit {
+    /// Refused, not found, or ended badly.
+    pub(crate) const REFUSED: u8 = 1;
+    /// Wrong use or bad input.
+    pub(crate) const USAGE: u8 = 2;
+    /// Unavailable.
+    pub(crate) const UNAVAILABLE: u8 = 3;
+    /// Does not verify.
+    pub(crate) const UNVERIFIED: u8 = 4;
+}
+
+/// Why a command stops before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Whoever read our output has heard enough, which is success.
+    Pipe,
+    /// Everything was said already; only the exit code is left.
+    Exit(u8),
+    /// Something to say on stderr.
+    Failed(Box<Failure>),
+}
+
+/// An error as people read it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: u8,
+    /// One sentence, lower case, no full stop.
+    pub(crate) message: String,
+    /// Lines below it, each a word and what belongs to it.
+    pub(crate) details: Vec<(String, String)>,
+    /// Text between message and hint that is laid out already.
+    pub(crate) body: String,
+    /// What to type next; must work when pasted.
+    pub(crate) hint: Option<String>,
+    /// The problem it came from, for `-o json`.
+    pub(crate) problem: Option<Box<Problem>>,
+}
+
+impl Failure {
+    /// A failure with that exit code and sentence.
+    pub(crate) fn new(exit: u8, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            details: Vec::new(),
+            body: String::new(),
+            hint: None,
+            problem: None,
+        }
+    }
+
+    /// Wrong use or bad input.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, message)
+    }
+
+    /// Not there, or not reachable.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(exit::UNAVAILABLE, message)
+    }
+
+    /// Something about a file that the system refused.
+    pub(crate) fn file(doing: &str, path: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "it is not allowed".to_owned(),
+            std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::usage(format!("cannot {doing} {path}: {reason}"))
+    }
+
+    /// The same with a line below.
+    pub(crate) fn detail(mut self, word: &str, text: impl Into<String>) -> Self {
+        self.details.push((word.to_owned(), text.into()));
+        self
+    }
+
+    /// The same with a hint.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// As a terminal shows it.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("error: {}\n", self.message);
+        text.push_str(&crate::layout::details(&self.details, 0));
+        text.push_str(&self.body);
+        if let Some(hint) = &self.hint {
+            text.push_str("\nhint: ");
+            text.push_str(hint);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// As a program reads it: one problem object.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        if let Some(problem) = &self.problem
+            && let Ok(value) = serde_json::to_value(problem)
+        {
+            return value;
+        }
+        let code = match self.exit {
+            exit::USAGE => Code::Invalid,
+            exit::UNAVAILABLE => Code::Unavailable,
+            exit::UNVERIFIED => {
+                return json!({
+                    "type": "/problems/does-not-verify",
+                    "title": "It does not verify",
+                    "code": "does-not-verify",
+                    "detail": self.message,
+                });
+            }
+            _ => Code::Conflict,
+        };
+        serde_json::to_value(Problem::new(code, self.message.clone())).unwrap_or_default()
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(Box::new(failure))
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let mut message = problem.to_string();
+        if let Some(name) = &problem.suggestion
+            && !message.contains("did you mean")
+        {
+            message = format!("{message}, did you mean `{name}`?");
+        }
+        let mut failure = Self::new(problem.exit_code(), message);
+        if problem.errors.len() > 1 {
+            let lines = problem
+                .errors
+                .iter()
+                .map(|error| format!("  {}\n", error.sentence()));
+            failure.body = lines.collect();
+        }
+        failure.problem = Some(Box::new(problem));
+        failure
+    }
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Failure::from(problem).into()
+    }
+}
+
+impl From<bursar_client::client::Error> for Stop {
+    fn from(error: bursar_client::client::Error) -> Self {
+        let exit = error.exit_code();
+        match error {
+            bursar_client::client::Error::Problem(problem) => (*problem).into(),
+            other => Failure::new(exit, chain(&other)).into(),
+        }
+    }
+}
+
+/// An error and all that caused it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

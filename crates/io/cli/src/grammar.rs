@@ -1,0 +1,189 @@
+//! The grammar of the command line: `bursar [NOUN] VERB [NAME] [flags]` (design 80, 1.1).
+//!
+//! One definition per flag feeds parsing, both helps, the man pages and the completions. A noun
+//! alone lists; singular and plural are both accepted, help shows the singular.
+
+mod ledger;
+mod noun;
+mod plain;
+
+use std::path::PathBuf;
+
+use bursar_units::Millis;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
+pub(crate) use noun::{
+    BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
+    LimitVerb, ListFlags, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
+};
+pub(crate) use plain::{
+    ApplyArguments, DeleteArguments, ExplainArguments, Question, ScenarioArguments, UpArguments,
+};
+
+/// The layout of both helps: the example comes first.
+pub(crate) const HELP: &str = "\
+{before-help}{about-with-newline}
+{usage-heading} {usage}
+
+{all-args}{after-help}";
+
+/// All that can be typed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bursar",
+    version,
+    about = "Hands out scarce compute, fairly and with proof",
+    before_help = "example:  bursar booking reserve python --id job-1",
+    before_long_help = "\
+examples:
+  bursar up                                        the whole system on this machine
+  bursar booking reserve python --id job-1         hold a slot
+  bursar booking release job-1 --fence 1           give it back
+  bursar limit set python --slots 120 --dry-run    what would change, and for whom",
+    after_help = "`bursar COMMAND -h` has an example of each; `--help` shows every flag",
+    after_long_help = "\
+exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify",
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    help_template = HELP,
+    subcommand_required = true
+)]
+pub(crate) struct Arguments {
+    /// Flags that recur.
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes (design 80, 1.3).
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Common {
+    /// How results are printed
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "table",
+        hide_short_help = true
+    )]
+    pub(crate) output: Format,
+    /// Results and errors only: no hints, notes or progress
+    #[arg(short, long, global = true, hide_short_help = true)]
+    pub(crate) quiet: bool,
+    /// No colour, on a terminal too
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) no_color: bool,
+    /// The server: http://HOST:PORT, or unix:PATH of a socket
+    #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
+    pub(crate) server: Option<String>,
+    /// A context of the client's file, or `demo`
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub(crate) context: Option<String>,
+    /// A file with the token to send, mode 0600
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// How long to wait for an answer
+    #[arg(
+        long,
+        global = true,
+        value_name = "DURATION",
+        default_value = "30s",
+        hide_short_help = true
+    )]
+    pub(crate) timeout: Millis,
+    /// Requests, timings and where each setting came from, on stderr
+    #[arg(short, long, global = true, hide_short_help = true)]
+    pub(crate) verbose: bool,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people, at most 100 columns wide
+    Table,
+    /// For people, with every column
+    Wide,
+    /// For programs
+    Json,
+    /// For files
+    Yaml,
+    /// One KIND/NAME a line
+    Name,
+}
+
+/// The first word.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the whole system on this machine
+    Up(UpArguments),
+    /// Create or change limits and nodes from files, all or none
+    Apply(ApplyArguments),
+    /// Remove limits or nodes
+    Delete(DeleteArguments),
+    /// Slots that are held or waited for
+    #[command(alias = "bookings")]
+    Booking(BookingNoun),
+    /// Bounds on slots, changed live
+    #[command(alias = "limits")]
+    Limit(LimitNoun),
+    /// Why it is so, when that changes, and who counts
+    Explain(ExplainArguments),
+    /// The record of everything, for whoever runs the store
+    #[command(
+        subcommand,
+        before_help = "example:  bursar ledger check",
+        help_template = HELP,
+        disable_help_subcommand = true
+    )]
+    Ledger(LedgerVerb),
+    /// Proofs, for whoever holds a file
+    #[command(
+        subcommand,
+        before_help = "example:  bursar audit proof booking/job-1 && bursar audit verify job-1.proof",
+        help_template = HELP,
+        disable_help_subcommand = true
+    )]
+    Audit(AuditVerb),
+    /// Who may do what
+    #[command(alias = "tokens")]
+    Token(TokenNoun),
+    /// Which server commands go to
+    #[command(alias = "contexts")]
+    Context(ContextNoun),
+    /// Is it set up right
+    #[command(
+        before_help = "example:  bursar doctor",
+        after_help = "Exits 1 if a line says FAIL.",
+        help_template = HELP
+    )]
+    Doctor,
+    /// Run scripts on virtual time: test, documentation, bug report, what-if
+    Scenario(ScenarioArguments),
+    /// Completions for a shell
+    #[command(
+        before_help = "example:  bursar completions bash > ~/.local/share/bash-completion/completions/bursar",
+        help_template = HELP
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Manual pages
+    #[command(before_help = "example:  bursar man ~/.local/share/man/man1", help_template = HELP)]
+    Man {
+        /// Where to write them, one file per command; without it `bursar.1` goes to stdout
+        directory: Option<PathBuf>,
+    },
+}
+
+impl Arguments {
+    /// The definition that help, man pages and completions are made from.
+    pub(crate) fn definition() -> clap::Command {
+        <Self as clap::CommandFactory>::command()
+    }
+}

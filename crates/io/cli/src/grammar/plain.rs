@@ -1,0 +1,128 @@
+//! Commands without a noun.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::HELP;
+
+/// `bursar up`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar up",
+    before_long_help = "\
+examples:
+  bursar up                             on this machine, with everything by default
+  bursar up --demo                      an example organisation that books in real time
+  bursar up --config /etc/bursar.toml   in production",
+    after_help = "Stop it with Ctrl-C; what was acknowledged is on disk at every moment.",
+    help_template = HELP
+)]
+pub(crate) struct UpArguments {
+    /// A small organisation at work, in a directory of its own
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// A file of settings (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the ledger is kept
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where to listen; 127.0.0.1:7171 unless told
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// `bursar apply`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar apply -f limits.yaml --dry-run",
+    after_help = "All documents or none are applied.",
+    help_template = HELP
+)]
+pub(crate) struct ApplyArguments {
+    /// A file, a directory of *.yaml, or - for stdin; repeatable
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Say what would change and for whom, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `bursar delete`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar delete limit/python node/a01 --yes",
+    after_help = "Facts stay: what was booked under a limit remains in the ledger.",
+    help_template = HELP
+)]
+pub(crate) struct DeleteArguments {
+    /// What to remove: limit/NAME or node/NAME
+    #[arg(required = true, value_name = "REF")]
+    pub(crate) references: Vec<String>,
+    /// Say what would be removed, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `bursar explain`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar explain booking/job-1",
+    before_long_help = "\
+examples:
+  bursar explain booking/job-1        why it waits, when it may be granted, what would help
+  bursar explain booking/job-1 when   one question only
+  bursar explain limit/python         how full it is, and who holds it",
+    help_template = HELP
+)]
+pub(crate) struct ExplainArguments {
+    /// What: booking/ID or limit/NAME
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+    /// One question only
+    pub(crate) question: Option<Question>,
+}
+
+/// One question of an explanation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Question {
+    /// Why it is so
+    Why,
+    /// When it changes
+    When,
+    /// Who counts
+    Who,
+}
+
+/// `bursar scenario`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar scenario --check docs/bookings.md",
+    before_long_help = "\
+examples:
+  bursar scenario what-if.scenario           print what a terminal would show
+  bursar scenario --check docs/bookings.md   compare with the expected lines, exit 1 if they differ
+  bursar scenario --update docs/bookings.md  rewrite the expected lines",
+    after_help = "A line that starts with `$ ` is a command, the lines after it its expected output.",
+    after_long_help = "\
+A line that starts with `$ ` is a command, the lines after it its expected output; in Markdown the
+fenced `console` blocks are the script and share one world. Commands: `bursar …`, `clock INSTANT`,
+`advance DURATION`, `crash`, `as NAME ROLE[,ROLE] [tenant=…]`, `echo $?`.",
+    help_template = HELP
+)]
+pub(crate) struct ScenarioArguments {
+    /// Scripts, or Markdown files with `console` blocks
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Compare with the expected lines and print the difference
+    #[arg(long, conflicts_with = "update")]
+    pub(crate) check: bool,
+    /// Rewrite the expected lines
+    #[arg(long)]
+    pub(crate) update: bool,
+}

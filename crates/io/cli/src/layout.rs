@@ -1,0 +1,364 @@
+//! Tables, bars and lines of detail: plain text, aligned (design 80, 1.6).
+//!
+//! One [`Column`] feeds the table, `-o wide` and `--where`. A table is at most 100 columns wide:
+//! it drops columns, which live in `-o wide`, and never cuts a name.
+
+use bursar_engine::words::number;
+
+/// How wide a table may be.
+pub(crate) const WIDTH: usize = 100;
+/// Cells of a bar.
+const BAR_CELLS: u64 = 10;
+
+/// One column of a list of `T`.
+pub(crate) struct Column<T: ?Sized> {
+    /// Its head; in lower case the key of `--where`.
+    pub(crate) head: &'static str,
+    /// On which side its cells stand.
+    pub(crate) align: Align,
+    /// Where it is shown.
+    pub(crate) shown: Shown,
+    /// What it says of a row; empty means that it does not apply.
+    pub(crate) cell: fn(&T, &Look) -> String,
+    /// Other words for which `--where` finds the row.
+    pub(crate) also: fn(&T) -> Vec<String>,
+    /// What the cell's colour means.
+    pub(crate) meaning: fn(&T) -> Option<Meaning>,
+}
+
+/// On which side cells stand.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Where a column is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Shown {
+    /// In every table.
+    Always,
+    /// In tables that have room; those with the largest number go first.
+    Room(u8),
+    /// In `-o wide` only.
+    Wide,
+}
+
+/// How things look where they are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// The present time.
+    pub(crate) now: bursar_units::Instant,
+    /// Where the reader's clock stands.
+    pub(crate) zone: jiff::tz::TimeZone,
+    /// Whether bars and arrows can be shown.
+    pub(crate) utf8: bool,
+    /// Whether colour may be used.
+    pub(crate) color: bool,
+}
+
+/// What colour means. It never carries meaning alone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Meaning {
+    /// Running, ok.
+    Good,
+    /// Waiting, near a limit.
+    Waiting,
+    /// Refused, failed.
+    Bad,
+    /// The subject of the first line.
+    Subject,
+    /// Secondary.
+    Dim,
+}
+
+impl Look {
+    /// The text in the colour of its meaning, where there is colour.
+    pub(crate) fn paint(&self, meaning: Meaning, text: &str) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        let code = match meaning {
+            Meaning::Good => "32",
+            Meaning::Waiting => "33",
+            Meaning::Bad => "31",
+            Meaning::Subject => "1",
+            Meaning::Dim => "2",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    /// A bar of ten cells. What is used shows at least one; full means that nothing is left.
+    pub(crate) fn bar(&self, used: u64, size: u64) -> String {
+        let floor = if size == 0 {
+            BAR_CELLS
+        } else {
+            let cells = u128::from(used) * u128::from(BAR_CELLS) / u128::from(size);
+            u64::try_from(cells).unwrap_or(BAR_CELLS).min(BAR_CELLS)
+        };
+        let cells = if used > 0 { floor.max(1) } else { floor };
+        let (full, free) = if self.utf8 {
+            ('█', '░')
+        } else {
+            ('#', '.')
+        };
+        (0..BAR_CELLS)
+            .map(|at| if at < cells { full } else { free })
+            .collect()
+    }
+
+    /// Arrows and dots in the letters that the place can show.
+    pub(crate) fn letters(&self, text: &str) -> String {
+        if self.utf8 {
+            return text.to_owned();
+        }
+        text.replace('→', "->")
+            .replace('…', "...")
+            .replace('█', "#")
+            .replace('░', ".")
+    }
+}
+
+/// Nothing else to find a row by.
+pub(crate) fn nothing_else<T: ?Sized>(_: &T) -> Vec<String> {
+    Vec::new()
+}
+
+/// No colour.
+pub(crate) fn no_meaning<T: ?Sized>(_: &T) -> Option<Meaning> {
+    None
+}
+
+/// A table of `rows`, with a newline at the end of each line; empty where there is none.
+pub(crate) fn table<T>(columns: &[Column<T>], rows: &[T], look: &Look, wide: bool) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = fitting(columns, rows, look, wide);
+    let widths: Vec<usize> = columns
+        .iter()
+        .map(|column| column.width(rows, look))
+        .collect();
+    let mut text = line(
+        &columns,
+        &widths,
+        |column| (column.head.to_owned(), None),
+        look,
+    );
+    for row in rows {
+        text.push_str(&row_line(&columns, &widths, row, look));
+    }
+    text
+}
+
+/// The rows only, as `-w` prints them below a table of those widths.
+pub(crate) fn rows<T>(
+    columns: &[Column<T>],
+    all: &[T],
+    rows: &[&T],
+    look: &Look,
+    wide: bool,
+) -> String {
+    let columns = fitting(columns, all, look, wide);
+    let widths: Vec<usize> = columns
+        .iter()
+        .map(|column| column.width(all, look))
+        .collect();
+    rows.iter()
+        .map(|row| row_line(&columns, &widths, row, look))
+        .collect()
+}
+
+/// How wide the words of a report's details are at least, so that reports look alike.
+pub(crate) const REPORT_WORD: usize = 7;
+
+/// Lines of detail below a first line: two spaces, a word, and what belongs to it.
+pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
+    let words = lines.iter().map(|(word, _)| word.chars().count());
+    let width = words.max().unwrap_or(0).max(width_min);
+    let mut text = String::new();
+    for (word, value) in lines {
+        let indent = " ".repeat(width + 4);
+        let mut parts = value.lines();
+        let first = parts.next().unwrap_or_default();
+        text.push_str(format!("  {word:<width$}  {first}").trim_end());
+        text.push('\n');
+        for part in parts {
+            text.push_str(&format!("{indent}{part}\n"));
+        }
+    }
+    text
+}
+
+/// A number, or `-` where there is none.
+pub(crate) fn number_or_dash(value: Option<u64>) -> String {
+    value.map(number).unwrap_or_default()
+}
+
+impl<T> Column<T> {
+    /// The cell, never empty.
+    pub(crate) fn text(&self, row: &T, look: &Look) -> String {
+        let text = (self.cell)(row, look);
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    }
+
+    /// The key of `--where`.
+    pub(crate) fn key(&self) -> String {
+        self.head.to_lowercase().replace(' ', "-")
+    }
+
+    fn width(&self, rows: &[T], look: &Look) -> usize {
+        let cells = rows.iter().map(|row| self.text(row, look).chars().count());
+        cells.max().unwrap_or(0).max(self.head.chars().count())
+    }
+}
+
+/// The columns that are shown: all in `wide`, otherwise as many as fit.
+fn fitting<'a, T>(
+    columns: &'a [Column<T>],
+    rows: &[T],
+    look: &Look,
+    wide: bool,
+) -> Vec<&'a Column<T>> {
+    let mut shown: Vec<&Column<T>> = columns
+        .iter()
+        .filter(|column| wide || column.shown != Shown::Wide)
+        .collect();
+    if wide {
+        return shown;
+    }
+    loop {
+        let width: usize = shown
+            .iter()
+            .map(|column| column.width(rows, look) + 2)
+            .sum();
+        if width <= WIDTH + 2 {
+            return shown;
+        }
+        let weakest = shown
+            .iter()
+            .enumerate()
+            .filter_map(|(at, column)| match column.shown {
+                Shown::Room(weakness) => Some((weakness, at)),
+                Shown::Always | Shown::Wide => None,
+            });
+        let Some((_, at)) = weakest.max() else {
+            return shown;
+        };
+        shown.remove(at);
+    }
+}
+
+fn row_line<T>(columns: &[&Column<T>], widths: &[usize], row: &T, look: &Look) -> String {
+    line(
+        columns,
+        widths,
+        |column| (column.text(row, look), (column.meaning)(row)),
+        look,
+    )
+}
+
+fn line<T>(
+    columns: &[&Column<T>],
+    widths: &[usize],
+    cell: impl Fn(&Column<T>) -> (String, Option<Meaning>),
+    look: &Look,
+) -> String {
+    let mut text = String::new();
+    for (column, width) in columns.iter().zip(widths) {
+        let (cell, meaning) = cell(column);
+        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
+        let cell = meaning.map_or(cell.clone(), |meaning| look.paint(meaning, &cell));
+        match column.align {
+            Align::Left => text.push_str(&format!("{cell}{padding}  ")),
+            Align::Right => text.push_str(&format!("{padding}{cell}  ")),
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Align, Column, Look, Shown, details, no_meaning, nothing_else, table};
+
+    fn look() -> Look {
+        Look {
+            now: bursar_units::Instant::from_ms(0),
+            zone: jiff::tz::TimeZone::UTC,
+            utf8: true,
+            color: false,
+        }
+    }
+
+    fn column(
+        head: &'static str,
+        shown: Shown,
+        cell: fn(&(String, u64), &Look) -> String,
+    ) -> Column<(String, u64)> {
+        Column {
+            head,
+            align: Align::Left,
+            shown,
+            cell,
+            also: nothing_else,
+            meaning: no_meaning,
+        }
+    }
+
+    #[test]
+    fn a_bar_shows_a_little_and_is_full_only_when_nothing_is_left() {
+        let bar = |used, size| look().bar(used, size);
+        assert_eq!(bar(0, 400), "░░░░░░░░░░");
+        assert_eq!(bar(1, 400), "█░░░░░░░░░");
+        assert_eq!(bar(103, 400), "██░░░░░░░░");
+        assert_eq!(bar(399, 400), "█████████░");
+        assert_eq!(bar(400, 400), "██████████");
+        assert_eq!(bar(103, 80), "██████████");
+        assert_eq!(bar(0, 0), "██████████");
+        assert_eq!(
+            Look {
+                utf8: false,
+                ..look()
+            }
+            .bar(5, 10),
+            "#####....."
+        );
+    }
+
+    #[test]
+    fn a_table_drops_columns_and_never_cuts_a_name() {
+        let columns = [
+            column("NAME", Shown::Always, |row, _| row.0.clone()),
+            column("LONG", Shown::Room(2), |row, _| row.0.clone()),
+            column("COUNT", Shown::Room(1), |row, _| row.1.to_string()),
+            column("EXTRA", Shown::Wide, |_, _| String::new()),
+        ];
+        let rows = [("n".repeat(60), 7)];
+        let text = table(&columns, &rows, &look(), false);
+        assert!(text.starts_with("NAME") && text.contains("COUNT") && !text.contains("LONG"));
+        assert!(text.contains(&"n".repeat(60)));
+        let wide = table(&columns, &rows, &look(), true);
+        assert!(wide.contains("LONG") && wide.trim_end().ends_with('-'));
+    }
+
+    #[test]
+    fn details_line_up() {
+        let lines = [
+            ("slots".to_owned(), "100 → 120".to_owned()),
+            ("effect".to_owned(), "none".to_owned()),
+        ];
+        assert_eq!(
+            details(&lines, super::REPORT_WORD),
+            "  slots    100 → 120\n  effect   none\n"
+        );
+        assert_eq!(details(&lines, 0), "  slots   100 → 120\n  effect  none\n");
+    }
+}

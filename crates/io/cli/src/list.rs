@@ -1,0 +1,131 @@
+//! Lists: the same columns for table, `wide` and `--where`, the same items for programs.
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Stop};
+use crate::grammar::Format;
+use crate::layout::{self, Column, Look};
+use crate::session::Session;
+use crate::suggest::did_you_mean;
+
+/// A kind of thing that lists have.
+pub(crate) trait Listed: Serialize + Sized + 'static {
+    /// Its name in references: `booking`.
+    const KIND: &'static str;
+    /// What an empty list says: `no bookings`.
+    const NONE: &'static str;
+    /// What makes the first one.
+    const FIRST: &'static str;
+
+    /// Its columns.
+    fn columns() -> &'static [Column<Self>];
+
+    /// Its name.
+    fn name(&self) -> String;
+}
+
+/// A list as programs read it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct List<'a, T> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'a [T],
+}
+
+/// What `--where` asks for: columns by their place, and the value of each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    wanted: Vec<(usize, String)>,
+}
+
+impl Filter {
+    /// Reads `KEY=VALUE,…` for the columns of `T`.
+    pub(crate) fn read<T: Listed>(text: Option<&str>) -> Result<Self, Stop> {
+        let mut wanted = Vec::new();
+        for part in text
+            .into_iter()
+            .flat_map(|text| text.split(','))
+            .filter(|part| !part.is_empty())
+        {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(
+                    Failure::usage(format!("--where takes KEY=VALUE, not `{part}`")).into(),
+                );
+            };
+            let keys: Vec<String> = T::columns().iter().map(Column::key).collect();
+            let Some(at) = keys.iter().position(|known| known == key) else {
+                let suggestion = did_you_mean(key, keys.iter().map(String::as_str));
+                let message = format!("a {} has no column `{key}`{suggestion}", T::KIND);
+                return Err(Failure::usage(message)
+                    .detail("columns", keys.join(", "))
+                    .into());
+            };
+            wanted.push((at, value.to_owned()));
+        }
+        Ok(Self { wanted })
+    }
+
+    /// Whether a row has all that is wanted.
+    pub(crate) fn admits<T: Listed>(&self, row: &T, look: &Look) -> bool {
+        self.wanted.iter().all(|(at, value)| {
+            T::columns().get(*at).is_some_and(|column| {
+                let text = column.text(row, look);
+                text == *value
+                    || text.replace(',', "") == *value
+                    || (column.also)(row).contains(value)
+            })
+        })
+    }
+}
+
+/// Prints a list that was filtered already.
+pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(), Stop> {
+    match session.common.output {
+        Format::Json | Format::Yaml => {
+            let list = List {
+                api_version: bursar_client::api::limit::API_VERSION,
+                kind: "List",
+                items,
+            };
+            session.print_value(&list)
+        }
+        Format::Name => {
+            let lines = items
+                .iter()
+                .map(|item| format!("{}/{}\n", T::KIND, item.name()));
+            session.console.data(&lines.collect::<String>())
+        }
+        Format::Table | Format::Wide if items.is_empty() => {
+            session.aside(&format!("{}\n\nhint: {}\n", T::NONE, T::FIRST));
+            Ok(())
+        }
+        Format::Table | Format::Wide => {
+            let wide = session.common.output == Format::Wide;
+            let text = layout::table(T::columns(), items, &session.look(), wide);
+            session.print(&text)
+        }
+    }
+}
+
+/// Prints the items that changed below a list that was printed.
+pub(crate) fn print_changed<T: Listed>(
+    session: &mut Session,
+    all: &[T],
+    changed: &[&T],
+) -> Result<(), Stop> {
+    match session.common.output {
+        Format::Json | Format::Yaml => changed.iter().try_for_each(|item| session.print_line(item)),
+        Format::Name => {
+            let lines = changed
+                .iter()
+                .map(|item| format!("{}/{}\n", T::KIND, item.name()));
+            session.console.data(&lines.collect::<String>())
+        }
+        Format::Table | Format::Wide => {
+            let wide = session.common.output == Format::Wide;
+            let text = layout::rows(T::columns(), all, changed, &session.look(), wide);
+            session.print(&text)
+        }
+    }
+}

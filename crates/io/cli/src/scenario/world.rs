@@ -1,0 +1,436 @@
+//! A world for a script: a ledger in memory, the real service in front of it, and virtual time.
+//!
+//! Time stands still while anything can be done and leaps to the next deadline when nothing can,
+//! so a script that waits a day takes milliseconds. A crash drops everything but the store.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bursar_client::Client;
+use bursar_client::client::{Options, Transport};
+use bursar_engine::State;
+use bursar_engine::token::Role;
+use bursar_journal::checkpoint::{Name, SigningKey, VerifierKey};
+use bursar_ledger::clock::Clock;
+use bursar_ledger::data::{Keys, signs_with};
+use bursar_ledger::key::{self, Signer};
+use bursar_ledger::pipeline::{Ledger, Observe};
+use bursar_ledger::store::Store as _;
+use bursar_ledger::store::memory::MemoryStore;
+use bursar_ledger::term::{Begun, Hand, begin};
+use bursar_server::metrics::Metrics;
+use bursar_server::{Caller, CallerSource, Readers, ServerInfo, Service, Via, router};
+use bursar_units::{Instant, Label, Millis};
+use jiff::tz::TimeZone;
+use tokio::task::JoinHandle;
+
+use super::script::words;
+use crate::console::{Console, Stream};
+use crate::environment::Environment;
+use crate::run::{self, Invocation};
+use crate::session::{Now, Reach, Terminal, Within};
+use crate::suggest::did_you_mean;
+use crate::time;
+
+/// When a world begins unless the script says otherwise: the example organisation's Monday.
+const BEGIN: &str = "2026-11-16T10:00:00Z";
+/// The id of every scenario's ledger.
+const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
+/// The seed of every scenario's key: proofs made in one are proofs of nothing.
+const SEED: [u8; 32] = [7; 32];
+/// The scenario's own commands, and those of runs, which are not here yet.
+const OWN: [&str; 6] = ["advance", "as", "bursar", "clock", "crash", "echo"];
+const OF_RUNS: [&str; 4] = ["end", "fail", "heal", "overrun"];
+
+/// What a command of a script left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    /// Its exit code.
+    pub(crate) exit: u8,
+    /// What it wrote, in order.
+    pub(crate) written: Vec<(Stream, String)>,
+}
+
+/// A world.
+pub(crate) struct World {
+    clock: Arc<VirtualClock>,
+    store: MemoryStore,
+    running: Option<Running>,
+    caller: Caller,
+    directory: PathBuf,
+    scratch: tempfile::TempDir,
+    exit: u8,
+    ids: u32,
+}
+
+/// A term of the world's ledger.
+struct Running {
+    task: JoinHandle<()>,
+    service: Arc<Service>,
+    keys: Vec<VerifierKey>,
+    began: Instant,
+}
+
+/// Time as the paused runtime tells it.
+#[derive(Debug)]
+struct VirtualClock {
+    base: Instant,
+    since: tokio::time::Instant,
+}
+
+/// Nobody looks on; what goes wrong in a world shows in its answers.
+struct Unobserved;
+
+impl Played {
+    /// What a terminal would show.
+    pub(crate) fn shown(&self) -> String {
+        self.written.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// What went to one stream.
+    pub(crate) fn of(&self, stream: Stream) -> String {
+        let parts = self.written.iter().filter(|(other, _)| *other == stream);
+        parts.map(|(_, text)| text.as_str()).collect()
+    }
+
+    fn wrong(message: &str) -> Self {
+        Self {
+            exit: 2,
+            written: vec![(Stream::Words, format!("error: {message}\n"))],
+        }
+    }
+}
+
+impl World {
+    /// A world whose files are beside the script.
+    pub(crate) fn new(directory: &Path) -> std::io::Result<Self> {
+        let base = bursar_client::api::instant::parse(BEGIN).unwrap_or_default();
+        Ok(Self {
+            clock: Arc::new(VirtualClock {
+                base,
+                since: tokio::time::Instant::now(),
+            }),
+            store: MemoryStore::new(),
+            running: None,
+            caller: operator(),
+            directory: directory.to_owned(),
+            scratch: tempfile::tempdir()?,
+            exit: 0,
+            ids: 0,
+        })
+    }
+
+    /// Plays one command.
+    pub(crate) async fn play(&mut self, command: &str) -> Played {
+        let words = match words(command) {
+            Ok(words) => words,
+            Err(error) => return self.end(Played::wrong(&error.to_string())),
+        };
+        let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+        let played = match arguments.as_slice() {
+            ["bursar", ..] => self.bursar(words).await,
+            ["clock", instant] => self.set_clock(instant).await,
+            ["advance", length] => self.advance(length).await,
+            ["crash"] => self.crash(),
+            ["as", name, rest @ ..] => self.become_caller(name, rest),
+            ["echo", "$?"] => {
+                return Played {
+                    exit: 0,
+                    written: vec![(Stream::Data, format!("{}\n", self.exit))],
+                };
+            }
+            [word, ..] if OF_RUNS.contains(word) => Played::wrong(&format!(
+                "`{word}` belongs to runs, which are not built yet"
+            )),
+            [word, ..] if OWN.contains(word) => Played::wrong(&format!(
+                "`{command}` is not how `{word}` is written; `bursar scenario --help` says"
+            )),
+            [word, ..] => Played::wrong(&format!(
+                "a scenario has no command `{word}`{}",
+                did_you_mean(word, OWN)
+            )),
+            [] => Played::wrong("there is no command"),
+        };
+        self.end(played)
+    }
+
+    fn end(&mut self, played: Played) -> Played {
+        self.exit = played.exit;
+        played
+    }
+
+    async fn bursar(&mut self, words: Vec<String>) -> Played {
+        if let Err(message) = self.start() {
+            return Played::wrong(&message);
+        }
+        let Some(running) = &self.running else {
+            return Played::wrong("the world did not start");
+        };
+        let callers = CallerSource::Fixed(Arc::new(self.caller.clone()));
+        let transport = Transport::within(router(Arc::clone(&running.service), callers));
+        let within = Within {
+            client: Client::new(transport, Options::usual()),
+            store: self.store.clone(),
+            keys: running.keys.clone(),
+            began: running.began,
+            ids: self.ids,
+        };
+        let clock = Arc::clone(&self.clock);
+        let now: Now = Arc::new(move || clock.wall());
+        let ended = run::within(Invocation {
+            words,
+            console: Console::Kept(Vec::new()),
+            environment: Environment {
+                utf8: true,
+                ..Environment::default()
+            },
+            now,
+            zone: TimeZone::UTC,
+            directory: self.directory.clone(),
+            scratch: Some(self.scratch.path().to_owned()),
+            terminal: Terminal::default(),
+            reach: Reach::Within(Box::new(within)),
+        })
+        .await;
+        if let Reach::Within(within) = &ended.reach {
+            self.ids = within.ids;
+        }
+        let written = match ended.console {
+            Console::Kept(written) => written,
+            Console::Process => Vec::new(),
+        };
+        Played {
+            exit: ended.exit,
+            written,
+        }
+    }
+
+    /// Before the first command of `bursar` the clock may be set to anything; after it, forward.
+    async fn set_clock(&mut self, text: &str) -> Played {
+        let now = self.clock.wall();
+        let then = match time::parse(text, now, &TimeZone::UTC) {
+            Ok(then) => then,
+            Err(message) => return Played::wrong(&message),
+        };
+        if self.running.is_none() {
+            let base = then;
+            self.clock = Arc::new(VirtualClock {
+                base,
+                since: tokio::time::Instant::now(),
+            });
+            return Played::default();
+        }
+        if then < now {
+            return Played::wrong("the clock does not go back once the world has begun");
+        }
+        self.pass(then.since(now)).await
+    }
+
+    async fn advance(&mut self, length: &str) -> Played {
+        match length.parse::<Millis>() {
+            Ok(length) => self.pass(length).await,
+            Err(error) => Played::wrong(&error.to_string()),
+        }
+    }
+
+    /// Lets time run, so that every deadline on the way has its say.
+    async fn pass(&mut self, length: Millis) -> Played {
+        if let Err(message) = self.start() {
+            return Played::wrong(&message);
+        }
+        tokio::time::sleep(Duration::from_millis(length.ms())).await;
+        // What is due at this very moment is done before the next command.
+        tokio::task::yield_now().await;
+        Played::default()
+    }
+
+    /// Drops all that was not committed; the next command recovers from the store.
+    fn crash(&mut self) -> Played {
+        if let Some(running) = self.running.take() {
+            running.task.abort();
+        }
+        match self.start() {
+            Ok(()) => Played::default(),
+            Err(message) => Played::wrong(&message),
+        }
+    }
+
+    fn become_caller(&mut self, name: &str, rest: &[&str]) -> Played {
+        match caller(name, rest) {
+            Ok(caller) => {
+                self.caller = caller;
+                Played::default()
+            }
+            Err(message) => Played::wrong(&message),
+        }
+    }
+
+    /// Begins a term from what the store holds, unless one runs.
+    fn start(&mut self) -> Result<(), String> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&self.clock);
+        let began = clock.wall();
+        let path = self.scratch.path().join(key::FILE_NAME);
+        let mut signer = None;
+        let hand = |ledger: &str, generation: u64| {
+            let loaded = load_key(&path, ledger, generation)?;
+            let verifiers = loaded.verifiers();
+            let shared = Arc::new(Mutex::new(loaded));
+            signer = Some(Arc::clone(&shared));
+            Ok(Hand {
+                verifiers,
+                sign: signs_with(shared, Arc::clone(&clock)),
+            })
+        };
+        let store = Box::new(self.store.clone());
+        let begun = begin(
+            store,
+            State::default(),
+            &clock,
+            || LEDGER.to_owned(),
+            hand,
+            |_, _| (),
+        );
+        let Begun {
+            writer, committer, ..
+        } = begun.map_err(|error| crate::failure::chain(&error))?;
+        let (ledger, task) =
+            Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Unobserved));
+        let store = self.store.clone();
+        let readers: Readers = Arc::new(move || store.reader());
+        let info = ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            store: "memory".to_owned(),
+            file: None,
+            leads_since: began,
+        };
+        let signer = signer.ok_or("the world has no key")?;
+        let keys = signer
+            .lock()
+            .map(|signer| signer.verifiers())
+            .unwrap_or_default();
+        let shared = Keys::new(signer, ledger.clone());
+        let service = Arc::new(Service::new(
+            ledger,
+            readers,
+            shared,
+            info,
+            Metrics::default(),
+        ));
+        let task = tokio::spawn(task.run());
+        let began = self.running.as_ref().map_or(began, |running| running.began);
+        self.running = Some(Running {
+            task,
+            service,
+            keys,
+            began,
+        });
+        Ok(())
+    }
+}
+
+impl Clock for VirtualClock {
+    fn wall(&self) -> Instant {
+        self.base.after(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Millis {
+        let elapsed = self.since.elapsed().as_millis();
+        Millis::from_ms(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+}
+
+impl Observe for Unobserved {
+    fn poisoned(&self, _: &bursar_ledger::writer::Poison) {}
+
+    fn store_failed(&self, _: &bursar_ledger::store::Error) {}
+
+    fn not_leader(&self) {}
+
+    fn committed(&self, _: usize, _: Duration) {}
+
+    fn signed(&self, _: u64) {}
+}
+
+/// The key of every scenario's ledger: always the same, until the script rotates it.
+fn load_key(path: &Path, ledger: &str, generation: u64) -> Result<Signer, key::Error> {
+    if !path.exists() {
+        let name =
+            Name::ledger(ledger, generation).map_err(|source| key::Error::Name { source })?;
+        let text = SigningKey::from_seed(name, SEED).to_private_text();
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let written = opened.and_then(|mut file| writeln!(file, "{text}"));
+        written.map_err(|source| {
+            let path = path.display().to_string();
+            key::Error::File(bursar_ledger::store::Error::File {
+                operation: "write",
+                path,
+                source,
+            })
+        })?;
+    }
+    Signer::load_or_create(path, ledger, generation)
+}
+
+/// Who calls until the script says otherwise.
+fn operator() -> Caller {
+    let name = Label::new("operator").unwrap_or_else(|_| Caller::anonymous().name);
+    Caller {
+        tenants: BTreeSet::from([name.clone()]),
+        name,
+        via: Via::Socket,
+        roles: BTreeSet::from([Role::Operate]),
+        expires: None,
+    }
+}
+
+/// `NAME ROLE[,ROLE] [tenant=…]`.
+fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
+    let mut roles = BTreeSet::new();
+    let mut tenants = BTreeSet::new();
+    for word in rest {
+        if let Some(tenant) = word.strip_prefix("tenant=") {
+            for tenant in tenant.split(',') {
+                tenants.insert(Label::new(tenant).map_err(|error| error.to_string())?);
+            }
+        } else if word.starts_with("owner=") {
+            return Err(
+                "owners belong to runs, which are not built yet; write tenant=…".to_owned(),
+            );
+        } else {
+            for role in word.split(',') {
+                let known = ["view", "use", "operate"];
+                let role = Role::from_word(role).ok_or_else(|| {
+                    format!("`{role}` is not a role{}", did_you_mean(role, known))
+                })?;
+                roles.insert(role);
+            }
+        }
+    }
+    if roles.is_empty() {
+        return Err("`as` needs a role: view, use or operate".to_owned());
+    }
+    let name = Label::new(name).map_err(|error| error.to_string())?;
+    // As on the local socket: whoever names no tenant acts as the one of its own name.
+    if tenants.is_empty() {
+        tenants.insert(name.clone());
+    }
+    Ok(Caller {
+        name,
+        via: Via::Token,
+        roles,
+        tenants,
+        expires: None,
+    })
+}

@@ -1,0 +1,164 @@
+//! Wrong use, in our own words: what was typed, what may have been meant (design 80, 2.18).
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::failure::Failure;
+use crate::grammar::Arguments;
+use crate::suggest::nearest;
+
+/// What came of reading a command line that is not a command.
+pub(crate) enum Asked {
+    /// Help or version, to stdout.
+    Text(String),
+    /// A mistake.
+    Mistake(Box<Failure>),
+}
+
+/// Our words for what clap found in `words`, of which the first is the program.
+pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        return Asked::Text(error.to_string());
+    }
+    let place = Place::of(words);
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        Some(ContextValue::Strings(texts)) => texts.join(", "),
+        _ => String::new(),
+    };
+    let invalid = bare(&text(ContextKind::InvalidArg));
+    let value = text(ContextKind::InvalidValue);
+    let message = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            place.unknown_command(&text(ContextKind::InvalidSubcommand))
+        }
+        ErrorKind::UnknownArgument if invalid.starts_with('-') => {
+            let names = place.flags();
+            let suggestion = nearest(&invalid, names.iter().map(String::as_str));
+            let suggestion = suggestion.map(|name| format!(", did you mean `{name}`?"));
+            format!(
+                "`{}` has no flag `{invalid}`{}",
+                place.path,
+                suggestion.unwrap_or_default()
+            )
+        }
+        ErrorKind::UnknownArgument if place.has_verbs => place.unknown_command(&invalid),
+        ErrorKind::UnknownArgument => format!("`{}` takes no `{invalid}`", place.path),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            format!("`{}` needs a command after it", place.path)
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = text(ContextKind::InvalidArg).replace(", ", "` and `");
+            format!("`{}` needs `{missing}`", place.path)
+        }
+        ErrorKind::InvalidValue if value.is_empty() => format!("`{invalid}` needs a value"),
+        ErrorKind::InvalidValue => {
+            let valid = text(ContextKind::ValidValue);
+            let near = nearest(&value, valid.split(", "));
+            match near {
+                Some(near) => format!("{invalid} cannot be `{value}`, did you mean `{near}`?"),
+                None => format!("{invalid} cannot be `{value}`: it is one of {valid}"),
+            }
+        }
+        ErrorKind::ValueValidation => {
+            let source = std::error::Error::source(error).map(ToString::to_string);
+            format!(
+                "{invalid} cannot be `{value}`: {}",
+                source.unwrap_or_default()
+            )
+        }
+        ErrorKind::ArgumentConflict => {
+            let prior = bare(&text(ContextKind::PriorArg));
+            match prior.as_str() {
+                "" => format!("{invalid} stands before a command that does not take it"),
+                prior if prior == invalid => format!("{invalid} is given twice"),
+                prior => format!("{invalid} and {prior} cannot stand together"),
+            }
+        }
+        _ => {
+            let first = error.to_string();
+            let first = first.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    };
+    let failure = Failure::usage(message).hint(format!("`{} -h` has an example", place.path));
+    Asked::Mistake(Box::new(failure))
+}
+
+/// Whether a command line that could not be read asks for JSON.
+pub(crate) fn wants_json(words: &[String]) -> bool {
+    let mut previous = "";
+    for word in words {
+        let here = word
+            .strip_prefix("--output=")
+            .or_else(|| word.strip_prefix("-o="));
+        let here = here.or_else(|| word.strip_prefix("-o").filter(|value| !value.is_empty()));
+        if here == Some("json") || (word == "json" && matches!(previous, "-o" | "--output")) {
+            return true;
+        }
+        previous = word;
+    }
+    false
+}
+
+/// Where in the grammar a command line stopped making sense.
+struct Place {
+    path: String,
+    command: clap::Command,
+    has_verbs: bool,
+}
+
+impl Place {
+    fn of(words: &[String]) -> Self {
+        let mut command = Arguments::definition();
+        command.build();
+        let mut path = "bursar".to_owned();
+        for word in words.iter().skip(1) {
+            if let Some(next) = command.find_subcommand(word).cloned() {
+                path = format!("{path} {}", next.get_name());
+                command = next;
+            }
+        }
+        let has_verbs = command.has_subcommands();
+        Self {
+            path,
+            command,
+            has_verbs,
+        }
+    }
+
+    fn unknown_command(&self, word: &str) -> String {
+        let names: Vec<&str> = self
+            .command
+            .get_subcommands()
+            .flat_map(|sub| {
+                sub.get_name_and_visible_aliases()
+                    .into_iter()
+                    .chain(sub.get_all_aliases())
+            })
+            .collect();
+        let suggestion = nearest(word, names.iter().copied());
+        let suggestion = suggestion.map(|name| format!(", did you mean `{name}`?"));
+        format!(
+            "`{}` has no command `{word}`{}",
+            self.path,
+            suggestion.unwrap_or_default()
+        )
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let longs = self.command.get_arguments().filter_map(clap::Arg::get_long);
+        longs.map(|long| format!("--{long}")).collect()
+    }
+}
+
+/// `--slots <N>` as people type it: `--slots`.
+fn bare(argument: &str) -> String {
+    argument
+        .split([' ', '='])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
