@@ -7,4 +7,11 @@
     reason = "a test may panic, and says what it means"
 )]
 
+mod check;
 mod contract;
+mod files;
+mod maintain;
+mod memory;
+mod pipeline;
+mod trouble;
+mod world;
