@@ -89,18 +89,18 @@ impl<T: Clone + Default> Names<T> {
     }
 
     fn add(&mut self, label: &Label) -> NameIndex {
-        let entry = Entry {
-            label: Some(label.clone()),
-            references: 0,
-            value: T::default(),
-        };
         let index = self.free.pop().unwrap_or_else(|| {
             let index = NameIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-            self.entries.push(entry.clone());
+            self.entries.push(Entry {
+                label: None,
+                references: 0,
+                value: T::default(),
+            });
             index
         });
+        // A place that was given back has no references and nothing known of it.
         if let Some(place) = self.entry_mut(index) {
-            *place = entry;
+            place.label = Some(label.clone());
         }
         self.by_text.insert(label.clone(), index);
         index
@@ -112,5 +112,32 @@ impl<T: Clone + Default> Names<T> {
 
     fn entry_mut(&mut self, index: NameIndex) -> Option<&mut Entry<T>> {
         self.entries.get_mut(usize::try_from(index.0).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_units::Label;
+
+    use super::Names;
+
+    #[test]
+    fn a_name_is_known_while_it_is_referred_to_and_leaves_nothing_to_the_next() {
+        let (first, second) = (Label::new("first").unwrap(), Label::new("second").unwrap());
+        let mut names: Names<u64> = Names::default();
+        let index = names.take(&first);
+        assert_eq!(names.take(&first), index);
+        *names.get_mut(index).unwrap() = 7;
+        names.give(index);
+        assert_eq!((names.find(&first), *names.get(index)), (Some(index), 7));
+        names.give(index);
+        assert_eq!(
+            (names.find(&first), names.label(index), names.iter().count()),
+            (None, None, 0)
+        );
+        assert_eq!(names.take(&second), index, "places are used again");
+        assert_eq!((*names.get(index), names.label(index)), (0, Some(&second)));
     }
 }
