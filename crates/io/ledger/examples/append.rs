@@ -19,14 +19,11 @@ const RECORD_BYTES: usize = 320;
 const MEASURED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let base = std::env::args_os()
-        .nth(1)
-        .map_or_else(std::env::temp_dir, Into::into);
-    let directory = base.join(format!("bursar-append-{}", std::process::id()));
-    std::fs::create_dir_all(&directory)?;
-    let measured = measure_all(&directory);
-    std::fs::remove_dir_all(&directory)?;
-    measured
+    let directory = match std::env::args_os().nth(1) {
+        Some(base) => tempfile::tempdir_in(base)?,
+        None => tempfile::tempdir()?,
+    };
+    measure_all(directory.path())
 }
 
 fn measure_all(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {

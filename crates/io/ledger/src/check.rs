@@ -105,7 +105,7 @@ pub fn check(
         seq,
         time: time_before(reader, seq),
     });
-    let mut checks = vec![verdict.check, fold.state_check(damaged_at)];
+    let mut checks = vec![verdict.check, fold.state_check(verdict.damaged_at)];
     if damaged_at.is_none() {
         checks.extend(fold.further_checks());
     }

@@ -131,18 +131,18 @@ impl Fold {
         }
     }
 
-    /// The line on the state, given where the records are damaged.
+    /// The line on the state, given where the hashes show the records to be damaged.
     pub(super) fn state_check(&self, damaged_at: Option<u64>) -> Check {
-        if let Some((seq, why)) = &self.problem
-            && damaged_at == Some(*seq)
-        {
+        // What cannot be read because it is damaged is no further news.
+        let news = |seq: u64| damaged_at.is_none_or(|damaged_at| seq < damaged_at);
+        if let Some((_, why)) = self.problem.as_ref().filter(|(seq, _)| news(*seq)) {
             return Check::failed("state", why.clone());
         }
         match damaged_at {
             Some(0) => Check::failed("state", "no record is good".to_owned()),
             Some(seq) => {
-                let detail = format!("records {} to {} re-fold", self.first(), grouped(seq - 1));
-                Check::passed("state", detail)
+                let (first, last) = (grouped(self.begin()), grouped(seq - 1));
+                Check::passed("state", format!("records {first} to {last} re-fold"))
             }
             None => match self.unmet.clone().or_else(|| self.unrecorded()) {
                 Some(detail) => Check::failed("state", detail),
@@ -261,10 +261,6 @@ impl Fold {
             Start::Anchor { head, .. } => head,
             _ => 0,
         }
-    }
-
-    fn first(&self) -> String {
-        grouped(self.begin())
     }
 
     fn summary(&self) -> String {

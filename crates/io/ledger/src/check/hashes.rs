@@ -159,7 +159,13 @@ impl<'a> Hashes<'a> {
             let detail = format!("the checkpoint over {} records: {error}", grouped(size));
             return verdict(Err(detail), None);
         }
-        if let Some(detail) = self.wrong_tile.clone() {
+        let misplaced = self.suspects.first().map(|seq| {
+            format!(
+                "the hash kept of record {} is damaged, the record is good",
+                grouped(*seq)
+            )
+        });
+        if let Some(detail) = self.wrong_tile.clone().or(misplaced) {
             return verdict(Err(detail), None);
         }
         verdict(Ok(self.summary(signed.len(), used, covered)), None)

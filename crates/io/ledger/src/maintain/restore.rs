@@ -18,13 +18,11 @@ use crate::check::{Asked, Report, check, state_after};
 use crate::key::{self, Signer};
 use crate::store::sqlite::{FILE_NAME, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
+use crate::writer::SELF;
 use crate::{durable, lock};
 
 /// Records that are replayed in one commit.
 const CHUNK: usize = 1_024;
-
-/// Who restores, in the record that tells of it.
-const BY: &str = "restore";
 
 /// The unfinished ledger; a left one is from a restoring that was cut short.
 const UNFINISHED: &str = "ledger.db.restoring";
@@ -170,7 +168,7 @@ fn record(
     signer: &Signer,
 ) -> Result<(), Error> {
     let failed = |source| Error::Record { source };
-    let by = Label::new(BY).map_err(|error| failed(error.into()))?;
+    let by = Label::new(SELF).map_err(|error| failed(error.into()))?;
     let key = signer.verifier().to_string();
     let commands = [
         Command::Restore { size: good },

@@ -38,7 +38,8 @@ const FORMAT: i64 = 1;
 const APPLICATION_ID: i64 = 0x4275_7273;
 
 /// How long a statement waits for a lock. Only a checkpoint beside a long read ever waits.
-const BUSY: Duration = Duration::from_secs(5);
+/// A test of that wait need not last as long.
+const BUSY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5_000 });
 
 /// Lines of an anchored snapshot are kept in parts, so that no row grows without bound.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -382,6 +383,7 @@ fn connect(path: &Path) -> Result<Connection, Error> {
         .busy_timeout(BUSY)
         .map_err(place.failed("open"))?;
     place.check_format(&connection)?;
+    place.check_length(&connection)?;
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(place.failed("open"))?;
@@ -406,4 +408,111 @@ fn parts(mut text: &str) -> impl Iterator<Item = &str> {
         text = rest;
         (!part.is_empty()).then_some(part)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_engine::codec::Encoded;
+
+    use super::{Append, Appended, Error, SqliteStore, Store, Term};
+
+    /// Method: SQLite itself is told to take no further page, so every write that needs one fails
+    /// as on a full disk; reopening gives the space back.
+    #[test]
+    fn a_full_disk_refuses_each_write_whole_and_all_goes_on_when_there_is_space() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(super::FILE_NAME);
+        let mut store = SqliteStore::open(&path).unwrap();
+        let term = store.lead().unwrap();
+        assert_eq!(store.append(term, &large(0)).unwrap(), Appended::Done);
+        let term = Term { head: 1, ..term };
+        let long = "x".repeat(100_000);
+        for write in [
+            |store: &mut SqliteStore, term, _: &str| store.append(term, &large(1)).map(drop),
+            |store: &mut SqliteStore, _, text: &str| store.put_checkpoint(1, text),
+            |store: &mut SqliteStore, _, text: &str| store.put_anchor(1, text),
+        ] {
+            let connection = store.connection.as_ref().unwrap();
+            let limit = "PRAGMA max_page_count = 1";
+            connection
+                .query_row(limit, [], |row| row.get::<_, i64>(0))
+                .unwrap();
+            let error = write(&mut store, term, &long).unwrap_err();
+            assert!(
+                matches!(&error, Error::Full { path: named } if *named == path.to_str().unwrap())
+            );
+            let reader = store.reader().unwrap();
+            assert_eq!(reader.head().unwrap(), 1);
+            assert!(reader.checkpoints().unwrap().is_empty());
+            assert!(reader.anchors().unwrap().is_empty());
+            assert_eq!(store.reopen().unwrap(), 1);
+        }
+        assert_eq!(store.append(term, &large(1)).unwrap(), Appended::Done);
+        store.put_checkpoint(1, &long).unwrap();
+        store.put_anchor(1, &long).unwrap();
+    }
+
+    #[test]
+    fn what_sqlite_may_not_write_is_said_to_be_read_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = SqliteStore::open(&directory.path().join(super::FILE_NAME)).unwrap();
+        let connection = store.connection.as_ref().unwrap();
+        connection.execute_batch("PRAGMA query_only = ON").unwrap();
+        assert!(matches!(store.lead().unwrap_err(), Error::ReadOnly { .. }));
+    }
+
+    #[test]
+    fn commits_are_synced_and_logged_ahead() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join(super::FILE_NAME)).unwrap();
+        let connection = store.connection.as_ref().unwrap();
+        let pragma = |sql| {
+            connection
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+                .unwrap()
+        };
+        assert_eq!(pragma("PRAGMA synchronous"), 2, "full");
+        assert_eq!(pragma("PRAGMA wal_autocheckpoint"), 1_000);
+        let mode = connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+        assert_eq!(mode.unwrap(), "wal");
+        assert!(store.free_bytes().is_some_and(|free| 0 < free));
+    }
+
+    /// Method: a reader holds an old state of the file open, so the log cannot be emptied.
+    #[test]
+    fn reopening_fails_until_the_log_is_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(super::FILE_NAME);
+        let mut store = SqliteStore::open(&path).unwrap();
+        let term = store.lead().unwrap();
+        let reader = rusqlite::Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
+        store.append(term, &large(0)).unwrap();
+        assert!(matches!(
+            store.reopen().unwrap_err(),
+            Error::Database { .. }
+        ));
+        assert!(
+            store.append(term, &large(1)).is_err(),
+            "nothing is appended before it succeeds"
+        );
+        reader.execute_batch("COMMIT").unwrap();
+        assert_eq!(store.reopen().unwrap(), 1);
+        let log = std::fs::metadata(directory.path().join("ledger.db-wal")).unwrap();
+        assert_eq!(log.len(), 0);
+    }
+
+    fn large(seq: u64) -> Append {
+        let record = Encoded {
+            seq,
+            bytes: vec![b'x'; 60_000],
+            blobs: Vec::new(),
+        };
+        Append {
+            records: vec![record],
+            tiles: Vec::new(),
+        }
+    }
 }

@@ -86,6 +86,28 @@ impl Place<'_> {
         Ok(())
     }
 
+    /// Refuses a file that ends before its last page. SQLite would read the rest as zeros. While
+    /// there is a write-ahead log, missing pages may be in there.
+    pub(super) fn check_length(self, connection: &Connection) -> Result<(), Error> {
+        let log = durable::beside(self.0, "-wal");
+        if std::fs::metadata(log).is_ok_and(|log| 0 < log.len()) {
+            return Ok(());
+        }
+        let pragma = |sql| connection.query_row(sql, [], |row| count(row, 0));
+        let pages = pragma("PRAGMA page_count").map_err(self.failed("open"))?;
+        let page_size = pragma("PRAGMA page_size").map_err(self.failed("open"))?;
+        let found = std::fs::metadata(self.0).map_err(|source| self.file("open", source))?;
+        if pages.saturating_mul(page_size) <= found.len() {
+            return Ok(());
+        }
+        let what = format!(
+            "{}: it was cut after {} bytes, so it",
+            self.0.display(),
+            found.len()
+        );
+        Err(Error::Damaged { what })
+    }
+
     /// Refuses a file that lacks the last of the records it counts.
     pub(super) fn check_head(self, connection: &Connection) -> Result<(), Error> {
         let sql = "SELECT head = (SELECT ifnull(max(seq) + 1, 0) FROM journal) FROM meta";

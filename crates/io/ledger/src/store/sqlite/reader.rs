@@ -36,7 +36,9 @@ impl SqliteReader {
             _ if beside(path, "-shm").exists() => "mode=ro&readonly_shm=1",
             _ => "mode=ro",
         };
-        Self::with(path, options)
+        let reader = Self::with(path, options)?;
+        Place(path).check_length(&reader.connection)?;
+        Ok(reader)
     }
 
     fn with(path: &Path, options: &str) -> Result<Self, Error> {
