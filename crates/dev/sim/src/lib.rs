@@ -1,1 +1,14 @@
-//! .
+//! The whole system on virtual time, with faults; and the parsers under fire.
+//!
+//! [`simulation`] runs worlds: real engine, ledger and store, simulated clients, network, clocks
+//! and failures, all from one seed on one thread. [`fuzz`] throws bytes at every parser. Neither
+//! reads a clock of the machine to decide anything, so a seed that failed fails again.
+
+pub mod clock;
+pub mod oracle;
+pub mod rng;
+pub mod simulation;
+pub mod summary;
+pub mod trace;
+pub mod violation;
+pub mod world;

@@ -1,0 +1,187 @@
+//! What a run saw: counts by name, printed as a table, and the list of what it must have seen.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal};
+use bursar_engine::codec::Record;
+use bursar_engine::{Answer, Command, Event, Refusal};
+
+/// What a run of a million steps must have met, or it has become tame.
+pub const MUST_BE_MET: &[&str] = &[
+    "answers lost",
+    "answers out of order",
+    "answer: already ended",
+    "answer: disk low",
+    "answer: not leader",
+    "answer: outcome unknown",
+    "answer: unavailable",
+    "batches of several operations",
+    "clock set back",
+    "clock set forward",
+    "crash: after append, before publish",
+    "crash: after decide and encode",
+    "crash: after publish",
+    "crash: before anything",
+    "crash: between answers",
+    "crash: in flight, before append",
+    "crash: while the outcome is unknown",
+    "disk full",
+    "disk low",
+    "dry runs compared",
+    "end: cancelled",
+    "end: expired",
+    "end: forced",
+    "end: released",
+    "end: wait over",
+    "fault: commits, then errors",
+    "fault: errors, nothing written",
+    "fault: hangs, lands before reopening",
+    "fault: hangs, never lands",
+    "fault: no row changed",
+    "grants at once",
+    "grants of those who waited",
+    "heads due at once",
+    "ids too old",
+    "leader usurped",
+    "limits changed",
+    "limits dropped",
+    "machine suspended",
+    "messages doubled",
+    "messages lost",
+    "messages out of order",
+    "nodes changed",
+    "process stalled",
+    "recovered from a snapshot",
+    "recovered from record 0",
+    "refolds from record 0",
+    "refused: id reused",
+    "refused: never fits",
+    "refused: others first",
+    "refused: over limit",
+    "refused: queue full",
+    "refused: stale fence",
+    "refused: time out of bounds",
+    "renewals recorded",
+    "repeats with the same id",
+    "restarts with an older wall clock",
+    "resumes",
+    "stale leader refused",
+    "unknown outcomes that were committed",
+    "unknown outcomes that were not",
+    "unrecorded answers compared",
+    "unsettled records",
+    "worlds stepped in one place",
+    "worlds stepped in three",
+    "worlds with two leaders",
+];
+
+/// Counts by name.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(BTreeMap<&'static str, u64>);
+
+impl Tally {
+    /// Counts something.
+    pub fn add(&mut self, what: &'static str, times: u64) {
+        if times > 0 {
+            *self.0.entry(what).or_default() += times;
+        }
+    }
+
+    /// Keeps the largest of something.
+    pub fn most(&mut self, what: &'static str, number: usize) {
+        let number = u64::try_from(number).unwrap_or(u64::MAX);
+        if number > 0 {
+            let most = self.0.entry(what).or_default();
+            *most = number.max(*most);
+        }
+    }
+
+    /// How often it was counted.
+    pub fn count(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// Takes the counts of another run in.
+    pub fn take_in(&mut self, other: &Self) {
+        for (what, times) in &other.0 {
+            if *what == "heads due at once" {
+                self.most(what, usize::try_from(*times).unwrap_or(usize::MAX));
+            } else {
+                self.add(what, *times);
+            }
+        }
+    }
+
+    /// What must have been met and was not.
+    pub fn unmet(&self) -> Vec<&'static str> {
+        let unmet = MUST_BE_MET.iter().filter(|what| self.count(what) == 0);
+        unmet.copied().collect()
+    }
+
+    /// The counts as a table.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        for (what, times) in &self.0 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "  {what:<44} {times:>12}");
+        }
+        out
+    }
+
+    /// Counts what a record holds.
+    pub(crate) fn record(&mut self, record: &Record) {
+        self.add("records", 1);
+        if matches!(record.command, Command::Resume { .. }) {
+            self.add("resumes", 1);
+        }
+        for (_, event) in &record.events {
+            if let Event::Booking(event) = event {
+                self.add(word_of(event), 1);
+            }
+        }
+    }
+
+    /// Counts an answer that left no record.
+    pub(crate) fn answer(&mut self, result: &Result<Answer, Refusal>) {
+        let word = match result {
+            Err(Refusal::Booking(refusal)) => match refusal {
+                BookingRefusal::OverLimit { .. } => "refused: over limit",
+                BookingRefusal::OthersFirst { .. } => "refused: others first",
+                BookingRefusal::QueueFull { .. } => "refused: queue full",
+                BookingRefusal::NeverFits { .. } => "refused: never fits",
+                BookingRefusal::TimeOutOfBounds { .. } => "refused: time out of bounds",
+                BookingRefusal::IdReused { .. } => "refused: id reused",
+                BookingRefusal::IdTooOld { .. } => "ids too old",
+                BookingRefusal::StaleFence { .. } => "refused: stale fence",
+                _ => "refused: other",
+            },
+            Ok(Answer::Booking(bursar_booking::Reply::Repeated)) => "repeats with the same id",
+            Ok(Answer::Booking(bursar_booking::Reply::AlreadyEnded)) => "answer: already ended",
+            Ok(Answer::Renewed { .. }) => "renewals answered",
+            _ => return,
+        };
+        self.add(word, 1);
+    }
+}
+
+fn word_of(event: &BookingEvent) -> &'static str {
+    match event {
+        BookingEvent::Reserved { fence: Some(_), .. } => "grants at once",
+        BookingEvent::Reserved { fence: None, .. } => "requests that waited",
+        BookingEvent::Granted { .. } => "grants of those who waited",
+        BookingEvent::Renewed { .. } => "renewals recorded",
+        BookingEvent::Ended { end, .. } => match end {
+            End::Released => "end: released",
+            End::Cancelled => "end: cancelled",
+            End::Expired => "end: expired",
+            End::WaitOver => "end: wait over",
+            End::Forced => "end: forced",
+        },
+        BookingEvent::LimitSet { .. } => "limits changed",
+        BookingEvent::LimitDropped { .. } => "limits dropped",
+        BookingEvent::NodeSet { .. } | BookingEvent::NodeDropped { .. } => "nodes changed",
+        BookingEvent::Unsettled { .. } => "unsettled records",
+        BookingEvent::Resumed => "resumes",
+    }
+}

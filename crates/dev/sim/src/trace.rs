@@ -1,0 +1,62 @@
+//! What happened, in words: the last actions for a reader, a hash of all of them for a test.
+
+use std::collections::VecDeque;
+
+/// How many actions a failure shows.
+const SHOWN: usize = 20;
+
+/// The actions of one world.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    last: VecDeque<String>,
+    steps: u64,
+    hash: u64,
+}
+
+impl Trace {
+    /// Begins a step.
+    pub fn step(&mut self, line: String) {
+        self.steps += 1;
+        self.mix(&line);
+        if self.last.len() == SHOWN {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    /// Adds to what the present step did.
+    pub fn note(&mut self, words: &str) {
+        self.mix(words);
+        if let Some(line) = self.last.back_mut() {
+            line.push_str("; ");
+            line.push_str(words);
+        }
+    }
+
+    /// How many steps there were.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// A hash over every word of it.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The last actions, oldest first, each with its step.
+    pub fn tail(&self) -> String {
+        let shown = u64::try_from(self.last.len()).unwrap_or(0);
+        let first = self.steps - shown + 1;
+        let lines = self.last.iter().zip(first..);
+        lines
+            .map(|(line, step)| format!("{step:>7}  {line}\n"))
+            .collect()
+    }
+
+    /// FNV-1a: small, and the same everywhere.
+    fn mix(&mut self, words: &str) {
+        for byte in words.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+}

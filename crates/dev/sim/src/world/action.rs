@@ -1,0 +1,110 @@
+//! What can happen in a world, and when.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bursar_ledger::intake::{Failure, Outcome};
+
+use super::client::Sight;
+
+/// One scheduled thing.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    /// A client wants something new.
+    Arrive(usize),
+    /// A client turns to one of its bookings.
+    Wake { client: usize, lease: usize },
+    /// A request reaches a replica.
+    Deliver { request: u64, replica: usize },
+    /// An answer reaches its client.
+    Answer {
+        request: u64,
+        result: Result<Vec<Outcome>, Failure>,
+    },
+    /// A look at a booking reaches a replica.
+    Look {
+        client: usize,
+        lease: usize,
+        replica: usize,
+    },
+    /// What it showed reaches the client.
+    Sight {
+        client: usize,
+        lease: usize,
+        sight: Sight,
+        head: u64,
+    },
+    /// The engine's turn, of the process of that number.
+    Build(usize, u64),
+    /// The store's turn.
+    Commit(usize, u64),
+    /// The view's turn.
+    Publish(usize, u64),
+    /// The store is asked what became of a batch.
+    Resolve(usize, u64),
+    /// A process begins to lead.
+    Start(usize),
+    /// Something goes wrong.
+    Trouble,
+    /// An operator does something.
+    Operate,
+    /// A write that hung is done after all.
+    Land,
+    /// The disk has space again.
+    FreeDisk,
+}
+
+/// Actions by time; those of one moment in the order in which they were planned.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    planned: BTreeMap<(u64, u64), Action>,
+    count: u64,
+}
+
+impl Schedule {
+    pub(super) fn plan(&mut self, at_ms: u64, action: Action) {
+        self.count += 1;
+        self.planned.insert((at_ms, self.count), action);
+    }
+
+    pub(super) fn next(&mut self) -> Option<(u64, Action)> {
+        let ((at_ms, _), action) = self.planned.pop_first()?;
+        Some((at_ms, action))
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arrive(client) => write!(f, "client {client} wants something"),
+            Self::Wake { client, lease } => write!(f, "client {client} turns to booking {lease}"),
+            Self::Deliver { request, replica } => {
+                write!(f, "request {request} reaches replica {replica}")
+            }
+            Self::Answer { request, result } => match result {
+                Ok(outcomes) => write!(f, "answer to {request}: {} outcomes", outcomes.len()),
+                Err(failure) => write!(f, "answer to {request}: {failure}"),
+            },
+            Self::Look {
+                client,
+                lease,
+                replica,
+            } => write!(f, "client {client} looks at booking {lease} on replica {replica}"),
+            Self::Sight {
+                client,
+                lease,
+                sight,
+                head,
+            } => write!(f, "client {client} sees booking {lease} {sight:?} as of {head}"),
+            Self::Build(replica, _) => write!(f, "replica {replica} builds"),
+            Self::Commit(replica, _) => write!(f, "replica {replica} commits"),
+            Self::Publish(replica, _) => write!(f, "replica {replica} publishes"),
+            Self::Resolve(replica, _) => write!(f, "replica {replica} asks its store"),
+            Self::Start(replica) => write!(f, "replica {replica} starts"),
+            Self::Trouble => f.write_str("trouble"),
+            Self::Operate => f.write_str("an operator acts"),
+            Self::Land => f.write_str("a write that hung lands"),
+            Self::FreeDisk => f.write_str("the disk has space again"),
+        }
+    }
+}

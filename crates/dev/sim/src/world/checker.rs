@@ -1,0 +1,516 @@
+//! Follows the store and checks every record once, however it got there.
+//!
+//! It keeps a shadow of the committed state, made by deciding every command again, and the plain
+//! oracle beside it. Whatever a replica, a client or a recovery shows is held against these two.
+
+use std::collections::BTreeMap;
+
+use bursar_booking::invariants::over_limit;
+use bursar_booking::{End, Event as BookingEvent, Fence, LimitUse, Reply};
+use bursar_engine::codec::{Record, decode, decode_events, encode};
+use bursar_engine::invariants::{self, Mark};
+use bursar_engine::{Answer, Command, Event, Events, State, decide, snapshot, summary};
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::tile::Builder;
+use bursar_ledger::intake::{Failure, Outcome};
+use bursar_ledger::store::Reader as _;
+use bursar_ledger::store::memory::MemoryStore;
+use bursar_units::{BookingId, Instant};
+
+use super::decided::Decided;
+use crate::oracle::Oracle;
+use crate::summary::Tally;
+use crate::violation::{Violation, broken, demand};
+
+/// How often the whole ledger is folded again: once in so many records.
+const REFOLD_EVERY: u64 = 512;
+/// How often the state is written and read back: once in so many records.
+const SNAPSHOT_EVERY: u64 = 128;
+
+/// What is known for certain.
+pub(super) struct Checker {
+    store: MemoryStore,
+    shadow: State,
+    oracle: Oracle,
+    tree: Builder,
+    last_fence: Fence,
+    /// Every grant there ever was.
+    grants: BTreeMap<BookingId, Fence>,
+    /// Every end there ever was.
+    ends: BTreeMap<BookingId, End>,
+    /// Until when, in the time of the world, a holder was told that it may hold.
+    promises: BTreeMap<BookingId, u64>,
+    /// When, in the time of the world, a record of that number was last decided.
+    decided_ms: BTreeMap<u64, u64>,
+    /// Times of the ledger in which it was away: no grant may expire within.
+    absences: Vec<(Instant, Instant)>,
+}
+
+impl Checker {
+    pub(super) fn new(store: MemoryStore) -> Self {
+        Self {
+            store,
+            shadow: State::default(),
+            oracle: Oracle::default(),
+            tree: Builder::new(),
+            last_fence: Fence::default(),
+            grants: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            promises: BTreeMap::new(),
+            decided_ms: BTreeMap::new(),
+            absences: Vec::new(),
+        }
+    }
+
+    /// How many records were checked.
+    pub(super) fn head(&self) -> u64 {
+        self.shadow.head
+    }
+
+    /// The time of the last one.
+    pub(super) fn time(&self) -> Instant {
+        self.shadow.time
+    }
+
+    pub(super) fn oracle(&self) -> &Oracle {
+        &self.oracle
+    }
+
+    /// Notes that the ledger was away.
+    pub(super) fn was_away(&mut self, from: Instant, until: Instant) {
+        self.absences.push((from, until));
+    }
+
+    /// Notes when what is about to be committed was decided.
+    pub(super) fn about_to_commit(&mut self, decisions: &[Decided]) {
+        for decided in decisions.iter().filter(|decided| decided.is_recorded) {
+            self.decided_ms.insert(decided.seq, decided.world_ms);
+        }
+    }
+
+    /// Checks what the store holds beyond what was checked before, with the decisions that led to
+    /// it where they are known.
+    pub(super) fn follow(
+        &mut self,
+        decisions: &[Decided],
+        world_ms: u64,
+        tally: &mut Tally,
+    ) -> Result<(), Violation> {
+        for decided in decisions {
+            demand(
+                decided.as_planned != Some(false),
+                "a dry run says what the command then does",
+                || format!("{:?} at {:?}", decided.command, decided.now),
+            )?;
+            tally.add("dry runs compared", u64::from(decided.as_planned.is_some()));
+            if decided.seq != self.shadow.head {
+                continue;
+            }
+            if decided.is_recorded {
+                if self.is_level()? {
+                    return Ok(());
+                }
+                self.next_record(decided.world_ms, tally)?;
+            } else {
+                self.oracle
+                    .unrecorded(decided.now, &decided.command, &decided.result)?;
+                tally.add("unrecorded answers compared", 1);
+                tally.answer(&decided.result);
+            }
+        }
+        while !self.is_level()? {
+            let decided_ms = self.decided_ms.get(&self.shadow.head).copied();
+            self.next_record(decided_ms.unwrap_or(world_ms), tally)?;
+        }
+        Ok(())
+    }
+
+    /// A state that a reader could see: nothing beyond the store, and what is there as it is there.
+    pub(super) fn check_view(&self, view: &State) -> Result<(), Violation> {
+        demand(
+            view.head <= self.shadow.head,
+            "a reader never sees the uncommitted",
+            || format!("the view covers {} records, the store {}", view.head, self.shadow.head),
+        )
+    }
+
+    /// A state that runs ahead of what is committed.
+    pub(super) fn check_working(&self, working: &State) -> Result<(), Violation> {
+        invariants::check(working)
+            .map_err(|broke| broken("the engine's invariants hold while it works", broke.to_string()))
+    }
+
+    /// A state that stands where the committed one does must be the same.
+    pub(super) fn check_same(&self, state: &State, whose: &'static str) -> Result<(), Violation> {
+        if state.head != self.shadow.head {
+            return Ok(());
+        }
+        let (theirs, ours) = (hash(state)?, hash(&self.shadow)?);
+        demand(
+            theirs == ours,
+            "states at the same head have the same hash",
+            || format!("{whose} differs at head {}: {}", state.head, difference(state, &self.shadow)),
+        )
+    }
+
+    /// The state and the tree that a recovery made.
+    pub(super) fn check_recovered(&self, state: &State, root: &Hash) -> Result<(), Violation> {
+        demand(
+            state.head == self.shadow.head && *root == self.tree.root(),
+            "a recovery finds every committed record",
+            || format!("it found {} records of {}", state.head, self.shadow.head),
+        )?;
+        self.check_same(state, "the recovered state")
+    }
+
+    /// Answers that leave: each must stand in the store already. `leader` is the time of the ledger
+    /// where the process leads.
+    pub(super) fn check_answers(
+        &mut self,
+        commands: &[Command],
+        result: &Result<Vec<Outcome>, Failure>,
+        leader: Option<Instant>,
+        world_ms: u64,
+    ) -> Result<(), Violation> {
+        let Ok(outcomes) = result else { return Ok(()) };
+        demand(
+            outcomes.len() == commands.len(),
+            "every operation of a batch has its own answer",
+            || format!("{} answers to {} operations", outcomes.len(), commands.len()),
+        )?;
+        for (command, outcome) in commands.iter().zip(outcomes) {
+            self.check_answer(command, outcome, leader, world_ms)?;
+        }
+        Ok(())
+    }
+
+    /// A booking that a reader was shown as held.
+    pub(super) fn check_seen_held(&self, id: &BookingId, fence: Fence) -> Result<(), Violation> {
+        let known = self.grants.get(id).copied();
+        demand(
+            known == Some(fence),
+            "a reader never sees a grant that is not committed",
+            || format!("`{id}` was shown as held under {fence:?}, the store says {known:?}"),
+        )
+    }
+
+    /// A booking that a reader was shown as ended.
+    pub(super) fn check_seen_ended(&self, id: &BookingId, end: End) -> Result<(), Violation> {
+        let known = self.ends.get(id).copied();
+        demand(
+            known == Some(end),
+            "a reader never sees an end that is not committed",
+            || format!("`{id}` was shown as {end:?}, the store says {known:?}"),
+        )
+    }
+
+    /// Folds the whole ledger again, from its first record.
+    pub(super) fn refold(&self) -> Result<(), Violation> {
+        let mut state = State::default();
+        let mut tree = Builder::new();
+        let mut tiles = Vec::new();
+        for kept in read(&self.store, 0, usize::MAX)? {
+            let bytes = kept.bytes.unwrap_or_default();
+            tree.push(leaf_hash(&bytes), &mut tiles);
+            let blob = |sha256: &Hash| self.store.blob(sha256).ok().flatten();
+            let events = decode_events(kept.seq, &bytes, blob)
+                .map_err(|error| broken("every record can be folded", error.to_string()))?;
+            state.apply_record(&events);
+        }
+        demand(
+            tree.root() == self.tree.root(),
+            "what was committed never changes",
+            || "the tree over the records has another root than it had".to_owned(),
+        )?;
+        self.check_same(&state, "a fold from record 0")
+    }
+
+    /// After everybody stopped and time ran out nothing is held and nobody waits.
+    pub(super) fn check_empty(&self) -> Result<(), Violation> {
+        let (holding, waiting, _) = self.shadow.bookings.counts();
+        demand(
+            (holding, waiting) == (0, 0) && self.oracle.counts() == (0, 0),
+            "when everybody has stopped, every slot comes back",
+            || format!("{holding} hold and {waiting} wait"),
+        )
+    }
+
+    fn is_level(&self) -> Result<bool, Violation> {
+        let head = self.store.head().map_err(|error| unreadable(&error))?;
+        demand(
+            self.shadow.head <= head,
+            "what was committed never goes away",
+            || format!("the store holds {head} records, {} were there", self.shadow.head),
+        )?;
+        Ok(head == self.shadow.head)
+    }
+
+    fn next_record(&mut self, decided_ms: u64, tally: &mut Tally) -> Result<(), Violation> {
+        let seq = self.shadow.head;
+        let kept = read(&self.store, seq, 1)?;
+        let bytes = kept.into_iter().next().and_then(|kept| kept.bytes).unwrap_or_default();
+        let blob = |sha256: &Hash| self.store.blob(sha256).ok().flatten();
+        let record = decode(seq, &bytes, blob)
+            .map_err(|error| broken("every record can be read", error.to_string()))?;
+        self.tree.push(leaf_hash(&bytes), &mut Vec::new());
+        let (mark, over) = (Mark::of(&self.shadow), over_limit(&self.shadow.bookings));
+        self.redecide(&record, &bytes)?;
+        self.check_state(mark, &record.events, &over)?;
+        self.check_against_oracle(&record)?;
+        self.note(&record, decided_ms, tally)?;
+        self.tell(&record.events)?;
+        tally.record(&record);
+        tally.most("heads due at once", self.oracle.due_count());
+        if seq.is_multiple_of(SNAPSHOT_EVERY) {
+            invariants::check_snapshot(&self.shadow)
+                .map_err(|broke| broken("a snapshot reads back as the same state", broke.to_string()))?;
+        }
+        if seq % REFOLD_EVERY == REFOLD_EVERY - 1 {
+            tally.add("refolds from record 0", 1);
+            self.refold()?;
+        }
+        Ok(())
+    }
+
+    /// `decide` on the recorded command gives the recorded bytes (L7).
+    fn redecide(&mut self, record: &Record, bytes: &[u8]) -> Result<(), Violation> {
+        let mut events = Events::new();
+        let answer = decide(&mut self.shadow, record.time, &record.command, &mut events);
+        self.shadow.head += 1;
+        let again = Record {
+            events,
+            ..record.clone()
+        };
+        let encoded = encode(&again).map(|encoded| encoded.bytes).unwrap_or_default();
+        demand(
+            answer.is_ok() && encoded == bytes,
+            "deciding a recorded command again gives the same bytes",
+            || {
+                let stored = String::from_utf8_lossy(bytes).into_owned();
+                format!("{}, then {answer:?} with {:?}", stored, again.events)
+            },
+        )
+    }
+
+    fn check_state(
+        &self,
+        mark: Mark,
+        events: &Events,
+        over_before: &[LimitUse],
+    ) -> Result<(), Violation> {
+        invariants::check_record(mark, events, &self.shadow)
+            .and_then(|()| invariants::check(&self.shadow))
+            .map_err(|broke| broken("the engine's invariants hold after every record", broke.to_string()))?;
+        let declares = |event: &Event| {
+            matches!(
+                event,
+                Event::Booking(
+                    BookingEvent::LimitSet { .. }
+                        | BookingEvent::LimitDropped { .. }
+                        | BookingEvent::NodeSet { .. }
+                        | BookingEvent::NodeDropped { .. }
+                )
+            )
+        };
+        if events.iter().any(|(_, event)| declares(event)) {
+            return Ok(());
+        }
+        let was_over = |now: &LimitUse| {
+            over_before.iter().any(|before| {
+                (&before.name, before.dimension) == (&now.name, now.dimension)
+                    && now.in_use <= before.in_use
+            })
+        };
+        let risen = over_limit(&self.shadow.bookings).into_iter().find(|now| !was_over(now));
+        match risen {
+            Some(now) => Err(broken(
+                "no grant raises a counter above its bound",
+                format!("{now:?}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_against_oracle(&mut self, record: &Record) -> Result<(), Violation> {
+        let expected = self.oracle.record(record.time, &record.command)?;
+        let found = record.events.iter().filter_map(|(at, event)| match event {
+            Event::Booking(event) => Some((*at, event.clone())),
+            _ => None,
+        });
+        let found: Vec<_> = found.collect();
+        demand(
+            found == expected,
+            "the plain loop of S3 and S4 decides the same",
+            || {
+                format!(
+                    "record {} {:?}: found {found:?}, the plain rules say {expected:?}",
+                    record.seq, record.command
+                )
+            },
+        )
+    }
+
+    /// Learns what happened to whom, and checks what must be true over time.
+    fn note(
+        &mut self,
+        record: &Record,
+        decided_ms: u64,
+        tally: &mut Tally,
+    ) -> Result<(), Violation> {
+        for (at, event) in &record.events {
+            let Event::Booking(event) = event else { continue };
+            match event {
+                BookingEvent::Reserved {
+                    id,
+                    fence: Some(fence),
+                    ..
+                }
+                | BookingEvent::Granted { id, fence } => {
+                    let late_ms = record.time.since(*at).ms();
+                    self.note_grant(id, *fence, decided_ms.saturating_sub(late_ms), tally)?;
+                }
+                BookingEvent::Ended { id, end, .. } => {
+                    if *end == End::Expired {
+                        self.check_expiry(id, *at, decided_ms)?;
+                    }
+                    self.promises.remove(id);
+                    self.ends.insert(id.clone(), *end);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn note_grant(
+        &mut self,
+        id: &BookingId,
+        fence: Fence,
+        since_ms: u64,
+        tally: &mut Tally,
+    ) -> Result<(), Violation> {
+        let last = std::mem::replace(&mut self.last_fence, fence);
+        demand(
+            last < fence,
+            "a fence is never given twice, and rises",
+            || format!("`{id}` got {fence:?} after {last:?}"),
+        )?;
+        let ttl_ms = self.shadow.bookings.request(id).map_or(0, |request| request.ttl.ms());
+        // A granted one may have ended in the same record; then nothing was promised.
+        let before = self.grants.insert(id.clone(), fence);
+        let was_forgotten = id.made_at().is_none();
+        demand(
+            before.is_none() || was_forgotten,
+            "an id is granted at most once",
+            || format!("`{id}` was granted as {before:?} and again under {fence:?}"),
+        )?;
+        tally.add("plain ids granted again after a day", u64::from(before.is_some()));
+        self.promise(id, since_ms + ttl_ms);
+        Ok(())
+    }
+
+    fn promise(&mut self, id: &BookingId, until_ms: u64) {
+        let promised = self.promises.entry(id.clone()).or_default();
+        *promised = until_ms.max(*promised);
+    }
+
+    fn check_expiry(&self, id: &BookingId, at: Instant, decided_ms: u64) -> Result<(), Violation> {
+        let promised = self.promises.get(id).copied().unwrap_or(0);
+        demand(
+            promised <= decided_ms,
+            "nobody expires before the time it was promised",
+            || format!("`{id}` expired at {decided_ms} ms of the world, promised was {promised} ms"),
+        )?;
+        let absence = self
+            .absences
+            .iter()
+            .find(|(from, until)| *from < at && at <= *until);
+        demand(
+            absence.is_none(),
+            "our own absence never expires anybody",
+            || format!("`{id}` expired at {at:?}, we were away {absence:?}"),
+        )
+    }
+
+    fn check_answer(
+        &mut self,
+        command: &Command,
+        outcome: &Outcome,
+        leader: Option<Instant>,
+        world_ms: u64,
+    ) -> Result<(), Violation> {
+        let is_renewal = matches!(outcome.result, Ok(Answer::Renewed { .. }));
+        demand(
+            is_renewal || outcome.record < self.shadow.head,
+            "no answer leaves before its record is durable",
+            || format!("{command:?} was answered as of record {}, the store holds {}", outcome.record, self.shadow.head),
+        )?;
+        let (Some(id), Ok(answer)) = (command.booking_ids().first(), &outcome.result) else {
+            return Ok(());
+        };
+        match answer {
+            Answer::Booking(Reply::Granted(fence)) => self.check_seen_held(id, *fence),
+            Answer::Booking(Reply::Ended | Reply::AlreadyEnded) => demand(
+                self.ends.contains_key(id),
+                "every end that was answered is on record",
+                || format!("`{id}` was answered as ended"),
+            ),
+            Answer::Booking(Reply::Queued | Reply::Repeated) => demand(
+                self.shadow.bookings.standing(id).is_some(),
+                "every request that was answered is on record",
+                || format!("`{id}` was answered as known"),
+            ),
+            Answer::Renewed { expires } => {
+                // Only a leader may promise, and a stale one cannot know; S7 has its term run out.
+                if let Some(now) = leader {
+                    self.promise(id, world_ms + expires.since(now).ms());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every event can be told, in one line.
+    fn tell(&self, events: &Events) -> Result<(), Violation> {
+        let told = summary::told(&self.shadow, events);
+        let sentences = summary::record_sentences(&self.shadow, events);
+        let words = told.iter().map(|(_, told)| &told.summary).chain(&sentences);
+        for sentence in words {
+            demand(
+                !sentence.is_empty() && !sentence.contains('\n'),
+                "every event has a sentence of one line",
+                || format!("{sentence:?}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn read(
+    store: &MemoryStore,
+    from: u64,
+    most: usize,
+) -> Result<Vec<bursar_ledger::store::Kept>, Violation> {
+    store.records(from, most).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &bursar_ledger::store::Error) -> Violation {
+    broken("the store can be read", error.to_string())
+}
+
+fn hash(state: &State) -> Result<Hash, Violation> {
+    snapshot::hash(state)
+        .map_err(|error| broken("every state can be written", error.to_string()))
+}
+
+fn difference(one: &State, other: &State) -> String {
+    let (one, other) = (snapshot::write(one), snapshot::write(other));
+    let (one, other) = (one.unwrap_or_default(), other.unwrap_or_default());
+    let mut lines = one.lines().zip(other.lines());
+    let first = lines.find(|(one, other)| one != other);
+    first.map_or_else(
+        || "one has more lines".to_owned(),
+        |(one, other)| format!("`{one}` against `{other}`"),
+    )
+}

@@ -1,0 +1,237 @@
+//! A client: honest about its protocol, unlucky with its network, sometimes gone for good.
+//!
+//! ```text
+//! asking ──granted──► holding ──work done──► releasing ──► over
+//!    └──queued──► waiting ──granted──┘  └──fenced, dead──────┘
+//! ```
+//! Whatever gets no answer is sent again under the same id. This file decides what a client does
+//! next; the world carries its messages.
+
+use bursar_booking::{End, Fence, Outcome, Request};
+use bursar_engine::Command;
+use bursar_units::{Amount, BookingId, Label, Millis};
+
+use super::habits::{Habits, Load};
+use crate::clock::BEGINNING_MS;
+use crate::rng::Rng;
+
+/// One client and all it ever asked for.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) name: Label,
+    pub(super) leases: Vec<Lease>,
+    /// The replica it believes in.
+    pub(super) replica: usize,
+}
+
+/// One booking as its client knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) id: BookingId,
+    pub(super) request: Request,
+    pub(super) phase: Phase,
+    pub(super) fence: Option<Fence>,
+    /// When its work is done, in the time of the world.
+    pub(super) done_ms: u64,
+    /// The newest record it was told of.
+    pub(super) record: u64,
+}
+
+/// Where a booking is, as far as its client knows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    Asking,
+    Waiting,
+    Holding,
+    Releasing,
+    Cancelling,
+    Over,
+}
+
+/// What a client does when it wakes.
+#[derive(Debug)]
+pub(super) enum Deed {
+    /// Sends a command, and wakes again after so long.
+    Send(Command, u64),
+    /// Looks at its booking, and wakes again after so long.
+    Look(u64),
+    Nothing,
+}
+
+/// What a look showed.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    Unknown,
+    Queued,
+    Held(Fence),
+    Ended(End),
+}
+
+impl Lease {
+    /// Draws a new one.
+    pub(super) fn draw(rng: &mut Rng, habits: &Habits, serial: u64, now_ms: u64) -> Option<Self> {
+        let request = draw_request(rng, habits)?;
+        Some(Self {
+            id: draw_id(rng, serial, now_ms)?,
+            request,
+            phase: Phase::Asking,
+            fence: None,
+            done_ms: 0,
+            record: 0,
+        })
+    }
+
+    /// What to do next.
+    pub(super) fn wake(&mut self, rng: &mut Rng, now_ms: u64) -> Deed {
+        let ttl_ms = self.request.ttl.ms();
+        match self.phase {
+            Phase::Over => Deed::Nothing,
+            Phase::Asking => Deed::Send(self.reserve(), rng.between(100, 4_000)),
+            Phase::Waiting if rng.once_in(40) => {
+                self.phase = Phase::Cancelling;
+                self.wake(rng, now_ms)
+            }
+            // Asks again under the same id, or goes away and stays queued until its wait ends.
+            Phase::Waiting if rng.once_in(20) => Deed::Send(self.reserve(), 1_000),
+            Phase::Waiting if rng.once_in(60) => self.vanish(),
+            Phase::Waiting => Deed::Look(rng.between(50, 3_000)),
+            Phase::Holding if self.done_ms <= now_ms => {
+                self.phase = Phase::Releasing;
+                self.wake(rng, now_ms)
+            }
+            // Dies: it will neither renew nor release.
+            Phase::Holding if rng.once_in(25) => self.vanish(),
+            Phase::Holding => {
+                let third = ttl_ms / 3;
+                let ttl = rng.once_in(10).then(|| Millis::from_ms(rng.between(1_000, ttl_ms)));
+                let nap = rng.between(third.saturating_sub(third / 10), third).max(1);
+                let nap = nap.min(self.done_ms - now_ms);
+                Deed::Send(self.renew(ttl), nap)
+            }
+            Phase::Releasing => Deed::Send(self.release(rng), rng.between(100, 3_000)),
+            Phase::Cancelling => {
+                let id = self.id.clone();
+                Deed::Send(Command::Cancel { id }, rng.between(100, 3_000))
+            }
+        }
+    }
+
+    /// It holds, and works for a while.
+    pub(super) fn hold(&mut self, rng: &mut Rng, fence: Fence, now_ms: u64) {
+        if matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Cancelling) {
+            let ttl_ms = self.request.ttl.ms();
+            self.phase = Phase::Holding;
+            self.fence = Some(fence);
+            self.done_ms = now_ms + rng.between(1, ttl_ms * 3).min(90_000);
+        }
+    }
+
+    /// A command that comes too late, too early or twice: the engine must not mind.
+    pub(super) fn nonsense(&self, rng: &mut Rng) -> Command {
+        let id = self.id.clone();
+        let near = self.fence.unwrap_or_default().0;
+        let fence = Fence(rng.between(near.saturating_sub(1), near + 1));
+        match rng.below(5) {
+            0 => Command::Renew { id, fence, ttl: None },
+            1 => Command::Release {
+                id,
+                fence,
+                outcome: None,
+                exit_code: None,
+            },
+            2 => Command::Cancel { id },
+            3 => {
+                let mut request = self.request.clone();
+                request.amount.slots += 1;
+                Command::Reserve { id, request }
+            }
+            _ => self.reserve(),
+        }
+    }
+
+    pub(super) fn reserve(&self) -> Command {
+        Command::Reserve {
+            id: self.id.clone(),
+            request: self.request.clone(),
+        }
+    }
+
+    fn renew(&self, ttl: Option<Millis>) -> Command {
+        Command::Renew {
+            id: self.id.clone(),
+            fence: self.fence.unwrap_or_default(),
+            ttl,
+        }
+    }
+
+    fn release(&self, rng: &mut Rng) -> Command {
+        let outcome = [None, Some(Outcome::Ok), Some(Outcome::Failed)];
+        let outcome = rng.pick(&outcome).copied().flatten();
+        let exit_code = (outcome == Some(Outcome::Failed)).then_some(-7);
+        Command::Release {
+            id: self.id.clone(),
+            fence: self.fence.unwrap_or_default(),
+            outcome,
+            exit_code,
+        }
+    }
+
+    fn vanish(&mut self) -> Deed {
+        self.phase = Phase::Over;
+        Deed::Nothing
+    }
+}
+
+pub(super) fn tenant(number: u64) -> Option<Label> {
+    Label::new(&format!("tenant-{number}")).ok()
+}
+
+pub(super) fn class(number: u64) -> Option<Label> {
+    Label::new(&format!("class-{number}")).ok()
+}
+
+fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
+    let is_large = habits.load == Load::Large && rng.once_in(30);
+    let slots = match habits.load {
+        Load::Large if is_large => 4,
+        Load::Plain => rng.one_of([1, 1, 1, 2, 2, 3, 5, 0]),
+        _ => 1,
+    };
+    let amount = Amount {
+        slots,
+        cpu_milli: rng.one_of([0, 0, 500, 2_000]),
+        memory_bytes: rng.one_of([0, 0, 1 << 20, 3 << 30]),
+        gpus: rng.one_of([0, 0, 0, 1]),
+    };
+    let is_long = rng.once_in(50);
+    let wait_ms = if is_large { 600_000 } else { rng.one_of(habits.wait_ms) };
+    Some(Request {
+        class: class(rng.below(habits.classes))?,
+        tenant: tenant(rng.below(habits.tenants))?,
+        amount: if habits.load == Load::Plain { amount } else { only_slots(slots) },
+        priority: rng.pick(&bursar_booking::Priority::ALL).copied().unwrap_or_default(),
+        ttl: Millis::from_ms(rng.one_of(habits.ttl_ms)),
+        wait: Millis::from_ms(if is_long { 90_000_000 } else { wait_ms }),
+        extras: None,
+    })
+}
+
+fn only_slots(slots: u64) -> Amount {
+    Amount {
+        slots,
+        ..Amount::default()
+    }
+}
+
+/// Most ids end in a `UUIDv7`, as our clients make them; some are plain.
+fn draw_id(rng: &mut Rng, serial: u64, now_ms: u64) -> Option<BookingId> {
+    if rng.once_in(8) {
+        return BookingId::new(&format!("job-{serial}")).ok();
+    }
+    let time = BEGINNING_MS + now_ms;
+    let (a, b) = (rng.below(1 << 12), rng.below(1 << 62));
+    let (high, low) = (time >> 16, time & 0xFFFF);
+    let (first, last) = (0x8000 | (b >> 48), b & 0xFFFF_FFFF_FFFF);
+    let text = format!("job-{serial}-{high:08x}-{low:04x}-7{a:03x}-{first:04x}-{last:012x}");
+    BookingId::new(&text).ok()
+}

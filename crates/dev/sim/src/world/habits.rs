@@ -1,0 +1,88 @@
+//! How a world behaves: everything that is drawn once, at its beginning.
+
+use crate::rng::Rng;
+
+/// What kind of load there is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Load {
+    /// A few clients on small limits.
+    Plain,
+    /// Hundreds wait while everything is paused, then all may go: a record is not enough.
+    Crowd,
+    /// Large requests among many small ones: passes, dues and the shield.
+    Large,
+}
+
+/// The habits of one world.
+#[derive(Clone, Debug)]
+pub(super) struct Habits {
+    pub(super) load: Load,
+    pub(super) steps: u64,
+    pub(super) clients: usize,
+    pub(super) tenants: u64,
+    pub(super) classes: u64,
+    /// Replicas that may lead.
+    pub(super) replicas: usize,
+    /// Whether the pipeline's own task is stepped.
+    pub(super) is_whole: bool,
+    /// How long one waits between two requests of a client, at most.
+    pub(super) arrive_ms: u64,
+    /// How many messages in a thousand are lost, and as many doubled.
+    pub(super) lost_per_mille: u64,
+    pub(super) delay_ms: u64,
+    pub(super) trouble_ms: u64,
+    pub(super) operate_ms: u64,
+    /// A crash after one stage in so many; never where zero.
+    pub(super) crash_once_in: u64,
+    /// Whether days go by in between.
+    pub(super) has_days: bool,
+    pub(super) ttl_ms: [u64; 4],
+    pub(super) wait_ms: [u64; 4],
+}
+
+impl Habits {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        let load = match rng.below(16) {
+            0 => Load::Crowd,
+            1 | 2 => Load::Large,
+            _ => Load::Plain,
+        };
+        let is_calm = rng.once_in(6);
+        let mut habits = Self {
+            load,
+            steps: rng.between(800, 4_000),
+            clients: usize::try_from(rng.between(2, 8)).unwrap_or(2),
+            tenants: rng.between(1, 4),
+            classes: rng.between(1, 3),
+            replicas: if rng.once_in(4) { 2 } else { 1 },
+            is_whole: rng.once_in(4),
+            arrive_ms: rng.one_of([60, 300, 1_500, 8_000]),
+            lost_per_mille: if is_calm { 0 } else { rng.one_of([5, 30, 120]) },
+            delay_ms: rng.one_of([2, 40, 400, 3_000]),
+            trouble_ms: if is_calm { 0 } else { rng.one_of([500, 4_000, 30_000]) },
+            operate_ms: rng.one_of([700, 5_000, 40_000]),
+            crash_once_in: if is_calm { 0 } else { rng.one_of([60, 300, 2_000]) },
+            has_days: rng.once_in(5),
+            ttl_ms: [1_000, rng.between(1_000, 9_000), 20_000, 60_000],
+            wait_ms: [0, rng.between(1, 3_000), 30_000, 600_000],
+        };
+        habits.fit_load();
+        habits
+    }
+
+    fn fit_load(&mut self) {
+        match self.load {
+            Load::Plain => {}
+            Load::Crowd => {
+                (self.clients, self.arrive_ms, self.steps) = (8, 20, 5_000);
+                self.wait_ms = [600_000; 4];
+            }
+            Load::Large => {
+                (self.clients, self.arrive_ms, self.steps) = (8, 100, 5_000);
+                (self.classes, self.ttl_ms) = (1, [4_000; 4]);
+                self.wait_ms = [0, 60_000, 600_000, 600_000];
+                self.crash_once_in *= 10;
+            }
+        }
+    }
+}

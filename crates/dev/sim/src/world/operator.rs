@@ -1,0 +1,118 @@
+//! Operators: they change limits and nodes, pause and unpause, and take bookings back.
+
+use bursar_booking::decide::Change;
+use bursar_booking::{Bound, Limit, Scope};
+use bursar_engine::Command;
+use bursar_units::{Amount, Millis, ObjectName};
+
+use super::World;
+use super::action::Action;
+use super::client::{class, tenant};
+use super::habits::Load;
+
+impl World<'_> {
+    /// An operator does one thing, and will do another.
+    pub(super) fn operate(&mut self) {
+        if self.is_stopping {
+            return;
+        }
+        let later = self.now_ms.max(self.quiet_until_ms);
+        let later = later + self.rng.between(1, self.habits.operate_ms);
+        self.schedule.plan(later, Action::Operate);
+        let command = match self.habits.load {
+            Load::Crowd => self.pause_or_open(),
+            Load::Large => self.keep_small(),
+            Load::Plain => self.draw_command(),
+        };
+        if let Some(command) = command {
+            self.send(None, Vec::new(), vec![command]);
+        }
+    }
+
+    fn draw_command(&mut self) -> Option<Command> {
+        match self.rng.below(10) {
+            0 | 1 => {
+                let live = self.checker.oracle().live();
+                let id = self.rng.pick(&live)?.clone();
+                let reason = "an operator's reason".to_owned();
+                Some(Command::Force { id, reason })
+            }
+            2 => Some(Command::Change {
+                changes: vec![self.draw_change()?, self.draw_change()?],
+            }),
+            3 | 4 => self.set_default(None),
+            _ => Some(Command::Change {
+                changes: vec![self.draw_change()?],
+            }),
+        }
+    }
+
+    fn draw_change(&mut self) -> Option<Change> {
+        let name = ObjectName::new(&format!("thing-{}", self.rng.below(5))).ok()?;
+        Some(match self.rng.below(6) {
+            0 => Change::DropLimit { name },
+            1 => Change::DropNode { name },
+            2 => Change::SetNode {
+                name,
+                capacity: Amount {
+                    slots: 0,
+                    cpu_milli: self.rng.between(1_000, 9_000),
+                    memory_bytes: self.rng.between(1 << 30, 9 << 30),
+                    gpus: self.rng.below(3),
+                },
+            },
+            _ => Change::SetLimit {
+                name,
+                limit: self.draw_limit()?,
+            },
+        })
+    }
+
+    fn draw_limit(&mut self) -> Option<Limit> {
+        let class_name = class(self.rng.below(self.habits.classes))?;
+        let tenant_name = tenant(self.rng.below(self.habits.tenants))?;
+        let class = [None, Some(Scope::Each), Some(Scope::Named(class_name))];
+        let tenant = [None, Some(Scope::Each), Some(Scope::Named(tenant_name))];
+        let class = self.rng.pick(&class)?.clone();
+        let tenant = self.rng.pick(&tenant)?.clone();
+        let is_tenants = class.is_none() && tenant.is_some();
+        let rng = &mut self.rng;
+        Some(Limit {
+            slots: rng.once_in(2).then(|| rng.below(8)),
+            cpu: rng.once_in(4).then(|| match rng.once_in(2) {
+                true => Bound::Percent(rng.between(0, 100)),
+                false => Bound::Exactly(rng.below(9_000)),
+            }),
+            memory: rng.once_in(6).then(|| Bound::Percent(rng.between(10, 90))),
+            gpus: rng.once_in(6).then(|| rng.below(3)),
+            queue_max: rng.one_of([0, 3, 12, 10_000]),
+            wait_max: Millis::from_ms(rng.one_of([0, 5_000, 86_400_000, 86_400_000])),
+            ttl_max: Millis::from_ms(rng.one_of([2_000, 86_400_000, 86_400_000])),
+            weight: is_tenants.then(|| rng.one_of([1, 7, 100, 1_000])),
+            ..Limit::unbounded(class, tenant)
+        })
+    }
+
+    /// Everything is paused while hundreds come, then all may go at once.
+    fn pause_or_open(&mut self) -> Option<Command> {
+        let waiting = self.checker.oracle().counts().1;
+        let slots = if waiting < 280 { 0 } else { 1_000 };
+        self.set_default(Some(slots))
+    }
+
+    /// Four slots, so that a request for all four is passed by many.
+    fn keep_small(&mut self) -> Option<Command> {
+        self.set_default(Some(4))
+    }
+
+    fn set_default(&mut self, slots: Option<u64>) -> Option<Command> {
+        let limit = Limit {
+            slots: Some(slots.unwrap_or_else(|| self.rng.below(9))),
+            ..Limit::shipped()
+        };
+        let name = ObjectName::new("default").ok()?;
+        Some(Command::Change {
+            changes: vec![Change::SetLimit { name, limit }],
+        })
+    }
+}

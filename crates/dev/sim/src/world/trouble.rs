@@ -1,0 +1,220 @@
+//! What goes wrong: stores, clocks, processes, disks and days that nobody wants anything.
+
+use bursar_ledger::clock::Clock as _;
+use bursar_ledger::store::Store as _;
+use bursar_ledger::store::memory::Fault;
+
+use super::World;
+use super::action::Action;
+use crate::violation::Violation;
+
+const HOUR_MS: u64 = 3_600_000;
+
+impl World<'_> {
+    /// One thing goes wrong, and another is planned.
+    pub(super) fn trouble(&mut self) -> Result<(), Violation> {
+        if self.is_stopping {
+            return Ok(());
+        }
+        let later = self.now_ms.max(self.quiet_until_ms);
+        let later = later + self.rng.between(1, self.habits.trouble_ms);
+        self.schedule.plan(later, Action::Trouble);
+        let replica = self.rng.place(self.replicas.len());
+        match self.rng.below(14) {
+            0 => self.inject(Fault::Error, "fault: errors, nothing written"),
+            1 => self.inject(Fault::CommitThenError, "fault: commits, then errors"),
+            2 => self.inject(Fault::Refuse, "fault: no row changed"),
+            3 => self.hang(),
+            4 | 5 => self.step_clock(replica),
+            6 => self.suspend(replica),
+            7 => self.stall(replica),
+            8 => {
+                if let Some(one) = self.replicas.get(replica)
+                    && let Some(process) = &one.process
+                {
+                    self.tally.add(process.stage(), 1);
+                    self.crash(replica);
+                }
+            }
+            9 => self.fill_disk(),
+            10 => self.starve_disk(replica),
+            11 => self.usurp(),
+            12 => return self.take_snapshot(replica),
+            _ if self.habits.has_days => self.let_a_day_pass(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Rolls the dice for a crash at this very place.
+    pub(super) fn crash_here(&mut self, replica: usize) -> Result<bool, Violation> {
+        if self.is_stopping || !self.rng.once_in(self.habits.crash_once_in) {
+            return Ok(false);
+        }
+        // What has left the process has left it.
+        self.let_answers_out(replica, usize::MAX)?;
+        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
+        if let Some(process) = process {
+            self.tally.add(process.stage(), 1);
+        }
+        self.crash(replica);
+        Ok(true)
+    }
+
+    /// A crash after some answers of a batch left and before the others did.
+    pub(super) fn crash_between_answers(&mut self, replica: usize) -> Result<bool, Violation> {
+        if self.is_stopping || !self.rng.once_in(self.habits.crash_once_in) {
+            return Ok(false);
+        }
+        let most = self.rng.place(4);
+        self.let_answers_out(replica, most)?;
+        self.tally.add("crash: between answers", 1);
+        self.crash(replica);
+        Ok(true)
+    }
+
+    /// The process is gone with all that was not in the store; another starts later.
+    pub(super) fn crash(&mut self, replica: usize) {
+        let Some(one) = self.replicas.get_mut(replica) else { return };
+        self.trace.note(&format!("replica {replica} crashes"));
+        one.process = None;
+        self.tally.add("crashes", 1);
+        if self.rng.once_in(6) {
+            let back_ms = i64::try_from(self.rng.between(1_000, HOUR_MS)).unwrap_or(0);
+            one.machine.step_wall(-back_ms);
+            self.tally.add("restarts with an older wall clock", 1);
+        }
+        let later = self.now_ms + self.rng.one_of([0, 50, 2_000, 9_000, 120_000]);
+        self.schedule.plan(later, Action::Start(replica));
+    }
+
+    pub(super) fn land(&mut self) -> Result<(), Violation> {
+        let landed = self.store.land();
+        self.trace.note(&format!("{landed:?}"));
+        if landed == bursar_ledger::store::Appended::Done {
+            self.tally.add("fault: hangs, lands before reopening", 1);
+        } else {
+            self.tally.add("fault: hangs, never lands", 1);
+        }
+        self.checker.follow(&[], self.now_ms, self.tally)
+    }
+
+    pub(super) fn free_disk(&mut self) {
+        self.store.set_free_bytes(None);
+        for replica in &self.replicas {
+            if let Some(process) = &replica.process {
+                process.set_disk_low(false);
+            }
+        }
+        for number in 0..self.replicas.len() {
+            self.plan_build(number, self.now_ms);
+        }
+    }
+
+    pub(super) fn disk_is_full(&self) -> bool {
+        self.store.free_bytes() == Some(0)
+    }
+
+    fn inject(&mut self, fault: Fault, word: &'static str) {
+        self.trace.note(word);
+        self.tally.add(word, 1);
+        self.store.inject(fault);
+    }
+
+    fn hang(&mut self) {
+        self.inject(Fault::Hang, "fault: hangs");
+        let later = self.now_ms + self.rng.below(600);
+        self.schedule.plan(later, Action::Land);
+    }
+
+    fn step_clock(&mut self, replica: usize) {
+        let by_ms = self.rng.one_of([6_000, 20_000, HOUR_MS]);
+        let is_forward = self.rng.once_in(2);
+        let Some(one) = self.replicas.get_mut(replica) else { return };
+        let signed = i64::try_from(by_ms).unwrap_or(0);
+        if is_forward {
+            one.leave();
+            one.machine.step_wall(signed);
+            self.tally.add("clock set forward", 1);
+        } else {
+            one.machine.step_wall(-signed);
+            self.tally.add("clock set back", 1);
+        }
+        let wall = one.machine.wall();
+        self.trace.note(&format!("the clock of {replica} is set to {}", wall.ms()));
+        // The engine looks at the clock at least once a second.
+        let later = self.now_ms + self.rng.below(1_000);
+        self.plan_build(replica, later);
+    }
+
+    fn suspend(&mut self, replica: usize) {
+        let length_ms = self.rng.one_of([2_000, 7_000, 60_000, 2 * HOUR_MS]);
+        let Some(one) = self.replicas.get_mut(replica) else { return };
+        one.leave();
+        one.machine.sleep(length_ms);
+        one.busy_until_ms = self.now_ms + length_ms;
+        self.trace.note(&format!("machine {replica} sleeps for {length_ms} ms"));
+        self.tally.add("machine suspended", 1);
+        self.plan_build(replica, self.now_ms + length_ms);
+    }
+
+    fn stall(&mut self, replica: usize) {
+        let length_ms = self.rng.one_of([300, 4_000, 12_000, 90_000]);
+        let Some(one) = self.replicas.get_mut(replica) else { return };
+        one.leave();
+        one.busy_until_ms = self.now_ms + length_ms;
+        self.trace.note(&format!("process {replica} stands still for {length_ms} ms"));
+        self.tally.add("process stalled", 1);
+        self.plan_build(replica, self.now_ms + length_ms);
+    }
+
+    fn fill_disk(&mut self) {
+        self.store.set_free_bytes(Some(0));
+        self.trace.note("the disk is full");
+        self.tally.add("disk full", 1);
+        let later = self.now_ms + self.rng.between(10, 6_000);
+        self.schedule.plan(later, Action::FreeDisk);
+    }
+
+    fn starve_disk(&mut self, replica: usize) {
+        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
+        if let Some(process) = process {
+            process.set_disk_low(true);
+            self.trace.note("the disk is nearly full");
+            self.tally.add("disk low", 1);
+            let later = self.now_ms + self.rng.between(10, 3_000);
+            self.schedule.plan(later, Action::FreeDisk);
+        }
+    }
+
+    /// Another replica begins to lead while the first one still believes that it does.
+    fn usurp(&mut self) {
+        if self.replicas.len() < 2 {
+            return;
+        }
+        let leads = |one: &super::Replica| {
+            one.process.as_ref().is_some_and(|process| process.epoch == self.epoch)
+        };
+        let leader = self.replicas.iter().position(leads);
+        let other = leader.map_or(0, |leader| (leader + 1) % self.replicas.len());
+        self.tally.add("leader usurped", 1);
+        self.schedule.plan(self.now_ms, Action::Start(other));
+    }
+
+    fn let_a_day_pass(&mut self) {
+        self.trace.note("nobody wants anything for a day");
+        self.tally.add("days that passed", 1);
+        self.quiet_until_ms = self.now_ms + 25 * HOUR_MS;
+    }
+}
+
+impl super::Replica {
+    /// From now on the ledger is away, until its engine's next turn.
+    fn leave(&mut self) {
+        if let Some(process) = &self.process
+            && self.away_from.is_none()
+        {
+            self.away_from = Some(process.now());
+        }
+    }
+}
