@@ -94,9 +94,7 @@ pub fn change_effect(
     let declared = state_after.bookings.limit(name.as_str());
     let fields = field_changes(before, declared.map(|declared| &declared.limit));
     let granted = events.iter().filter(|(_, event)| match event {
-        Event::Booking(BookingEvent::Granted { id, .. }) => {
-            is_under(state_after, id, name) || declared.is_none()
-        }
+        Event::Booking(BookingEvent::Granted { id, .. }) => is_under(state_after, id, name, before),
         _ => false,
     });
     let granted = u64::try_from(granted.count()).unwrap_or(u64::MAX);
@@ -126,13 +124,21 @@ pub fn change_effect(
     }
 }
 
-fn is_under(state: &State, id: &BookingId, name: &ObjectName) -> bool {
-    state.bookings.request(id).is_some_and(|request| {
-        state
-            .bookings
-            .limits_for(&request)
-            .iter()
-            .any(|of| of.name == *name)
+/// Whether a booking counts against the limit, or did before it was removed.
+fn is_under(state: &State, id: &BookingId, name: &ObjectName, before: Option<&Limit>) -> bool {
+    let Some(request) = state.bookings.request(id) else {
+        return false;
+    };
+    if state.bookings.limit(name.as_str()).is_some() {
+        let limits = state.bookings.limits_for(&request);
+        return limits.iter().any(|of| of.name == *name);
+    }
+    let speaks_of = |scope: &Option<Scope>, label: &Label| match scope {
+        Some(Scope::Named(named)) => named == label,
+        Some(Scope::Each) | None => true,
+    };
+    before.is_some_and(|limit| {
+        speaks_of(&limit.class, &request.class) && speaks_of(&limit.tenant, &request.tenant)
     })
 }
 

@@ -1,5 +1,6 @@
 //! Why it waits, what would change it, and what a change does (design 80, 2.3, 2.4, 4.3).
 
+use bursar_booking::decide::Change;
 use bursar_booking::position::Reason;
 use bursar_booking::{Bound, Limit, Priority, Request, Scope};
 use bursar_engine::explain::{
@@ -450,7 +451,7 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
     world
         .run(reserve("waits", patient("python", "acme")))
         .unwrap();
-    let drop_limit = bursar_booking::decide::Change::DropLimit {
+    let drop_limit = Change::DropLimit {
         name: name("python"),
     };
     let removed = effect(
@@ -477,6 +478,44 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
     assert_eq!(
         told.headline,
         "limit default is full for python: 4/2 in use, no grant until 3 have been given back"
+    );
+}
+
+/// Method: one record raises one limit and removes another; each is told its own grants.
+#[test]
+fn each_limit_of_a_change_is_told_its_own_grants() {
+    let mut world = World::new();
+    for class in ["python", "rust"] {
+        world.run(set_limit(class, limit_of(class, 0))).unwrap();
+        world
+            .run(reserve(&format!("{class}-1"), patient(class, "acme")))
+            .unwrap();
+    }
+    world
+        .run(reserve("rust-2", patient("rust", "acme")))
+        .unwrap();
+    let before: Vec<Limit> = ["python", "rust"]
+        .map(|limit| world.state.bookings.limit(limit).unwrap().limit.clone())
+        .into();
+    let events = world.events(Command::Change {
+        changes: vec![
+            Change::SetLimit {
+                name: name("python"),
+                limit: limit_of("python", 9),
+            },
+            Change::DropLimit { name: name("rust") },
+        ],
+    });
+    let effect = |limit: &str, before| {
+        change_effect(Some(before), &events, &world.state, &name(limit)).text(Mood::Did)
+    };
+    assert_eq!(
+        effect("python", &before[0]),
+        "1 waiting booking granted, 1/9 in use"
+    );
+    assert_eq!(
+        effect("rust", &before[1]),
+        "2 waiting bookings granted, nothing is bounded by it"
     );
 }
 
@@ -562,7 +601,7 @@ fn every_refusal_says_what_why_and_the_way_out() {
         exit_code: None,
     };
     let drop_limit = |limit: &str| Command::Change {
-        changes: vec![bursar_booking::decide::Change::DropLimit { name: name(limit) }],
+        changes: vec![Change::DropLimit { name: name(limit) }],
     };
     let hurried = Limit {
         ttl_max: Millis::from_hours(1),
