@@ -89,8 +89,8 @@ async fn finish(
 
 async fn no_such_address(request: Request) -> Refused {
     let path = request.uri().path();
-    let known = openapi::paths();
-    let suggestion = crate::service::nearest_name(path, known.iter().map(String::as_str));
+    let known = openapi::paths().iter().map(String::as_str);
+    let suggestion = crate::service::nearest_name(path, known);
     Refused(Box::new(Problem {
         changes: vec!["see /openapi.json for all addresses".to_owned()],
         suggestion,

@@ -20,11 +20,11 @@ use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(list, batch))
-        .routes(routes!(look, reserve))
-        .routes(routes!(renew))
-        .routes(routes!(release))
-        .routes(routes!(cancel))
+        .routes(routes!(list_bookings, batch_bookings))
+        .routes(routes!(get_booking, reserve_booking))
+        .routes(routes!(renew_booking))
+        .routes(routes!(release_booking))
+        .routes(routes!(cancel_booking))
 }
 
 /// Asks for slots under an id.
@@ -40,7 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
               (status = 200, body = Booking, description = "It was asked for before; this is its present state"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn reserve(call: Call) -> Handled {
+async fn reserve_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let operation = Operation::Reserve { id: call.name("id")?, request: call.body::<BookingRequest>()? };
     json(call.service().operate(&call.caller, operation, call.mode()?).await?)
@@ -56,7 +56,7 @@ async fn reserve(call: Call) -> Handled {
     responses((status = 200, body = Booking),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn look(call: Call) -> Handled {
+async fn get_booking(call: Call) -> Handled {
     call.query.only(&["fence", "wait", "minRecord"])?;
     let id: BookingId = call.name("id")?;
     let wait = call.query.read::<Millis>("wait")?.map(|wait| Duration::from_millis(wait.ms()));
@@ -75,7 +75,7 @@ async fn look(call: Call) -> Handled {
     responses((status = 200, body = Booking),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn renew(call: Call) -> Handled {
+async fn renew_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let operation = Operation::Renew { id: call.name("id")?, request: call.body::<RenewRequest>()? };
     json(call.service().operate(&call.caller, operation, call.mode()?).await?)
@@ -89,7 +89,7 @@ async fn renew(call: Call) -> Handled {
     responses((status = 200, body = Booking),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn release(call: Call) -> Handled {
+async fn release_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let operation = Operation::Release { id: call.name("id")?, request: call.body::<ReleaseRequest>()? };
     json(call.service().operate(&call.caller, operation, call.mode()?).await?)
@@ -103,7 +103,7 @@ async fn release(call: Call) -> Handled {
     responses((status = 200, body = Booking),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn cancel(call: Call) -> Handled {
+async fn cancel_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     call.body_or_empty::<CancelRequest>()?;
     let operation = Operation::Cancel { id: call.name("id")? };
@@ -118,7 +118,7 @@ async fn cancel(call: Call) -> Handled {
     responses((status = 200, body = BatchAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn batch(call: Call) -> Handled {
+async fn batch_bookings(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let batch = super::body::read_batch(call.bytes())?;
     json(call.service().batch(&call.caller, batch, call.mode()?).await?)
@@ -137,7 +137,7 @@ async fn batch(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<Booking>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
-async fn list(call: Call) -> Handled {
+async fn list_bookings(call: Call) -> Handled {
     let query = &call.query;
     query.only(&[
         "class", "language", "tenant", "state", "status", "id", "execution", "limit", "cursor",

@@ -18,10 +18,10 @@ use crate::service::{Asked, Write};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(limits))
-        .routes(routes!(limit, put_limit, delete_limit))
-        .routes(routes!(nodes))
-        .routes(routes!(node, put_node, delete_node))
+        .routes(routes!(list_limits))
+        .routes(routes!(get_limit, put_limit, delete_limit))
+        .routes(routes!(list_nodes))
+        .routes(routes!(get_node, put_node, delete_node))
         .routes(routes!(apply))
         .routes(routes!(explain))
 }
@@ -32,7 +32,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Limit>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn limits(call: Call) -> Handled {
+async fn list_limits(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
     let cursor = call.query.get("cursor").map(str::to_owned);
     json(call.service().limits(&call.caller, call.query.page()?, cursor).await?)
@@ -43,7 +43,7 @@ async fn limits(call: Call) -> Handled {
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Limit),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn limit(call: Call) -> Handled {
+async fn get_limit(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
     let name: ObjectName = call.name("name")?;
     json(call.service().limit(&call.caller, &name).await?)
@@ -77,7 +77,7 @@ async fn delete_limit(call: Call) -> Handled {
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Node>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn nodes(call: Call) -> Handled {
+async fn list_nodes(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
     json(call.service().nodes(call.query.page()?, call.query.get("cursor")))
 }
@@ -87,7 +87,7 @@ async fn nodes(call: Call) -> Handled {
     params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Node),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn node(call: Call) -> Handled {
+async fn get_node(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
     let name: ObjectName = call.name("name")?;
     json(call.service().node(&name)?)

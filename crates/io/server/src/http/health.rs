@@ -18,8 +18,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(healthz))
         .routes(routes!(readyz))
-        .routes(routes!(metrics))
-        .routes(routes!(identity))
+        .routes(routes!(get_metrics))
+        .routes(routes!(get_identity))
 }
 
 /// Whether the process answers. Open to everyone who can reach it.
@@ -41,7 +41,7 @@ async fn readyz(State(app): State<App>) -> Handled {
 /// Counters and gauges, as text for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
-async fn metrics(call: Call) -> Handled {
+async fn get_metrics(call: Call) -> Handled {
     call.query.only(&[])?;
     call.caller.require_view("read metrics")?;
     let text = call.service().metrics_text().await?;
@@ -50,7 +50,7 @@ async fn metrics(call: Call) -> Handled {
 
 /// Who the caller is to this server.
 #[utoipa::path(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
-async fn identity(call: Call) -> Handled {
+async fn get_identity(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
     json(call.service().identity(&call.caller))
 }

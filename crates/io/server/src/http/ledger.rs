@@ -26,22 +26,22 @@ const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(status))
-        .routes(routes!(records))
-        .routes(routes!(export))
-        .routes(routes!(backup))
-        .routes(routes!(prune))
+        .routes(routes!(get_ledger))
+        .routes(routes!(list_records))
+        .routes(routes!(export_ledger))
+        .routes(routes!(backup_ledger))
+        .routes(routes!(prune_ledger))
         .routes(routes!(rotate_key))
-        .routes(routes!(proof))
-        .routes(routes!(checkpoint))
-        .routes(routes!(tile))
+        .routes(routes!(get_proof))
+        .routes(routes!(get_checkpoint))
+        .routes(routes!(get_tile))
 }
 
 /// How the ledger stands.
 #[utoipa::path(get, path = "/v1/ledger", tag = "ledger", params(("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = LedgerStatus),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn status(call: Call) -> Handled {
+async fn get_ledger(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
     json(call.service().status().await?)
 }
@@ -55,7 +55,7 @@ async fn status(call: Call) -> Handled {
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<RecordView>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn records(call: Call) -> Handled {
+async fn list_records(call: Call) -> Handled {
     let query = &call.query;
     query.only(&["from", "cursor", "limit", "object", "raw", "minRecord"])?;
     let from: Option<u64> = match (query.read("cursor")?, query.read("from")?) {
@@ -75,7 +75,7 @@ async fn records(call: Call) -> Handled {
     params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "application/jsonl"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn export(call: Call) -> Handled {
+async fn export_ledger(call: Call) -> Handled {
     call.query.only(&["from", "to", "minRecord"])?;
     let (from, to) = (call.query.read("from")?, call.query.read("to")?);
     let chunks = call.shared_service().export(&call.caller, from, to)?;
@@ -86,7 +86,7 @@ async fn export(call: Call) -> Handled {
 #[utoipa::path(get, path = "/v1/ledger/backup", tag = "ledger",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn backup(call: Call) -> Handled {
+async fn backup_ledger(call: Call) -> Handled {
     call.query.only(&[])?;
     let chunks = call.shared_service().backup(&call.caller)?;
     Ok(bytes("application/octet-stream", body(chunks)))
@@ -98,7 +98,7 @@ async fn backup(call: Call) -> Handled {
     request_body = PruneRequest,
     responses((status = 200, body = PruneAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn prune(call: Call) -> Handled {
+async fn prune_ledger(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: PruneRequest = call.body()?;
     let key = idempotency_key(&call)?;
@@ -123,7 +123,7 @@ async fn rotate_key(call: Call) -> Handled {
     params(("kind" = String, Path, description = "`record`, `booking` or `limit`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Object),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn proof(call: Call) -> Handled {
+async fn get_proof(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
     let text = call.service().proof(&call.caller, call.part("kind"), call.part("id")).await?;
     Ok(bytes("application/json", text + "\n"))
@@ -133,7 +133,7 @@ async fn proof(call: Call) -> Handled {
 #[utoipa::path(get, path = "/log/checkpoint", tag = "log",
     responses((status = 200, body = String, content_type = "text/plain"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn checkpoint(call: Call) -> Handled {
+async fn get_checkpoint(call: Call) -> Handled {
     call.query.only(&[])?;
     let mut response = bytes("text/plain; charset=utf-8", call.service().checkpoint().await?);
     response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
@@ -144,7 +144,7 @@ async fn checkpoint(call: Call) -> Handled {
 #[utoipa::path(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn tile(call: Call) -> Handled {
+async fn get_tile(call: Call) -> Handled {
     call.query.only(&[])?;
     let file = call.service().log_file(&call.caller, call.part("path")).await?;
     let mut response = bytes("application/octet-stream", file.bytes);

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use utoipa::openapi::{Info, License, OpenApi, OpenApiBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ComponentsBuilder, Info, License, OpenApi, OpenApiBuilder};
 
 /// What is said before the routes.
 pub(super) fn head() -> OpenApi {
@@ -17,22 +18,33 @@ pub(super) fn head() -> OpenApi {
             .to_owned(),
     );
     info.license = Some(license);
-    OpenApiBuilder::new().info(info).build()
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    let components =
+        ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(bearer)).build();
+    OpenApiBuilder::new().info(info).components(Some(components)).build()
 }
 
 /// The whole description: pretty JSON with one newline at its end, the bytes in the tree.
 pub fn description() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let description = super::routes().to_openapi();
-        let mut text = description.to_pretty_json().unwrap_or_default();
+        let mut text = whole().to_pretty_json().unwrap_or_default();
         text.push('\n');
         text
     })
 }
 
 /// All addresses, with their variable parts in braces.
-pub(super) fn paths() -> Vec<String> {
+pub(super) fn paths() -> &'static [String] {
     static PATHS: OnceLock<Vec<String>> = OnceLock::new();
-    PATHS.get_or_init(|| super::routes().to_openapi().paths.paths.into_keys().collect()).clone()
+    PATHS.get_or_init(|| whole().paths.paths.into_keys().collect())
+}
+
+/// What the routes say. A part that takes the rest of an address has a star for the router only.
+fn whole() -> OpenApi {
+    let mut description = super::routes().to_openapi();
+    let paths = std::mem::take(&mut description.paths.paths);
+    description.paths.paths =
+        paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    description
 }

@@ -7,18 +7,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::respond::{Handled, bytes};
-use super::{App, openapi};
+use super::{App, openapi as described};
 use crate::service::nearest_name;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(page)).routes(routes!(description))
+    OpenApiRouter::new().routes(routes!(problem_page)).routes(routes!(openapi))
 }
 
 /// What a problem means and what to do.
 #[utoipa::path(get, path = "/problems/{code}", tag = "server", params(("code" = String, Path)),
     responses((status = 200, body = String, content_type = "text/html"),
               (status = 404, body = Problem, content_type = "application/problem+json")))]
-async fn page(path: Result<Path<String>, PathRejection>) -> Handled {
+async fn problem_page(path: Result<Path<String>, PathRejection>) -> Handled {
     let word = path.map(|Path(word)| word).unwrap_or_default();
     let code = Code::from_word(&word).ok_or_else(|| {
         let words = Code::ALL.iter().map(|code| code.word());
@@ -32,8 +32,8 @@ async fn page(path: Result<Path<String>, PathRejection>) -> Handled {
 
 /// This description.
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, body = Object)))]
-async fn description() -> Handled {
-    Ok(bytes("application/json", openapi::description()))
+async fn openapi() -> Handled {
+    Ok(bytes("application/json", described::description()))
 }
 
 /// A page that needs nothing but a browser, and is plain enough for a terminal.

@@ -16,8 +16,11 @@ impl Query {
             return Ok(Self(Vec::new()));
         }
         match Pairs::<Vec<(String, String)>>::try_from_uri(uri) {
-            Ok(Pairs(pairs)) => Ok(Self(pairs)),
-            Err(_) => Err(invalid("query", "is not a list of name=value, percent-encoded as UTF-8")),
+            // Bytes that are no text arrive as the character that stands for them.
+            Ok(Pairs(pairs)) if !pairs.iter().any(|(name, value)| is_broken(name) || is_broken(value)) => {
+                Ok(Self(pairs))
+            }
+            _ => Err(invalid("query", "is not a list of name=value, percent-encoded as UTF-8")),
         }
     }
 
@@ -85,4 +88,8 @@ impl Query {
 /// One wrong parameter.
 pub(super) fn invalid(name: &str, message: &str) -> Problem {
     Problem::invalid(vec![FieldError::new(name, message)])
+}
+
+fn is_broken(text: &str) -> bool {
+    text.contains(char::REPLACEMENT_CHARACTER)
 }

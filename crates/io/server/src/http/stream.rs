@@ -21,7 +21,7 @@ use crate::service::{Position, Stream, StreamFilter, StreamItem};
 const COMMENT_AFTER: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(events))
+    OpenApiRouter::new().routes(routes!(stream_events))
 }
 
 /// What happens, as it is committed: server-sent events.
@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
            ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn events(call: Call) -> Handled {
+async fn stream_events(call: Call) -> Handled {
     call.query.only(&["kinds", "tenant", "from", "minRecord"])?;
     let from = match call.header("last-event-id")? {
         Some(id) => Some(Position::parse(id).ok_or_else(|| {

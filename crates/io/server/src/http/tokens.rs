@@ -10,7 +10,7 @@ use super::call::Call;
 use super::respond::{Handled, json};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
+    OpenApiRouter::new().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
 }
 
 /// All tokens, without their secrets.
@@ -19,7 +19,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = ListAnswer<Token>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn list(call: Call) -> Handled {
+async fn list_tokens(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
     json(call.service().tokens(&call.caller, call.query.page()?, call.query.get("cursor"))?)
 }
@@ -30,7 +30,7 @@ async fn list(call: Call) -> Handled {
     request_body = TokenRequest,
     responses((status = 201, body = TokenCreated),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn create(call: Call) -> Handled {
+async fn create_token(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: TokenRequest = call.body()?;
     json(call.service().create_token(&call.caller, request, call.mode()?).await?)
@@ -41,7 +41,7 @@ async fn create(call: Call) -> Handled {
     params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
     responses((status = 200, body = ApplyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
-async fn revoke(call: Call) -> Handled {
+async fn revoke_token(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     json(call.service().revoke_token(&call.caller, call.name("name")?, call.mode()?).await?)
 }

@@ -290,11 +290,15 @@ impl<'a> Told<'a> {
         let word = result.map_err(|refusal| of_refusal(state, self.caller, command, &refusal))?;
         let id = command.booking_ids().first();
         let id = id.ok_or_else(|| Problem::new(Code::Internal, "a command names no booking"))?;
-        let mut body = match word {
+        let mut body = match word.clone() {
             Word::Renewed { expires } => Booking {
                 expires_at: Some(expires),
                 ..Booking::new(id.clone(), BookingState::Granted)
             },
+            Word::Booking(reply) if depth == Depth::Bare => {
+                let present = self.present(state, id, depth);
+                decided(&reply, id).filter(|decided| decided.state != present.state).unwrap_or(present)
+            }
             _ => self.present(state, id, depth),
         };
         body.record = Some(record);
@@ -312,6 +316,18 @@ impl<'a> Told<'a> {
         };
         // It was there when it was decided; a day may have passed since.
         booking.unwrap_or_else(|| Booking::new(id.clone(), BookingState::Ended))
+    }
+}
+
+/// What an operation of a batch decided, where those after it have changed it again.
+fn decided(reply: &Reply, id: &BookingId) -> Option<Booking> {
+    match reply {
+        Reply::Granted(fence) => Some(Booking {
+            fence: Some(fence.0),
+            ..Booking::new(id.clone(), BookingState::Granted)
+        }),
+        Reply::Queued => Some(Booking::new(id.clone(), BookingState::Queued)),
+        _ => None,
     }
 }
 
@@ -369,7 +385,8 @@ fn batch_result(id: BookingId, done: Result<Answer<Booking>, Problem>) -> BatchR
 
 const fn status(word: &Word, state: BookingState) -> u16 {
     match (word, state) {
-        (Word::Booking(Reply::Granted(_)), _) => 201,
+        (Word::Booking(Reply::Granted(_)), _)
+        | (Word::Booking(Reply::Queued), BookingState::Granted) => 201,
         (Word::Booking(Reply::Queued | Reply::Repeated), BookingState::Queued) => 202,
         _ => 200,
     }

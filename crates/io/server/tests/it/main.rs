@@ -1,0 +1,22 @@
+//! The HTTP surface, held to its promises.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test may panic"
+)]
+
+mod auth;
+mod bookings;
+mod declared;
+mod events;
+mod garbage;
+mod ledger;
+mod listen;
+mod metrics;
+mod openapi;
+mod problems;
+mod world;

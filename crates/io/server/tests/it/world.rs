@@ -1,0 +1,234 @@
+//! A ledger in memory on virtual time, and a caller of its router in process.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bursar_engine::State;
+use bursar_engine::token::Role;
+use bursar_ledger::clock::Clock;
+use bursar_ledger::data::{Keys, signs_with};
+use bursar_ledger::key::Signer;
+use bursar_ledger::pipeline::{Ledger, Observe};
+use bursar_ledger::store::memory::MemoryStore;
+use bursar_ledger::store::{self, Store as _};
+use bursar_ledger::term::{Hand, begin};
+use bursar_ledger::writer::Poison;
+use bursar_server::metrics::Metrics;
+use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
+use bursar_units::{Instant, Label, Millis};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+/// Monday 16 November 2026, 10:00 UTC: the example organisation's now.
+pub const NOW_MS: u64 = 1_794_823_200_000;
+
+/// Everything a test needs.
+pub struct World {
+    pub service: Arc<Service>,
+    pub store: MemoryStore,
+    operators: Router,
+    _directory: TempDir,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
+}
+
+/// The runtime's clock, which virtual time drives.
+pub struct RuntimeClock(tokio::time::Instant);
+
+pub struct Quiet;
+
+impl Clock for RuntimeClock {
+    fn wall(&self) -> Instant {
+        Instant::from_ms(NOW_MS).after(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Millis {
+        Millis::from_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+impl Observe for Quiet {
+    fn poisoned(&self, poison: &Poison) {
+        panic!("{poison:?}");
+    }
+    fn store_failed(&self, _: &store::Error) {}
+    fn not_leader(&self) {}
+    fn committed(&self, _: usize, _: Duration) {}
+    fn signed(&self, _: u64) {}
+}
+
+impl World {
+    /// A new ledger that runs as a task; for tests on paused time.
+    pub fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        Self::with(clock, |writer, committer, clock| {
+            let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
+            tokio::spawn(task.run());
+            ledger
+        })
+    }
+
+    /// A ledger whose store never answers.
+    pub fn stuck() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+        Self::with(clock, |writer, committer, clock| {
+            let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
+            // Kept and never run: what is asked of it waits.
+            std::mem::forget(task);
+            ledger
+        })
+    }
+
+    /// A new ledger on its three threads; for tests with real connections.
+    pub fn threaded() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(bursar_ledger::clock::MachineClock::default());
+        Self::with(clock, |writer, committer, clock| {
+            Ledger::start(writer, committer, clock, Arc::new(Quiet)).unwrap().0
+        })
+    }
+
+    fn with(
+        clock: Arc<dyn Clock>,
+        start: impl FnOnce(
+            bursar_ledger::writer::Writer,
+            bursar_ledger::committer::Committer,
+            Arc<dyn Clock>,
+        ) -> Ledger,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let key = directory.path().join("ledger.key");
+        let store = MemoryStore::new();
+        let mut signer = None;
+        let hand = |id: &str, generation| {
+            let made = Signer::create(&key, id, generation)?;
+            let verifiers = made.verifiers();
+            let shared = Arc::new(Mutex::new(made));
+            signer = Some(Arc::clone(&shared));
+            Ok(Hand { verifiers, sign: signs_with(shared, Arc::clone(&clock)) })
+        };
+        let id = || "0198f3c2-0000-7000-8000-000000000000".to_owned();
+        let begun =
+            begin(Box::new(store.clone()), State::default(), &clock, id, hand, |_, _| {}).unwrap();
+        let ledger = start(begun.writer, begun.committer, Arc::clone(&clock));
+        let keys = Keys::new(signer.unwrap(), ledger.clone());
+        let readers = store.clone();
+        let info = ServerInfo {
+            version: "0.1.0".to_owned(),
+            store: "memory".to_owned(),
+            file: None,
+            leads_since: clock.wall(),
+        };
+        let readers = Arc::new(move || readers.reader());
+        let service = Service::new(ledger, readers, keys, info, Metrics::default());
+        let service = Arc::new(service);
+        let source = CallerSource::Fixed(Arc::new(operator()));
+        let operators = router(Arc::clone(&service), source);
+        Self { service, store, operators, _directory: directory }
+    }
+
+    /// The router as one caller sees it.
+    pub fn router(&self, caller: Caller) -> Router {
+        router(Arc::clone(&self.service), CallerSource::Fixed(Arc::new(caller)))
+    }
+
+    /// A request of an operator.
+    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Reply {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        send(&self.operators, request).await
+    }
+
+    /// A request of some caller.
+    pub async fn ask_as(&self, caller: Caller, method: &str, path: &str, body: &str) -> Reply {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        send(&self.router(caller), request).await
+    }
+
+    /// Declares a limit.
+    pub async fn limit(&self, name: &str, spec: &str) -> Reply {
+        self.ask("PUT", &format!("/v1/limits/{name}"), &limit_body(name, spec)).await
+    }
+
+    /// Reserves a slot for a tenant and gives its fence.
+    pub async fn grant(&self, id: &str, class: &str, tenant: &str) -> u64 {
+        let body = format!(r#"{{"class":"{class}","tenant":"{tenant}"}}"#);
+        let reply = self.ask("PUT", &format!("/v1/bookings/{id}"), &body).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        reply.json()["fence"].as_u64().unwrap()
+    }
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes)
+            .unwrap_or_else(|_| panic!("not JSON: {}", String::from_utf8_lossy(&self.bytes)))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.bytes.clone()).unwrap()
+    }
+
+    /// Checks that it is a well-formed problem of this code.
+    #[track_caller]
+    pub fn is_problem(&self, code: &str) -> Value {
+        let problem = self.json();
+        assert_eq!(problem["code"], code, "{problem:#}");
+        assert_eq!(problem["status"], self.status.as_u16(), "{problem:#}");
+        assert_eq!(problem["type"], format!("/problems/{code}"));
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem:#}");
+        assert!(problem["instance"].is_string(), "{problem:#}");
+        assert!(self.headers.contains_key("bursar-record"));
+        problem
+    }
+}
+
+/// Sends a request to a router in process.
+pub async fn send(router: &Router, request: Request<Body>) -> Reply {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes().to_vec();
+    Reply { status: parts.status, headers: parts.headers, bytes }
+}
+
+pub fn limit_body(name: &str, spec: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"bursar.dev/v1alpha1","kind":"Limit","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
+    )
+}
+
+pub fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
+    let label = |text: &&str| Label::new(text).unwrap();
+    Caller {
+        name: label(&name),
+        via: Via::Token,
+        roles: roles.iter().copied().collect(),
+        tenants: tenants.iter().map(label).collect::<BTreeSet<_>>(),
+        expires: None,
+    }
+}
+
+pub fn operator() -> Caller {
+    caller("ada", &[Role::Operate], &["ada"])
+}
+
+pub fn user(tenants: &[&str]) -> Caller {
+    caller("app", &[Role::Use], tenants)
+}
+
+pub fn viewer() -> Caller {
+    caller("eve", &[Role::View], &[])
+}
