@@ -271,6 +271,12 @@ pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(
         return Err(changed(found, &reason, Some(pins)));
     }
     if known.key == key {
+        if pin.server.is_some() && pin.server != known.server {
+            pins.put(&Pin {
+                at: known.at,
+                ..pin
+            })?;
+        }
         return Ok(());
     }
     // A rotated key is believed while the pinned one still signs beside it.

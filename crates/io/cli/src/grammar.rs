@@ -26,7 +26,8 @@ pub(crate) const HELP: &str = "\
 {before-help}{about-with-newline}
 {usage-heading} {usage}
 
-{all-args}{after-help}";
+{all-args}{after-help}
+";
 
 /// All that can be typed.
 #[derive(Debug, Parser)]

@@ -35,7 +35,9 @@ impl Look {
     /// Absolute first, distance second: `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
         let absolute = self.absolute(at);
-        if at >= self.now {
+        if at == self.now {
+            format!("{absolute} (now)")
+        } else if at > self.now {
             format!("{absolute} (in {})", distance(at.since(self.now)))
         } else {
             format!("{absolute} ({} ago)", distance(self.now.since(at)))
@@ -144,6 +146,7 @@ mod tests {
         let at = |text| parse(text, now(), &TimeZone::UTC).unwrap_or_default();
         assert_eq!(look.moment(at("+23h")), "Tue 17 Nov 09:00 (in 23h)");
         assert_eq!(look.moment(at("-3d")), "Fri 13 Nov 10:00 (3d ago)");
+        assert_eq!(look.moment(now()), "Mon 16 Nov 10:00 (now)");
         assert_eq!(look.absolute(at("+90d")), "Sun 14 Feb 2027 10:00");
         assert_eq!(look.age(at("-3d")), "3d");
     }

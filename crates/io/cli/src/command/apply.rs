@@ -7,7 +7,7 @@ use bursar_client::client::Mode;
 use bursar_client::object::{File, Object, read_files};
 
 use super::DRY_RUN;
-use super::limit::field_text;
+use super::limit::{field_text, telling};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
 use crate::session::Session;
@@ -58,7 +58,7 @@ pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), S
 }
 
 fn line(change: &Change, width: usize) -> String {
-    let fields = change.fields.iter().map(|field| {
+    let fields = telling(change).map(|field| {
         format!(
             "{} {}",
             field.path,

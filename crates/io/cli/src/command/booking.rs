@@ -245,7 +245,7 @@ fn brief(booking: &Booking, look: &Look) -> String {
             );
             let ahead = booking
                 .ahead
-                .map(|ahead| format!(", {} ahead of it", words::number(ahead)));
+                .map(|ahead| format!(", {} ahead of it", nobody_or(ahead)));
             format!(
                 "{subject} {would}queued{}{record}\n",
                 ahead.unwrap_or_default()
@@ -255,6 +255,14 @@ fn brief(booking: &Booking, look: &Look) -> String {
     };
     let text = first + &details(&lines, REPORT_WORD);
     if dry_run { text + DRY_RUN } else { text }
+}
+
+fn nobody_or(ahead: u64) -> String {
+    if ahead == 0 {
+        "nobody".to_owned()
+    } else {
+        words::number(ahead)
+    }
 }
 
 fn estimate(booking: &Booking) -> String {
@@ -317,7 +325,7 @@ fn full(booking: &Booking, look: &Look) -> String {
         booking
             .renewals
             .filter(|count| *count > 0)
-            .map(|count| format!("{} times on record", words::number(count))),
+            .map(|count| format!("{} on record", words::count(count, "time"))),
     );
     if booking.state == State::Queued {
         add("ahead", booking.ahead.map(words::number));
@@ -390,10 +398,7 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
 
 fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -> Failure {
     let class = &arguments.class;
-    let mut failure = Failure::new(
-        problem.exit_code(),
-        format!("no {class} slot is free: {}", problem.detail),
-    );
+    let mut failure = Failure::new(problem.exit_code(), problem.detail.clone());
     if !problem.holders.is_empty() {
         failure = failure.detail("held by", super::explain::holders(&problem.holders));
     }

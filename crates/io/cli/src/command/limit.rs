@@ -1,7 +1,9 @@
 //! `bursar limit`: bounds on slots, changed while everything runs.
 
 use bursar_client::Code;
-use bursar_client::api::{ApplyAnswer, Change, ChangeKind, Limit, LimitSpec, LimitStatus};
+use bursar_client::api::{
+    ApplyAnswer, Change, ChangeKind, FieldChange, Limit, LimitSpec, LimitStatus,
+};
 use bursar_client::client::Mode;
 use bursar_engine::words;
 use bursar_units::{Dimension, ObjectName};
@@ -17,6 +19,14 @@ use crate::time::distance;
 
 /// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 3;
+
+/// What a limit says where nobody did.
+const DEFAULTS: [(&str, &str); 4] = [
+    ("maxQueue", "10,000"),
+    ("maxWait", "1d"),
+    ("maxTTL", "1d"),
+    ("weight", "100"),
+];
 
 pub(super) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(LimitVerb::List(noun.list)) {
@@ -135,17 +145,27 @@ fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
 }
 
 fn change_lines(change: &Change) -> Vec<(String, String)> {
-    let fields = change.fields.iter().map(|field| {
-        (
-            field.path.clone(),
-            field_text(field.from.as_deref(), field.to.as_deref()),
-        )
+    let fields = telling(change).map(|field| {
+        let text = field_text(field.from.as_deref(), field.to.as_deref());
+        (field.path.clone(), text)
     });
     let effect = change
         .effect
         .iter()
         .map(|effect| ("effect".to_owned(), effect.clone()));
     fields.chain(effect).collect()
+}
+
+/// The fields worth a word: of what is new not the defaults, of what is gone none.
+pub(super) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
+    change.fields.iter().filter(|field| match change.change {
+        ChangeKind::Created => field
+            .to
+            .as_deref()
+            .is_some_and(|to| !DEFAULTS.contains(&(field.path.as_str(), to))),
+        ChangeKind::Changed => true,
+        ChangeKind::Unchanged | ChangeKind::Deleted => false,
+    })
 }
 
 /// `100 → 120`, with `none` where there is nothing.

@@ -255,7 +255,8 @@ async fn link(session: &mut Session, socket: &Path) -> Option<PathBuf> {
     if link == socket {
         return Some(link);
     }
-    if tokio::net::UnixStream::connect(&link).await.is_ok() {
+    let is_ours = std::fs::read_link(&link).is_ok_and(|target| target == socket);
+    if !is_ours && tokio::net::UnixStream::connect(&link).await.is_ok() {
         session.aside(&format!(
             "note: another server is linked at {}\n",
             link.display()

@@ -115,8 +115,8 @@ pub(crate) struct ReserveArguments {
     /// How long to stay in the queue; 0 refuses at once
     #[arg(long, value_name = "DURATION", default_value = "0")]
     pub(crate) wait: Millis,
-    /// How urgent it is
-    #[arg(long, default_value = "normal", value_parser = priority())]
+    /// How urgent: urgent, high, normal, low or batch
+    #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
     pub(crate) priority: Priority,
     /// Stay until it is granted or its wait is over
     #[arg(short, long)]

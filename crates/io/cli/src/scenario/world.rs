@@ -180,8 +180,8 @@ impl World {
             began: running.began,
             ids: self.ids,
         };
-        let clock = Arc::clone(&self.clock);
-        let now: Now = Arc::new(move || clock.wall());
+        let service = Arc::clone(&running.service);
+        let now: Now = Arc::new(move || service.ledger().now());
         let ended = run::within(Invocation {
             words,
             console: Console::Kept(Vec::new()),

@@ -15,6 +15,8 @@ use crate::session::Session;
 const LAST: u64 = 20;
 /// How wide the column of record numbers is at least.
 const NUMBER: usize = 7;
+/// How wide the column of callers is at least.
+const CALLER: usize = 8;
 
 pub(super) async fn run(
     session: &mut Session,
@@ -90,7 +92,10 @@ fn text(record: &RecordView, look: &Look) -> String {
         );
     };
     let by = record.by.as_deref().unwrap_or("-");
-    let head = format!("{number:>NUMBER$}  {}  {by}", look.to_the_second(at));
+    let head = format!(
+        "{number:>NUMBER$}  {}  {by:<CALLER$}",
+        look.to_the_second(at)
+    );
     let indent = " ".repeat(head.chars().count());
     let mut text = String::new();
     for (at, sentence) in record.summary.iter().enumerate() {

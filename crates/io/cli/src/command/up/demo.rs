@@ -30,7 +30,7 @@ const LIMITS: &[(&str, Option<&str>, Option<&str>, Option<u64>, Option<u64>)] = 
     ("train", Some("train"), None, Some(8), None),
     ("everything", None, None, Some(24), None),
     ("tenant", None, Some("each"), Some(14), None),
-    ("acme", None, Some("acme"), None, Some(300)),
+    ("acme", None, Some("acme"), Some(14), Some(300)),
 ];
 
 /// The habits of a tenant.

@@ -1,0 +1,104 @@
+//! Help, manual pages and completions: made from one grammar, and short enough to be read.
+
+use crate::house::House;
+
+/// What a terminal shows without scrolling.
+const SCREEN_LINES: usize = 24;
+
+/// All commands, as their help says.
+fn commands(house: &House, path: &[&str], all: &mut Vec<Vec<String>>) {
+    let mut words = path.to_vec();
+    words.push("-h");
+    let text = house.ok(&words);
+    all.push(path.iter().map(|word| (*word).to_owned()).collect());
+    let names = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = names.take_while(|line| line.starts_with("  "));
+    for name in names.filter_map(|line| line.split_whitespace().next()) {
+        let mut below = path.to_vec();
+        below.push(name);
+        commands(house, &below, all);
+    }
+}
+
+#[test]
+fn every_short_help_is_one_screen_and_begins_with_an_example_that_parses() {
+    let house = House::new();
+    let mut all = Vec::new();
+    commands(&house, &[], &mut all);
+    assert!(all.len() >= 35, "{} commands were found", all.len());
+    for path in &all {
+        let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
+        words.push("-h");
+        let text = house.ok(&words);
+        assert!(
+            text.lines().count() <= SCREEN_LINES,
+            "{path:?} is too long:\n{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{path:?} is too wide"
+        );
+        let example = text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("example:  bursar "));
+        let example = example.unwrap_or_else(|| panic!("{path:?} begins without an example"));
+        assert!(
+            path.is_empty() || example.starts_with(&path.join(" ")),
+            "{path:?}: {example}"
+        );
+    }
+}
+
+#[test]
+fn the_long_help_shows_every_flag_and_the_short_one_only_its_own() {
+    let house = House::new();
+    let (short, long) = (
+        house.ok(&["limit", "set", "-h"]),
+        house.ok(&["limit", "set", "--help"]),
+    );
+    for flag in [
+        "--output",
+        "--timeout",
+        "--token-file",
+        "--server",
+        "--context",
+        "--quiet",
+    ] {
+        assert!(long.contains(flag) && !short.contains(flag), "{flag}");
+    }
+    assert!(short.contains("--slots") && long.contains("bursar limit set zeta"));
+}
+
+#[test]
+fn man_pages_and_completions_are_made_for_every_command() {
+    let house = House::new();
+    house.ok(&["man", "pages"]);
+    let page = std::fs::read_to_string(house.path("pages/bursar-booking-reserve.1")).unwrap();
+    assert!(page.contains("\\-\\-priority"), "{page}");
+    assert!(house.ok(&["man"]).starts_with(".ie"));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = house.ok(&["completions", shell]);
+        assert!(text.contains("token-file"), "{shell}");
+    }
+}
+
+#[test]
+fn singular_plural_and_the_noun_alone_are_one() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let listed = house.ok(&["limit", "list"]);
+    for words in [
+        &["limit"][..],
+        &["limits"],
+        &["limits", "list"],
+        &["-o", "table", "limits"],
+    ] {
+        assert_eq!(house.ok(words), listed, "{words:?}");
+    }
+    assert_eq!(house.ok(&["limits", "-o", "name"]), "limit/default\n");
+    assert_eq!(
+        house.ok(&["-o", "name", "limit", "list"]),
+        "limit/default\n"
+    );
+}

@@ -1,0 +1,137 @@
+//! A home for one test: its own directories, its own server, nothing of the machine.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A home with nothing in it.
+pub(crate) struct House {
+    directory: tempfile::TempDir,
+}
+
+/// A server that runs until it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// What it said when it was ready.
+    pub(crate) said: String,
+    /// `http://127.0.0.1:…`.
+    pub(crate) address: String,
+}
+
+/// What a command left behind.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl House {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The default data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path(".local/share/bursar")
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bursar"));
+        command
+            .args(words)
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("HOME", self.directory.path())
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env("LANG", "C.UTF-8")
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+        ended(self.command(words).output().unwrap())
+    }
+
+    /// Runs what must succeed, and gives its stdout.
+    pub(crate) fn ok(&self, words: &[&str]) -> String {
+        let ended = self.run(words);
+        assert_eq!(ended.code, 0, "{words:?}: {}{}", ended.stdout, ended.stderr);
+        ended.stdout
+    }
+
+    /// Starts a server and waits until it says that it is ready.
+    pub(crate) fn up(&self, words: &[&str]) -> Server {
+        let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
+        all.extend(words);
+        let mut child = self
+            .command(&all)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        if said.is_empty() {
+            let output = child.wait_with_output().unwrap();
+            panic!("no server: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let ready: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let address = ready["server"].as_str().unwrap().to_owned();
+        Server {
+            child,
+            said,
+            address,
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it without any warning.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it as Ctrl-C does, and gives its exit code.
+    pub(crate) fn interrupt(mut self) -> i32 {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+pub(crate) fn ended(output: Output) -> Ended {
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The root of the tree.
+pub(crate) fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../..")
+        .canonicalize()
+        .unwrap()
+}

@@ -1,0 +1,15 @@
+//! The real binary, as people use it: transcripts on virtual time, and the rest in processes.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod help;
+mod house;
+mod outputs;
+mod scenarios;
+mod trouble;
+mod up;

@@ -1,0 +1,277 @@
+//! Formats, exit codes and streams, against a real server.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use crate::house::{House, ended};
+
+#[test]
+fn every_command_that_prints_a_result_has_json_and_yaml() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let limits = "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: python}\nspec: {class: python, slots: 3}\n";
+    std::fs::write(house.path("limits.yaml"), limits).unwrap();
+    for (words, field) in [
+        (
+            &["booking", "reserve", "python", "--id", "a", "--ttl", "1h"][..],
+            "fence",
+        ),
+        (&["bookings"], "items"),
+        (&["booking", "show", "a"], "state"),
+        (&["booking", "renew", "a", "--fence", "1"], "expiresAt"),
+        (&["apply", "-f", "limits.yaml"], "results"),
+        (
+            &["limit", "set", "python", "--slots", "4", "--dry-run"],
+            "results",
+        ),
+        (&["limits"], "items"),
+        (&["limit", "show", "python"], "spec"),
+        (&["explain", "booking/a"], "headline"),
+        (&["ledger", "check"], "checks"),
+        (&["ledger", "key"], "key"),
+        (&["tokens"], "items"),
+        (&["contexts"], "items"),
+        (&["booking", "release", "a", "--fence", "1"], "applied"),
+        (&["delete", "limit/python", "--dry-run"], "results"),
+    ] {
+        let mut json = words.to_vec();
+        json.extend(["-o", "json"]);
+        let text = house.ok(&json);
+        let value: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("{words:?}: {e}: {text}"));
+        assert!(!value[field].is_null(), "{words:?}: {text}");
+        let mut yaml = words.to_vec();
+        yaml.extend(["-o", "yaml"]);
+        assert!(!house.ok(&yaml).is_empty(), "{words:?}");
+    }
+    for words in [
+        &["ledger", "tail", "-o", "json"][..],
+        &["doctor", "-o", "json"],
+    ] {
+        let value: serde_json::Value = serde_json::from_str(&house.ok(words)).unwrap();
+        assert!(
+            value.as_array().is_some_and(|list| !list.is_empty()),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_table() {
+    let house = House::new();
+    assert_eq!(house.run(&["limits"]).code, 3, "no server");
+    let server = house.up(&[]);
+    for (words, code) in [
+        (&["limits"][..], 0),
+        (
+            &["booking", "reserve", "python", "--id", "q", "--wait", "1m"],
+            0,
+        ),
+        (&["booking", "show", "nobody"], 1),
+        (&["booking", "reserve", "python", "--slots", "1000"], 1),
+        (&["limits", "--wher", "x=y"], 2),
+        (&["limitz"], 2),
+        (&["token", "revoke", "ci"], 2),
+        (&["audit", "verify", "nothing.proof"], 2),
+        (&["--server", "http://127.0.0.1:1", "limits"], 3),
+        (&["--server", "unix:/nowhere/api.sock", "limits"], 3),
+        (&["--server", "https://lab:7171", "limits"], 2),
+        (&["--context", "lab", "limits"], 2),
+        (&["scenario", "nowhere.md"], 2),
+    ] {
+        let ended = house.run(words);
+        assert_eq!(
+            ended.code, code,
+            "{words:?}: {}{}",
+            ended.stdout, ended.stderr
+        );
+        assert_eq!(
+            code == 0,
+            !ended.stderr.starts_with("error: "),
+            "{words:?}: {}",
+            ended.stderr
+        );
+    }
+    drop(server);
+}
+
+#[test]
+fn an_error_for_programs_is_one_problem_object_on_stderr() {
+    let house = House::new();
+    let nobody = house.run(&["limits", "-o", "json"]);
+    let problem: serde_json::Value = serde_json::from_str(&nobody.stderr).unwrap();
+    assert_eq!(problem["code"], "unavailable");
+    let _server = house.up(&[]);
+    let refused = house.run(&["booking", "show", "x", "-o", "json"]);
+    let problem: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(
+        (problem["code"].as_str(), refused.stdout.as_str()),
+        (Some("not-found"), "")
+    );
+}
+
+#[test]
+fn nobody_there_says_what_was_tried() {
+    let house = House::new();
+    let ended = house.run(&["bookings"]);
+    let socket = house.path("run/bursar/api.sock");
+    assert_eq!(
+        ended.stderr,
+        format!(
+            "error: no server found\n  tried  --server, BURSAR_SERVER, context (none set), socket {}\n\n\
+             hint: start one here with `bursar up`\n",
+            socket.display()
+        )
+    );
+    assert_eq!(ended.code, 3);
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let house = House::new();
+    let mut child = house
+        .command(&["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = ended(child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn colour_and_letters_follow_the_environment() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    house.ok(&[
+        "limit", "set", "python", "--class", "python", "--slots", "2",
+    ]);
+    let plain = house.ok(&["limits"]);
+    assert!(plain.contains("░░░░░░░░░░  0/2") && !plain.contains('\u{1b}'));
+    let run = |name: &str, value: &str| {
+        ended(
+            house
+                .command(&["booking", "show", "a"])
+                .env(name, value)
+                .output()
+                .unwrap(),
+        )
+        .stdout
+    };
+    house.ok(&["booking", "reserve", "python", "--id", "a"]);
+    assert!(run("CLICOLOR_FORCE", "1").contains('\u{1b}'));
+    assert!(!run("NO_COLOR", "1").contains('\u{1b}'));
+    let ascii = ended(
+        house
+            .command(&["limits"])
+            .env("LC_ALL", "C")
+            .output()
+            .unwrap(),
+    )
+    .stdout;
+    assert!(ascii.contains("#####.....  1/2"), "{ascii}");
+}
+
+#[test]
+fn a_token_works_over_tcp_from_a_file_that_is_private() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let secret = house.ok(&["token", "create", "ci", "--role", "use", "--tenant", "acme"]);
+    std::fs::write(house.path("ci.token"), secret).unwrap();
+    let reserve = [
+        "--server",
+        &server.address,
+        "--token-file",
+        "ci.token",
+        "booking",
+        "reserve",
+        "python",
+        "--id",
+        "a",
+    ];
+    std::fs::set_permissions(
+        house.path("ci.token"),
+        std::fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
+    let open = house.run(&reserve);
+    assert!(
+        open.code == 2 && open.stderr.contains("can be read by others"),
+        "{}",
+        open.stderr
+    );
+    std::fs::set_permissions(
+        house.path("ci.token"),
+        std::fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
+    assert!(house.ok(&reserve).starts_with("booking a granted"));
+    let without = house.run(&[
+        "--server",
+        &server.address,
+        "booking",
+        "reserve",
+        "python",
+        "--id",
+        "b",
+    ]);
+    assert_eq!(without.code, 1, "{}", without.stderr);
+    house.ok(&["token", "revoke", "ci", "--yes"]);
+    assert_eq!(house.run(&reserve).code, 1);
+}
+
+#[test]
+fn a_context_names_the_server_and_use_makes_it_current() {
+    let house = House::new();
+    let server = house.up(&[]);
+    std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
+    let config = format!("# mine\n[context.lab]\nserver = \"{}\"\n", server.address);
+    std::fs::write(house.path(".config/bursar/config.toml"), config).unwrap();
+    house.ok(&["context", "use", "lab"]);
+    let said = house.run(&["-v", "limits", "-o", "name"]);
+    assert!(
+        said.stderr.contains("context lab, config.toml"),
+        "{}",
+        said.stderr
+    );
+    assert!(house.ok(&["contexts"]).contains("yes"));
+    let wrong = house.run(&["context", "use", "lob"]);
+    assert!(
+        wrong.code == 2 && wrong.stderr.contains("did you mean `lab`?"),
+        "{}",
+        wrong.stderr
+    );
+    std::fs::write(house.path(".config/bursar/config.toml"), "curent = 1\n").unwrap();
+    let typo = house.run(&["limits"]);
+    assert!(
+        typo.code == 2
+            && typo
+                .stderr
+                .contains("config.toml:1: `curent` is not a key, did you mean `current`?"),
+        "{}",
+        typo.stderr
+    );
+}
+
+#[test]
+fn a_changed_key_is_an_error_and_a_rotated_one_is_not() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["limits"]);
+    house.ok(&["ledger", "rotate-key", "--yes"]);
+    house.ok(&["limits"]);
+    house.ok(&["--server", &server.address, "limits"]);
+    let pins = house.path(".local/state/bursar/known-ledgers");
+    let known = std::fs::read_to_string(&pins).unwrap();
+    // Another ledger at the same address: what a stranger in between would look like.
+    let ledger = known.split_whitespace().next().unwrap();
+    std::fs::write(
+        &pins,
+        known.replacen(ledger, "01a00000-0000-7000-8000-000000000000", 1),
+    )
+    .unwrap();
+    let changed = house.run(&["--server", &server.address, "limits"]);
+    assert_eq!(changed.code, 4, "{}", changed.stderr);
+    assert!(changed.stderr.contains("has changed"), "{}", changed.stderr);
+}

@@ -1,0 +1,101 @@
+//! Transcripts on virtual time: what the commands print is what the files say.
+
+use crate::house::{House, tree};
+
+fn check(path: &std::path::Path) {
+    let house = House::new();
+    let ended = house.run(&["scenario", "--check", path.to_str().unwrap()]);
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+}
+
+#[test]
+fn the_transcripts_of_the_design_hold() {
+    let directory = tree().join("crates/io/cli/tests/scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            check(&path);
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} transcripts were found");
+}
+
+#[test]
+fn the_guide_to_bookings_does_what_it_says() {
+    check(&tree().join("docs/bookings.md"));
+}
+
+const SCRIPT: &str = "a script\n$ bursar limits -o name\nlimit/default\n$ advance 5s\n";
+
+#[test]
+fn a_difference_is_shown_and_exits_1_and_update_writes_it_down() {
+    let house = House::new();
+    let wrong = SCRIPT.replace("limit/default", "limit/other");
+    std::fs::write(house.path("a.scenario"), &wrong).unwrap();
+    let checked = house.run(&["scenario", "--check", "a.scenario"]);
+    assert_eq!(checked.code, 1);
+    assert!(
+        checked.stdout.contains("-limit/other\n+limit/default\n"),
+        "{}",
+        checked.stdout
+    );
+    assert_eq!(
+        std::fs::read_to_string(house.path("a.scenario")).unwrap(),
+        wrong
+    );
+    house.ok(&["scenario", "--update", "a.scenario"]);
+    assert_eq!(
+        std::fs::read_to_string(house.path("a.scenario")).unwrap(),
+        SCRIPT
+    );
+    house.ok(&["scenario", "--check", "a.scenario"]);
+}
+
+#[test]
+fn a_script_as_json_is_one_object_per_command() {
+    let house = House::new();
+    let script = "$ bursar limits -o json\n$ bursar booking show nobody\n";
+    std::fs::write(house.path("a.scenario"), script).unwrap();
+    let text = house.ok(&["scenario", "-o", "json", "a.scenario"]);
+    let objects: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(objects[0]["line"], 1);
+    assert_eq!(
+        objects[0]["stdout"]["items"][0]["metadata"]["name"],
+        "default"
+    );
+    assert_eq!(objects[1]["exit"], 1);
+    assert_eq!(objects[1]["stdout"], "");
+    assert!(
+        objects[1]["stderr"]
+            .as_str()
+            .unwrap()
+            .starts_with("error: no booking")
+    );
+}
+
+#[test]
+fn a_script_writes_nothing_beside_itself() {
+    let house = House::new();
+    let script = "$ bursar ledger export --out all.jsonl\n$ bursar man pages\n";
+    std::fs::write(house.path("a.scenario"), script).unwrap();
+    house.ok(&["scenario", "a.scenario"]);
+    let found: Vec<_> = std::fs::read_dir(house.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(found, ["a.scenario"]);
+}
+
+#[test]
+fn a_million_virtual_seconds_take_a_moment() {
+    let house = House::new();
+    let script = "$ bursar booking reserve python --id a --ttl 24h\n$ advance 11d\n$ bursar bookings -o name\nbooking/a\n";
+    std::fs::write(house.path("a.scenario"), script).unwrap();
+    let text = house.ok(&["scenario", "a.scenario"]);
+    assert!(text.contains("granted"), "{text}");
+}

@@ -1,0 +1,190 @@
+//! The life of a server: ready, used, stopped, killed, and up again.
+
+use std::process::Stdio;
+
+use crate::house::House;
+
+#[test]
+fn from_up_to_a_released_booking() {
+    let house = House::new();
+    let server = house.up(&[]);
+    assert!(server.said.contains("\"records\":0"), "{}", server.said);
+    let granted = house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
+    assert!(
+        granted.starts_with("booking job-1 granted, fence 1 (record "),
+        "{granted}"
+    );
+    let released = house.ok(&[
+        "booking",
+        "release",
+        "job-1",
+        "--fence",
+        "1",
+        "--outcome",
+        "ok",
+    ]);
+    assert!(released.starts_with("booking job-1 released"), "{released}");
+    house.ok(&["audit", "proof", "booking/job-1"]);
+    let verified = house.ok(&["audit", "verify", "job-1.proof"]);
+    assert!(verified.contains("ok    included"), "{verified}");
+    assert_eq!(server.interrupt(), 0);
+    assert!(!house.path("run/bursar/api.sock").exists());
+    let checked = house.ok(&["ledger", "check"]);
+    assert!(
+        checked.contains("ok    bookings      1 ended once"),
+        "{checked}"
+    );
+}
+
+#[test]
+fn a_second_server_on_the_same_data_exits_3_and_names_the_first() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let second = house.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(second.code, 3);
+    assert!(
+        second
+            .stderr
+            .contains(&format!("in use by process {}", server.pid())),
+        "{}",
+        second.stderr
+    );
+}
+
+#[test]
+fn all_that_was_acknowledged_survives_kill_9() {
+    let house = House::new();
+    for round in 0..3 {
+        let server = house.up(&[]);
+        let load = house
+            .command(&["scenario", "/dev/null"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        drop(load);
+        let mut acknowledged = Vec::new();
+        for number in 0..6 {
+            let id = format!("job-{round}-{number}");
+            house.ok(&["booking", "reserve", "python", "--id", &id, "--ttl", "1h"]);
+            acknowledged.push(format!("booking/{id}"));
+        }
+        // One is on its way while the server dies; it may be there or not.
+        let late = format!("late-{round}");
+        let mut on_its_way = house
+            .command(&[
+                "booking",
+                "reserve",
+                "python",
+                "--id",
+                &late,
+                "--timeout",
+                "1s",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        server.kill();
+        on_its_way.wait().unwrap();
+        let again = house.up(&[]);
+        let found = house.ok(&["bookings", "-o", "name", "--where", "state=granted"]);
+        for name in &acknowledged {
+            assert!(
+                found.lines().any(|line| line == name),
+                "{name} is missing in {found}"
+            );
+        }
+        assert_eq!(again.interrupt(), 0);
+        house.ok(&["ledger", "check", "--redecide"]);
+    }
+}
+
+#[test]
+fn a_stale_link_of_our_own_is_taken_over_and_a_live_one_is_left() {
+    let house = House::new();
+    house.up(&[]).kill();
+    let first = house.up(&[]);
+    house.ok(&["limits"]);
+    let second = house.up(&["--data", "other"]);
+    house.ok(&["booking", "reserve", "python", "--id", "in-first"]);
+    let socket = format!("unix:{}", house.path("other/api.sock").display());
+    assert_eq!(
+        house
+            .run(&["--server", &socket, "booking", "show", "in-first"])
+            .code,
+        1
+    );
+    drop((first, second));
+}
+
+#[test]
+fn this_machine_is_in_the_inventory_so_percents_have_a_basis() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let text = house.ok(&[
+        "limit", "set", "share", "--class", "python", "--cpu", "50%", "-o", "json",
+    ]);
+    assert!(text.contains("50%"), "{text}");
+    let limit: serde_json::Value =
+        serde_json::from_str(&house.ok(&["limit", "show", "share", "-o", "json"])).unwrap();
+    assert!(
+        limit["status"]["bounds"]["cpuMilli"].as_u64().unwrap() >= 500,
+        "{limit}"
+    );
+}
+
+#[test]
+fn settings_come_from_a_file_and_a_typo_is_told_with_its_line() {
+    let house = House::new();
+    std::fs::write(
+        house.path("bursar.toml"),
+        "[server]\nlisten = \"127.0.0.1:0\"\nstroe = \"x\"\n",
+    )
+    .unwrap();
+    let typo = house.run(&["up", "--config", "bursar.toml"]);
+    assert_eq!(typo.code, 2);
+    assert!(
+        typo.stderr.contains("bursar.toml:3: `stroe` is not a key"),
+        "{}",
+        typo.stderr
+    );
+    std::fs::write(house.path("bursar.toml"), "[auth]\nanonymous = \"none\"\n").unwrap();
+    let server = house.up(&["--config", "bursar.toml"]);
+    assert_eq!(house.run(&["--server", &server.address, "limits"]).code, 1);
+    house.ok(&["limits"]);
+}
+
+#[test]
+fn the_demo_shows_life_in_a_directory_of_its_own() {
+    let house = House::new();
+    let demo = house.up(&["--demo"]);
+    let data = house.data().join("demo");
+    assert!(demo.said.contains(data.to_str().unwrap()), "{}", demo.said);
+    assert_eq!(
+        house.run(&["limits"]).code,
+        3,
+        "the demo is not the default server"
+    );
+    let limits = house.ok(&["--context", "demo", "limits", "-o", "name"]);
+    assert!(limits.contains("limit/python"), "{limits}");
+    // The first event of a booking is proof of life; it is waited for on the stream itself.
+    let mut watch = house
+        .command(&["--context", "demo", "ledger", "tail", "-w", "--from", "0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().unwrap()));
+    assert!(
+        lines
+            .map_while(Result::ok)
+            .any(|line| line.contains(" granted"))
+    );
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(demo.interrupt(), 0);
+    assert_eq!(
+        std::fs::read_dir(house.data()).unwrap().count(),
+        1,
+        "nothing but the demo is there"
+    );
+}
