@@ -172,7 +172,6 @@ impl Bookings {
                 self.refresh_inventory();
             }
             Event::Unsettled { more } => self.unsettled = more.then_some(at),
-            Event::Resumed => self.resume(at),
         }
     }
 
@@ -543,7 +542,8 @@ impl Bookings {
         }
     }
 
-    fn resume(&mut self, at: Instant) {
+    /// The engine was away until now: no deadline may fall into its absence (L5).
+    pub fn resume(&mut self, at: Instant) {
         let Self {
             granted,
             queued,

@@ -349,11 +349,6 @@ pub fn tick(
     }
 }
 
-/// The engine was away until now.
-pub fn resume(bookings: &mut Bookings, at: Instant, events: &mut Events) {
-    emit(bookings, at, Event::Resumed, events);
-}
-
 fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     bookings.apply(at, &event);
     events.push((at, event));

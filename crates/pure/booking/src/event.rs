@@ -72,6 +72,4 @@ pub enum Event {
         /// Whether a further grant is due before any other command.
         more: bool,
     },
-    /// The engine was away until now: no deadline may fall into its absence (L5).
-    Resumed,
 }

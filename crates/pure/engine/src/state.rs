@@ -74,7 +74,7 @@ impl State {
         match event {
             Event::Booking(event) => self.bookings.apply(at, event),
             Event::Genesis { ledger } => self.ledger.clone_from(ledger),
-            Event::Resumed { .. } => self.bookings.apply(at, &bursar_booking::Event::Resumed),
+            Event::Resumed { .. } => self.bookings.resume(at),
             Event::TokenCreated { token } => self.tokens.insert(token, at),
             Event::TokenRevoked { name } => self.tokens.remove(name),
             Event::KeyRotated { key } => self.keys.push((at, key.clone())),

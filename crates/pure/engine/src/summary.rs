@@ -207,7 +207,7 @@ fn of_booking_event(
             summary: format!("node {name} left"),
             ..about(("node.lost", "node"), name, Data::Node(None))
         },
-        BookingEvent::Renewed { .. } | BookingEvent::Unsettled { .. } | BookingEvent::Resumed => {
+        BookingEvent::Renewed { .. } | BookingEvent::Unsettled { .. } => {
             return None;
         }
     })

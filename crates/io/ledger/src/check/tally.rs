@@ -93,7 +93,7 @@ impl Tally {
                 self.changes += 1;
                 self.nodes.remove(name);
             }
-            Booking::Renewed { .. } | Booking::Unsettled { .. } | Booking::Resumed => {}
+            Booking::Renewed { .. } | Booking::Unsettled { .. } => {}
         }
     }
 

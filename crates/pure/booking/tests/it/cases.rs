@@ -232,9 +232,7 @@ fn nobody_expires_while_the_engine_is_away() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 1))]);
     desk.hold(0, "holder", &request("python", "a"));
     desk.reserve(0, "waiter", &request("python", "a")).unwrap();
-    desk.record(|bookings, events| {
-        bursar_booking::decide::resume(bookings, at(2 * HOUR), events);
-    });
+    desk.bookings.resume(at(2 * HOUR));
     desk.tick(2 * HOUR + 59_999);
     assert_eq!(
         desk.live(),

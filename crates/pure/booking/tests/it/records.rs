@@ -185,7 +185,7 @@ fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
         let (mut desk, fence) = crowd(300);
         desk.release(7, "all", fence).unwrap();
         if let Some(when) = resumed {
-            desk.record(|b, events| decide::resume(b, at(when), events));
+            desk.bookings.resume(at(when));
         }
         let mut restored = read_back(&desk.bookings);
         assert!(restored.facts().eq(desk.bookings.facts()));

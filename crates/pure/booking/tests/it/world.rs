@@ -171,9 +171,8 @@ impl World {
             Step::Resume => {
                 // The engine was away for ten minutes and looks at no deadline before it resumes.
                 self.now += 600_000;
-                let mut events = Events::new();
-                decide::resume(&mut self.bookings, at(self.now), &mut events);
-                self.fold(&events);
+                self.bookings.resume(at(self.now));
+                self.view.resume(at(self.now));
                 self.oracle.resume(self.now);
                 self.oracle.met.insert("resumed");
                 self.renewed_until.clear();

@@ -134,7 +134,7 @@ impl EventShape {
                 format: crate::state::FORMAT.into(),
             },
             Event::Resumed { wall } => Self::Resumed { wall },
-            Event::Booking(event) => Self::of_booking(at, t, event),
+            Event::Booking(event) => Self::of_booking(t, event),
             Event::TokenCreated { token } => Self::TokenCreated(TokenShape::new(token, None)),
             Event::TokenRevoked { name } => Self::TokenRevoked { name },
             Event::KeyRotated { key } => Self::KeyRotated { key },
@@ -152,7 +152,7 @@ impl EventShape {
         }
     }
 
-    fn of_booking(at: Instant, t: Option<Instant>, event: BookingEvent) -> Self {
+    fn of_booking(t: Option<Instant>, event: BookingEvent) -> Self {
         match event {
             BookingEvent::Reserved { id, request, fence } => {
                 Self::Reserved(BookingShape::new(id, request, fence))
@@ -187,8 +187,6 @@ impl EventShape {
             }
             BookingEvent::NodeDropped { name } => Self::NodeDropped { name },
             BookingEvent::Unsettled { more } => Self::Unsettled { more, t },
-            // The spine's own `resumed` stands for it.
-            BookingEvent::Resumed => Self::Resumed { wall: at },
         }
     }
 
