@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bursar_client::Client;
 use bursar_client::client::{Address, BearerToken, Error, Options, Transport};
+use bursar_journal::checkpoint::{Checkpoint, KeyError, VerifierKey};
 use bursar_units::Instant;
 
 use crate::config::{Config, Context};
@@ -15,6 +16,10 @@ use crate::environment::Environment;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::pins::{Pin, Pins};
 use crate::session::{Reach, Session};
+
+/// How often a checkpoint is asked for that a new key has signed, and how long between.
+const NOTE_TRIES: usize = 15;
+const NOTE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A server that was found, not yet spoken to.
 #[derive(Clone, Debug)]
@@ -80,7 +85,7 @@ impl Session {
         let known = pins.of_ledger(&status.ledger);
         let is_other = known.is_some_and(|known| known.key.to_string() != status.key);
         let note = if is_other {
-            client.checkpoint().await.ok()
+            newest_note(&client, &status.key).await
         } else {
             None
         };
@@ -96,6 +101,24 @@ impl Session {
     fn is_default(&self, found: &Found) -> bool {
         socket_path(&self.environment).is_some_and(|path| found.address == Address::Unix(path))
     }
+}
+
+/// The newest checkpoint, once the key that is said to sign now has signed it. A key that was
+/// rotated a moment ago signs its first one within a second.
+async fn newest_note(client: &Client, key: &str) -> Option<String> {
+    let key = key.parse().ok()?;
+    let mut note = None;
+    for _ in 0..NOTE_TRIES {
+        note = client.checkpoint().await.ok();
+        if note
+            .as_ref()
+            .is_some_and(|note| Checkpoint::open(note, &key).is_ok())
+        {
+            break;
+        }
+        tokio::time::sleep(NOTE_PAUSE).await;
+    }
+    note
 }
 
 /// Finds the server that flags, environment and files name.
@@ -229,13 +252,13 @@ pub(crate) struct Contact<'a> {
 
 /// Pins the key of a ledger on first contact, and refuses a changed one (as ssh does).
 pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(), Stop> {
-    let bad = |error: bursar_journal::checkpoint::KeyError| {
+    let bad = |error: KeyError| {
         Failure::new(
             exit::UNVERIFIED,
             format!("the server's key is no key: {error}"),
         )
     };
-    let key: bursar_journal::checkpoint::VerifierKey = contact.key.parse().map_err(bad)?;
+    let key: VerifierKey = contact.key.parse().map_err(bad)?;
     if let Some(stated) = &found.log_key {
         if stated.trim() != contact.key {
             return Err(changed(
@@ -281,8 +304,7 @@ pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(
     }
     // A rotated key is believed while the pinned one still signs beside it.
     let is_vouched_for = contact.note.is_some_and(|note| {
-        bursar_journal::checkpoint::Checkpoint::open(note, &known.key).is_ok()
-            && bursar_journal::checkpoint::Checkpoint::open(note, &key).is_ok()
+        Checkpoint::open(note, &known.key).is_ok() && Checkpoint::open(note, &key).is_ok()
     });
     if is_vouched_for {
         pins.put(&Pin {

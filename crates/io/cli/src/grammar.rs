@@ -23,8 +23,7 @@ pub(crate) use plain::{
 
 /// The layout of both helps: the example comes first.
 pub(crate) const HELP: &str = "\
-{before-help}{about-with-newline}
-{usage-heading} {usage}
+{before-help}{about-with-newline}{usage-heading} {usage}
 
 {all-args}{after-help}
 ";
@@ -34,7 +33,7 @@ pub(crate) const HELP: &str = "\
 #[command(
     name = "bursar",
     version,
-    about = "Hands out scarce compute, fairly and with proof",
+    about = "Hands out scarce compute, fairly and with proof; `bursar COMMAND -h` has an example of each",
     before_help = "example:  bursar booking reserve python --id job-1",
     before_long_help = "\
 examples:
@@ -42,7 +41,6 @@ examples:
   bursar booking reserve python --id job-1         hold a slot
   bursar booking release job-1 --fence 1           give it back
   bursar limit set python --slots 120 --dry-run    what would change, and for whom",
-    after_help = "`bursar COMMAND -h` has an example of each; `--help` shows every flag",
     after_long_help = "\
 exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify",
     disable_help_subcommand = true,

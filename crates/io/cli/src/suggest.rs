@@ -36,7 +36,7 @@ mod tests {
         let names = ["booking", "limit", "up"];
         assert_eq!(did_you_mean("bookign", names), ", did you mean `booking`?");
         assert_eq!(did_you_mean("limts", names), ", did you mean `limit`?");
-        assert_eq!(did_you_mean("lmts", names), ", did you mean `limit`?");
+        assert_eq!(did_you_mean("lmits", names), ", did you mean `limit`?");
         assert_eq!(did_you_mean("ledger", names), "");
         assert_eq!(did_you_mean("x", names), "");
     }

@@ -49,7 +49,7 @@ pub(super) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), S
             dry_run,
             yes,
         } => keep::prune(session, &before, dry_run, yes).await,
-        LedgerVerb::Key => keep::key(session).await,
+        LedgerVerb::Key => keep::show_key(session).await,
         LedgerVerb::RotateKey { dry_run, yes } => keep::rotate_key(session, dry_run, yes).await,
     }
 }

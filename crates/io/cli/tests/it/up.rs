@@ -56,36 +56,39 @@ fn all_that_was_acknowledged_survives_kill_9() {
     let house = House::new();
     for round in 0..3 {
         let server = house.up(&[]);
-        let load = house
-            .command(&["scenario", "/dev/null"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        drop(load);
-        let mut acknowledged = Vec::new();
-        for number in 0..6 {
-            let id = format!("job-{round}-{number}");
-            house.ok(&["booking", "reserve", "python", "--id", &id, "--ttl", "1h"]);
-            acknowledged.push(format!("booking/{id}"));
-        }
-        // One is on its way while the server dies; it may be there or not.
-        let late = format!("late-{round}");
-        let mut on_its_way = house
-            .command(&[
-                "booking",
-                "reserve",
-                "python",
-                "--id",
-                &late,
-                "--timeout",
-                "1s",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        // Many are on their way when the server dies; whoever was told `granted` must be there.
+        let mut asking: Vec<_> = (0..12)
+            .map(|number| {
+                let id = format!("job-{round}-{number}");
+                let words = [
+                    "booking",
+                    "reserve",
+                    "python",
+                    "--id",
+                    &id,
+                    "--ttl",
+                    "1h",
+                    "--timeout",
+                    "1s",
+                ];
+                let child = house
+                    .command(&words)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                (format!("booking/{id}"), child.unwrap())
+            })
+            .collect();
+        let first = asking[0].1.wait().unwrap();
+        assert!(first.success());
         server.kill();
-        on_its_way.wait().unwrap();
+        let ended = asking
+            .iter_mut()
+            .map(|(name, child)| (name.clone(), child.wait().unwrap().success()));
+        let acknowledged: Vec<String> = ended
+            .filter(|(_, is_ok)| *is_ok)
+            .map(|(name, _)| name)
+            .collect();
         let again = house.up(&[]);
         let found = house.ok(&["bookings", "-o", "name", "--where", "state=granted"]);
         for name in &acknowledged {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bursar_client::api::{PruneRequest, RotateKeyAnswer};
 use bursar_client::client::{Download, Mode, Query};
 use bursar_engine::words;
+use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::Lock;
 use bursar_ledger::maintain;
 use bursar_ledger::store::sqlite::FILE_NAME;
@@ -18,6 +19,7 @@ use super::super::DRY_RUN;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::ExportFormat;
 use crate::layout::{REPORT_WORD, details};
+use crate::pins::{Pin, Pins};
 use crate::progress::Progress;
 use crate::session::{Reach, Session};
 use crate::store::{self, data_directory};
@@ -158,6 +160,7 @@ pub(super) fn restore(
         })
     })?;
     drop(progress);
+    pin_again(session, &data)?;
     let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "origin": restored.origin.as_str()});
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
@@ -177,6 +180,28 @@ pub(super) fn restore(
             details(&lines, REPORT_WORD)
         )
     })
+}
+
+/// Whoever restores a ledger knows its new key: others are told that it has changed.
+fn pin_again(session: &Session, data: &Path) -> Result<(), Stop> {
+    let signer = Signer::load(&data.join(key::FILE_NAME)).ok().flatten();
+    if let (Some(pins), Some(signer)) = (Pins::of(&session.environment), signer) {
+        let ledger = signer
+            .origin()
+            .as_str()
+            .split('/')
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned();
+        let server = pins.of_ledger(&ledger).and_then(|pin| pin.server);
+        pins.put(&Pin {
+            ledger,
+            key: signer.verifier(),
+            at: session.now(),
+            server,
+        })?;
+    }
+    Ok(())
 }
 
 /// Moves a present data directory out of the way, if no server uses it.
@@ -226,7 +251,7 @@ pub(super) async fn prune(
     })
 }
 
-pub(super) async fn key(session: &mut Session) -> Result<(), Stop> {
+pub(super) async fn show_key(session: &mut Session) -> Result<(), Stop> {
     let client = session.client().await?;
     let status = client.ledger().await?;
     let value = json!({"key": status.key, "formerKeys": status.former_keys});
