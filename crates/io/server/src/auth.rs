@@ -60,7 +60,11 @@ impl Peer {
     /// operate, everyone else acts as the tenant of its own name.
     pub fn socket(uid: u32, own_uid: u32) -> Self {
         let name = user_name(uid);
-        let role = if uid == own_uid || uid == 0 { Role::Operate } else { Role::Use };
+        let role = if uid == own_uid || uid == 0 {
+            Role::Operate
+        } else {
+            Role::Use
+        };
         Self::Socket(Arc::new(Caller {
             tenants: BTreeSet::from([name.clone()]),
             name,
@@ -104,9 +108,10 @@ impl CallerSource {
 /// Refuses a caller whose time is over.
 pub fn check_expiry(caller: &Caller, now: Instant) -> Result<(), Problem> {
     match caller.expires {
-        Some(expires) if expires <= now => {
-            Err(unauthenticated(&format!("token `{}` has expired", caller.name)))
-        }
+        Some(expires) if expires <= now => Err(unauthenticated(&format!(
+            "token `{}` has expired",
+            caller.name
+        ))),
         _ => Ok(()),
     }
 }

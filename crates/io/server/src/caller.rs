@@ -82,12 +82,20 @@ impl Caller {
 
     /// Refuses whoever may not operate; `what` is the deed, in words.
     pub fn require_operate(&self, what: &str) -> Result<(), Problem> {
-        if self.may_operate() { Ok(()) } else { Err(self.lacks(Role::Operate, what)) }
+        if self.may_operate() {
+            Ok(())
+        } else {
+            Err(self.lacks(Role::Operate, what))
+        }
     }
 
     /// Refuses whoever sees only its own; `what` is the deed, in words.
     pub fn require_view(&self, what: &str) -> Result<(), Problem> {
-        if self.sees_all() { Ok(()) } else { Err(self.lacks(Role::View, what)) }
+        if self.sees_all() {
+            Ok(())
+        } else {
+            Err(self.lacks(Role::View, what))
+        }
     }
 
     /// Refuses whoever may not act as this tenant.
@@ -102,7 +110,11 @@ impl Caller {
         let detail = format!(
             "`{}` may act as {}, not as tenant `{tenant}`",
             self.name,
-            if own.is_empty() { "no tenant".to_owned() } else { own.join(", ") },
+            if own.is_empty() {
+                "no tenant".to_owned()
+            } else {
+                own.join(", ")
+            },
         );
         Err(Problem::new(Code::NotAllowed, detail))
     }
@@ -112,7 +124,11 @@ impl Caller {
         let detail = format!(
             "`{}` has the role {}; to {what} needs `{}`",
             self.name,
-            if roles.is_empty() { "of nobody".to_owned() } else { format!("`{}`", roles.join(", ")) },
+            if roles.is_empty() {
+                "of nobody".to_owned()
+            } else {
+                format!("`{}`", roles.join(", "))
+            },
             role.word(),
         );
         Problem::new(Code::NotAllowed, detail)

@@ -30,8 +30,8 @@ use crate::auth::CallerSource;
 use crate::metrics::route_of;
 use crate::service::Service;
 
-pub use openapi::description;
 pub(crate) use body::read as read_body_for_fuzzing;
+pub use openapi::description;
 pub(crate) use respond::busy;
 
 use respond::Refused;
@@ -83,7 +83,9 @@ async fn finish(
     let uri = request.uri().clone();
     let response = next.run(request).await;
     let response = respond::finish(response, uri.path(), || app.service().record());
-    app.service().metrics().answered(route_of(uri.path()), response.status().as_u16());
+    app.service()
+        .metrics()
+        .answered(route_of(uri.path()), response.status().as_u16());
     response
 }
 

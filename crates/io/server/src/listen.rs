@@ -118,7 +118,10 @@ struct Connections {
 impl Listening {
     /// Takes the addresses.
     pub async fn bind(service: Arc<Service>, listen: &Listen) -> Result<Self, Error> {
-        let router = router(Arc::clone(&service), CallerSource::Connection(listen.anonymous));
+        let router = router(
+            Arc::clone(&service),
+            CallerSource::Connection(listen.anonymous),
+        );
         let tcp = match listen.tcp {
             Some(address) => Some(bind_tcp(&service, address).await?),
             None => None,
@@ -134,7 +137,14 @@ impl Listening {
             told_busy: Arc::new(Semaphore::new(TOLD_BUSY_MAX)),
             stop: watch::Sender::new(false),
         });
-        Ok(Self { tcp, socket, address, router, service, connections })
+        Ok(Self {
+            tcp,
+            socket,
+            address,
+            router,
+            service,
+            connections,
+        })
     }
 
     /// The address of TCP, with its real port.
@@ -144,7 +154,14 @@ impl Listening {
 
     /// Serves until `stop` resolves, then lets what is being done end.
     pub async fn serve(self, stop: impl Future<Output = ()>) {
-        let Self { tcp, socket, router, service, connections, .. } = self;
+        let Self {
+            tcp,
+            socket,
+            router,
+            service,
+            connections,
+            ..
+        } = self;
         let (listener, path) = socket.unzip();
         {
             let accepting = async {
@@ -170,21 +187,37 @@ impl Listening {
 }
 
 async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
-    if !address.ip().is_loopback() && service.ledger().view().read().tokens.iter().next().is_none() {
+    if !address.ip().is_loopback()
+        && service
+            .ledger()
+            .view()
+            .read()
+            .tokens
+            .iter()
+            .next()
+            .is_none()
+    {
         return Err(Error::NoTokens { address });
     }
-    TcpListener::bind(address).await.map_err(|source| Error::Tcp { address, source })
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| Error::Tcp { address, source })
 }
 
 /// Makes the socket. One that is left over is removed, one that answers is not.
 async fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |source| Error::Socket { path: path.to_owned(), source };
+    let failed = |source| Error::Socket {
+        path: path.to_owned(),
+        source,
+    };
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound.map_err(failed),
     }
     match UnixStream::connect(path).await {
-        Ok(_) => Err(Error::SocketInUse { path: path.to_owned() }),
+        Ok(_) => Err(Error::SocketInUse {
+            path: path.to_owned(),
+        }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(failed)?;
             UnixListener::bind(path).map_err(failed)
@@ -199,14 +232,20 @@ async fn accept_tcp(
     service: &Arc<Service>,
     connections: &Arc<Connections>,
 ) {
-    let Some(listener) = listener else { return std::future::pending().await };
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 // Answers are small and wanted at once.
                 let _slower = stream.set_nodelay(true);
                 let is_loopback = from.ip().to_canonical().is_loopback();
-                let peer = if is_loopback { Peer::Loopback } else { Peer::Beyond };
+                let peer = if is_loopback {
+                    Peer::Loopback
+                } else {
+                    Peer::Beyond
+                };
                 take(stream, peer, router, service, connections);
             }
             Err(error) => pause(&error).await,
@@ -220,13 +259,17 @@ async fn accept_socket(
     service: &Arc<Service>,
     connections: &Arc<Connections>,
 ) {
-    let Some(listener) = listener else { return std::future::pending().await };
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
     let own_uid = getuid().as_raw();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 // Without the kernel's word on who is there, nobody is.
-                let Ok(credentials) = stream.peer_cred() else { continue };
+                let Ok(credentials) = stream.peer_cred() else {
+                    continue;
+                };
                 let peer = Peer::socket(credentials.uid(), own_uid);
                 take(stream, peer, router, service, connections);
             }
@@ -252,17 +295,14 @@ fn take<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match Arc::clone(&connections.free).try_acquire_owned() {
-        Ok(permit) => {
-            let stop = connections.stop.subscribe();
-            tokio::spawn(serve_connection(stream, peer, router.clone(), stop, permit));
-        }
-        Err(_) => {
-            service.metrics().connection_refused();
-            if let Ok(permit) = Arc::clone(&connections.told_busy).try_acquire_owned() {
-                tokio::spawn(tell_busy(stream, permit));
-            }
-        }
+    if let Ok(permit) = Arc::clone(&connections.free).try_acquire_owned() {
+        let stop = connections.stop.subscribe();
+        tokio::spawn(serve_connection(stream, peer, router.clone(), stop, permit));
+        return;
+    }
+    service.metrics().connection_refused();
+    if let Ok(permit) = Arc::clone(&connections.told_busy).try_acquire_owned() {
+        tokio::spawn(tell_busy(stream, permit));
     }
 }
 
@@ -298,7 +338,8 @@ async fn tell_busy<S>(stream: S, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, std::convert::Infallible>(busy()) });
+    let answer =
+        service_fn(|_: Request<Incoming>| async { Ok::<_, std::convert::Infallible>(busy()) });
     let connection = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer);
@@ -308,11 +349,16 @@ where
 /// As many connections as descriptors allow, after asking for as many as there may be.
 fn connections_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     let descriptors = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let free = descriptors.unwrap_or(u64::MAX).saturating_sub(DESCRIPTORS_RESERVED);
+    let free = descriptors
+        .unwrap_or(u64::MAX)
+        .saturating_sub(DESCRIPTORS_RESERVED);
     usize::try_from(free.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)).unwrap_or(usize::MAX)
 }

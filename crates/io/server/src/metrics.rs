@@ -88,9 +88,6 @@ struct LaneLabel {
     lane: &'static str,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
-struct NoLabel {}
-
 /// What the gauges of one class show.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClassUse {
@@ -111,12 +108,37 @@ impl Default for Metrics {
         let commit_seconds = Histogram::new((0..18).map(|power| 0.000_1 * 2_f64.powi(power)));
         let batch_records = Histogram::new((0..13).map(|power| 2_f64.powi(power)));
         let (store_failures, poisoned) = (Counter::default(), Counter::default());
-        registry.register("http_requests", "Requests answered, by address and status", requests.clone());
-        registry.register("http_connections_refused", "Connections past the limit", connections_refused.clone());
-        registry.register_with_unit("ledger_commit", "How long a commit took", Unit::Seconds, commit_seconds.clone());
-        registry.register("ledger_batch_records", "Records that were committed together", batch_records.clone());
-        registry.register("ledger_store_failures", "Times the store failed", store_failures.clone());
-        registry.register("ledger_poisoned", "Commands kept aside because deciding them panicked", poisoned.clone());
+        registry.register(
+            "http_requests",
+            "Requests answered, by address and status",
+            requests.clone(),
+        );
+        registry.register(
+            "http_connections_refused",
+            "Connections past the limit",
+            connections_refused.clone(),
+        );
+        registry.register_with_unit(
+            "ledger_commit",
+            "How long a commit took",
+            Unit::Seconds,
+            commit_seconds.clone(),
+        );
+        registry.register(
+            "ledger_batch_records",
+            "Records that were committed together",
+            batch_records.clone(),
+        );
+        registry.register(
+            "ledger_store_failures",
+            "Times the store failed",
+            store_failures.clone(),
+        );
+        registry.register(
+            "ledger_poisoned",
+            "Commands kept aside because deciding them panicked",
+            poisoned.clone(),
+        );
         Self(Arc::new(Counters {
             registry,
             requests,
@@ -132,7 +154,10 @@ impl Default for Metrics {
 impl Metrics {
     /// A request was answered.
     pub fn answered(&self, route: &'static str, status: u16) {
-        self.0.requests.get_or_create(&RequestLabels { route, status }).inc();
+        self.0
+            .requests
+            .get_or_create(&RequestLabels { route, status })
+            .inc();
     }
 
     /// A connection came past the limit.
@@ -158,7 +183,12 @@ impl Metrics {
     }
 
     /// Everything as text, with gauges read off the state.
-    pub fn text(&self, state: &State, now: Instant, lanes: (usize, usize)) -> Result<String, std::fmt::Error> {
+    pub fn text(
+        &self,
+        state: &State,
+        now: Instant,
+        lanes: (usize, usize),
+    ) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode_registry(&mut text, &self.0.registry)?;
         encode_registry(&mut text, &gauges(state, now, lanes))?;
@@ -173,8 +203,7 @@ pub fn route_of(path: &str) -> &'static str {
         let (mut parts, mut pattern) = (path.split('/'), route.split('/'));
         loop {
             match (parts.next(), pattern.next()) {
-                (None, None) => return true,
-                (Some(_), Some("{path}")) => return true,
+                (None, None) | (Some(_), Some("{path}")) => return true,
                 (Some(part), Some(expected)) if expected.starts_with('{') || part == expected => {}
                 _ => return false,
             }
@@ -186,9 +215,12 @@ pub fn route_of(path: &str) -> &'static str {
 /// What is in use and waits, by class: the largest by name, all others together.
 pub fn by_class(state: &State) -> Vec<(String, ClassUse)> {
     let bookings = &state.bookings;
-    let mut classes: std::collections::BTreeMap<Label, ClassUse> = std::collections::BTreeMap::new();
+    let mut classes: std::collections::BTreeMap<Label, ClassUse> =
+        std::collections::BTreeMap::new();
     for id in bookings.live_ids(None) {
-        let (Some(request), Some(standing)) = (bookings.request(id), bookings.standing(id)) else { continue };
+        let (Some(request), Some(standing)) = (bookings.request(id), bookings.standing(id)) else {
+            continue;
+        };
         let class = classes.entry(request.class).or_default();
         match standing {
             Standing::Queued { since, .. } => {
@@ -199,7 +231,12 @@ pub fn by_class(state: &State) -> Vec<(String, ClassUse)> {
             Standing::Ended(_) => {}
         }
     }
-    bounded(classes.into_iter().map(|(class, of)| (class.to_string(), of)).collect())
+    bounded(
+        classes
+            .into_iter()
+            .map(|(class, of)| (class.to_string(), of))
+            .collect(),
+    )
 }
 
 /// Keeps the largest classes and takes the others together.
@@ -210,11 +247,13 @@ fn bounded(mut classes: Vec<(String, ClassUse)>) -> Vec<(String, ClassUse)> {
     });
     let rest = classes.split_off(classes.len().min(CLASS_LABELS_MAX));
     if !rest.is_empty() {
-        let together = rest.into_iter().fold(ClassUse::default(), |sum, (_, of)| ClassUse {
-            slots_in_use: sum.slots_in_use.saturating_add(of.slots_in_use),
-            waiting: sum.waiting + of.waiting,
-            oldest: sum.oldest.into_iter().chain(of.oldest).min(),
-        });
+        let together = rest
+            .into_iter()
+            .fold(ClassUse::default(), |sum, (_, of)| ClassUse {
+                slots_in_use: sum.slots_in_use.saturating_add(of.slots_in_use),
+                waiting: sum.waiting + of.waiting,
+                oldest: sum.oldest.into_iter().chain(of.oldest).min(),
+            });
         classes.push((OTHERS.to_owned(), together));
     }
     classes
@@ -223,21 +262,33 @@ fn bounded(mut classes: Vec<(String, ClassUse)>) -> Vec<(String, ClassUse)> {
 fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
     let mut registry = Registry::default();
     let by_class = by_class(state);
-    let mut of_class = |name: &str, help: &str, unit: Option<Unit>, value: &dyn Fn(&ClassUse) -> u64| {
-        let family = Family::<ClassLabel, Gauge<u64, AtomicU64>>::default();
-        for (class, of) in &by_class {
-            family.get_or_create(&ClassLabel { class: class.clone() }).set(value(of));
-        }
-        match unit {
-            Some(unit) => registry.register_with_unit(name, help, unit, family),
-            None => registry.register(name, help, family),
-        }
-    };
-    of_class("booking_slots_in_use", "Slots held", None, &|of| of.slots_in_use);
-    of_class("booking_waiting", "Bookings that wait", None, &|of| of.waiting);
-    of_class("booking_waiting_oldest", "How long the longest wait is", Some(Unit::Seconds), &|of| {
-        of.oldest.map_or(0, |since| now.since(since).ms() / 1_000)
+    let mut of_class =
+        |name: &str, help: &str, unit: Option<Unit>, value: &dyn Fn(&ClassUse) -> u64| {
+            let family = Family::<ClassLabel, Gauge<u64, AtomicU64>>::default();
+            for (class, of) in &by_class {
+                family
+                    .get_or_create(&ClassLabel {
+                        class: class.clone(),
+                    })
+                    .set(value(of));
+            }
+            match unit {
+                Some(unit) => registry.register_with_unit(name, help, unit, family),
+                None => registry.register(name, help, family),
+            }
+        };
+    of_class("booking_slots_in_use", "Slots held", None, &|of| {
+        of.slots_in_use
     });
+    of_class("booking_waiting", "Bookings that wait", None, &|of| {
+        of.waiting
+    });
+    of_class(
+        "booking_waiting_oldest",
+        "How long the longest wait is",
+        Some(Unit::Seconds),
+        &|of| of.oldest.map_or(0, |since| now.since(since).ms() / 1_000),
+    );
     let (granted, queued, remembered) = state.bookings.counts();
     let mut one = |name: &str, help: &str, value: u64| {
         let gauge = Gauge::<u64, AtomicU64>::default();
@@ -246,18 +297,32 @@ fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
     };
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     one("booking_holding", "Bookings that hold", count(granted));
-    one("booking_queued", "Bookings that wait, all classes together", count(queued));
-    one("booking_remembered", "Ended bookings that are remembered", count(remembered));
+    one(
+        "booking_queued",
+        "Bookings that wait, all classes together",
+        count(queued),
+    );
+    one(
+        "booking_remembered",
+        "Ended bookings that are remembered",
+        count(remembered),
+    );
     one("ledger_records", "Records of the ledger", state.head);
-    one("ledger_pruned_records", "Records whose payload was forgotten", state.pruned_below);
+    one(
+        "ledger_pruned_records",
+        "Records whose payload was forgotten",
+        state.pruned_below,
+    );
     let intake = Family::<LaneLabel, Gauge<u64, AtomicU64>>::default();
     for (lane, waiting) in [("control", lanes.0), ("work", lanes.1)] {
-        intake.get_or_create(&LaneLabel { lane }).set(count(waiting));
+        intake
+            .get_or_create(&LaneLabel { lane })
+            .set(count(waiting));
     }
     registry.register("intake_waiting", "Commands that wait to be decided", intake);
     // A fence is one counter for the whole ledger: its last value is the number of grants.
-    let grants = Family::<NoLabel, Counter>::default();
-    grants.get_or_create(&NoLabel {}).inc_by(state.bookings.last_fence().0);
+    let grants: Counter = Counter::default();
+    grants.inc_by(state.bookings.last_fence().0);
     registry.register("booking_granted", "Grants since the ledger began", grants);
     registry
 }

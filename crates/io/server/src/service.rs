@@ -155,14 +155,12 @@ impl Service {
     pub async fn reach(&self, record: u64) -> Result<(), Problem> {
         let mut head = self.ledger.view().head();
         let reached = head.wait_for(|head| record < *head);
-        match tokio::time::timeout(RECORD_WITHIN, reached).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => {
-                let detail =
-                    format!("record {record} is not here yet, the last is {}", self.record());
-                Err(Problem::new(Code::Unavailable, detail))
-            }
+        if let Ok(Ok(_)) = tokio::time::timeout(RECORD_WITHIN, reached).await {
+            return Ok(());
         }
+        let last = self.record();
+        let detail = format!("record {record} is not here yet, the last is {last}");
+        Err(Problem::new(Code::Unavailable, detail))
     }
 
     /// Commands of one caller, decided in order; resolves when they are durable.
@@ -182,7 +180,9 @@ impl Service {
     /// One command, and what it came to.
     async fn submit_one(&self, caller: &Caller, command: Command) -> Result<Outcome, Problem> {
         let mut outcomes = self.submit(caller, vec![command]).await?;
-        outcomes.pop().ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
+        outcomes
+            .pop()
+            .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
     }
 
     /// Reads the store on a thread that may block.
@@ -206,7 +206,10 @@ fn last_record(state: &State) -> u64 {
 /// A store that could not be read.
 fn unreadable(error: &dyn std::error::Error) -> Problem {
     tracing::error!(error = chain(error), "store.unreadable");
-    Problem::new(Code::Unavailable, format!("the store could not be read: {}", chain(error)))
+    Problem::new(
+        Code::Unavailable,
+        format!("the store could not be read: {}", chain(error)),
+    )
 }
 
 /// An error with all its causes.

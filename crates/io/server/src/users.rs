@@ -26,7 +26,10 @@ fn listed(text: &str, uid: u32) -> Option<Label> {
 }
 
 fn by_number(uid: u32) -> Label {
-    #[expect(clippy::expect_used, reason = "letters, a hyphen and digits are a label")]
+    #[expect(
+        clippy::expect_used,
+        reason = "letters, a hyphen and digits are a label"
+    )]
     Label::new(&format!("uid-{uid}")).expect("a number is a label")
 }
 
@@ -37,7 +40,11 @@ mod tests {
     #[test]
     fn a_user_goes_by_its_listed_name_or_by_its_number() {
         let text = "root:x:0:0:root:/root:/bin/sh\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
-        let name = |uid| listed(text, uid).unwrap_or_else(|| by_number(uid)).to_string();
+        let name = |uid| {
+            listed(text, uid)
+                .unwrap_or_else(|| by_number(uid))
+                .to_string()
+        };
         assert_eq!([name(0), name(1000), name(7)], ["root", "ada", "uid-7"]);
     }
 }

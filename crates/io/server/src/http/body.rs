@@ -23,7 +23,10 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 fn explain<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     if bytes.is_empty() {
-        return Problem::new(Code::Malformed, "the body is empty, a JSON object was expected");
+        return Problem::new(
+            Code::Malformed,
+            "the body is empty, a JSON object was expected",
+        );
     }
     let tree: Value = match (error.classify(), serde_json::from_slice(bytes)) {
         (Category::Data, Ok(tree)) => tree,
@@ -43,28 +46,31 @@ pub(super) fn mistakes<T: DeserializeOwned>(tree: Value, path: &str) -> Vec<Fiel
     let mut found = Vec::new();
     let Value::Object(mut fields) = tree else {
         let error = serde_json::from_value::<T>(tree).err();
-        return error.map(|error| FieldError::new(path, error.to_string())).into_iter().collect();
+        return error
+            .map(|error| FieldError::new(path, error.to_string()))
+            .into_iter()
+            .collect();
     };
     while found.len() < MISTAKES_MAX {
-        let Err(error) = serde_json::from_value::<T>(Value::Object(fields.clone())) else { break };
+        let Err(error) = serde_json::from_value::<T>(Value::Object(fields.clone())) else {
+            break;
+        };
         let message = error.to_string();
-        let culprit = culprit::<T>(&fields, &message);
-        match culprit {
-            Some(field) => {
-                fields.remove(&field);
-                found.push(mistake(path, &field, &message));
-            }
-            None => {
-                let missing = quoted(&message).next();
-                let is_told = |field: &str| found.iter().any(|told: &FieldError| told.path == join(path, field));
-                match missing.filter(|_| message.starts_with("missing field")) {
-                    Some(field) if is_told(field) => {}
-                    Some(field) => found.push(FieldError::new(join(path, field), "is missing")),
-                    None => found.push(FieldError::new(path, message)),
-                }
-                break;
-            }
+        if let Some(field) = culprit::<T>(&fields, &message) {
+            fields.remove(&field);
+            found.push(mistake(path, &field, &message));
+            continue;
         }
+        let missing = quoted(&message)
+            .next()
+            .filter(|_| message.starts_with("missing field"));
+        match missing.map(|field| join(path, field)) {
+            // It was there and wrong, and was left out for that.
+            Some(field) if found.iter().any(|told: &FieldError| told.path == field) => {}
+            Some(field) => found.push(FieldError::new(field, "is missing")),
+            None => found.push(FieldError::new(path, message)),
+        }
+        break;
     }
     found
 }
@@ -77,16 +83,23 @@ fn culprit<T: DeserializeOwned>(
     if message.starts_with("missing field") {
         return None;
     }
-    let unknown = quoted(message).next().filter(|_| message.starts_with("unknown field"));
+    let unknown = quoted(message)
+        .next()
+        .filter(|_| message.starts_with("unknown field"));
     if let Some(field) = unknown {
         return fields.contains_key(field).then(|| field.to_owned());
     }
     let without = |field: &String| {
         let mut others = fields.clone();
         others.remove(field);
-        serde_json::from_value::<T>(Value::Object(others)).err().map(|error| error.to_string())
+        serde_json::from_value::<T>(Value::Object(others))
+            .err()
+            .map(|error| error.to_string())
     };
-    fields.keys().find(|field| without(field).as_deref() != Some(message)).cloned()
+    fields
+        .keys()
+        .find(|field| without(field).as_deref() != Some(message))
+        .cloned()
 }
 
 fn mistake(path: &str, field: &str, message: &str) -> FieldError {
@@ -102,7 +115,11 @@ fn mistake(path: &str, field: &str, message: &str) -> FieldError {
 }
 
 fn join(path: &str, field: &str) -> String {
-    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+    if path.is_empty() {
+        field.to_owned()
+    } else {
+        format!("{path}.{field}")
+    }
 }
 
 /// The words between backticks.
@@ -113,11 +130,16 @@ fn quoted(message: &str) -> impl Iterator<Item = &str> {
 fn malformed(error: &serde_json::Error) -> Problem {
     let at = format!("line {} column {}", error.line(), error.column());
     let what = without_place(&error.to_string()).to_owned();
-    Problem::new(Code::Malformed, format!("the body is not JSON at {at}: {what}"))
+    Problem::new(
+        Code::Malformed,
+        format!("the body is not JSON at {at}: {what}"),
+    )
 }
 
 fn without_place(message: &str) -> &str {
-    message.rsplit_once(" at line ").map_or(message, |(message, _)| message)
+    message
+        .rsplit_once(" at line ")
+        .map_or(message, |(message, _)| message)
 }
 
 /// Reads a batch: mistakes are told for each operation, by its place.
@@ -140,5 +162,9 @@ pub(super) fn read_batch(bytes: &[u8]) -> Result<Batch, Problem> {
         })
         .take(MISTAKES_MAX)
         .collect();
-    Err(if all.is_empty() { explain::<Batch>(bytes, &error) } else { Problem::invalid(all) })
+    Err(if all.is_empty() {
+        explain::<Batch>(bytes, &error)
+    } else {
+        Problem::invalid(all)
+    })
 }

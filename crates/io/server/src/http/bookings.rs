@@ -42,8 +42,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn reserve_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    let operation = Operation::Reserve { id: call.name("id")?, request: call.body::<BookingRequest>()? };
-    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+    let operation = Operation::Reserve {
+        id: call.name("id")?,
+        request: call.body::<BookingRequest>()?,
+    };
+    json(
+        call.service()
+            .operate(&call.caller, operation, call.mode()?)
+            .await?,
+    )
 }
 
 /// How a booking stands.
@@ -59,11 +66,17 @@ async fn reserve_booking(call: Call) -> Handled {
 async fn get_booking(call: Call) -> Handled {
     call.query.only(&["fence", "wait", "minRecord"])?;
     let id: BookingId = call.name("id")?;
-    let wait = call.query.read::<Millis>("wait")?.map(|wait| Duration::from_millis(wait.ms()));
+    let wait = call
+        .query
+        .read::<Millis>("wait")?
+        .map(|wait| Duration::from_millis(wait.ms()));
     if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
         return Err(invalid("wait", "is too long, at most 5m is allowed").into());
     }
-    let look_at = LookAt { fence: call.query.read("fence")?, wait };
+    let look_at = LookAt {
+        fence: call.query.read("fence")?,
+        wait,
+    };
     json(call.service().booking(&call.caller, &id, look_at).await?)
 }
 
@@ -77,8 +90,15 @@ async fn get_booking(call: Call) -> Handled {
 )]
 async fn renew_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    let operation = Operation::Renew { id: call.name("id")?, request: call.body::<RenewRequest>()? };
-    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+    let operation = Operation::Renew {
+        id: call.name("id")?,
+        request: call.body::<RenewRequest>()?,
+    };
+    json(
+        call.service()
+            .operate(&call.caller, operation, call.mode()?)
+            .await?,
+    )
 }
 
 /// Gives slots back. A repeat has no effect and is no problem: `applied` is false.
@@ -91,8 +111,15 @@ async fn renew_booking(call: Call) -> Handled {
 )]
 async fn release_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    let operation = Operation::Release { id: call.name("id")?, request: call.body::<ReleaseRequest>()? };
-    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+    let operation = Operation::Release {
+        id: call.name("id")?,
+        request: call.body::<ReleaseRequest>()?,
+    };
+    json(
+        call.service()
+            .operate(&call.caller, operation, call.mode()?)
+            .await?,
+    )
 }
 
 /// Gives up a wait.
@@ -106,8 +133,14 @@ async fn release_booking(call: Call) -> Handled {
 async fn cancel_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     call.body_or_empty::<CancelRequest>()?;
-    let operation = Operation::Cancel { id: call.name("id")? };
-    json(call.service().operate(&call.caller, operation, call.mode()?).await?)
+    let operation = Operation::Cancel {
+        id: call.name("id")?,
+    };
+    json(
+        call.service()
+            .operate(&call.caller, operation, call.mode()?)
+            .await?,
+    )
 }
 
 /// Independent operations, decided in order, one result each. A batch is not atomic.
@@ -121,7 +154,11 @@ async fn cancel_booking(call: Call) -> Handled {
 async fn batch_bookings(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let batch = super::body::read_batch(call.bytes())?;
-    json(call.service().batch(&call.caller, batch, call.mode()?).await?)
+    json(
+        call.service()
+            .batch(&call.caller, batch, call.mode()?)
+            .await?,
+    )
 }
 
 /// Bookings that the caller may see: those that live by id, then those that ended, newest first.
@@ -140,7 +177,15 @@ async fn batch_bookings(call: Call) -> Handled {
 async fn list_bookings(call: Call) -> Handled {
     let query = &call.query;
     query.only(&[
-        "class", "language", "tenant", "state", "status", "id", "execution", "limit", "cursor",
+        "class",
+        "language",
+        "tenant",
+        "state",
+        "status",
+        "id",
+        "execution",
+        "limit",
+        "cursor",
         "minRecord",
     ])?;
     let class = match (query.read("class")?, query.read("language")?) {
@@ -157,21 +202,29 @@ async fn list_bookings(call: Call) -> Handled {
         execution: query.read("execution")?,
     };
     let page = query.page()?;
-    let listed = call.service().bookings(&call.caller, filter, page, query.get("cursor")).await?;
+    let listed = call
+        .service()
+        .bookings(&call.caller, filter, page, query.get("cursor"))
+        .await?;
     json(listed)
 }
 
-fn states(states: Option<&str>, status: Option<&str>) -> Result<BTreeSet<BookingState>, Problem> {
+fn states(named: Option<&str>, seed: Option<&str>) -> Result<BTreeSet<BookingState>, Problem> {
     let mut wanted = BTreeSet::new();
-    for word in states.into_iter().flat_map(|states| states.split(',')) {
+    for word in named.into_iter().flat_map(|named| named.split(',')) {
         wanted.insert(match word {
             "queued" => BookingState::Queued,
             "granted" => BookingState::Granted,
             "ended" => BookingState::Ended,
-            _ => return Err(invalid("state", "is none of `queued`, `granted` and `ended`")),
+            _ => {
+                return Err(invalid(
+                    "state",
+                    "is none of `queued`, `granted` and `ended`",
+                ));
+            }
         });
     }
-    match status {
+    match seed {
         None => {}
         Some("active") => drop(wanted.insert(BookingState::Granted)),
         Some("released") => drop(wanted.insert(BookingState::Ended)),

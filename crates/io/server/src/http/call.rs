@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::RequestPartsExt as _;
+use axum::extract::{FromRequest, RawPathParams, Request};
 use bursar_client::api::BODY_BYTES_MAX;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
@@ -29,7 +29,7 @@ pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
     pub(super) headers: HeaderMap,
     pub(super) query: Query,
-    path: Vec<(Arc<str>, String)>,
+    path: Vec<(String, String)>,
     body: Bytes,
 }
 
@@ -43,13 +43,14 @@ impl FromRequest<App> for Call {
         let peer = parts.extensions.get::<Peer>();
         let caller = app.0.callers.caller(peer, &parts.headers, view)?;
         auth::check_expiry(&caller, service.ledger().now())?;
-        let path = match parts.extract::<RawPathParams>().await {
-            Ok(params) => params.iter().map(|(name, value)| (Arc::from(name), value.to_owned())).collect(),
-            Err(_) => {
-                let message = "is not text: percent-encode it as UTF-8";
-                return Err(Problem::invalid(vec![FieldError::new("address", message)]).into());
-            }
+        let Ok(params) = parts.extract::<RawPathParams>().await else {
+            let message = "is not text: percent-encode it as UTF-8";
+            return Err(Problem::invalid(vec![FieldError::new("address", message)]).into());
         };
+        let path = params
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let query = Query::parse(&parts.uri)?;
         let body = if parts.method == Method::GET {
             Bytes::new()
@@ -59,7 +60,14 @@ impl FromRequest<App> for Call {
         if let Some(record) = query.min_record()? {
             service.reach(record).await?;
         }
-        Ok(Self { app: app.clone(), caller, headers: parts.headers, query, path, body })
+        Ok(Self {
+            app: app.clone(),
+            caller,
+            headers: parts.headers,
+            query,
+            path,
+            body,
+        })
     }
 }
 
@@ -85,7 +93,7 @@ impl Call {
 
     /// A part of the address, as it is.
     pub(super) fn part(&self, part: &str) -> &str {
-        let found = self.path.iter().find(|(name, _)| name.as_ref() == part);
+        let found = self.path.iter().find(|(name, _)| name == part);
         found.map_or("", |(_, value)| value)
     }
 
@@ -96,7 +104,11 @@ impl Call {
 
     /// The body; nothing at all is an empty object.
     pub(super) fn body_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        if self.body.is_empty() { body::read(b"{}") } else { self.body() }
+        if self.body.is_empty() {
+            body::read(b"{}")
+        } else {
+            self.body()
+        }
     }
 
     /// The bytes of the body.
@@ -106,7 +118,11 @@ impl Call {
 
     /// Whether the write is real.
     pub(super) fn mode(&self) -> Result<Mode, Problem> {
-        Ok(if self.query.flag("dryRun")? { Mode::DryRun } else { Mode::Real })
+        Ok(if self.query.flag("dryRun")? {
+            Mode::DryRun
+        } else {
+            Mode::Real
+        })
     }
 
     /// A header as text.
@@ -114,17 +130,21 @@ impl Call {
         self.headers
             .get(name)
             .map(|value| {
-                value.to_str().map_err(|_| {
-                    Problem::invalid(vec![FieldError::new(name, "is not plain text")])
-                })
+                value
+                    .to_str()
+                    .map_err(|_| Problem::invalid(vec![FieldError::new(name, "is not plain text")]))
             })
             .transpose()
     }
 }
 
 async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Problem> {
-    let stated = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if stated.is_some_and(|stated: u64| usize::try_from(stated).map_or(true, |size| size > BODY_BYTES_MAX)) {
+    let stated = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if stated.is_some_and(|stated: u64| {
+        usize::try_from(stated).map_or(true, |size| size > BODY_BYTES_MAX)
+    }) {
         return Err(too_large());
     }
     let collected = Limited::new(body, BODY_BYTES_MAX).collect();

@@ -1,9 +1,7 @@
 //! `/v1/limits`, `/v1/nodes`, `/v1/apply`, `/v1/explain`.
 
 use bursar_client::Problem;
-use bursar_client::api::{
-    ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node,
-};
+use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node};
 use bursar_client::object::{self, Object};
 use bursar_client::problem::FieldError;
 use bursar_units::ObjectName;
@@ -35,7 +33,11 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn list_limits(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
     let cursor = call.query.get("cursor").map(str::to_owned);
-    json(call.service().limits(&call.caller, call.query.page()?, cursor).await?)
+    json(
+        call.service()
+            .limits(&call.caller, call.query.page()?, cursor)
+            .await?,
+    )
 }
 
 /// One limit with how it stands.
@@ -68,7 +70,11 @@ async fn put_limit(call: Call) -> Handled {
 async fn delete_limit(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let asked = vec![Asked::DropLimit(call.name("name")?)];
-    json(call.service().change(&call.caller, asked, write(&call)?).await?)
+    json(
+        call.service()
+            .change(&call.caller, asked, write(&call)?)
+            .await?,
+    )
 }
 
 /// Machines, by name.
@@ -79,7 +85,10 @@ async fn delete_limit(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_nodes(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
-    json(call.service().nodes(call.query.page()?, call.query.get("cursor")))
+    json(
+        call.service()
+            .nodes(call.query.page()?, call.query.get("cursor")),
+    )
 }
 
 /// One machine.
@@ -111,7 +120,11 @@ async fn put_node(call: Call) -> Handled {
 async fn delete_node(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let asked = vec![Asked::DropNode(call.name("name")?)];
-    json(call.service().change(&call.caller, asked, write(&call)?).await?)
+    json(
+        call.service()
+            .change(&call.caller, asked, write(&call)?)
+            .await?,
+    )
 }
 
 /// Changes several objects, all or none.
@@ -125,7 +138,10 @@ async fn apply(call: Call) -> Handled {
     let request: ApplyRequest = call.body()?;
     let objects = object::read_values(&request.objects).map_err(Problem::invalid)?;
     let asked = objects.into_iter().map(Asked::Set).collect();
-    let write = Write { mode: call.mode()?, if_match: None };
+    let write = Write {
+        mode: call.mode()?,
+        if_match: None,
+    };
     json(call.service().change(&call.caller, asked, write).await?)
 }
 
@@ -136,7 +152,10 @@ async fn apply(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn explain(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
-    json(call.service().explain(&call.caller, call.part("kind"), call.part("name"))?)
+    json(
+        call.service()
+            .explain(&call.caller, call.part("kind"), call.part("name"))?,
+    )
 }
 
 async fn put(call: Call, kind: &str) -> Handled {
@@ -149,7 +168,10 @@ async fn put(call: Call, kind: &str) -> Handled {
     };
     let mut errors = Vec::new();
     if found != kind {
-        errors.push(FieldError::new("kind", format!("is {found}, the address is of a {kind}")));
+        errors.push(FieldError::new(
+            "kind",
+            format!("is {found}, the address is of a {kind}"),
+        ));
     }
     if *object.name() != name {
         let message = format!("is {}, the address says {name}", object.name());
@@ -158,10 +180,19 @@ async fn put(call: Call, kind: &str) -> Handled {
     if !errors.is_empty() {
         return Err(Problem::invalid(errors).into());
     }
-    json(call.service().change(&call.caller, vec![Asked::Set(object)], write(&call)?).await?)
+    json(
+        call.service()
+            .change(&call.caller, vec![Asked::Set(object)], write(&call)?)
+            .await?,
+    )
 }
 
 fn write(call: &Call) -> Result<Write, Problem> {
-    let if_match = call.header("if-match")?.map(|version| version.trim_matches('"').to_owned());
-    Ok(Write { mode: call.mode()?, if_match })
+    let if_match = call
+        .header("if-match")?
+        .map(|version| version.trim_matches('"').to_owned());
+    Ok(Write {
+        mode: call.mode()?,
+        if_match,
+    })
 }

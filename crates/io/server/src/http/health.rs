@@ -1,8 +1,8 @@
 //! Is it there, may it be used, what does it count, and who am I.
 
 use axum::extract::State;
-use bursar_client::api::{Health, Identity};
 use bursar_client::Problem;
+use bursar_client::api::{Health, Identity};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -64,5 +64,9 @@ fn health(app: &App) -> Answer<Health> {
         record: Some(record),
         now_ms: Some(service.ledger().now().ms()),
     };
-    Answer { status: 200, record, body }
+    Answer {
+        status: 200,
+        record,
+        body,
+    }
 }

@@ -67,7 +67,11 @@ async fn list_records(call: Call) -> Handled {
         object: query.get("object").map(str::to_owned),
         is_raw: query.flag("raw")?,
     };
-    json(call.service().records(&call.caller, filter, query.page()?).await?)
+    json(
+        call.service()
+            .records(&call.caller, filter, query.page()?)
+            .await?,
+    )
 }
 
 /// Records as JSON lines, with all that is needed to check them offline.
@@ -102,7 +106,11 @@ async fn prune_ledger(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: PruneRequest = call.body()?;
     let key = idempotency_key(&call)?;
-    json(call.service().prune(&call.caller, request, key, call.mode()?).await?)
+    json(
+        call.service()
+            .prune(&call.caller, request, key, call.mode()?)
+            .await?,
+    )
 }
 
 /// Signs with a further key from now on; the old one accompanies it for thirty days.
@@ -115,7 +123,11 @@ async fn rotate_key(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     call.body_or_empty::<RotateKeyRequest>()?;
     let key = idempotency_key(&call)?;
-    json(call.service().rotate_key(&call.caller, key, call.mode()?).await?)
+    json(
+        call.service()
+            .rotate_key(&call.caller, key, call.mode()?)
+            .await?,
+    )
 }
 
 /// The proof file of a record, a booking or a limit, to be checked offline.
@@ -125,7 +137,10 @@ async fn rotate_key(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_proof(call: Call) -> Handled {
     call.query.only(&["minRecord"])?;
-    let text = call.service().proof(&call.caller, call.part("kind"), call.part("id")).await?;
+    let text = call
+        .service()
+        .proof(&call.caller, call.part("kind"), call.part("id"))
+        .await?;
     Ok(bytes("application/json", text + "\n"))
 }
 
@@ -135,7 +150,10 @@ async fn get_proof(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_checkpoint(call: Call) -> Handled {
     call.query.only(&[])?;
-    let mut response = bytes("text/plain; charset=utf-8", call.service().checkpoint().await?);
+    let mut response = bytes(
+        "text/plain; charset=utf-8",
+        call.service().checkpoint().await?,
+    );
     response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
     Ok(response)
 }
@@ -146,7 +164,10 @@ async fn get_checkpoint(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_tile(call: Call) -> Handled {
     call.query.only(&[])?;
-    let file = call.service().log_file(&call.caller, call.part("path")).await?;
+    let file = call
+        .service()
+        .log_file(&call.caller, call.part("path"))
+        .await?;
     let mut response = bytes("application/octet-stream", file.bytes);
     let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
     response.headers_mut().insert(CACHE_CONTROL, cache);
@@ -154,7 +175,10 @@ async fn get_tile(call: Call) -> Handled {
 }
 
 fn idempotency_key(call: &Call) -> Result<Option<BookingId>, Problem> {
-    let key = call.header(IDEMPOTENCY_HEADER)?.map(BookingId::new).transpose();
+    let key = call
+        .header(IDEMPOTENCY_HEADER)?
+        .map(BookingId::new)
+        .transpose();
     key.map_err(|error| {
         Problem::invalid(vec![FieldError::new("Idempotency-Key", error.to_string())])
     })

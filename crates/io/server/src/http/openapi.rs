@@ -19,9 +19,13 @@ pub(super) fn head() -> OpenApi {
     );
     info.license = Some(license);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
-    let components =
-        ComponentsBuilder::new().security_scheme("token", SecurityScheme::Http(bearer)).build();
-    OpenApiBuilder::new().info(info).components(Some(components)).build()
+    let components = ComponentsBuilder::new()
+        .security_scheme("token", SecurityScheme::Http(bearer))
+        .build();
+    OpenApiBuilder::new()
+        .info(info)
+        .components(Some(components))
+        .build()
 }
 
 /// The whole description: pretty JSON with one newline at its end, the bytes in the tree.
@@ -44,7 +48,9 @@ pub(super) fn paths() -> &'static [String] {
 fn whole() -> OpenApi {
     let mut description = super::routes().to_openapi();
     let paths = std::mem::take(&mut description.paths.paths);
-    description.paths.paths =
-        paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    description.paths.paths = paths
+        .into_iter()
+        .map(|(path, item)| (path.replace("{*", "{"), item))
+        .collect();
     description
 }

@@ -11,7 +11,9 @@ use super::{App, openapi as described};
 use crate::service::nearest_name;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(problem_page)).routes(routes!(openapi))
+    OpenApiRouter::new()
+        .routes(routes!(problem_page))
+        .routes(routes!(openapi))
 }
 
 /// What a problem means and what to do.
@@ -56,6 +58,12 @@ fn code_marks(text: &str) -> String {
     escaped
         .split('`')
         .enumerate()
-        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .map(|(at, part)| {
+            if at % 2 == 1 {
+                format!("<code>{part}</code>")
+            } else {
+                part.to_owned()
+            }
+        })
         .collect()
 }

@@ -1,10 +1,10 @@
 //! Query parameters: each is known, read once, and of its own type.
 
 use axum::extract::Query as Pairs;
+use bursar_client::Code;
 use bursar_client::Problem;
 use bursar_client::api::{PAGE_DEFAULT, PAGE_MAX};
 use bursar_client::problem::FieldError;
-use bursar_client::Code;
 use http::Uri;
 
 /// What follows the `?`.
@@ -17,10 +17,17 @@ impl Query {
         }
         match Pairs::<Vec<(String, String)>>::try_from_uri(uri) {
             // Bytes that are no text arrive as the character that stands for them.
-            Ok(Pairs(pairs)) if !pairs.iter().any(|(name, value)| is_broken(name) || is_broken(value)) => {
+            Ok(Pairs(pairs))
+                if !pairs
+                    .iter()
+                    .any(|(name, value)| is_broken(name) || is_broken(value)) =>
+            {
                 Ok(Self(pairs))
             }
-            _ => Err(invalid("query", "is not a list of name=value, percent-encoded as UTF-8")),
+            _ => Err(invalid(
+                "query",
+                "is not a list of name=value, percent-encoded as UTF-8",
+            )),
         }
     }
 
@@ -42,11 +49,18 @@ impl Query {
                 is_again.then(|| FieldError::new(name, "is given twice"))
             })
             .collect();
-        if mistakes.is_empty() { Ok(()) } else { Err(Problem::invalid(mistakes)) }
+        if mistakes.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::invalid(mistakes))
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// A parameter of a type of its own.
@@ -56,7 +70,11 @@ impl Query {
         T::Err: std::fmt::Display,
     {
         self.get(name)
-            .map(|value| value.parse().map_err(|error: T::Err| invalid(name, &error.to_string())))
+            .map(|value| {
+                value
+                    .parse()
+                    .map_err(|error: T::Err| invalid(name, &error.to_string()))
+            })
             .transpose()
     }
 

@@ -43,20 +43,33 @@ struct Pending(Box<Problem>);
 
 /// An answer as JSON.
 pub(super) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
+    let Answer {
+        status,
+        record,
+        body,
+    } = answer;
     let mut bytes = Vec::with_capacity(BODY_BYTES_USUAL);
-    serde_json::to_writer(&mut bytes, &answer.body)
-        .map_err(|error| Problem::new(Code::Internal, format!("the answer cannot be written: {error}")))?;
+    serde_json::to_writer(&mut bytes, &body).map_err(|error| {
+        Problem::new(
+            Code::Internal,
+            format!("the answer cannot be written: {error}"),
+        )
+    })?;
     let mut response = Response::new(Body::from(bytes));
-    *response.status_mut() = status_code(answer.status);
+    *response.status_mut() = status_code(status);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response.headers_mut().insert(RECORD.clone(), HeaderValue::from(answer.record));
+    response
+        .headers_mut()
+        .insert(RECORD.clone(), HeaderValue::from(record));
     Ok(response)
 }
 
 /// Bytes of another kind.
 pub(super) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response
 }
 
@@ -67,12 +80,16 @@ pub(super) fn finish(mut response: Response, path: &str, record: impl Fn() -> u6
         let record = *problem.record.get_or_insert_with(&record);
         let allow = response.headers_mut().remove(ALLOW);
         response = written(&problem);
-        response.headers_mut().insert(RECORD.clone(), HeaderValue::from(record));
+        response
+            .headers_mut()
+            .insert(RECORD.clone(), HeaderValue::from(record));
         if let Some(allow) = allow {
             response.headers_mut().insert(ALLOW, allow);
         }
     } else if !response.headers().contains_key(&RECORD) {
-        response.headers_mut().insert(RECORD.clone(), HeaderValue::from(record()));
+        response
+            .headers_mut()
+            .insert(RECORD.clone(), HeaderValue::from(record()));
     }
     response
 }
@@ -80,7 +97,10 @@ pub(super) fn finish(mut response: Response, path: &str, record: impl Fn() -> u6
 /// What a connection past the limit is told, before it is closed.
 pub(crate) fn busy() -> Response {
     let detail = "all connections are taken; try again after a moment";
-    written(&Problem { retry_after_ms: Some(1_000), ..Problem::new(Code::Busy, detail) })
+    written(&Problem {
+        retry_after_ms: Some(1_000),
+        ..Problem::new(Code::Busy, detail)
+    })
 }
 
 fn written(problem: &Problem) -> Response {
@@ -89,7 +109,10 @@ fn written(problem: &Problem) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
     if let Some(retry_after_ms) = problem.retry_after_ms {
-        headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_ms.div_ceil(1_000)));
+        headers.insert(
+            RETRY_AFTER,
+            HeaderValue::from(retry_after_ms.div_ceil(1_000)),
+        );
     }
     if problem.code == Code::Unauthenticated {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

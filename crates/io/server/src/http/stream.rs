@@ -36,22 +36,31 @@ pub(super) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn stream_events(call: Call) -> Handled {
     call.query.only(&["kinds", "tenant", "from", "minRecord"])?;
-    let from = match call.header("last-event-id")? {
-        Some(id) => Some(Position::parse(id).ok_or_else(|| {
-            invalid("Last-Event-ID", "is not `record.index`, as in `48212.1`")
-        })?),
-        None => call.query.read("from")?.map(|record| Position { record, index: None }),
-    };
+    let from =
+        match call.header("last-event-id")? {
+            Some(id) => Some(Position::parse(id).ok_or_else(|| {
+                invalid("Last-Event-ID", "is not `record.index`, as in `48212.1`")
+            })?),
+            None => call.query.read("from")?.map(|record| Position {
+                record,
+                index: None,
+            }),
+        };
     let filter = StreamFilter::parse(call.query.get("kinds"), call.query.read("tenant")?)?;
-    let stream = call.shared_service().follow(call.caller.clone(), filter, from)?;
+    let stream = call
+        .shared_service()
+        .follow(call.caller.clone(), filter, from)?;
     let mut response = bytes("text/event-stream", body(stream));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
 fn body(stream: Stream) -> Body {
     // A first comment lets clients see at once that they are through.
-    let begun = stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b": bursar\n\n")) });
+    let begun =
+        stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b": bursar\n\n")) });
     let told = stream::unfold(stream, |mut stream| async move {
         let text = match tokio::time::timeout(COMMENT_AFTER, stream.next()).await {
             Err(_) => Ok(Bytes::from_static(b": alive\n\n")),

@@ -10,7 +10,9 @@ use super::call::Call;
 use super::respond::{Handled, json};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
+    OpenApiRouter::new()
+        .routes(routes!(list_tokens, create_token))
+        .routes(routes!(revoke_token))
 }
 
 /// All tokens, without their secrets.
@@ -21,7 +23,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_tokens(call: Call) -> Handled {
     call.query.only(&["limit", "cursor", "minRecord"])?;
-    json(call.service().tokens(&call.caller, call.query.page()?, call.query.get("cursor"))?)
+    json(
+        call.service()
+            .tokens(&call.caller, call.query.page()?, call.query.get("cursor"))?,
+    )
 }
 
 /// Lets somebody in. The secret is in this answer and nowhere else.
@@ -33,7 +38,11 @@ async fn list_tokens(call: Call) -> Handled {
 async fn create_token(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: TokenRequest = call.body()?;
-    json(call.service().create_token(&call.caller, request, call.mode()?).await?)
+    json(
+        call.service()
+            .create_token(&call.caller, request, call.mode()?)
+            .await?,
+    )
 }
 
 /// Shuts somebody out.
@@ -43,5 +52,9 @@ async fn create_token(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn revoke_token(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    json(call.service().revoke_token(&call.caller, call.name("name")?, call.mode()?).await?)
+    json(
+        call.service()
+            .revoke_token(&call.caller, call.name("name")?, call.mode()?)
+            .await?,
+    )
 }

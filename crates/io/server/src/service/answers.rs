@@ -139,7 +139,9 @@ pub(super) fn request(asked: api::BookingRequest, tenant: bursar_units::Label) -
             memory_bytes: asked.memory_bytes.unwrap_or_default(),
             gpus: asked.gpus.unwrap_or_default(),
         },
-        priority: asked.priority.map_or(booking::Priority::Normal, engine_priority),
+        priority: asked
+            .priority
+            .map_or(booking::Priority::Normal, engine_priority),
         ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
         extras: (extras != Extras::default()).then(|| Box::new(extras)),
@@ -159,7 +161,11 @@ pub(super) fn explanation(
     };
     let held = held_by(&told.why.holders, |tenant| caller.sees(tenant));
     Explanation {
-        object: ObjectRef { kind: kind.to_owned(), namespace: None, name },
+        object: ObjectRef {
+            kind: kind.to_owned(),
+            namespace: None,
+            name,
+        },
         headline: told.headline,
         state: told.stage.word().to_owned(),
         waits_for: told.waits_for.map(waits_for),
@@ -173,7 +179,10 @@ pub(super) fn explanation(
         when: told.when.map(|when| When {
             at: when.estimate_ms.map(|ms| now.after(Millis::from_ms(ms))),
             latest: None,
-            rests_on: vec![RestsOn { object: None, basis: when.rests_on }],
+            rests_on: vec![RestsOn {
+                object: None,
+                basis: when.rests_on,
+            }],
         }),
         who,
         changes: told.changes,

@@ -66,27 +66,37 @@ impl Service {
     ) -> Result<Answer<BatchAnswer>, Problem> {
         let count = batch.operations.len();
         if count > BATCH_OPERATIONS_MAX {
-            let detail =
-                format!("{count} operations, a batch has at most {BATCH_OPERATIONS_MAX}");
+            let detail = format!("{count} operations, a batch has at most {BATCH_OPERATIONS_MAX}");
             return Err(Problem::new(Code::TooLarge, detail));
         }
         let asked = self.commands(caller, batch.operations);
-        let commands: Vec<Command> =
-            asked.iter().filter_map(|(_, command)| command.as_ref().ok()).cloned().collect();
-        let outcomes = match (mode, commands.is_empty()) {
-            (_, true) => Vec::new(),
-            (Mode::Real, false) => self.submit(caller, commands).await?,
-            (Mode::DryRun, false) => Vec::new(),
-        };
+        let commands: Vec<Command> = asked
+            .iter()
+            .filter_map(|(_, command)| command.as_ref().ok())
+            .cloned()
+            .collect();
         let dry_run = (mode == Mode::DryRun).then_some(true);
         let results = if mode == Mode::DryRun {
             self.try_out_all(caller, asked)
         } else {
+            let outcomes = if commands.is_empty() {
+                Vec::new()
+            } else {
+                self.submit(caller, commands).await?
+            };
             let told = Told::now(self, caller);
             told.results(&self.ledger.view().read(), asked, outcomes)
         };
         let record = self.record();
-        Ok(Answer { status: 200, record, body: BatchAnswer { results, record, dry_run } })
+        Ok(Answer {
+            status: 200,
+            record,
+            body: BatchAnswer {
+                results,
+                record,
+                dry_run,
+            },
+        })
     }
 
     /// How a booking stands, now or when it has changed.
@@ -96,12 +106,16 @@ impl Service {
         id: &BookingId,
         look_at: LookAt,
     ) -> Result<Answer<Booking>, Problem> {
-        let deadline = look_at.wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
+        let deadline = look_at
+            .wait
+            .map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
         loop {
             // Whoever asks to be told first cannot miss a change between the look and the wait.
             let changed = deadline.map(|_| self.ledger.view().changed(id));
             let answer = self.look(caller, id, look_at.fence)?;
-            let (Some(deadline), Some(changed)) = (deadline, changed) else { return Ok(answer) };
+            let (Some(deadline), Some(changed)) = (deadline, changed) else {
+                return Ok(answer);
+            };
             if answer.body.state != BookingState::Queued {
                 return Ok(answer);
             }
@@ -121,15 +135,27 @@ impl Service {
     ) -> Result<Answer<Booking>, Problem> {
         let (now, renewed_until) = (self.ledger.now(), self.ledger.renewed_until(id));
         let state = self.ledger.view().read();
-        let look = Look { state: &state, now, caller, renewed_until };
+        let look = Look {
+            state: &state,
+            now,
+            caller,
+            renewed_until,
+        };
         let seen = look.whole(id).filter(|booking| {
-            booking.tenant.as_ref().is_some_and(|tenant| caller.sees(tenant))
+            booking
+                .tenant
+                .as_ref()
+                .is_some_and(|tenant| caller.sees(tenant))
         });
         let mut body = seen.ok_or_else(|| no_booking(&state, caller, id))?;
         let record = last_record(&state);
         body.record = Some(record);
         body.held = fence.map(|fence| is_held(&state, id, fence));
-        Ok(Answer { status: 200, record, body })
+        Ok(Answer {
+            status: 200,
+            record,
+            body,
+        })
     }
 
     /// The same function that would decide, on a copy of the small problem.
@@ -138,7 +164,10 @@ impl Service {
         let state = self.ledger.view().read();
         let (result, _, after) = plan(&state, told.now, command);
         drop(state);
-        let outcome = Outcome { record: last_record(&after), result };
+        let outcome = Outcome {
+            record: last_record(&after),
+            result,
+        };
         let mut answer = told.answer(&after, command, outcome, Depth::Brief)?;
         answer.body.dry_run = Some(true);
         Ok(answer)
@@ -157,7 +186,10 @@ impl Service {
                     &command,
                     &mut bursar_engine::Events::new(),
                 );
-                let outcome = Outcome { record: last_record(&sketch), result };
+                let outcome = Outcome {
+                    record: last_record(&sketch),
+                    result,
+                };
                 told.answer(&sketch, &command, outcome, Depth::Bare)
             });
             batch_result(id, done)
@@ -191,12 +223,19 @@ impl Service {
             Operation::Reserve { id, mut request } => {
                 let tenant = tenant_of(caller, request.tenant.take())?;
                 caller.require_tenant(&tenant)?;
-                Ok(Command::Reserve { id, request: answers::request(request, tenant) })
+                Ok(Command::Reserve {
+                    id,
+                    request: answers::request(request, tenant),
+                })
             }
             Operation::Renew { id, request } => {
                 self.require_own(caller, &id, own)?;
                 let ttl = request.ttl_ms.map(Millis::from_ms);
-                Ok(Command::Renew { id, fence: Fence(request.fence), ttl })
+                Ok(Command::Renew {
+                    id,
+                    fence: Fence(request.fence),
+                    ttl,
+                })
             }
             Operation::Release { id, request } => {
                 let command = release(caller, id, request)?;
@@ -256,7 +295,10 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn now(service: &Service, caller: &'a Caller) -> Self {
-        Self { caller, now: service.ledger.now() }
+        Self {
+            caller,
+            now: service.ledger.now(),
+        }
     }
 
     fn results(
@@ -297,7 +339,9 @@ impl<'a> Told<'a> {
             },
             Word::Booking(reply) if depth == Depth::Bare => {
                 let present = self.present(state, id, depth);
-                decided(&reply, id).filter(|decided| decided.state != present.state).unwrap_or(present)
+                decided(&reply, id)
+                    .filter(|decided| decided.state != present.state)
+                    .unwrap_or(present)
             }
             _ => self.present(state, id, depth),
         };
@@ -305,11 +349,20 @@ impl<'a> Told<'a> {
         if !matches!(command, Command::Reserve { .. } | Command::Renew { .. }) {
             body.applied = Some(word == Word::Booking(Reply::Ended));
         }
-        Ok(Answer { status: status(&word, body.state), record, body })
+        Ok(Answer {
+            status: status(&word, body.state),
+            record,
+            body,
+        })
     }
 
     fn present(&self, state: &State, id: &BookingId, depth: Depth) -> Booking {
-        let look = Look { state, now: self.now, caller: self.caller, renewed_until: None };
+        let look = Look {
+            state,
+            now: self.now,
+            caller: self.caller,
+            renewed_until: None,
+        };
         let booking = match depth {
             Depth::Brief => look.brief(id),
             Depth::Bare => look.bare(id),
@@ -340,12 +393,17 @@ fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     match (tenants.next(), tenants.next()) {
         (Some(only), None) => Ok(only.clone()),
         (None, _) if caller.may_operate() => Ok(caller.name.clone()),
-        (None, _) => Err(caller.require_operate("book without a tenant").err().unwrap_or_else(
-            || Problem::invalid(vec![FieldError::new("tenant", "is missing")]),
-        )),
+        (None, _) => Err(caller
+            .require_operate("book without a tenant")
+            .err()
+            .unwrap_or_else(|| Problem::invalid(vec![FieldError::new("tenant", "is missing")]))),
         (Some(_), Some(_)) => {
             let all: Vec<&str> = caller.tenants.iter().map(Label::as_str).collect();
-            let message = format!("is missing; `{}` may act as {}", caller.name, all.join(", "));
+            let message = format!(
+                "is missing; `{}` may act as {}",
+                caller.name,
+                all.join(", ")
+            );
             Err(Problem::invalid(vec![FieldError::new("tenant", message)]))
         }
     }
@@ -353,18 +411,25 @@ fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
 
 /// A release by its holder, or by force.
 fn release(caller: &Caller, id: BookingId, asked: ReleaseRequest) -> Result<Command, Problem> {
-    let invalid = |field: &str, message: &str| {
-        Err(Problem::invalid(vec![FieldError::new(field, message)]))
-    };
+    let invalid =
+        |field: &str, message: &str| Err(Problem::invalid(vec![FieldError::new(field, message)]));
     if !asked.force {
         if asked.reason.is_some() {
             return invalid("reason", "goes with `force` only");
         }
         let Some(fence) = asked.fence else {
-            return invalid("fence", "is missing; an operator without it sends `force` and `reason`");
+            return invalid(
+                "fence",
+                "is missing; an operator without it sends `force` and `reason`",
+            );
         };
         let outcome = asked.outcome.map(answers::engine_outcome);
-        return Ok(Command::Release { id, fence: Fence(fence), outcome, exit_code: asked.exit_code });
+        return Ok(Command::Release {
+            id,
+            fence: Fence(fence),
+            outcome,
+            exit_code: asked.exit_code,
+        });
     }
     caller.require_operate("take a booking back by force")?;
     match asked.reason.map(|reason| reason.trim().to_owned()) {
@@ -378,7 +443,11 @@ fn release(caller: &Caller, id: BookingId, asked: ReleaseRequest) -> Result<Comm
 
 fn batch_result(id: BookingId, done: Result<Answer<Booking>, Problem>) -> BatchResult {
     match done {
-        Ok(Answer { status, body: booking, .. }) => BatchResult::Done(BatchDone { status, booking }),
+        Ok(Answer {
+            status,
+            body: booking,
+            ..
+        }) => BatchResult::Done(BatchDone { status, booking }),
         Err(problem) => BatchResult::Refused(BatchRefused { id, problem }),
     }
 }
@@ -403,9 +472,16 @@ fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
 pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
     let refusal = Refusal::Booking(BookingRefusal::NotFound);
     let command = Command::Cancel { id: id.clone() };
-    let visible = state.bookings.live_ids(None).take(VISIBLE_MAX).filter(|id| {
-        state.bookings.request(id).is_some_and(|request| caller.sees(&request.tenant))
-    });
+    let visible = state
+        .bookings
+        .live_ids(None)
+        .take(VISIBLE_MAX)
+        .filter(|id| {
+            state
+                .bookings
+                .request(id)
+                .is_some_and(|request| caller.sees(&request.tenant))
+        });
     Problem {
         suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)),
         ..of_refusal(state, caller, &command, &refusal)

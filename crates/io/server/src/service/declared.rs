@@ -25,8 +25,14 @@ pub(super) fn page<T>(
 ) -> ListAnswer<T> {
     let mut rest = all.filter(|item| after.is_none_or(|after| after < name(item)));
     let items: Vec<T> = rest.by_ref().take(limit).collect();
-    let next_cursor = rest.next().and_then(|_| items.last().map(|last| name(last).to_owned()));
-    ListAnswer { items, next_cursor, record }
+    let next_cursor = rest
+        .next()
+        .and_then(|_| items.last().map(|last| name(last).to_owned()));
+    ListAnswer {
+        items,
+        next_cursor,
+        record,
+    }
 }
 
 /// The version of a limit: another for every content.
@@ -36,12 +42,21 @@ fn limit_version(limit: &Limit) -> String {
 
 /// The version of a machine: another for every content.
 fn node_version(capacity: &Amount) -> String {
-    let Amount { slots: _, cpu_milli, memory_bytes, gpus } = capacity;
+    let Amount {
+        slots: _,
+        cpu_milli,
+        memory_bytes,
+        gpus,
+    } = capacity;
     version(format!("{cpu_milli} {memory_bytes} {gpus}").as_bytes())
 }
 
 fn version(content: &[u8]) -> String {
-    sha256(content).to_string().chars().take(VERSION_LENGTH).collect()
+    sha256(content)
+        .to_string()
+        .chars()
+        .take(VERSION_LENGTH)
+        .collect()
 }
 
 /// A limit in the values that files have.
@@ -103,5 +118,8 @@ fn limit(values: LimitValues) -> Limit {
 /// There is no such thing; the nearest is told.
 fn no_such(kind: &str, name: &str, suggestion: Option<String>) -> Problem {
     let detail = format!("no {kind} `{name}`");
-    Problem { suggestion, ..Problem::new(bursar_client::Code::NotFound, detail) }
+    Problem {
+        suggestion,
+        ..Problem::new(bursar_client::Code::NotFound, detail)
+    }
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
+use bursar_engine::Events;
 use bursar_engine::codec::decode_events;
 use bursar_engine::summary::{Data, Told, told};
-use bursar_engine::Events;
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
 use bursar_units::{Instant, Label};
@@ -86,22 +86,31 @@ impl Position {
     /// Reads `record.index`, as in `Last-Event-ID`.
     pub fn parse(text: &str) -> Option<Self> {
         let (record, index) = text.split_once('.')?;
-        Some(Self { record: record.parse().ok()?, index: Some(index.parse().ok()?) })
+        Some(Self {
+            record: record.parse().ok()?,
+            index: Some(index.parse().ok()?),
+        })
     }
 }
 
 impl StreamFilter {
     /// Refuses kinds that do not exist: a typo must not be an eternal silence.
     pub fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
-        let kinds: Vec<String> =
-            kinds.into_iter().flat_map(|kinds| kinds.split(',')).map(str::to_owned).collect();
+        let kinds: Vec<String> = kinds
+            .into_iter()
+            .flat_map(|kinds| kinds.split(','))
+            .map(str::to_owned)
+            .collect();
         for kind in &kinds {
             let first = kind.split('.').next().unwrap_or_default();
             if !KINDS.contains(&first) {
                 let near = nearest(first, KINDS.into_iter());
                 let error = FieldError {
                     suggestion: near.map(|near| format!("did you mean `{near}`?")),
-                    ..FieldError::new("kinds", format!("has `{kind}`; kinds are {}", KINDS.join(", ")))
+                    ..FieldError::new(
+                        "kinds",
+                        format!("has `{kind}`; kinds are {}", KINDS.join(", ")),
+                    )
                 };
                 return Err(Problem::invalid(vec![error]));
             }
@@ -128,15 +137,24 @@ impl Service {
     ) -> Result<Stream, Problem> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
-            Problem { retry_after_ms: Some(1_000), ..Problem::new(Code::Busy, detail) }
+            Problem {
+                retry_after_ms: Some(1_000),
+                ..Problem::new(Code::Busy, detail)
+            }
         })?;
         // Subscribed first: what is committed after the look at the head comes by itself.
         let live = self.ledger.view().stream();
         let head = self.ledger.view().read().head;
         let (next, known) = match from {
             None => (head, 0),
-            Some(Position { record, index: None }) => (record.saturating_add(1), 0),
-            Some(Position { record, index: Some(index) }) => (record, index.saturating_add(1)),
+            Some(Position {
+                record,
+                index: None,
+            }) => (record.saturating_add(1), 0),
+            Some(Position {
+                record,
+                index: Some(index),
+            }) => (record, index.saturating_add(1)),
         };
         let mut stream = Stream {
             service: Arc::clone(self),
@@ -197,7 +215,10 @@ impl Stream {
 
     async fn history(&mut self) -> Result<(), Problem> {
         let from = self.next;
-        let read = self.service.read_store(move |reader| read_events(reader, from)).await?;
+        let read = self
+            .service
+            .read_store(move |reader| read_events(reader, from))
+            .await?;
         match read {
             Some(records) if records.is_empty() => {
                 let detail = format!("record {from} is not in the store");
@@ -237,19 +258,24 @@ impl Stream {
     /// Goes on after what is committed now, and says so.
     fn reset(&mut self, head: u64) {
         (self.next, self.history_until, self.known) = (head, head, 0);
-        self.ready.push_back(StreamItem::Reset { record: head.saturating_sub(1) });
+        self.ready.push_back(StreamItem::Reset {
+            record: head.saturating_sub(1),
+        });
     }
 }
 
 /// A chunk of the history; `None` where it was pruned.
 fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<(u64, Events)>>, Problem> {
-    let kept = reader.records(from, HISTORY_CHUNK).map_err(|error| unreadable(&error))?;
+    let kept = reader
+        .records(from, HISTORY_CHUNK)
+        .map_err(|error| unreadable(&error))?;
     let mut records = Vec::with_capacity(kept.len());
     for record in kept {
-        let Some(bytes) = record.bytes else { return Ok(None) };
+        let Some(bytes) = record.bytes else {
+            return Ok(None);
+        };
         let blob = |sha256: &bursar_journal::hash::Hash| reader.blob(sha256).ok().flatten();
-        let events =
-            decode_events(record.seq, &bytes, blob).map_err(|error| unreadable(&error))?;
+        let events = decode_events(record.seq, &bytes, blob).map_err(|error| unreadable(&error))?;
         records.push((record.seq, events));
     }
     Ok(Some(records))
@@ -264,14 +290,30 @@ fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
             }
         }
     }
-    let event = StreamEvent { at, object: told.object, summary: told.summary, data };
-    StreamItem::Event { id: format!("{seq}.{index}"), name: told.name, event }
+    let event = StreamEvent {
+        at,
+        object: told.object,
+        summary: told.summary,
+        data,
+    };
+    StreamItem::Event {
+        id: format!("{seq}.{index}"),
+        name: told.name,
+        event,
+    }
 }
 
 /// The facts of an event, without what is absent.
 fn facts(data: &Data) -> Value {
     let mut value = match data {
-        Data::Booking { slots, waited, held, end, outcome, exit_code } => json!({
+        Data::Booking {
+            slots,
+            waited,
+            held,
+            end,
+            outcome,
+            exit_code,
+        } => json!({
             "slots": slots,
             "waitedMs": waited.map(bursar_units::Millis::ms),
             "heldMs": held.map(bursar_units::Millis::ms),

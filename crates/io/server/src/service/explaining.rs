@@ -17,7 +17,12 @@ const KINDS: [&str; 2] = ["booking", "limit"];
 
 impl Service {
     /// Explains a thing by its kind and name.
-    pub fn explain(&self, caller: &Caller, kind: &str, name: &str) -> Result<Answer<Explanation>, Problem> {
+    pub fn explain(
+        &self,
+        caller: &Caller,
+        kind: &str,
+        name: &str,
+    ) -> Result<Answer<Explanation>, Problem> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
         let named = |error: bursar_units::NameError| {
@@ -29,29 +34,50 @@ impl Service {
                 let who = who(&state, &id).filter(|who| caller.sees(&who.tenant));
                 let none = || bookings::no_booking(&state, caller, &id);
                 let who = who.ok_or_else(none)?;
-                (explain::booking(&state, now, &id).ok_or_else(none)?, vec![who])
+                (
+                    explain::booking(&state, now, &id).ok_or_else(none)?,
+                    vec![who],
+                )
             }
             "limit" => {
                 let name = ObjectName::new(name).map_err(named)?;
                 (explained_limit(&state, caller, &name)?, Vec::new())
             }
             _ => {
-                let problem = Problem::new(Code::NotFound, format!("nothing of kind `{kind}` can be explained"));
+                let problem = Problem::new(
+                    Code::NotFound,
+                    format!("nothing of kind `{kind}` can be explained"),
+                );
                 let suggestion = nearest(kind, KINDS.into_iter());
-                return Err(Problem { suggestion, ..problem });
+                return Err(Problem {
+                    suggestion,
+                    ..problem
+                });
             }
         };
         let body = answers::explanation(told, now, caller, who);
-        Ok(Answer { status: 200, record: last_record(&state), body })
+        Ok(Answer {
+            status: 200,
+            record: last_record(&state),
+            body,
+        })
     }
 }
 
 fn who(state: &State, id: &BookingId) -> Option<Who> {
     let request = state.bookings.request(id)?;
-    let mut limits: Vec<ObjectName> =
-        state.bookings.limits_for(&request).into_iter().map(|of| of.name).collect();
+    let mut limits: Vec<ObjectName> = state
+        .bookings
+        .limits_for(&request)
+        .into_iter()
+        .map(|of| of.name)
+        .collect();
     limits.dedup();
-    Some(Who { tenant: request.tenant, slots: request.amount.slots, limits })
+    Some(Who {
+        tenant: request.tenant,
+        slots: request.amount.slots,
+        limits,
+    })
 }
 
 /// Of a limit with a counter for each tenant the fullest is told by name, which only those who
@@ -66,8 +92,14 @@ fn explained_limit(
         caller.require_view("have a limit of each tenant explained")?;
     }
     explain::limit(state, name).ok_or_else(|| {
-        let names = state.bookings.limits().map(|declared| declared.name.as_str());
+        let names = state
+            .bookings
+            .limits()
+            .map(|declared| declared.name.as_str());
         let suggestion = nearest(name.as_str(), names);
-        Problem { suggestion, ..Problem::new(Code::NotFound, format!("no limit `{name}`")) }
+        Problem {
+            suggestion,
+            ..Problem::new(Code::NotFound, format!("no limit `{name}`"))
+        }
     })
 }

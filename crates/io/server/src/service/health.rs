@@ -24,7 +24,10 @@ impl Service {
         let text = move || metrics.text(&ledger.view().read(), ledger.now(), ledger.waiting());
         match tokio::task::spawn_blocking(text).await {
             Ok(Ok(text)) => Ok(text),
-            _ => Err(Problem::new(Code::Internal, "the metrics cannot be written")),
+            _ => Err(Problem::new(
+                Code::Internal,
+                "the metrics cannot be written",
+            )),
         }
     }
 
@@ -37,7 +40,11 @@ impl Service {
             tenants: caller.tenants.iter().cloned().collect(),
             expires_at: caller.expires,
         };
-        Answer { status: 200, record: last_record(&self.ledger.view().read()), body }
+        Answer {
+            status: 200,
+            record: last_record(&self.ledger.view().read()),
+            body,
+        }
     }
 }
 

@@ -26,10 +26,15 @@ impl Service {
     pub async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
         let keys = self.verifier_keys();
         let note = self.read_store(|reader| {
-            reader.checkpoint(INTEGER_MAX).map_err(|error| unreadable(&error))
+            reader
+                .checkpoint(INTEGER_MAX)
+                .map_err(|error| unreadable(&error))
         });
         let note = note.await?;
-        let signed = note.and_then(|note| keys.iter().find_map(|key| Checkpoint::open(&note, key).ok()));
+        let signed = note.and_then(|note| {
+            keys.iter()
+                .find_map(|key| Checkpoint::open(&note, key).ok())
+        });
         let mut keys = keys.iter().map(ToString::to_string);
         let state = self.ledger.view().read();
         let record = last_record(&state);
@@ -47,10 +52,18 @@ impl Service {
             key: keys.next().unwrap_or_default(),
             former_keys: keys.collect(),
             store: self.info.store.clone(),
-            bytes: self.info.file.as_ref().and_then(|file| Some(file.metadata().ok()?.len())),
+            bytes: self
+                .info
+                .file
+                .as_ref()
+                .and_then(|file| Some(file.metadata().ok()?.len())),
             leads_since: Some(self.info.leads_since),
         };
-        Ok(Answer { status: 200, record, body })
+        Ok(Answer {
+            status: 200,
+            record,
+            body,
+        })
     }
 
     /// Forgets payloads of records made before a time, as far as that may be (L13).
@@ -86,7 +99,16 @@ impl Service {
                 .map_err(|error| unreadable(&error))?,
         };
         let dry_run = (mode == Mode::DryRun).then_some(true);
-        Ok(Answer { status: 200, record, body: PruneAnswer { below, pruned, record, dry_run } })
+        Ok(Answer {
+            status: 200,
+            record,
+            body: PruneAnswer {
+                below,
+                pruned,
+                record,
+                dry_run,
+            },
+        })
     }
 
     /// Signs with a further key from now on (L11).
@@ -97,29 +119,62 @@ impl Service {
         mode: Mode,
     ) -> Result<Answer<RotateKeyAnswer>, Problem> {
         caller.require_operate("rotate the signing key")?;
-        let former = self.verifier_keys().first().map(ToString::to_string).unwrap_or_default();
+        let former = self
+            .verifier_keys()
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let both_until = self.ledger.now().after(BOTH_SIGN);
         if mode == Mode::DryRun {
             let record = self.record();
             let key = "(made when it is done)".to_owned();
-            let body = RotateKeyAnswer { key, former, both_until, record, dry_run: Some(true) };
-            return Ok(Answer { status: 200, record, body });
+            let body = RotateKeyAnswer {
+                key,
+                former,
+                both_until,
+                record,
+                dry_run: Some(true),
+            };
+            return Ok(Answer {
+                status: 200,
+                record,
+                body,
+            });
         }
-        let rotated = self.keys.rotate(caller.name.clone(), idempotency.clone()).await;
+        let rotated = self
+            .keys
+            .rotate(caller.name.clone(), idempotency.clone())
+            .await;
         let (outcome, key) = rotated.map_err(|error| match error {
             RotateError::Ledger(failure) => of_failure(&failure),
-            RotateError::Key(error) => {
-                Problem::new(Code::Unavailable, format!("the new key could not be kept: {}", chain(&error)))
-            }
+            RotateError::Key(error) => Problem::new(
+                Code::Unavailable,
+                format!("the new key could not be kept: {}", chain(&error)),
+            ),
         })?;
         let key = key.to_string();
         if let Err(refusal) = outcome.result {
             let command = Command::RotateKey { key, idempotency };
-            return Err(of_refusal(&self.ledger.view().read(), caller, &command, &refusal));
+            return Err(of_refusal(
+                &self.ledger.view().read(),
+                caller,
+                &command,
+                &refusal,
+            ));
         }
         let record = outcome.record;
-        let body = RotateKeyAnswer { key, former, both_until, record, dry_run: None };
-        Ok(Answer { status: 200, record, body })
+        let body = RotateKeyAnswer {
+            key,
+            former,
+            both_until,
+            record,
+            dry_run: None,
+        };
+        Ok(Answer {
+            status: 200,
+            record,
+            body,
+        })
     }
 
     /// The keys that sign, newest first.
@@ -129,13 +184,21 @@ impl Service {
 }
 
 fn nothing_to_prune(wanted: u64, prunable: &Prunable) -> Problem {
-    let Prunable { below_max, anchored, signed, exported } = prunable;
+    let Prunable {
+        below_max,
+        anchored,
+        signed,
+        exported,
+    } = prunable;
     let detail = format!(
         "nothing may be pruned below record {wanted}: {anchored} records are in an anchored \
          snapshot, {signed} are signed, {exported} are exported, so {below_max} may go"
     );
     Problem {
-        changes: vec!["export the ledger first".to_owned(), "wait for the daily anchor".to_owned()],
+        changes: vec![
+            "export the ledger first".to_owned(),
+            "wait for the daily anchor".to_owned(),
+        ],
         ..Problem::new(Code::Conflict, detail)
     }
 }

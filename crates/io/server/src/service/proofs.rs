@@ -8,8 +8,8 @@ use bursar_engine::codec::{self, Record};
 use bursar_engine::{Command, Event, State};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
-use bursar_journal::record::{BlobRef, write_entry};
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
+use bursar_journal::record::{BlobRef, write_entry};
 use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
@@ -56,23 +56,28 @@ impl Service {
             })
             .await?;
         self.hide_others(caller, &proof)?;
-        proof.to_text().map_err(|error| Problem::new(Code::Internal, chain(&error)))
+        proof
+            .to_text()
+            .map_err(|error| Problem::new(Code::Internal, chain(&error)))
     }
 
     /// The newest signed checkpoint.
     pub async fn checkpoint(&self) -> Result<String, Problem> {
         let note = self.read_store(|reader| {
-            reader.checkpoint(INTEGER_MAX).map_err(|error| unreadable(&error))
+            reader
+                .checkpoint(INTEGER_MAX)
+                .map_err(|error| unreadable(&error))
         });
-        let none = || Problem::new(Code::NotFound, "no checkpoint was signed yet");
-        note.await?.ok_or_else(none)
+        let unsigned = || Problem::new(Code::NotFound, "no checkpoint was signed yet");
+        note.await?.ok_or_else(unsigned)
     }
 
     /// A tile, or the records of one.
     pub async fn log_file(&self, caller: &Caller, path: &str) -> Result<LogFile, Problem> {
         let none = |detail: String| Problem::new(Code::NotFound, detail);
-        let path: TilePath =
-            format!("tile/{path}").parse().map_err(|error| none(format!("{error}")))?;
+        let path: TilePath = format!("tile/{path}")
+            .parse()
+            .map_err(|error| none(format!("{error}")))?;
         if let TilePath::Entries(_) = path {
             caller.require_view("read records")?;
         }
@@ -109,7 +114,9 @@ impl Service {
         let is_own = |proven: &Proven| {
             let blob = |sha256: &Hash| {
                 let bytes = proven.blobs.iter().map(String::as_bytes);
-                bytes.map(<[u8]>::to_vec).find(|blob| bursar_journal::hash::sha256(blob) == *sha256)
+                bytes
+                    .map(<[u8]>::to_vec)
+                    .find(|blob| bursar_journal::hash::sha256(blob) == *sha256)
             };
             codec::decode(proven.seq, proven.bytes.as_bytes(), blob)
                 .is_ok_and(|record| is_own(&state, caller, &record))
@@ -125,14 +132,19 @@ impl Service {
 
     /// The tree over all records, under a checkpoint.
     async fn signed_tree(&self) -> Result<Builder, Problem> {
-        let signed = self.ledger.on_store(|committer| {
-            committer.checkpoint().map(|_| committer.builder().clone())
-        });
-        signed.await.map_err(|failure| of_failure(&failure))?.map_err(|error| unreadable(&error))
+        let signed = self
+            .ledger
+            .on_store(|committer| committer.checkpoint().map(|_| committer.builder().clone()));
+        signed
+            .await
+            .map_err(|failure| of_failure(&failure))?
+            .map_err(|error| unreadable(&error))
     }
 
     async fn tree(&self) -> Result<Builder, Problem> {
-        let tree = self.ledger.on_store(|committer| committer.builder().clone());
+        let tree = self
+            .ledger
+            .on_store(|committer| committer.builder().clone());
         tree.await.map_err(|failure| of_failure(&failure))
     }
 }
@@ -145,15 +157,18 @@ impl Object {
                 Ok(seq) => Ok(Self::Record(seq)),
                 Err(_) => Err(wrong("is not the number of a record".to_owned())),
             },
-            "booking" => {
-                BookingId::new(name).map(Self::Booking).map_err(|error| wrong(error.to_string()))
-            }
-            "limit" => {
-                ObjectName::new(name).map(Self::Limit).map_err(|error| wrong(error.to_string()))
-            }
+            "booking" => BookingId::new(name)
+                .map(Self::Booking)
+                .map_err(|error| wrong(error.to_string())),
+            "limit" => ObjectName::new(name)
+                .map(Self::Limit)
+                .map_err(|error| wrong(error.to_string())),
             _ => Err(Problem {
                 suggestion: nearest(kind, KINDS.into_iter()),
-                ..Problem::new(Code::NotFound, format!("nothing of kind `{kind}` can be proven"))
+                ..Problem::new(
+                    Code::NotFound,
+                    format!("nothing of kind `{kind}` can be proven"),
+                )
             }),
         }
     }
@@ -175,7 +190,9 @@ impl Object {
         };
         let quoted = format!("\"{name}\"");
         let says = |bytes: &[u8]| {
-            bytes.windows(quoted.len()).any(|window| window == quoted.as_bytes())
+            bytes
+                .windows(quoted.len())
+                .any(|window| window == quoted.as_bytes())
         };
         let refs = codec::blob_refs(seq, bytes).unwrap_or_default();
         if !says(bytes) && refs.is_empty() {
@@ -198,7 +215,9 @@ impl Object {
                     _ => &[],
                 };
                 changes.iter().any(|change| match change {
-                    Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => of == name,
+                    Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => {
+                        of == name
+                    }
                     Change::SetNode { .. } | Change::DropNode { .. } => false,
                 })
             }
@@ -213,9 +232,15 @@ fn find(reader: &dyn Reader, object: &Object, size: u64) -> Result<Vec<(u64, Vec
         Object::Record(seq) => *seq,
         _ => 0,
     };
-    let chunk = if matches!(object, Object::Record(_)) { 1 } else { CHUNK };
+    let chunk = if matches!(object, Object::Record(_)) {
+        1
+    } else {
+        CHUNK
+    };
     while next < size {
-        let kept = reader.records(next, chunk).map_err(|error| unreadable(&error))?;
+        let kept = reader
+            .records(next, chunk)
+            .map_err(|error| unreadable(&error))?;
         let Some(last) = kept.last() else { break };
         next = last.seq + 1;
         for record in kept.into_iter().filter(|record| record.seq < size) {
@@ -267,18 +292,36 @@ fn prove(
             return Err(Problem::new(Code::TooLarge, detail));
         }
         let leaf = leaf_hash(&bytes);
-        let bytes = String::from_utf8(bytes).map_err(|_| internal(format!("record {seq} is not text")))?;
-        records.push(Proven { seq, leaf, bytes, blobs, inclusion });
+        let bytes =
+            String::from_utf8(bytes).map_err(|_| internal(format!("record {seq} is not text")))?;
+        records.push(Proven {
+            seq,
+            leaf,
+            bytes,
+            blobs,
+            inclusion,
+        });
     }
-    let note = reader.checkpoint(size).map_err(|error| unreadable(&error))?;
-    let checkpoint = note.ok_or_else(|| internal("the checkpoint is not in the store".to_owned()))?;
-    Ok(Proof { v: PROOF_VERSION, object: object.reference(), checkpoint, keys: Vec::new(), records })
+    let note = reader
+        .checkpoint(size)
+        .map_err(|error| unreadable(&error))?;
+    let checkpoint =
+        note.ok_or_else(|| internal("the checkpoint is not in the store".to_owned()))?;
+    Ok(Proof {
+        v: PROOF_VERSION,
+        object: object.reference(),
+        checkpoint,
+        keys: Vec::new(),
+        records,
+    })
 }
 
 fn blobs(reader: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<Vec<String>, Problem> {
     let refs = codec::blob_refs(seq, bytes).map_err(|error| unreadable(&error))?;
     let read = |of: BlobRef| {
-        let bytes = reader.blob(&of.sha256).map_err(|error| unreadable(&error))?;
+        let bytes = reader
+            .blob(&of.sha256)
+            .map_err(|error| unreadable(&error))?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         text.ok_or_else(|| pruned(seq))
     };
@@ -286,24 +329,40 @@ fn blobs(reader: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<Vec<String>, Pro
 }
 
 fn pruned(seq: u64) -> Problem {
-    let detail = format!("the payload of record {seq} was pruned; look in the export that was made before");
+    let detail =
+        format!("the payload of record {seq} was pruned; look in the export that was made before");
     Problem::new(Code::Gone, detail)
 }
 
 fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
-    if let Some(hashes) = reader.full_tile(full(id)?).map_err(|error| unreadable(&error))? {
+    if let Some(hashes) = reader
+        .full_tile(full(id)?)
+        .map_err(|error| unreadable(&error))?
+    {
         let hashes: Vec<Hash> = hashes.into_iter().take(usize::from(id.width())).collect();
-        return Ok(LogFile { bytes: tile_bytes(&hashes), is_final: true });
+        return Ok(LogFile {
+            bytes: tile_bytes(&hashes),
+            is_final: true,
+        });
     }
     let hashes = builder.partial(id).ok_or_else(|| beyond(builder.size()))?;
-    let hashes: Vec<Hash> = hashes.iter().copied().take(usize::from(id.width())).collect();
+    let hashes: Vec<Hash> = hashes
+        .iter()
+        .copied()
+        .take(usize::from(id.width()))
+        .collect();
     // A tile of a given width is the same for ever, only fewer will ask for it.
-    Ok(LogFile { bytes: tile_bytes(&hashes), is_final: false })
+    Ok(LogFile {
+        bytes: tile_bytes(&hashes),
+        is_final: false,
+    })
 }
 
 /// The records of a tile, each with its length before it, as C2SP tlog-tiles has them.
 fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
-    let first = id.index().saturating_mul(u64::from(bursar_journal::tile::TILE_WIDTH));
+    let first = id
+        .index()
+        .saturating_mul(u64::from(bursar_journal::tile::TILE_WIDTH));
     let width = u64::from(id.width());
     if builder.size() < first.saturating_add(width) {
         return Err(beyond(builder.size()));
@@ -314,10 +373,14 @@ fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile
     let mut bytes = Vec::new();
     for record in kept {
         let payload = record.bytes.ok_or_else(|| pruned(record.seq))?;
-        write_entry(&mut bytes, &payload)
-            .map_err(|error| Problem::new(Code::Internal, format!("record {}: {error}", record.seq)))?;
+        write_entry(&mut bytes, &payload).map_err(|error| {
+            Problem::new(Code::Internal, format!("record {}: {error}", record.seq))
+        })?;
     }
-    Ok(LogFile { bytes, is_final: id.is_full() })
+    Ok(LogFile {
+        bytes,
+        is_final: id.is_full(),
+    })
 }
 
 fn full(id: TileId) -> Result<TileId, Problem> {
@@ -348,7 +411,10 @@ fn is_own(state: &State, caller: &Caller, record: &Record) -> bool {
     record.events.iter().all(|(_, event)| match event {
         Event::Booking(BookingEvent::Reserved { request, .. }) => caller.sees(&request.tenant),
         event => booking_of(event).is_none_or(|id| {
-            state.bookings.request(id).is_some_and(|request| caller.sees(&request.tenant))
+            state
+                .bookings
+                .request(id)
+                .is_some_and(|request| caller.sees(&request.tenant))
         }),
     })
 }

@@ -3,8 +3,8 @@
 
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
-use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::Standing;
+use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::explain::{held_by, refused};
 use bursar_engine::{Command, Refusal, State};
 use bursar_ledger::intake::Failure;
@@ -29,7 +29,10 @@ pub(super) fn of_refusal(
         detail => format!("{}: {detail}", told.headline),
     };
     let mut problem = Problem {
-        errors: field_of(refusal).map(|field| FieldError::new(field, &detail)).into_iter().collect(),
+        errors: field_of(refusal)
+            .map(|field| FieldError::new(field, &detail))
+            .into_iter()
+            .collect(),
         changes: told.changes,
         limits: told.limits.iter().map(answers::limit_use).collect(),
         holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees(tenant))),
@@ -52,7 +55,10 @@ fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &
             }
         }
         Refusal::Booking(BookingRefusal::NoSuchObject { name }) => {
-            let limits = state.bookings.limits().map(|declared| declared.name.as_str());
+            let limits = state
+                .bookings
+                .limits()
+                .map(|declared| declared.name.as_str());
             let nodes = state.bookings.nodes().map(|(name, _)| name.as_str());
             problem.suggestion = nearest(name.as_str(), limits.chain(nodes));
         }
@@ -89,7 +95,10 @@ pub fn of_failure(failure: &Failure) -> Problem {
         Code::DiskLow => "; only what gives back is taken until space is freed",
         _ => "",
     };
-    Problem { retry_after_ms, ..Problem::new(code, format!("{failure}{hint}")) }
+    Problem {
+        retry_after_ms,
+        ..Problem::new(code, format!("{failure}{hint}"))
+    }
 }
 
 /// Which code a refusal has.

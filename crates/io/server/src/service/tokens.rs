@@ -8,7 +8,7 @@ use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, plan};
-use bursar_journal::hash::sha256;
+use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{Instant, Label, Millis, ObjectName};
 
@@ -23,8 +23,6 @@ use crate::caller::Caller;
 const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
 /// How long a token may be good: ten years.
 const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
-/// The entropy of a secret.
-const SECRET_BYTES: usize = 32;
 
 impl Service {
     /// Lets somebody in; the secret is in this answer and nowhere else.
@@ -38,7 +36,9 @@ impl Service {
         let now = self.ledger.now();
         let secret = secret()?;
         let token = token(asked, &secret, now)?;
-        let command = Command::CreateToken { token: token.clone() };
+        let command = Command::CreateToken {
+            token: token.clone(),
+        };
         let outcome = self.submit_or_plan(caller, &command, mode).await?;
         let is_dry = mode == Mode::DryRun;
         let body = TokenCreated {
@@ -48,7 +48,11 @@ impl Service {
             record: outcome.record,
             dry_run: is_dry.then_some(true),
         };
-        Ok(Answer { status: 201, record: outcome.record, body })
+        Ok(Answer {
+            status: 201,
+            record: outcome.record,
+            body,
+        })
     }
 
     /// Shuts somebody out.
@@ -68,7 +72,15 @@ impl Service {
             effect: None,
         };
         let dry_run = (mode == Mode::DryRun).then_some(true);
-        Ok(Answer { status: 200, record, body: ApplyAnswer { results: vec![change], record, dry_run } })
+        Ok(Answer {
+            status: 200,
+            record,
+            body: ApplyAnswer {
+                results: vec![change],
+                record,
+                dry_run,
+            },
+        })
     }
 
     /// All tokens, without their secrets.
@@ -81,9 +93,16 @@ impl Service {
         caller.require_operate("list tokens")?;
         let state = self.ledger.view().read();
         let record = last_record(&state);
-        let all = state.tokens.iter().map(|(token, created)| shown(token, created));
+        let all = state
+            .tokens
+            .iter()
+            .map(|(token, created)| shown(token, created));
         let body = page(all, |token| token.name.as_str(), limit, cursor, record);
-        Ok(Answer { status: 200, record, body })
+        Ok(Answer {
+            status: 200,
+            record,
+            body,
+        })
     }
 
     /// A command of the spine, done or tried out; a refusal is a problem.
@@ -98,14 +117,20 @@ impl Service {
             Mode::DryRun => {
                 let state = self.ledger.view().read();
                 let (result, _, after) = plan(&state, self.ledger.now(), command);
-                Outcome { record: last_record(&after), result }
+                Outcome {
+                    record: last_record(&after),
+                    result,
+                }
             }
         };
         match &outcome.result {
             Ok(_) => Ok(outcome),
-            Err(refusal) => {
-                Err(of_refusal(&self.ledger.view().read(), caller, command, refusal))
-            }
+            Err(refusal) => Err(of_refusal(
+                &self.ledger.view().read(),
+                caller,
+                command,
+                refusal,
+            )),
         }
     }
 }
@@ -116,11 +141,17 @@ fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Probl
         errors.push(FieldError::new("name", error.to_string()));
     }
     if asked.roles.is_empty() {
-        errors.push(FieldError::new("roles", "is empty; give `view`, `use` or `operate`"));
+        errors.push(FieldError::new(
+            "roles",
+            "is empty; give `view`, `use` or `operate`",
+        ));
     }
     let may_use = asked.roles.contains(&ApiRole::Use);
     if may_use && asked.tenants.is_empty() {
-        errors.push(FieldError::new("tenants", "is missing; `use` acts as the tenants listed"));
+        errors.push(FieldError::new(
+            "tenants",
+            "is missing; `use` acts as the tenants listed",
+        ));
     }
     if !may_use && !asked.tenants.is_empty() && !asked.roles.contains(&ApiRole::Operate) {
         errors.push(FieldError::new("tenants", "goes with the role `use`"));
@@ -129,7 +160,10 @@ fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Probl
         None => EXPIRES_DEFAULT,
         Some(Ok(length)) if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) => length,
         Some(Ok(_)) => {
-            errors.push(FieldError::new("expires", "must be more than 0 and at most 3650d"));
+            errors.push(FieldError::new(
+                "expires",
+                "must be more than 0 and at most 3650d",
+            ));
             EXPIRES_DEFAULT
         }
         Some(Err(error)) => {
@@ -159,10 +193,14 @@ pub(super) fn random_name(prefix: &str) -> Result<String, Problem> {
 }
 
 fn random_digits() -> Result<String, Problem> {
-    let mut bytes = [0_u8; SECRET_BYTES];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Problem::new(Code::Internal, format!("the system gave no random bytes: {error}")))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut bytes = [0_u8; HASH_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Problem::new(
+            Code::Internal,
+            format!("the system gave no random bytes: {error}"),
+        )
+    })?;
+    Ok(Hash(bytes).to_string())
 }
 
 fn shown(token: &Token, created: Instant) -> ApiToken {

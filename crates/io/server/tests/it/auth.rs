@@ -11,8 +11,17 @@ use serde_json::json;
 use crate::world::{Reply, World, caller, send, user, viewer};
 
 /// A request over a connection of some kind, with a token or without.
-async fn over(world: &World, anonymous: Anonymous, peer: Peer, token: Option<&str>, request: (&str, &str, &str)) -> Reply {
-    let router = router(Arc::clone(&world.service), CallerSource::Connection(anonymous));
+async fn over(
+    world: &World,
+    anonymous: Anonymous,
+    peer: Peer,
+    token: Option<&str>,
+    request: (&str, &str, &str),
+) -> Reply {
+    let router = router(
+        Arc::clone(&world.service),
+        CallerSource::Connection(anonymous),
+    );
     let (method, path, body) = request;
     let mut builder = Request::builder().method(method).uri(path).extension(peer);
     if let Some(token) = token {
@@ -29,25 +38,57 @@ async fn token(world: &World, name: &str, roles: &str, tenants: &str) -> String 
 }
 
 const READ: (&str, &str, &str) = ("GET", "/v1/bookings", "");
-const WRITE: (&str, &str, &str) = ("PUT", "/v1/bookings/a", r#"{"class":"python","tenant":"acme"}"#);
+const WRITE: (&str, &str, &str) = (
+    "PUT",
+    "/v1/bookings/a",
+    r#"{"class":"python","tenant":"acme"}"#,
+);
 
 #[tokio::test(start_paused = true)]
 async fn where_one_comes_from_says_what_one_may() {
     let world = World::new();
-    let status = async |anonymous, peer, request| over(&world, anonymous, peer, None, request).await.status.as_u16();
+    let status = async |anonymous, peer, request| {
+        over(&world, anonymous, peer, None, request)
+            .await
+            .status
+            .as_u16()
+    };
     assert_eq!(status(Anonymous::Read, Peer::Loopback, READ).await, 200);
     assert_eq!(status(Anonymous::Read, Peer::Loopback, WRITE).await, 403);
     assert_eq!(status(Anonymous::None, Peer::Loopback, READ).await, 401);
-    assert_eq!(status(Anonymous::Read, Peer::Beyond, READ).await, 401, "nobody from beyond without a token");
-    assert_eq!(status(Anonymous::None, Peer::socket(7, 7), WRITE).await, 201, "who runs the server operates");
-    assert_eq!(status(Anonymous::None, Peer::socket(0, 7), WRITE).await, 200, "so does root");
-    assert_eq!(status(Anonymous::None, Peer::socket(8, 7), WRITE).await, 403, "others act as themselves");
+    assert_eq!(
+        status(Anonymous::Read, Peer::Beyond, READ).await,
+        401,
+        "nobody from beyond without a token"
+    );
+    assert_eq!(
+        status(Anonymous::None, Peer::socket(7, 7), WRITE).await,
+        201,
+        "who runs the server operates"
+    );
+    assert_eq!(
+        status(Anonymous::None, Peer::socket(0, 7), WRITE).await,
+        200,
+        "so does root"
+    );
+    assert_eq!(
+        status(Anonymous::None, Peer::socket(8, 7), WRITE).await,
+        403,
+        "others act as themselves"
+    );
     let own = ("PUT", "/v1/bookings/own", r#"{"class":"python"}"#);
-    assert_eq!(status(Anonymous::None, Peer::socket(654_321, 7), own).await, 201);
+    assert_eq!(
+        status(Anonymous::None, Peer::socket(654_321, 7), own).await,
+        201
+    );
     let own = world.ask("GET", "/v1/bookings/own", "").await.json();
     assert_eq!(own["tenant"], "uid-654321", "the tenant is the user's name");
     for open in ["/healthz", "/readyz", "/problems/busy", "/openapi.json"] {
-        assert_eq!(status(Anonymous::None, Peer::Beyond, ("GET", open, "")).await, 200, "{open}");
+        assert_eq!(
+            status(Anonymous::None, Peer::Beyond, ("GET", open, "")).await,
+            200,
+            "{open}"
+        );
     }
 }
 
@@ -55,9 +96,20 @@ async fn where_one_comes_from_says_what_one_may() {
 async fn a_token_is_good_until_it_expires_or_is_revoked_and_never_falls_back() {
     let world = World::new();
     let secret = token(&world, "app", r#"["use"]"#, r#"["acme"]"#).await;
-    let with = async |secret: &str, request| over(&world, Anonymous::Read, Peer::Loopback, Some(secret), request).await;
+    let with = async |secret: &str, request| {
+        over(
+            &world,
+            Anonymous::Read,
+            Peer::Loopback,
+            Some(secret),
+            request,
+        )
+        .await
+    };
     assert_eq!(with(&secret, WRITE).await.status, 201);
-    with("bursar_wrong", READ).await.is_problem("unauthenticated");
+    with("bursar_wrong", READ)
+        .await
+        .is_problem("unauthenticated");
     let identity = with(&secret, ("GET", "/v1/identity", "")).await.json();
     assert_eq!(identity["via"], "token");
     assert_eq!(identity["tenants"], json!(["acme"]));
@@ -67,14 +119,28 @@ async fn a_token_is_good_until_it_expires_or_is_revoked_and_never_falls_back() {
 
     tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
     let dead = with(&secret, READ).await;
-    assert!(dead.is_problem("unauthenticated")["detail"].as_str().unwrap().contains("expired"));
+    assert!(
+        dead.is_problem("unauthenticated")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("expired")
+    );
     assert_eq!(dead.headers["www-authenticate"], "Bearer");
     let other = token(&world, "other", r#"["view"]"#, "[]").await;
     assert_eq!(with(&other, READ).await.status, 200);
-    assert_eq!(world.ask("DELETE", "/v1/tokens/other", "").await.status, 200);
+    assert_eq!(
+        world.ask("DELETE", "/v1/tokens/other", "").await.status,
+        200
+    );
     with(&other, READ).await.is_problem("unauthenticated");
-    world.ask("DELETE", "/v1/tokens/oter", "").await.is_problem("not-found");
-    world.ask("POST", "/v1/tokens", r#"{"name":"app","roles":["view"]}"#).await.is_problem("conflict");
+    world
+        .ask("DELETE", "/v1/tokens/oter", "")
+        .await
+        .is_problem("not-found");
+    world
+        .ask("POST", "/v1/tokens", r#"{"name":"app","roles":["view"]}"#)
+        .await
+        .is_problem("conflict");
     for wrong in [
         r#"{"name":"x","roles":[]}"#,
         r#"{"name":"x","roles":["use"]}"#,
@@ -83,9 +149,19 @@ async fn a_token_is_good_until_it_expires_or_is_revoked_and_never_falls_back() {
         r#"{"name":"x","roles":["view"],"expires":"9999d"}"#,
         r#"{"name":"x","roles":["admin"]}"#,
     ] {
-        world.ask("POST", "/v1/tokens", wrong).await.is_problem("invalid");
+        world
+            .ask("POST", "/v1/tokens", wrong)
+            .await
+            .is_problem("invalid");
     }
-    let dry = world.ask("POST", "/v1/tokens?dryRun=true", r#"{"name":"dry","roles":["view"]}"#).await.json();
+    let dry = world
+        .ask(
+            "POST",
+            "/v1/tokens?dryRun=true",
+            r#"{"name":"dry","roles":["view"]}"#,
+        )
+        .await
+        .json();
     assert_eq!((&dry["secret"], &dry["dryRun"]), (&json!(""), &json!(true)));
 }
 
@@ -96,9 +172,15 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
     let release = format!(r#"{{"fence":{fence}}}"#);
     let app = || user(&["acme"]);
     let reserve = r#"{"class":"python","tenant":"zeta"}"#;
-    let refused = world.ask_as(app(), "PUT", "/v1/bookings/x", reserve).await.is_problem("not-allowed");
+    let refused = world
+        .ask_as(app(), "PUT", "/v1/bookings/x", reserve)
+        .await
+        .is_problem("not-allowed");
     let detail = refused["detail"].as_str().unwrap();
-    assert!(detail.contains("acme") && detail.contains("zeta"), "it names both: {detail}");
+    assert!(
+        detail.contains("acme") && detail.contains("zeta"),
+        "it names both: {detail}"
+    );
     for (method, path, body) in [
         ("GET", "/v1/bookings/theirs", ""),
         ("GET", "/v1/explain/booking/theirs", ""),
@@ -109,32 +191,68 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
     ] {
         let reply = world.ask_as(app(), method, path, body).await;
         let problem = reply.is_problem("not-found");
-        assert_eq!(problem["suggestion"], json!(null), "{path} gives nothing away");
+        assert_eq!(
+            problem["suggestion"],
+            json!(null),
+            "{path} gives nothing away"
+        );
     }
-    let near = world.ask_as(app(), "GET", "/v1/bookings/their", "").await.is_problem("not-found");
-    assert_eq!(near["suggestion"], json!(null), "a name is not given away as the nearest");
+    let near = world
+        .ask_as(app(), "GET", "/v1/bookings/their", "")
+        .await
+        .is_problem("not-found");
+    assert_eq!(
+        near["suggestion"],
+        json!(null),
+        "a name is not given away as the nearest"
+    );
     let listed = world.ask_as(app(), "GET", "/v1/bookings", "").await.json();
     assert_eq!(listed["items"], json!([]));
     // A booking that this very request tries to overwrite stays hidden too.
-    let taken = world.ask_as(app(), "PUT", "/v1/bookings/theirs", r#"{"class":"python"}"#).await;
+    let taken = world
+        .ask_as(app(), "PUT", "/v1/bookings/theirs", r#"{"class":"python"}"#)
+        .await;
     let problem = taken.is_problem("id-reused");
     assert!(!problem.to_string().contains("zeta"), "{problem:#}");
     let batch = json!({"operations":[{"op":"release","id":"theirs","fence":fence},
         {"op":"reserve","id":"mine","class":"python"},{"op":"cancel","id":"mine"}]});
-    let results = world.ask_as(app(), "POST", "/v1/bookings", &batch.to_string()).await.json();
-    let status: Vec<_> = results["results"].as_array().unwrap().iter().map(|r| r["status"].clone()).collect();
+    let results = world
+        .ask_as(app(), "POST", "/v1/bookings", &batch.to_string())
+        .await
+        .json();
+    let status: Vec<_> = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["status"].clone())
+        .collect();
     assert_eq!(json!(status), json!([404, 201, 409]), "{results:#}");
-    assert_eq!(world.ask("GET", "/v1/bookings/theirs", "").await.json()["state"], "granted");
+    assert_eq!(
+        world.ask("GET", "/v1/bookings/theirs", "").await.json()["state"],
+        "granted"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_viewer_sees_everything_but_fences_and_changes_nothing() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
-    let seen = world.ask_as(viewer(), "GET", "/v1/bookings/a", "").await.json();
-    assert_eq!((&seen["tenant"], &seen["fence"]), (&json!("acme"), &json!(null)));
-    assert_eq!(world.ask("GET", "/v1/bookings/a", "").await.json()["fence"], 1);
-    let own = world.ask_as(user(&["acme"]), "GET", "/v1/bookings/a", "").await.json();
+    let seen = world
+        .ask_as(viewer(), "GET", "/v1/bookings/a", "")
+        .await
+        .json();
+    assert_eq!(
+        (&seen["tenant"], &seen["fence"]),
+        (&json!("acme"), &json!(null))
+    );
+    assert_eq!(
+        world.ask("GET", "/v1/bookings/a", "").await.json()["fence"],
+        1
+    );
+    let own = world
+        .ask_as(user(&["acme"]), "GET", "/v1/bookings/a", "")
+        .await
+        .json();
     assert_eq!(own["fence"], 1);
 }
 
@@ -164,22 +282,75 @@ async fn the_matrix_of_roles_and_routes() {
         ("GET", "/log/tile/entries/000.p/1", "", [true, false, true]),
         ("GET", "/metrics", "", [true, false, true]),
         ("GET", "/v1/tokens", "", [false, false, true]),
-        ("PUT", "/v1/bookings/b?dryRun=true", r#"{"class":"python","tenant":"acme"}"#, [false, true, true]),
-        ("POST", "/v1/bookings/a/release?dryRun=true", r#"{"fence":1}"#, [false, true, true]),
-        ("POST", "/v1/bookings/a/release?dryRun=true", force, [false, false, true]),
-        ("PUT", "/v1/limits/new?dryRun=true", &limit, [false, false, true]),
-        ("DELETE", "/v1/limits/default?dryRun=true", "", [false, false, true]),
-        ("POST", "/v1/apply?dryRun=true", &apply, [false, false, true]),
-        ("POST", "/v1/tokens?dryRun=true", token, [false, false, true]),
-        ("POST", "/v1/ledger/prune?dryRun=true", prune, [false, false, true]),
-        ("POST", "/v1/ledger/rotate-key?dryRun=true", "", [false, false, true]),
+        (
+            "PUT",
+            "/v1/bookings/b?dryRun=true",
+            r#"{"class":"python","tenant":"acme"}"#,
+            [false, true, true],
+        ),
+        (
+            "POST",
+            "/v1/bookings/a/release?dryRun=true",
+            r#"{"fence":1}"#,
+            [false, true, true],
+        ),
+        (
+            "POST",
+            "/v1/bookings/a/release?dryRun=true",
+            force,
+            [false, false, true],
+        ),
+        (
+            "PUT",
+            "/v1/limits/new?dryRun=true",
+            &limit,
+            [false, false, true],
+        ),
+        (
+            "DELETE",
+            "/v1/limits/default?dryRun=true",
+            "",
+            [false, false, true],
+        ),
+        (
+            "POST",
+            "/v1/apply?dryRun=true",
+            &apply,
+            [false, false, true],
+        ),
+        (
+            "POST",
+            "/v1/tokens?dryRun=true",
+            token,
+            [false, false, true],
+        ),
+        (
+            "POST",
+            "/v1/ledger/prune?dryRun=true",
+            prune,
+            [false, false, true],
+        ),
+        (
+            "POST",
+            "/v1/ledger/rotate-key?dryRun=true",
+            "",
+            [false, false, true],
+        ),
     ];
-    let callers: [Caller; 3] = [viewer(), user(&["acme"]), caller("op", &[Role::Operate], &[])];
+    let callers: [Caller; 3] = [
+        viewer(),
+        user(&["acme"]),
+        caller("op", &[Role::Operate], &[]),
+    ];
     for (method, path, body, who) in matrix {
         for (caller, gets_in) in callers.iter().zip(who) {
             let reply = world.ask_as(caller.clone(), method, path, body).await;
             let is_refused = reply.status == 403;
-            assert_eq!(!is_refused, gets_in, "{} {method} {path}: {}", caller.name, reply.status);
+            assert_eq!(
+                !is_refused, gets_in,
+                "{} {method} {path}: {}",
+                caller.name, reply.status
+            );
             assert!(reply.status != 500);
         }
     }
@@ -190,12 +361,29 @@ async fn a_tenant_that_is_left_out_is_the_only_one_there_is() {
     let world = World::new();
     let body = r#"{"class":"python"}"#;
     let of = async |caller: Caller, id: &str| {
-        world.ask_as(caller, "PUT", &format!("/v1/bookings/{id}"), body).await
+        world
+            .ask_as(caller, "PUT", &format!("/v1/bookings/{id}"), body)
+            .await
     };
     assert_eq!(of(user(&["acme"]), "one").await.status, 201);
-    let several = of(user(&["acme", "zeta"]), "two").await.is_problem("invalid");
-    assert!(several["errors"][0]["message"].as_str().unwrap().contains("acme, zeta"));
-    assert_eq!(of(caller("op", &[Role::Operate], &[]), "three").await.status, 201);
-    assert_eq!(world.ask("GET", "/v1/bookings/three", "").await.json()["tenant"], "op");
+    let several = of(user(&["acme", "zeta"]), "two")
+        .await
+        .is_problem("invalid");
+    assert!(
+        several["errors"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("acme, zeta")
+    );
+    assert_eq!(
+        of(caller("op", &[Role::Operate], &[]), "three")
+            .await
+            .status,
+        201
+    );
+    assert_eq!(
+        world.ask("GET", "/v1/bookings/three", "").await.json()["tenant"],
+        "op"
+    );
     of(viewer(), "four").await.is_problem("not-allowed");
 }

@@ -13,31 +13,68 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
     let granted = world.ask("PUT", "/v1/bookings/job-1", body).await;
     assert_eq!(granted.status, 201);
     let json = granted.json();
-    assert_eq!((&json["state"], &json["fence"]), (&json!("granted"), &json!(1)));
+    assert_eq!(
+        (&json["state"], &json["fence"]),
+        (&json!("granted"), &json!(1))
+    );
     assert_eq!(json["expiresAt"], "2026-11-16T10:01:00.001Z");
-    assert_eq!(granted.headers["bursar-record"], json["record"].to_string().as_str());
+    assert_eq!(
+        granted.headers["bursar-record"],
+        json["record"].to_string().as_str()
+    );
 
     let repeated = world.ask("PUT", "/v1/bookings/job-1", body).await;
-    assert_eq!((repeated.status.as_u16(), &repeated.json()["fence"]), (200, &json!(1)));
-    assert_eq!(repeated.json()["record"], json["record"], "a repeat writes nothing");
+    assert_eq!(
+        (repeated.status.as_u16(), &repeated.json()["fence"]),
+        (200, &json!(1))
+    );
+    assert_eq!(
+        repeated.json()["record"],
+        json["record"],
+        "a repeat writes nothing"
+    );
 
     tokio::time::advance(Duration::from_secs(30)).await;
-    let renewed = world.ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#).await;
+    let renewed = world
+        .ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#)
+        .await;
     assert_eq!(renewed.json()["expiresAt"], "2026-11-16T10:01:30.001Z");
-    let seen = world.ask("GET", "/v1/bookings/job-1?fence=1", "").await.json();
-    assert_eq!(seen["expiresAt"], "2026-11-16T10:01:30.001Z", "evidence shows at once");
+    let seen = world
+        .ask("GET", "/v1/bookings/job-1?fence=1", "")
+        .await
+        .json();
+    assert_eq!(
+        seen["expiresAt"], "2026-11-16T10:01:30.001Z",
+        "evidence shows at once"
+    );
     assert_eq!(seen["held"], true);
-    assert_eq!(world.ask("GET", "/v1/bookings/job-1?fence=2", "").await.json()["held"], false);
+    assert_eq!(
+        world
+            .ask("GET", "/v1/bookings/job-1?fence=2", "")
+            .await
+            .json()["held"],
+        false
+    );
 
     let release = r#"{"fence":1,"outcome":"failed","exitCode":7}"#;
-    let released = world.ask("POST", "/v1/bookings/job-1/release", release).await.json();
-    assert_eq!((&released["end"], &released["applied"]), (&json!("released"), &json!(true)));
-    let again = world.ask("POST", "/v1/bookings/job-1/release", r#"{"fence":1}"#).await;
+    let released = world
+        .ask("POST", "/v1/bookings/job-1/release", release)
+        .await
+        .json();
+    assert_eq!(
+        (&released["end"], &released["applied"]),
+        (&json!("released"), &json!(true))
+    );
+    let again = world
+        .ask("POST", "/v1/bookings/job-1/release", r#"{"fence":1}"#)
+        .await;
     assert_eq!(again.status, 200);
     assert_eq!(again.json()["applied"], false);
     assert_eq!(again.json()["exitCode"], 7, "the first outcome answers");
 
-    let stale = world.ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#).await;
+    let stale = world
+        .ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#)
+        .await;
     let problem = stale.is_problem("stale-fence");
     assert_eq!(problem["end"], "released");
     assert!(problem["endedAt"].is_string());
@@ -46,20 +83,32 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
 #[tokio::test(start_paused = true)]
 async fn a_full_limit_refuses_with_numbers_and_holders_or_queues() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":2}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":2}"#)
+        .await;
     world.grant("a", "python", "acme").await;
     world.grant("b", "python", "zeta").await;
 
     let body = r#"{"class":"python","tenant":"acme"}"#;
-    let refused = world.ask("PUT", "/v1/bookings/c", body).await.is_problem("over-limit");
+    let refused = world
+        .ask("PUT", "/v1/bookings/c", body)
+        .await
+        .is_problem("over-limit");
     let limit = json!({"name":"python","dimension":"slots","size":2,"inUse":2,"waiting":0});
     assert_eq!(refused["limits"], json!([limit]));
-    assert!(refused["detail"].as_str().unwrap().contains("limit `python` is 2, in use 2, waiting 0"));
+    assert!(
+        refused["detail"]
+            .as_str()
+            .unwrap()
+            .contains("limit `python` is 2, in use 2, waiting 0")
+    );
     assert_eq!(
         refused["holders"],
         json!([{"tenant":"acme","slots":1},{"tenant":"zeta","slots":1}])
     );
-    let as_acme = world.ask_as(user(&["acme"]), "PUT", "/v1/bookings/c", body).await;
+    let as_acme = world
+        .ask_as(user(&["acme"]), "PUT", "/v1/bookings/c", body)
+        .await;
     assert_eq!(
         as_acme.json()["holders"],
         json!([{"tenant":"acme","slots":1},{"others":1,"slots":1}]),
@@ -69,18 +118,29 @@ async fn a_full_limit_refuses_with_numbers_and_holders_or_queues() {
     let wait = r#"{"class":"python","tenant":"acme","waitMs":60000}"#;
     let queued = world.ask("PUT", "/v1/bookings/c", wait).await;
     assert_eq!(queued.status, 202);
-    assert_eq!((&queued.json()["state"], &queued.json()["ahead"]), (&json!("queued"), &json!(0)));
+    assert_eq!(
+        (&queued.json()["state"], &queued.json()["ahead"]),
+        (&json!("queued"), &json!(0))
+    );
     let explained = world.ask("GET", "/v1/explain/booking/c", "").await.json();
-    assert_eq!((&explained["waitsFor"], &explained["reason"]), (&json!("room"), &json!("LimitFull")));
+    assert_eq!(
+        (&explained["waitsFor"], &explained["reason"]),
+        (&json!("room"), &json!("LimitFull"))
+    );
 
     let never = r#"{"class":"python","tenant":"acme","slots":3}"#;
-    world.ask("PUT", "/v1/bookings/d", never).await.is_problem("never-fits");
+    world
+        .ask("PUT", "/v1/bookings/d", never)
+        .await
+        .is_problem("never-fits");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_over() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":1}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
     let fence = world.grant("a", "python", "acme").await;
     let wait = r#"{"class":"python","tenant":"acme","waitMs":3600000}"#;
     world.ask("PUT", "/v1/bookings/b", wait).await;
@@ -88,7 +148,11 @@ async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_ov
     let begun = tokio::time::Instant::now();
     let looked = world.ask("GET", "/v1/bookings/b?wait=10s", "").await.json();
     assert_eq!(looked["state"], "queued");
-    assert_eq!(begun.elapsed().as_secs(), 10, "it waited as long as it was asked to");
+    assert_eq!(
+        begun.elapsed().as_secs(),
+        10,
+        "it waited as long as it was asked to"
+    );
 
     let release = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -98,14 +162,23 @@ async fn a_look_that_waits_returns_when_the_booking_is_granted_or_the_wait_is_ov
     let begun = tokio::time::Instant::now();
     let (looked, _) = tokio::join!(world.ask("GET", "/v1/bookings/b?wait=1m", ""), release);
     assert_eq!(looked.json()["state"], "granted");
-    assert_eq!(begun.elapsed().as_secs(), 3, "it returned when it was granted");
-    world.ask("GET", "/v1/bookings/b?wait=6m", "").await.is_problem("invalid");
+    assert_eq!(
+        begun.elapsed().as_secs(),
+        3,
+        "it returned when it was granted"
+    );
+    world
+        .ask("GET", "/v1/bookings/b?wait=6m", "")
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_is_decided_in_order_and_each_operation_has_its_own_answer() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":1}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
     let fence = world.grant("a", "python", "acme").await;
     let batch = json!({"operations": [
         {"op":"reserve","id":"b","class":"python","tenant":"acme"},
@@ -118,17 +191,29 @@ async fn a_batch_is_decided_in_order_and_each_operation_has_its_own_answer() {
     for path in ["/v1/bookings?dryRun=true", "/v1/bookings"] {
         let answer = world.ask("POST", path, &batch.to_string()).await;
         let results = answer.json()["results"].clone();
-        let status: Vec<&Value> =
-            results.as_array().unwrap().iter().map(|result| &result["status"]).collect();
-        assert_eq!(json!(status), json!([429, 200, 201, 202, 200, 404]), "{path} {results:#}");
+        let status: Vec<&Value> = results
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| &result["status"])
+            .collect();
+        assert_eq!(
+            json!(status),
+            json!([429, 200, 201, 202, 200, 404]),
+            "{path} {results:#}"
+        );
         assert_eq!(results[0]["code"], "over-limit");
         assert_eq!(results[2]["fence"], fence + 1);
         assert_eq!(results[4]["end"], "cancelled");
     }
-    let many: Vec<Value> =
-        (0..1_025).map(|n| json!({"op":"cancel","id":format!("x{n}")})).collect();
+    let many: Vec<Value> = (0..1_025)
+        .map(|n| json!({"op":"cancel","id":format!("x{n}")}))
+        .collect();
     let too_many = json!({ "operations": many }).to_string();
-    world.ask("POST", "/v1/bookings", &too_many).await.is_problem("too-large");
+    world
+        .ask("POST", "/v1/bookings", &too_many)
+        .await
+        .is_problem("too-large");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +226,10 @@ async fn a_dry_run_answers_as_the_real_thing_would_and_changes_nothing() {
     let real = world.ask("PUT", "/v1/bookings/a", body).await;
     assert_eq!(planned.status, real.status);
     let (mut planned, mut real) = (planned.json(), real.json());
-    assert_eq!(planned.as_object_mut().unwrap().remove("dryRun"), Some(json!(true)));
+    assert_eq!(
+        planned.as_object_mut().unwrap().remove("dryRun"),
+        Some(json!(true))
+    );
     for json in [&mut planned, &mut real] {
         json.as_object_mut().unwrap().remove("record");
     }
@@ -156,7 +244,9 @@ async fn a_list_is_paged_filtered_and_complete() {
         let fence = world.grant(&format!("job-{n:02}"), class, "acme").await;
         if n >= 15 {
             let body = format!(r#"{{"fence":{fence}}}"#);
-            world.ask("POST", &format!("/v1/bookings/job-{n:02}/release"), &body).await;
+            world
+                .ask("POST", &format!("/v1/bookings/job-{n:02}/release"), &body)
+                .await;
         }
     }
     let all = ids(&world, "").await;
@@ -168,10 +258,22 @@ async fn a_list_is_paged_filtered_and_complete() {
     assert_eq!(ids(&world, "&id=job-03").await, ["job-03"]);
     assert_eq!(ids(&world, "&execution=job-20").await, ["job-20"]);
     assert_eq!(ids(&world, "&tenant=zeta").await, Vec::<String>::new());
-    world.ask("GET", "/v1/bookings?limit=1001", "").await.is_problem("too-large");
-    world.ask("GET", "/v1/bookings?limit=0", "").await.is_problem("invalid");
-    world.ask("GET", "/v1/bookings?cursor=x", "").await.is_problem("invalid");
-    let typo = world.ask("GET", "/v1/bookings?tennant=a", "").await.is_problem("invalid");
+    world
+        .ask("GET", "/v1/bookings?limit=1001", "")
+        .await
+        .is_problem("too-large");
+    world
+        .ask("GET", "/v1/bookings?limit=0", "")
+        .await
+        .is_problem("invalid");
+    world
+        .ask("GET", "/v1/bookings?cursor=x", "")
+        .await
+        .is_problem("invalid");
+    let typo = world
+        .ask("GET", "/v1/bookings?tennant=a", "")
+        .await
+        .is_problem("invalid");
     assert_eq!(typo["errors"][0]["suggestion"], "did you mean `tenant`?");
 }
 
@@ -182,7 +284,11 @@ async fn ids(world: &World, filter: &str) -> Vec<String> {
         let path = format!("/v1/bookings?limit=3{filter}{cursor}");
         let page = world.ask("GET", &path, "").await.json();
         let items = page["items"].as_array().unwrap();
-        all.extend(items.iter().map(|item| item["id"].as_str().unwrap().to_owned()));
+        all.extend(
+            items
+                .iter()
+                .map(|item| item["id"].as_str().unwrap().to_owned()),
+        );
         match page["nextCursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => return all,

@@ -30,11 +30,15 @@ impl Follower {
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
-        let response = tower::ServiceExt::oneshot(router.clone(), request.body(Body::empty()).unwrap());
+        let response =
+            tower::ServiceExt::oneshot(router.clone(), request.body(Body::empty()).unwrap());
         let response = response.await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Self { body: response.into_body(), buffer: String::new() }
+        Self {
+            body: response.into_body(),
+            buffer: String::new(),
+        }
     }
 
     /// The next block that is not a comment.
@@ -46,20 +50,24 @@ impl Follower {
                     let line = block.lines().find_map(|line| line.strip_prefix(name));
                     line.unwrap_or_default().to_owned()
                 };
-                return Some(Event { id: field("id: "), name: field("event: "), data: field("data: ") });
+                return Some(Event {
+                    id: field("id: "),
+                    name: field("event: "),
+                    data: field("data: "),
+                });
             }
         }
     }
 
     async fn block(&mut self) -> Option<String> {
         loop {
-            if let Some((block, rest)) = self.buffer.split_once("\n\n") {
-                let block = block.to_owned();
-                self.buffer = rest.to_owned();
-                return Some(block);
+            if let Some(end) = self.buffer.find("\n\n") {
+                let block: String = self.buffer.drain(..end + 2).collect();
+                return Some(block.trim_end().to_owned());
             }
             let frame = self.body.frame().await?.ok()?;
-            self.buffer.push_str(std::str::from_utf8(frame.data_ref()?).unwrap());
+            self.buffer
+                .push_str(std::str::from_utf8(frame.data_ref()?).unwrap());
         }
     }
 }
@@ -70,7 +78,9 @@ async fn work(world: &World, from: u64, to: u64) {
         let id = format!("job-{n}");
         let fence = world.grant(&id, "python", tenant).await;
         let body = format!(r#"{{"fence":{fence}}}"#);
-        world.ask("POST", &format!("/v1/bookings/{id}/release"), &body).await;
+        world
+            .ask("POST", &format!("/v1/bookings/{id}/release"), &body)
+            .await;
     }
 }
 
@@ -85,7 +95,11 @@ async fn a_follower_that_breaks_off_and_resumes_misses_nothing_and_hears_nothing
         let mut seed = 7_usize;
         while heard.len() < 800 {
             let last = heard.last().map(|event| event.id.clone());
-            let query = if last.is_none() { "?kinds=booking&from=0" } else { "?kinds=booking" };
+            let query = if last.is_none() {
+                "?kinds=booking&from=0"
+            } else {
+                "?kinds=booking"
+            };
             let mut follower = Follower::new(&router, query, last.as_deref()).await;
             seed = seed * 31 % 97;
             for _ in 0..=seed {
@@ -101,7 +115,13 @@ async fn a_follower_that_breaks_off_and_resumes_misses_nothing_and_hears_nothing
     for (at, event) in heard.iter().enumerate() {
         assert_eq!(whole.next().await.as_ref(), Some(event), "event {at}");
     }
-    assert_eq!(heard.iter().filter(|event| event.name == "booking.granted").count(), 400);
+    assert_eq!(
+        heard
+            .iter()
+            .filter(|event| event.name == "booking.granted")
+            .count(),
+        400
+    );
     let data: Value = serde_json::from_str(&heard[0].data).unwrap();
     assert_eq!(data["object"], "booking/job-0");
     assert_eq!(data["summary"], "job-0 granted: 1 python slot for zeta");
@@ -116,7 +136,10 @@ async fn a_follower_that_lags_far_behind_reads_the_store_and_misses_nothing() {
     work(&world, 0, 1_200).await;
     for n in 0..1_200 {
         let event = follower.next().await.unwrap();
-        assert!(event.data.contains(&format!("booking/job-{n}\"")), "{n}: {event:?}");
+        assert!(
+            event.data.contains(&format!("booking/job-{n}\"")),
+            "{n}: {event:?}"
+        );
     }
 }
 
@@ -129,11 +152,17 @@ async fn a_caller_hears_only_what_it_may_see_and_asked_for() {
         for _ in 0..count {
             let event = follower.next().await.unwrap();
             let data: Value = serde_json::from_str(&event.data).unwrap();
-            objects.push(format!("{} {}", event.name, data["object"].as_str().unwrap()));
+            objects.push(format!(
+                "{} {}",
+                event.name,
+                data["object"].as_str().unwrap()
+            ));
         }
         objects
     };
-    world.limit("python", r#"{"class":"python","slots":9}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":9}"#)
+        .await;
     work(&world, 0, 6).await;
     let own = hear(user(&["zeta"]), "?from=0", 4).await;
     let expected = [
@@ -142,11 +171,23 @@ async fn a_caller_hears_only_what_it_may_see_and_asked_for() {
         "booking.granted booking/job-3",
         "booking.released booking/job-3",
     ];
-    assert_eq!(own, expected, "neither others' bookings nor limits nor tokens");
+    assert_eq!(
+        own, expected,
+        "neither others' bookings nor limits nor tokens"
+    );
     assert_eq!(hear(operator(), "?from=0&tenant=zeta", 4).await, expected);
-    assert_eq!(hear(operator(), "?from=0&kinds=limit", 1).await, ["limit.changed limit/python"]);
-    world.ask("GET", "/v1/events?kinds=bookings", "").await.is_problem("invalid");
-    world.ask("GET", "/v1/events?from=x", "").await.is_problem("invalid");
+    assert_eq!(
+        hear(operator(), "?from=0&kinds=limit", 1).await,
+        ["limit.changed limit/python"]
+    );
+    world
+        .ask("GET", "/v1/events?kinds=bookings", "")
+        .await
+        .is_problem("invalid");
+    world
+        .ask("GET", "/v1/events?from=x", "")
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,8 +204,12 @@ async fn a_position_that_is_not_there_is_reset_once_and_the_stream_goes_on() {
         world.grant(&id, "python", "acme").await;
         assert_eq!(follower.next().await.unwrap().name, "booking.granted");
     }
-    let request = Request::get("/v1/events").header("last-event-id", "nonsense").body(Body::empty());
-    crate::world::send(&router, request.unwrap()).await.is_problem("invalid");
+    let request = Request::get("/v1/events")
+        .header("last-event-id", "nonsense")
+        .body(Body::empty());
+    crate::world::send(&router, request.unwrap())
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ impl Dice {
             let at = self.roll(bytes.len() + 1);
             match self.roll(6) {
                 0 if at < bytes.len() => drop(bytes.remove(at)),
-                1 => bytes.insert(at, self.roll(256) as u8),
+                1 => bytes.insert(at, u8::try_from(self.roll(256)).unwrap()),
                 2 if at < bytes.len() => bytes[at] ^= 1 << self.roll(8),
                 3 => bytes.truncate(at),
                 4 => {
@@ -38,33 +38,80 @@ impl Dice {
 }
 
 const WORDS: [&str; 16] = [
-    "null", "-1", "1e999", "18446744073709551616", "\"\"", "{}", "[[[[", "\\u0000", "\\ud800", "true",
-    "%00", "%ff", "../", "?dryRun=true", "&minRecord=0", "\u{202e}",
+    "null",
+    "-1",
+    "1e999",
+    "18446744073709551616",
+    "\"\"",
+    "{}",
+    "[[[[",
+    "\\u0000",
+    "\\ud800",
+    "true",
+    "%00",
+    "%ff",
+    "../",
+    "?dryRun=true",
+    "&minRecord=0",
+    "\u{202e}",
 ];
 
 #[tokio::test(start_paused = true)]
 async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
-    let limit = limit_body("python", r#"{"class":"python","slots":7,"cpu":"80%","maxWait":"1h"}"#);
-    let apply = format!(r#"{{"objects":[{limit},{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n"}},"status":{{"allocatable":{{"cpu":"1"}}}}}}]}}"#);
+    let limit = limit_body(
+        "python",
+        r#"{"class":"python","slots":7,"cpu":"80%","maxWait":"1h"}"#,
+    );
+    let apply = format!(
+        r#"{{"objects":[{limit},{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n"}},"status":{{"allocatable":{{"cpu":"1"}}}}}}]}}"#
+    );
     let good = [
-        ("PUT", "/v1/bookings/job-1", r#"{"class":"python","tenant":"acme","slots":1,"ttlMs":60000,"waitMs":0,"priority":"high"}"#),
-        ("POST", "/v1/bookings/a/release", r#"{"fence":1,"outcome":"ok","exitCode":0}"#),
-        ("POST", "/v1/bookings/a/renew", r#"{"fence":1,"ttlMs":1000}"#),
+        (
+            "PUT",
+            "/v1/bookings/job-1",
+            r#"{"class":"python","tenant":"acme","slots":1,"ttlMs":60000,"waitMs":0,"priority":"high"}"#,
+        ),
+        (
+            "POST",
+            "/v1/bookings/a/release",
+            r#"{"fence":1,"outcome":"ok","exitCode":0}"#,
+        ),
+        (
+            "POST",
+            "/v1/bookings/a/renew",
+            r#"{"fence":1,"ttlMs":1000}"#,
+        ),
         ("POST", "/v1/bookings/a/cancel", "{}"),
-        ("POST", "/v1/bookings", r#"{"operations":[{"op":"release","id":"a","fence":1},{"op":"reserve","id":"c","class":"python"}]}"#),
-        ("GET", "/v1/bookings?class=python&state=queued,granted&limit=5&cursor=live:a", ""),
+        (
+            "POST",
+            "/v1/bookings",
+            r#"{"operations":[{"op":"release","id":"a","fence":1},{"op":"reserve","id":"c","class":"python"}]}"#,
+        ),
+        (
+            "GET",
+            "/v1/bookings?class=python&state=queued,granted&limit=5&cursor=live:a",
+            "",
+        ),
         ("GET", "/v1/bookings/a?fence=1&minRecord=1", ""),
         ("PUT", "/v1/limits/python", limit.as_str()),
         ("DELETE", "/v1/limits/python", ""),
         ("POST", "/v1/apply?dryRun=true", apply.as_str()),
         ("GET", "/v1/explain/booking/a", ""),
-        ("POST", "/v1/tokens?dryRun=true", r#"{"name":"t","roles":["use"],"tenants":["acme"],"expires":"90d"}"#),
+        (
+            "POST",
+            "/v1/tokens?dryRun=true",
+            r#"{"name":"t","roles":["use"],"tenants":["acme"],"expires":"90d"}"#,
+        ),
         ("GET", "/v1/proofs/record/1", ""),
         ("GET", "/log/tile/0/000.p/2", ""),
         ("GET", "/v1/records?from=1&object=booking/a&raw=true", ""),
-        ("POST", "/v1/ledger/prune", r#"{"before":"2026-11-16T10:00:00Z"}"#),
+        (
+            "POST",
+            "/v1/ledger/prune",
+            r#"{"before":"2026-11-16T10:00:00Z"}"#,
+        ),
         ("GET", "/problems/busy", ""),
     ];
     let router = world.router(operator());
@@ -79,17 +126,32 @@ async fn mutated_requests_never_give_500_and_every_refusal_is_a_problem() {
         bursar_server::fuzz::fuzz_target(&body);
         // What is no address at all never gets past the reader of HTTP; what waits for a record
         // that never comes is tested elsewhere.
-        let Ok(uri) = Uri::try_from(path.clone()) else { continue };
-        if uri.query().is_some_and(|query| query.contains("minRecord") || query.contains("wait")) {
+        let Ok(uri) = Uri::try_from(path.clone()) else {
+            continue;
+        };
+        if uri
+            .query()
+            .is_some_and(|query| query.contains("minRecord") || query.contains("wait"))
+        {
             continue;
         }
-        let said = format!("round {round}: {method} {uri} {}", String::from_utf8_lossy(&body));
-        let request = Request::builder().method(method.parse::<Method>().unwrap()).uri(uri);
-        let Ok(request) = request.body(Body::from(body)) else { continue };
+        let said = format!(
+            "round {round}: {method} {uri} {}",
+            String::from_utf8_lossy(&body)
+        );
+        let request = Request::builder()
+            .method(method.parse::<Method>().unwrap())
+            .uri(uri);
+        let Ok(request) = request.body(Body::from(body)) else {
+            continue;
+        };
         let reply = send(&router, request).await;
         assert_ne!(reply.status, 500, "{said}");
         if reply.status.as_u16() >= 400 {
-            assert_eq!(reply.headers["content-type"], "application/problem+json", "{said}");
+            assert_eq!(
+                reply.headers["content-type"], "application/problem+json",
+                "{said}"
+            );
             assert!(reply.json()["code"].is_string(), "{said}");
         }
     }

@@ -20,43 +20,79 @@ async fn work(world: &World, count: u64) {
         let id = format!("job-{n}");
         let fence = world.grant(&id, "python", "acme").await;
         let body = format!(r#"{{"fence":{fence}}}"#);
-        world.ask("POST", &format!("/v1/bookings/{id}/release"), &body).await;
+        world
+            .ask("POST", &format!("/v1/bookings/{id}/release"), &body)
+            .await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_proof_verifies_offline_and_is_about_what_was_asked() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":7}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":7}"#)
+        .await;
     work(&world, 300).await;
     let key = key(&world).await;
     for (reference, records) in [("booking/job-7", 2), ("limit/python", 1), ("record/3", 1)] {
-        let reply = world.ask("GET", &format!("/v1/proofs/{reference}"), "").await;
+        let reply = world
+            .ask("GET", &format!("/v1/proofs/{reference}"), "")
+            .await;
         let proof = Proof::parse(&reply.text()).unwrap();
-        assert_eq!((proof.object.as_str(), proof.records.len()), (reference, records));
+        assert_eq!(
+            (proof.object.as_str(), proof.records.len()),
+            (reference, records)
+        );
         let checks = proof.verify(&key);
         assert!(checks.iter().all(|check| check.ok), "{checks:?}");
     }
-    world.ask("GET", "/v1/proofs/booking/job", "").await.is_problem("not-found");
-    world.ask("GET", "/v1/proofs/record/99999", "").await.is_problem("not-found");
-    world.ask("GET", "/v1/proofs/record/x", "").await.is_problem("invalid");
-    world.ask("GET", "/v1/proofs/records/1", "").await.is_problem("not-found");
+    world
+        .ask("GET", "/v1/proofs/booking/job", "")
+        .await
+        .is_problem("not-found");
+    world
+        .ask("GET", "/v1/proofs/record/99999", "")
+        .await
+        .is_problem("not-found");
+    world
+        .ask("GET", "/v1/proofs/record/x", "")
+        .await
+        .is_problem("invalid");
+    world
+        .ask("GET", "/v1/proofs/records/1", "")
+        .await
+        .is_problem("not-found");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_sees_only_its_own_has_only_its_own_proven() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":1}"#).await;
+    world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
     let fence = world.grant("mine", "python", "acme").await;
     let wait = r#"{"class":"python","tenant":"zeta","waitMs":60000}"#;
     world.ask("PUT", "/v1/bookings/theirs", wait).await;
-    let proof = world.ask_as(user(&["acme"]), "GET", "/v1/proofs/booking/mine", "").await;
+    let proof = world
+        .ask_as(user(&["acme"]), "GET", "/v1/proofs/booking/mine", "")
+        .await;
     assert_eq!(Proof::parse(&proof.text()).unwrap().records.len(), 1);
     // The record of the release grants the other's booking too.
-    world.ask("POST", "/v1/bookings/mine/release", &format!(r#"{{"fence":{fence}}}"#)).await;
-    let refused = world.ask_as(user(&["acme"]), "GET", "/v1/proofs/booking/mine", "").await;
+    world
+        .ask(
+            "POST",
+            "/v1/bookings/mine/release",
+            &format!(r#"{{"fence":{fence}}}"#),
+        )
+        .await;
+    let refused = world
+        .ask_as(user(&["acme"]), "GET", "/v1/proofs/booking/mine", "")
+        .await;
     refused.is_problem("not-allowed");
-    assert_eq!(world.ask("GET", "/v1/proofs/booking/mine", "").await.status, 200);
+    assert_eq!(
+        world.ask("GET", "/v1/proofs/booking/mine", "").await.status,
+        200
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,21 +105,39 @@ async fn the_log_is_what_its_checkpoint_signs_and_full_tiles_may_be_kept() {
     let checkpoint = Checkpoint::open(&note, &key).unwrap();
     assert_eq!(checkpoint.size, world.service.record() + 1);
     let full = world.ask("GET", "/log/tile/0/000", "").await;
-    assert!(full.headers["cache-control"].to_str().unwrap().contains("immutable"));
+    assert!(
+        full.headers["cache-control"]
+            .to_str()
+            .unwrap()
+            .contains("immutable")
+    );
     let leaves = tile_hashes(&full.bytes).unwrap();
     assert_eq!(leaves.len(), 256);
     let partial = format!("/log/tile/0/001.p/{}", checkpoint.size - 256);
     let partial = world.ask("GET", &partial, "").await;
     assert_eq!(partial.headers["cache-control"], "no-cache");
-    assert_eq!(tile_hashes(&partial.bytes).unwrap().len() as u64, checkpoint.size - 256);
+    assert_eq!(
+        tile_hashes(&partial.bytes).unwrap().len() as u64,
+        checkpoint.size - 256
+    );
     let entries = world.ask("GET", "/log/tile/entries/000", "").await.bytes;
     let entries = read_entries(&entries).unwrap();
     assert_eq!(bursar_journal::hash::leaf_hash(entries[9]), leaves[9]);
     let proof = Proof::parse(&world.ask("GET", "/v1/proofs/record/9", "").await.text()).unwrap();
     let root: Hash = checkpoint.root;
-    verify_inclusion(9, checkpoint.size, &leaves[9], &root, &proof.records[0].inclusion).unwrap();
+    verify_inclusion(
+        &leaves[9],
+        9,
+        checkpoint.size,
+        &root,
+        &proof.records[0].inclusion,
+    )
+    .unwrap();
     for wrong in ["0/002", "0/0", "9/000", "0/000.p/0", "x", "0/001"] {
-        world.ask("GET", &format!("/log/tile/{wrong}"), "").await.is_problem("not-found");
+        world
+            .ask("GET", &format!("/log/tile/{wrong}"), "")
+            .await
+            .is_problem("not-found");
     }
 }
 
@@ -91,19 +145,44 @@ async fn the_log_is_what_its_checkpoint_signs_and_full_tiles_may_be_kept() {
 async fn records_are_sentences_paged_and_by_object() {
     let world = World::new();
     work(&world, 20).await;
-    let page = world.ask("GET", "/v1/records?limit=3&raw=true", "").await.json();
+    let page = world
+        .ask("GET", "/v1/records?limit=3&raw=true", "")
+        .await
+        .json();
     assert_eq!(page["items"][0]["seq"], 0);
-    assert!(page["items"][0]["summary"][0].as_str().unwrap().starts_with("ledger 0198f3c2"));
+    assert!(
+        page["items"][0]["summary"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("ledger 0198f3c2")
+    );
     assert_eq!(page["items"][0]["raw"]["seq"], 0);
     assert_eq!(page["nextCursor"], "3");
-    let own = world.ask("GET", "/v1/records?object=booking/job-4", "").await.json();
-    let said: Vec<_> = own["items"].as_array().unwrap().iter().map(|item| item["summary"][0].clone()).collect();
+    let own = world
+        .ask("GET", "/v1/records?object=booking/job-4", "")
+        .await
+        .json();
+    let said: Vec<_> = own["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["summary"][0].clone())
+        .collect();
     assert_eq!(said.len(), 2, "{own:#}");
     assert_eq!(said[0], "job-4 granted: 1 python slot for acme");
     let last = world.service.record();
-    let tail = world.ask("GET", &format!("/v1/records?from={last}"), "").await.json();
-    assert_eq!((&tail["items"][0]["seq"], &tail["nextCursor"]), (&json!(last), &json!(null)));
-    world.ask("GET", "/v1/records?object=job", "").await.is_problem("invalid");
+    let tail = world
+        .ask("GET", &format!("/v1/records?from={last}"), "")
+        .await
+        .json();
+    assert_eq!(
+        (&tail["items"][0]["seq"], &tail["nextCursor"]),
+        (&json!(last), &json!(null))
+    );
+    world
+        .ask("GET", "/v1/records?object=job", "")
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,15 +192,41 @@ async fn an_export_holds_every_record_and_is_noted_when_an_operator_made_it() {
     let export = world.ask("GET", "/v1/ledger/export", "").await;
     assert_eq!(export.headers["content-type"], "application/jsonl");
     let text = export.text();
-    let records = text.lines().filter(|line| line.starts_with(r#"{"v":1,"seq":"#)).count() as u64;
+    let records = text
+        .lines()
+        .filter(|line| line.starts_with(r#"{"v":1,"seq":"#))
+        .count() as u64;
     assert_eq!(records, world.service.record() + 1);
-    assert!(text.lines().last().unwrap().starts_with(r#"{"checkpoint":"#));
-    world.ask("GET", "/v1/ledger/backup", "").await.is_problem("conflict");
+    assert!(
+        text.lines()
+            .last()
+            .unwrap()
+            .starts_with(r#"{"checkpoint":"#)
+    );
+    world
+        .ask("GET", "/v1/ledger/backup", "")
+        .await
+        .is_problem("conflict");
 
-    let early = world.ask("POST", "/v1/ledger/prune", r#"{"before":"2027-01-01T00:00:00Z"}"#).await;
-    let detail = early.is_problem("conflict")["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("0 records are in an anchored snapshot"), "{detail}");
-    assert!(detail.contains(&format!("{records} are exported")), "{detail}");
+    let early = world
+        .ask(
+            "POST",
+            "/v1/ledger/prune",
+            r#"{"before":"2027-01-01T00:00:00Z"}"#,
+        )
+        .await;
+    let detail = early.is_problem("conflict")["detail"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        detail.contains("0 records are in an anchored snapshot"),
+        "{detail}"
+    );
+    assert!(
+        detail.contains(&format!("{records} are exported")),
+        "{detail}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,14 +234,21 @@ async fn a_further_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
     let world = World::new();
     let old = key(&world).await;
     let rotate = async || {
-        let request = http::Request::post("/v1/ledger/rotate-key").header("idempotency-key", "once");
+        let request =
+            http::Request::post("/v1/ledger/rotate-key").header("idempotency-key", "once");
         let router = world.router(crate::world::operator());
-        crate::world::send(&router, request.body(axum::body::Body::empty()).unwrap()).await.json()
+        crate::world::send(&router, request.body(axum::body::Body::empty()).unwrap())
+            .await
+            .json()
     };
     let rotated = rotate().await;
     assert_eq!(rotated["former"], old.to_string());
     assert_ne!(rotated["key"], old.to_string());
-    assert_eq!(rotate().await["key"], rotated["key"], "a repeat is no further rotation");
+    assert_eq!(
+        rotate().await["key"],
+        rotated["key"],
+        "a repeat is no further rotation"
+    );
     world.grant("a", "python", "acme").await;
     world.ask("GET", "/v1/proofs/record/0", "").await;
     let note = world.ask("GET", "/log/checkpoint", "").await.text();

@@ -34,13 +34,22 @@ impl Server {
             anonymous: Anonymous::Read,
             connections_max,
         };
-        let listening = Listening::bind(world.service.clone(), &listen).await.unwrap();
+        let listening = Listening::bind(world.service.clone(), &listen)
+            .await
+            .unwrap();
         let address = listening.address().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let ended = tokio::spawn(listening.serve(async {
             let _ = stopped.await;
         }));
-        Self { address, socket, stop, ended, world, _directory: directory }
+        Self {
+            address,
+            socket,
+            stop,
+            ended,
+            world,
+            _directory: directory,
+        }
     }
 
     async fn tcp(&self) -> TcpStream {
@@ -50,7 +59,9 @@ impl Server {
 
 fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
-    format!("{method} {path} HTTP/1.1\r\nhost: bursar\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: bursar\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
 }
 
 /// Sends one request and reads all that comes back.
@@ -75,7 +86,10 @@ async fn loopback_may_look_and_the_socket_knows_its_user() {
     assert!(granted.starts_with("HTTP/1.1 201"), "{granted}");
     let socket = UnixStream::connect(&server.socket).await.unwrap();
     let identity = talk(socket, &request("GET", "/v1/identity", "")).await;
-    assert!(identity.contains(r#""via":"socket""#) && identity.contains("operate"), "{identity}");
+    assert!(
+        identity.contains(r#""via":"socket""#) && identity.contains("operate"),
+        "{identity}"
+    );
 }
 
 #[tokio::test]
@@ -83,8 +97,16 @@ async fn requests_may_be_pipelined_and_are_answered_in_order() {
     let server = Server::start(None).await;
     let one = "GET /v1/limits/default HTTP/1.1\r\nhost: x\r\n\r\n";
     let two = "GET /v1/limits/none HTTP/1.1\r\nhost: x\r\n\r\n";
-    let answers = talk(server.tcp().await, &format!("{one}{two}{}", request("GET", "/healthz", ""))).await;
-    let status: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    let answers = talk(
+        server.tcp().await,
+        &format!("{one}{two}{}", request("GET", "/healthz", "")),
+    )
+    .await;
+    let status: Vec<&str> = answers
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|answer| &answer[..3])
+        .collect();
     assert_eq!(status, ["200", "404", "200"], "{answers}");
 }
 
@@ -95,22 +117,34 @@ async fn connections_past_the_limit_are_told_busy_and_those_inside_go_on() {
     for _ in 0..4 {
         let mut stream = server.tcp().await;
         // Answered once, so it is surely counted.
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
         stream.read_u8().await.unwrap();
         inside.push(stream);
     }
     for _ in 0..40 {
         let told = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
-        assert!(told.is_empty() || (told.starts_with("HTTP/1.1 503") && told.contains(r#""code":"busy""#)), "{told}");
+        assert!(
+            told.is_empty()
+                || (told.starts_with("HTTP/1.1 503") && told.contains(r#""code":"busy""#)),
+            "{told}"
+        );
     }
     let told = talk(server.tcp().await, &request("GET", "/healthz", "")).await;
     assert!(told.contains("retry-after: 1"), "{told}");
     drop(inside.pop());
     // The place comes free when the server has noticed; until then one is told to try again.
     let in_again = async {
-        while !talk(server.tcp().await, &request("GET", "/healthz", "")).await.starts_with("HTTP/1.1 200") {}
+        while !talk(server.tcp().await, &request("GET", "/healthz", ""))
+            .await
+            .starts_with("HTTP/1.1 200")
+        {}
     };
-    tokio::time::timeout(Duration::from_secs(10), in_again).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), in_again)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -122,7 +156,11 @@ async fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_done() {
         let in_time = async {
             loop {
                 let mut socket = UnixStream::connect(&server.socket).await.unwrap();
-                if socket.write_all(request("PUT", &path, body).as_bytes()).await.is_ok() {
+                if socket
+                    .write_all(request("PUT", &path, body).as_bytes())
+                    .await
+                    .is_ok()
+                {
                     drop(socket);
                 }
                 if server.world.ask("GET", &path, "").await.status == 200 {
@@ -131,31 +169,55 @@ async fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_done() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), in_time).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(10), in_time)
+            .await
+            .unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_garbled_head_is_refused_and_the_server_goes_on() {
     let server = Server::start(None).await;
-    for garbage in ["\r\n\r\n", "GET\r\n\r\n", "\u{0}\u{1}\u{2}\r\n\r\n", "GET / HTTP/9\r\n\r\n", "PUT /v1/bookings/a HTTP/1.1\r\ncontent-length: -1\r\n\r\n"] {
+    for garbage in [
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "\u{0}\u{1}\u{2}\r\n\r\n",
+        "GET / HTTP/9\r\n\r\n",
+        "PUT /v1/bookings/a HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+    ] {
         let answer = talk(server.tcp().await, garbage).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{garbage:?}: {answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 400"),
+            "{garbage:?}: {answer}"
+        );
     }
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 20));
     let answer = talk(server.tcp().await, &long).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
-    assert!(talk(server.tcp().await, &request("GET", "/readyz", "")).await.starts_with("HTTP/1.1 200"));
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+        "{answer}"
+    );
+    assert!(
+        talk(server.tcp().await, &request("GET", "/readyz", ""))
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
 }
 
 #[tokio::test]
 async fn a_stop_ends_streams_removes_the_socket_and_lets_requests_end() {
     let server = Server::start(None).await;
     let mut stream = server.tcp().await;
-    stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     stream.read_u8().await.unwrap();
     server.stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(4), server.ended).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(4), server.ended)
+        .await
+        .unwrap()
+        .unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
     assert!(!server.socket.exists());
@@ -178,8 +240,15 @@ async fn a_socket_that_is_left_over_is_replaced_and_one_that_answers_is_not() {
     let left_over = directory.path().join("api.sock");
     drop(std::os::unix::net::UnixListener::bind(&left_over).unwrap());
     assert!(left_over.exists());
-    let listen = Listen { socket: Some(left_over), ..listen };
-    assert!(Listening::bind(world.service.clone(), &listen).await.is_ok());
+    let listen = Listen {
+        socket: Some(left_over),
+        ..listen
+    };
+    assert!(
+        Listening::bind(world.service.clone(), &listen)
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -193,6 +262,12 @@ async fn nothing_listens_beyond_loopback_without_tokens() {
     };
     let refused = Listening::bind(world.service.clone(), &listen).await;
     assert!(matches!(refused, Err(Error::NoTokens { .. })));
-    world.ask("POST", "/v1/tokens", r#"{"name":"t","roles":["view"]}"#).await;
-    assert!(Listening::bind(world.service.clone(), &listen).await.is_ok());
+    world
+        .ask("POST", "/v1/tokens", r#"{"name":"t","roles":["view"]}"#)
+        .await;
+    assert!(
+        Listening::bind(world.service.clone(), &listen)
+            .await
+            .is_ok()
+    );
 }

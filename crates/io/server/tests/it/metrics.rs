@@ -12,7 +12,8 @@ fn samples(text: &str, name: &str) -> BTreeMap<String, u64> {
         .filter_map(|line| {
             let (metric, value) = line.rsplit_once(' ')?;
             let labels = metric.strip_prefix(name)?;
-            (labels.is_empty() || labels.starts_with('{')).then(|| (labels.to_owned(), value.parse().unwrap()))
+            (labels.is_empty() || labels.starts_with('{'))
+                .then(|| (labels.to_owned(), value.parse().unwrap()))
         })
         .collect()
 }
@@ -20,18 +21,30 @@ fn samples(text: &str, name: &str) -> BTreeMap<String, u64> {
 #[tokio::test(start_paused = true)]
 async fn gauges_equal_the_state_counted_naively() {
     let world = World::new();
-    world.limit("python", r#"{"class":"python","slots":2}"#).await;
-    for (id, class, slots, wait) in
-        [("a", "python", 2, 0), ("b", "python", 1, 9_000_000), ("c", "rust", 3, 0), ("d", "rust", 1, 0)]
-    {
-        let body = format!(r#"{{"class":"{class}","tenant":"acme","slots":{slots},"waitMs":{wait},"ttlMs":86400000}}"#);
+    world
+        .limit("python", r#"{"class":"python","slots":2}"#)
+        .await;
+    for (id, class, slots, wait) in [
+        ("a", "python", 2, 0),
+        ("b", "python", 1, 9_000_000),
+        ("c", "rust", 3, 0),
+        ("d", "rust", 1, 0),
+    ] {
+        let body = format!(
+            r#"{{"class":"{class}","tenant":"acme","slots":{slots},"waitMs":{wait},"ttlMs":86400000}}"#
+        );
         world.ask("PUT", &format!("/v1/bookings/{id}"), &body).await;
     }
     tokio::time::advance(std::time::Duration::from_secs(90)).await;
     let text = world.ask("GET", "/metrics", "").await.text();
     let listed = world.ask("GET", "/v1/bookings", "").await.json();
     let mut in_use: BTreeMap<String, u64> = BTreeMap::new();
-    for item in listed["items"].as_array().unwrap().iter().filter(|item| item["state"] == "granted") {
+    for item in listed["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["state"] == "granted")
+    {
         let class = format!("{{class=\"{}\"}}", item["class"].as_str().unwrap());
         *in_use.entry(class).or_default() += item["slots"].as_u64().unwrap();
     }
@@ -40,8 +53,14 @@ async fn gauges_equal_the_state_counted_naively() {
     assert_eq!(samples(&text, "booking_waiting")[python], 1);
     assert_eq!(samples(&text, "booking_waiting_oldest_seconds")[python], 90);
     assert_eq!(samples(&text, "booking_granted_total")[""], 3);
-    assert_eq!(samples(&text, "ledger_records")[""], world.service.record() + 1);
-    assert_eq!(samples(&text, "http_requests_total")["{route=\"/v1/bookings/{id}\",status=\"201\"}"], 3);
+    assert_eq!(
+        samples(&text, "ledger_records")[""],
+        world.service.record() + 1
+    );
+    assert_eq!(
+        samples(&text, "http_requests_total")["{route=\"/v1/bookings/{id}\",status=\"201\"}"],
+        3
+    );
     assert!(text.ends_with("# EOF\n"));
 }
 
@@ -51,21 +70,35 @@ async fn however_many_classes_there_are_a_hundred_have_labels() {
     for n in 0..150 {
         let slots = if n == 149 { 5 } else { 1 };
         let body = format!(r#"{{"class":"class-{n:03}","tenant":"acme","slots":{slots}}}"#);
-        world.ask("PUT", &format!("/v1/bookings/job-{n}"), &body).await;
+        world
+            .ask("PUT", &format!("/v1/bookings/job-{n}"), &body)
+            .await;
     }
     let text = world.ask("GET", "/metrics", "").await.text();
     let in_use = samples(&text, "booking_slots_in_use");
     assert_eq!(in_use.len(), CLASS_LABELS_MAX + 1);
-    assert_eq!(in_use.values().sum::<u64>(), 154, "nothing is left out of the sum");
+    assert_eq!(
+        in_use.values().sum::<u64>(),
+        154,
+        "nothing is left out of the sum"
+    );
     assert_eq!(in_use["{class=\"others\"}"], 50);
-    assert_eq!(in_use["{class=\"class-149\"}"], 5, "the largest has its own label");
+    assert_eq!(
+        in_use["{class=\"class-149\"}"], 5,
+        "the largest has its own label"
+    );
 }
 
 #[test]
 fn every_address_has_its_label_and_nothing_else_does() {
     let description: serde_json::Value =
         serde_json::from_str(bursar_server::http::description()).unwrap();
-    let paths: BTreeSet<&str> = description["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let paths: BTreeSet<&str> = description["paths"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     assert_eq!(paths, ROUTES.iter().copied().collect());
     for path in paths {
         let real = path.replace("{path}", "0/x001/234").replace(['{', '}'], "");

@@ -8,7 +8,10 @@ use crate::world::World;
 
 #[test]
 fn the_file_in_the_tree_is_what_the_routes_say() {
-    let committed = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../openapi.json"));
+    let committed = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../openapi.json"
+    ));
     assert!(
         committed.unwrap() == bursar_server::http::description(),
         "openapi.json is not what the routes say; `cargo xtask update` writes it anew"
@@ -30,12 +33,21 @@ fn operations_have_names_of_their_own_and_references_lead_somewhere() {
     for (path, item) in description["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let name = operation["operationId"].as_str().unwrap();
-            assert!(names.insert(name), "{method} {path} is named {name} like another");
-            assert!(operation["summary"].is_string(), "{method} {path} says nothing");
+            assert!(
+                names.insert(name),
+                "{method} {path} is named {name} like another"
+            );
+            assert!(
+                operation["summary"].is_string(),
+                "{method} {path} says nothing"
+            );
         }
     }
     for reference in text.split("\"#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();
-        assert!(description["components"]["schemas"][name].is_object(), "{name}");
+        assert!(
+            description["components"]["schemas"][name].is_object(),
+            "{name}"
+        );
     }
 }

@@ -6,7 +6,7 @@ use bursar_ledger::store::memory::Fault;
 use bursar_server::service::of_failure;
 use serde_json::json;
 
-use crate::world::{World, send, operator};
+use crate::world::{World, operator, send};
 
 #[tokio::test(start_paused = true)]
 async fn every_code_has_its_status_and_a_page() {
@@ -16,11 +16,17 @@ async fn every_code_has_its_status_and_a_page() {
         assert_eq!(page.status, 200);
         assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
         let text = page.text();
-        assert!(text.contains(code.word()) && text.contains(code.page().title), "{text}");
+        assert!(
+            text.contains(code.word()) && text.contains(code.page().title),
+            "{text}"
+        );
         assert!(text.contains(&format!("HTTP {}", code.status())), "{text}");
         assert!(!text.contains('`'), "backticks are for terminals: {text}");
     }
-    let none = world.ask("GET", "/problems/over-limits", "").await.is_problem("not-found");
+    let none = world
+        .ask("GET", "/problems/over-limits", "")
+        .await
+        .is_problem("not-found");
     assert_eq!(none["suggestion"], "over-limit");
 }
 
@@ -52,27 +58,41 @@ async fn bodies_that_cannot_be_read_are_malformed_and_name_the_place() {
         (deep, "recursion limit"),
         (r#"{"class":"python"} x"#.to_owned(), "trailing"),
     ] {
-        let problem = world.ask("PUT", "/v1/bookings/a", &body).await.is_problem("malformed");
+        let problem = world
+            .ask("PUT", "/v1/bookings/a", &body)
+            .await
+            .is_problem("malformed");
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(word), "{detail}");
     }
     let request = http::Request::put("/v1/bookings/a");
-    let request = request.body(b"{\"class\":\"\xff\xfe\"}".to_vec().into()).unwrap();
-    send(&world.router(operator()), request).await.is_problem("malformed");
+    let request = request
+        .body(b"{\"class\":\"\xff\xfe\"}".to_vec().into())
+        .unwrap();
+    send(&world.router(operator()), request)
+        .await
+        .is_problem("malformed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
     let world = World::new();
-    let body = r#"{"class":"a b","slot":1,"ttlMS":5,"tenant":"acme","priority":"asap","waitMs":-1}"#;
-    let problem = world.ask("PUT", "/v1/bookings/a", body).await.is_problem("invalid");
+    let body =
+        r#"{"class":"a b","slot":1,"ttlMS":5,"tenant":"acme","priority":"asap","waitMs":-1}"#;
+    let problem = world
+        .ask("PUT", "/v1/bookings/a", body)
+        .await
+        .is_problem("invalid");
     let mut errors: Vec<(String, String)> = problem["errors"]
         .as_array()
         .unwrap()
         .iter()
         .map(|error| {
             let suggestion = error["suggestion"].as_str().unwrap_or_default();
-            (error["path"].as_str().unwrap().to_owned(), suggestion.to_owned())
+            (
+                error["path"].as_str().unwrap().to_owned(),
+                suggestion.to_owned(),
+            )
         })
         .collect();
     errors.sort();
@@ -88,11 +108,26 @@ async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
         ]
     );
     let batch = r#"{"operations":[{"op":"cancel","id":"a"},{"op":"release","id":"a","fense":1},{"op":"reserve","id":"a/b"}]}"#;
-    let problem = world.ask("POST", "/v1/bookings", batch).await.is_problem("invalid");
-    let paths: Vec<_> = problem["errors"].as_array().unwrap().iter().map(|e| e["path"].clone()).collect();
-    assert_eq!(json!(paths), json!(["operations[1].fense", "operations[2].id"]), "{problem:#}");
+    let problem = world
+        .ask("POST", "/v1/bookings", batch)
+        .await
+        .is_problem("invalid");
+    let paths: Vec<_> = problem["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["path"].clone())
+        .collect();
+    assert_eq!(
+        json!(paths),
+        json!(["operations[1].fense", "operations[2].id"]),
+        "{problem:#}"
+    );
     let twice = r#"{"class":"python","class":"rust","tenant":"acme"}"#;
-    world.ask("PUT", "/v1/bookings/a", twice).await.is_problem("invalid");
+    world
+        .ask("PUT", "/v1/bookings/a", twice)
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,15 +155,27 @@ async fn numbers_and_names_out_of_bounds_are_invalid_and_name_the_field() {
         let reply = world.ask("GET", &format!("/v1/bookings/{id}"), "").await;
         assert_eq!(reply.is_problem("invalid")["errors"][0]["path"], "id");
     }
-    world.ask("GET", "/v1/bookings/%ff", "").await.is_problem("invalid");
-    world.ask("GET", "/v1/bookings?class=%ff", "").await.is_problem("invalid");
-    world.ask("GET", "/v1/bookings/a?minRecord=x", "").await.is_problem("invalid");
+    world
+        .ask("GET", "/v1/bookings/%ff", "")
+        .await
+        .is_problem("invalid");
+    world
+        .ask("GET", "/v1/bookings?class=%ff", "")
+        .await
+        .is_problem("invalid");
+    world
+        .ask("GET", "/v1/bookings/a?minRecord=x", "")
+        .await
+        .is_problem("invalid");
 }
 
 #[tokio::test(start_paused = true)]
 async fn addresses_and_methods_that_do_not_exist_are_problems_too() {
     let world = World::new();
-    let problem = world.ask("GET", "/v1/booking", "").await.is_problem("not-found");
+    let problem = world
+        .ask("GET", "/v1/booking", "")
+        .await
+        .is_problem("not-found");
     assert_eq!(problem["suggestion"], "/v1/bookings");
     let method = world.ask("PATCH", "/v1/bookings/a", "{}").await;
     assert_eq!(method.status, 405);
@@ -140,20 +187,29 @@ async fn addresses_and_methods_that_do_not_exist_are_problems_too() {
 async fn a_body_over_a_mebibyte_is_too_large_whether_it_says_so_or_not() {
     let world = World::new();
     let body = format!(r#"{{"class":"{}"}}"#, "x".repeat(1 << 20));
-    world.ask("PUT", "/v1/bookings/a", &body).await.is_problem("too-large");
+    world
+        .ask("PUT", "/v1/bookings/a", &body)
+        .await
+        .is_problem("too-large");
     let chunks = (0..20).map(|_| Ok::<_, std::io::Error>(bytes::Bytes::from(vec![b' '; 1 << 16])));
     let body = axum::body::Body::from_stream(futures_util::stream::iter(chunks));
     let request = http::Request::put("/v1/bookings/a").body(body).unwrap();
-    send(&world.router(operator()), request).await.is_problem("too-large");
+    send(&world.router(operator()), request)
+        .await
+        .is_problem("too-large");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_given_up() {
     let world = World::new();
-    let body = axum::body::Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let body = axum::body::Body::from_stream(futures_util::stream::pending::<
+        Result<bytes::Bytes, std::io::Error>,
+    >());
     let request = http::Request::put("/v1/bookings/a").body(body).unwrap();
     let begun = tokio::time::Instant::now();
-    send(&world.router(operator()), request).await.is_problem("malformed");
+    send(&world.router(operator()), request)
+        .await
+        .is_problem("malformed");
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
@@ -164,7 +220,10 @@ async fn an_unknown_outcome_says_so_and_the_repeat_finds_out() {
         // The first record of the term is in; the next append goes wrong.
         world.store.inject(fault);
         let body = r#"{"class":"python","tenant":"acme"}"#;
-        world.ask("PUT", "/v1/bookings/a", body).await.is_problem("outcome-unknown");
+        world
+            .ask("PUT", "/v1/bookings/a", body)
+            .await
+            .is_problem("outcome-unknown");
         let repeated = world.ask("PUT", "/v1/bookings/a", body).await;
         assert_eq!(repeated.status, status, "{fault:?}");
         assert_eq!(repeated.json()["fence"], 1, "granted once in any case");
@@ -172,8 +231,14 @@ async fn an_unknown_outcome_says_so_and_the_repeat_finds_out() {
     let world = World::new();
     world.store.inject(Fault::Refuse);
     let body = r#"{"class":"python","tenant":"acme"}"#;
-    world.ask("PUT", "/v1/bookings/a", body).await.is_problem("not-leader");
-    world.ask("GET", "/v1/bookings/a", "").await.is_problem("not-found");
+    world
+        .ask("PUT", "/v1/bookings/a", body)
+        .await
+        .is_problem("not-leader");
+    world
+        .ask("GET", "/v1/bookings/a", "")
+        .await
+        .is_problem("not-found");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,11 +246,20 @@ async fn an_answer_that_is_not_durable_in_time_is_an_unknown_outcome() {
     let world = World::stuck();
     let begun = tokio::time::Instant::now();
     let body = r#"{"class":"python","tenant":"acme"}"#;
-    world.ask("PUT", "/v1/bookings/a", body).await.is_problem("outcome-unknown");
+    world
+        .ask("PUT", "/v1/bookings/a", body)
+        .await
+        .is_problem("outcome-unknown");
     assert_eq!(begun.elapsed().as_secs(), 25);
-    world.ask("GET", "/readyz", "").await.is_problem("unavailable");
+    world
+        .ask("GET", "/readyz", "")
+        .await
+        .is_problem("unavailable");
     assert_eq!(world.ask("GET", "/healthz", "").await.status, 200);
-    let late = world.ask("GET", "/v1/limits?minRecord=99", "").await.is_problem("unavailable");
+    let late = world
+        .ask("GET", "/v1/limits?minRecord=99", "")
+        .await
+        .is_problem("unavailable");
     assert!(late["detail"].as_str().unwrap().contains("record 99"));
 }
 
@@ -194,25 +268,59 @@ async fn an_id_stands_for_one_request() {
     let world = World::new();
     world.grant("a", "python", "acme").await;
     let other = r#"{"class":"python","tenant":"acme","slots":2}"#;
-    let problem = world.ask("PUT", "/v1/bookings/a", other).await.is_problem("id-reused");
+    let problem = world
+        .ask("PUT", "/v1/bookings/a", other)
+        .await
+        .is_problem("id-reused");
     assert!(problem["detail"].as_str().unwrap().contains("`slots`"));
-    world.ask("POST", "/v1/bookings/a/cancel", "").await.is_problem("conflict");
-    world.ask("POST", "/v1/bookings/a/release", r#"{"fence":9}"#).await.is_problem("stale-fence");
-    world.ask("POST", "/v1/bookings/a/release", "{}").await.is_problem("invalid");
-    let near = world.ask("GET", "/v1/bookings/ab", "").await.is_problem("not-found");
-    assert_eq!(near["suggestion"], json!(null), "one letter is near to everything");
+    world
+        .ask("POST", "/v1/bookings/a/cancel", "")
+        .await
+        .is_problem("conflict");
+    world
+        .ask("POST", "/v1/bookings/a/release", r#"{"fence":9}"#)
+        .await
+        .is_problem("stale-fence");
+    world
+        .ask("POST", "/v1/bookings/a/release", "{}")
+        .await
+        .is_problem("invalid");
+    let near = world
+        .ask("GET", "/v1/bookings/ab", "")
+        .await
+        .is_problem("not-found");
+    assert_eq!(
+        near["suggestion"],
+        json!(null),
+        "one letter is near to everything"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_id_made_before_what_is_remembered_is_too_old() {
     let world = World::new();
     let fence = world.grant("a", "python", "acme").await;
-    world.ask("POST", "/v1/bookings/a/release", &format!(r#"{{"fence":{fence}}}"#)).await;
+    world
+        .ask(
+            "POST",
+            "/v1/bookings/a/release",
+            &format!(r#"{{"fence":{fence}}}"#),
+        )
+        .await;
     tokio::time::advance(std::time::Duration::from_secs(90_000)).await;
     let fence = world.grant("b", "python", "acme").await;
-    world.ask("POST", "/v1/bookings/b/release", &format!(r#"{{"fence":{fence}}}"#)).await;
+    world
+        .ask(
+            "POST",
+            "/v1/bookings/b/release",
+            &format!(r#"{{"fence":{fence}}}"#),
+        )
+        .await;
     // A UUIDv7 of 1 January 2026.
     let old = "job-019b7653-b800-7000-8000-000000000000";
     let body = r#"{"class":"python","tenant":"acme"}"#;
-    world.ask("PUT", &format!("/v1/bookings/{old}"), body).await.is_problem("id-too-old");
+    world
+        .ask("PUT", &format!("/v1/bookings/{old}"), body)
+        .await
+        .is_problem("id-too-old");
 }

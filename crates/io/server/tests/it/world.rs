@@ -9,13 +9,14 @@ use axum::body::Body;
 use bursar_engine::State;
 use bursar_engine::token::Role;
 use bursar_ledger::clock::Clock;
+use bursar_ledger::committer::Committer;
 use bursar_ledger::data::{Keys, signs_with};
 use bursar_ledger::key::Signer;
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::{self, Store as _};
 use bursar_ledger::term::{Hand, begin};
-use bursar_ledger::writer::Poison;
+use bursar_ledger::writer::{Poison, Writer};
 use bursar_server::metrics::Metrics;
 use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
 use bursar_units::{Instant, Label, Millis};
@@ -26,28 +27,28 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 /// Monday 16 November 2026, 10:00 UTC: the example organisation's now.
-pub const NOW_MS: u64 = 1_794_823_200_000;
+pub(crate) const NOW_MS: u64 = 1_794_823_200_000;
 
 /// Everything a test needs.
-pub struct World {
-    pub service: Arc<Service>,
-    pub store: MemoryStore,
+pub(crate) struct World {
+    pub(crate) service: Arc<Service>,
+    pub(crate) store: MemoryStore,
     operators: Router,
     _directory: TempDir,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub bytes: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// The runtime's clock, which virtual time drives.
-pub struct RuntimeClock(tokio::time::Instant);
+pub(crate) struct RuntimeClock(tokio::time::Instant);
 
-pub struct Quiet;
+pub(crate) struct Quiet;
 
 impl Clock for RuntimeClock {
     fn wall(&self) -> Instant {
@@ -71,9 +72,9 @@ impl Observe for Quiet {
 
 impl World {
     /// A new ledger that runs as a task; for tests on paused time.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(clock, |writer, committer, clock| {
+        Self::with(&clock, |writer, committer, clock| {
             let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
             tokio::spawn(task.run());
             ledger
@@ -81,9 +82,9 @@ impl World {
     }
 
     /// A ledger whose store never answers.
-    pub fn stuck() -> Self {
+    pub(crate) fn stuck() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(clock, |writer, committer, clock| {
+        Self::with(&clock, |writer, committer, clock| {
             let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
             // Kept and never run: what is asked of it waits.
             std::mem::forget(task);
@@ -92,20 +93,18 @@ impl World {
     }
 
     /// A new ledger on its three threads; for tests with real connections.
-    pub fn threaded() -> Self {
+    pub(crate) fn threaded() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(bursar_ledger::clock::MachineClock::default());
-        Self::with(clock, |writer, committer, clock| {
-            Ledger::start(writer, committer, clock, Arc::new(Quiet)).unwrap().0
+        Self::with(&clock, |writer, committer, clock| {
+            Ledger::start(writer, committer, clock, Arc::new(Quiet))
+                .unwrap()
+                .0
         })
     }
 
     fn with(
-        clock: Arc<dyn Clock>,
-        start: impl FnOnce(
-            bursar_ledger::writer::Writer,
-            bursar_ledger::committer::Committer,
-            Arc<dyn Clock>,
-        ) -> Ledger,
+        clock: &Arc<dyn Clock>,
+        start: impl FnOnce(Writer, Committer, Arc<dyn Clock>) -> Ledger,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let key = directory.path().join("ledger.key");
@@ -116,12 +115,22 @@ impl World {
             let verifiers = made.verifiers();
             let shared = Arc::new(Mutex::new(made));
             signer = Some(Arc::clone(&shared));
-            Ok(Hand { verifiers, sign: signs_with(shared, Arc::clone(&clock)) })
+            Ok(Hand {
+                verifiers,
+                sign: signs_with(shared, Arc::clone(clock)),
+            })
         };
         let id = || "0198f3c2-0000-7000-8000-000000000000".to_owned();
-        let begun =
-            begin(Box::new(store.clone()), State::default(), &clock, id, hand, |_, _| {}).unwrap();
-        let ledger = start(begun.writer, begun.committer, Arc::clone(&clock));
+        let begun = begin(
+            Box::new(store.clone()),
+            State::default(),
+            clock,
+            id,
+            hand,
+            |_, _| {},
+        )
+        .unwrap();
+        let ledger = start(begun.writer, begun.committer, Arc::clone(clock));
         let keys = Keys::new(signer.unwrap(), ledger.clone());
         let readers = store.clone();
         let info = ServerInfo {
@@ -135,35 +144,54 @@ impl World {
         let service = Arc::new(service);
         let source = CallerSource::Fixed(Arc::new(operator()));
         let operators = router(Arc::clone(&service), source);
-        Self { service, store, operators, _directory: directory }
+        Self {
+            service,
+            store,
+            operators,
+            _directory: directory,
+        }
     }
 
     /// The router as one caller sees it.
-    pub fn router(&self, caller: Caller) -> Router {
-        router(Arc::clone(&self.service), CallerSource::Fixed(Arc::new(caller)))
+    pub(crate) fn router(&self, caller: Caller) -> Router {
+        router(
+            Arc::clone(&self.service),
+            CallerSource::Fixed(Arc::new(caller)),
+        )
     }
 
     /// A request of an operator.
-    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Reply {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> Reply {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         send(&self.operators, request).await
     }
 
     /// A request of some caller.
-    pub async fn ask_as(&self, caller: Caller, method: &str, path: &str, body: &str) -> Reply {
+    pub(crate) async fn ask_as(
+        &self,
+        caller: Caller,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Reply {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         send(&self.router(caller), request).await
     }
 
     /// Declares a limit.
-    pub async fn limit(&self, name: &str, spec: &str) -> Reply {
-        self.ask("PUT", &format!("/v1/limits/{name}"), &limit_body(name, spec)).await
+    pub(crate) async fn limit(&self, name: &str, spec: &str) -> Reply {
+        self.ask(
+            "PUT",
+            &format!("/v1/limits/{name}"),
+            &limit_body(name, spec),
+        )
+        .await
     }
 
     /// Reserves a slot for a tenant and gives its fence.
-    pub async fn grant(&self, id: &str, class: &str, tenant: &str) -> u64 {
+    pub(crate) async fn grant(&self, id: &str, class: &str, tenant: &str) -> u64 {
         let body = format!(r#"{{"class":"{class}","tenant":"{tenant}"}}"#);
         let reply = self.ask("PUT", &format!("/v1/bookings/{id}"), &body).await;
         assert_eq!(reply.status, 201, "{reply:?}");
@@ -172,24 +200,29 @@ impl World {
 }
 
 impl Reply {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes)
             .unwrap_or_else(|_| panic!("not JSON: {}", String::from_utf8_lossy(&self.bytes)))
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.bytes.clone()).unwrap()
     }
 
     /// Checks that it is a well-formed problem of this code.
     #[track_caller]
-    pub fn is_problem(&self, code: &str) -> Value {
+    pub(crate) fn is_problem(&self, code: &str) -> Value {
         let problem = self.json();
         assert_eq!(problem["code"], code, "{problem:#}");
         assert_eq!(problem["status"], self.status.as_u16(), "{problem:#}");
         assert_eq!(problem["type"], format!("/problems/{code}"));
         assert_eq!(self.headers["content-type"], "application/problem+json");
-        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem:#}");
+        assert!(
+            problem["detail"]
+                .as_str()
+                .is_some_and(|detail| !detail.is_empty()),
+            "{problem:#}"
+        );
         assert!(problem["instance"].is_string(), "{problem:#}");
         assert!(self.headers.contains_key("bursar-record"));
         problem
@@ -197,20 +230,24 @@ impl Reply {
 }
 
 /// Sends a request to a router in process.
-pub async fn send(router: &Router, request: Request<Body>) -> Reply {
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Reply {
     let response = router.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes().to_vec();
-    Reply { status: parts.status, headers: parts.headers, bytes }
+    Reply {
+        status: parts.status,
+        headers: parts.headers,
+        bytes,
+    }
 }
 
-pub fn limit_body(name: &str, spec: &str) -> String {
+pub(crate) fn limit_body(name: &str, spec: &str) -> String {
     format!(
         r#"{{"apiVersion":"bursar.dev/v1alpha1","kind":"Limit","metadata":{{"name":"{name}"}},"spec":{spec}}}"#
     )
 }
 
-pub fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
+pub(crate) fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
     let label = |text: &&str| Label::new(text).unwrap();
     Caller {
         name: label(&name),
@@ -221,14 +258,14 @@ pub fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
     }
 }
 
-pub fn operator() -> Caller {
+pub(crate) fn operator() -> Caller {
     caller("ada", &[Role::Operate], &["ada"])
 }
 
-pub fn user(tenants: &[&str]) -> Caller {
+pub(crate) fn user(tenants: &[&str]) -> Caller {
     caller("app", &[Role::Use], tenants)
 }
 
-pub fn viewer() -> Caller {
+pub(crate) fn viewer() -> Caller {
     caller("eve", &[Role::View], &[])
 }

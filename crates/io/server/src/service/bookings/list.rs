@@ -54,7 +54,12 @@ impl Service {
         cursor: Option<&str>,
     ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
         let cursor = cursor.map_or(Ok(Cursor::Live(None)), Cursor::parse)?;
-        let page = Page { ledger: self.ledger.clone(), caller: caller.clone(), filter, limit };
+        let page = Page {
+            ledger: self.ledger.clone(),
+            caller: caller.clone(),
+            filter,
+            limit,
+        };
         tokio::task::spawn_blocking(move || page.read(cursor))
             .await
             .map_err(|_| Problem::new(Code::Internal, "listing bookings panicked"))
@@ -111,22 +116,41 @@ impl Page {
     fn read(&self, cursor: Cursor) -> Answer<ListAnswer<Booking>> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
-        let mut found = Found { ids: Vec::new(), left: SCANNED_MAX };
+        let mut found = Found {
+            ids: Vec::new(),
+            left: SCANNED_MAX,
+        };
         let next = self.find(&state, cursor, &mut found);
         let record = last_record(&state);
         let whole = |id: &BookingId| {
             let renewed_until = self.ledger.renewed_until(id);
-            Look { state: &state, now, caller: &self.caller, renewed_until }.whole(id)
+            Look {
+                state: &state,
+                now,
+                caller: &self.caller,
+                renewed_until,
+            }
+            .whole(id)
         };
         let items = found.ids.iter().filter_map(whole).collect();
         let next_cursor = next.map(|cursor| cursor.text());
-        Answer { status: 200, record, body: ListAnswer { items, next_cursor, record } }
+        Answer {
+            status: 200,
+            record,
+            body: ListAnswer {
+                items,
+                next_cursor,
+                record,
+            },
+        }
     }
 
     /// Collects ids until the page is full or enough was looked at; says where to go on.
     fn find(&self, state: &State, cursor: Cursor, found: &mut Found) -> Option<Cursor> {
         if let Some(id) = &self.filter.id {
-            found.ids.extend(self.matches_id(state, id).then(|| id.clone()));
+            found
+                .ids
+                .extend(self.matches_id(state, id).then(|| id.clone()));
             return None;
         }
         let before = match cursor {
@@ -216,17 +240,13 @@ impl Page {
 
     fn matches_labels(&self, class: &Label, tenant: &Label) -> bool {
         let is = |wanted: &Option<Label>, label| wanted.as_ref().is_none_or(|is| is == label);
-        is(&self.filter.class, class)
-            && is(&self.filter.tenant, tenant)
-            && self.caller.sees(tenant)
+        is(&self.filter.class, class) && is(&self.filter.tenant, tenant) && self.caller.sees(tenant)
     }
 
-    fn matches_execution(
-        &self,
-        id: &BookingId,
-        request: impl FnOnce() -> Option<Request>,
-    ) -> bool {
-        let Some(wanted) = &self.filter.execution else { return true };
+    fn matches_execution(&self, id: &BookingId, request: impl FnOnce() -> Option<Request>) -> bool {
+        let Some(wanted) = &self.filter.execution else {
+            return true;
+        };
         let named = request().and_then(|request| request.extras?.execution);
         named.as_ref().unwrap_or(id) == wanted
     }

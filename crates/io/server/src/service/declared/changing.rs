@@ -1,14 +1,12 @@
 //! Changes of limits and nodes: all or none, in earnest or not, and what they come to.
 
-use bursar_client::api::{
-    APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange,
-};
+use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::Limit;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::explain::{Mood, change_effect};
-use bursar_engine::{Command, Event, Events, State, plan};
+use bursar_engine::{Command, Events, State, plan};
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::view::Published;
 use bursar_units::quantity::{format_cpu, format_memory};
@@ -58,30 +56,53 @@ impl Service {
     ) -> Result<Answer<ApplyAnswer>, Problem> {
         caller.require_operate("change limits and nodes")?;
         if asked.len() > APPLY_OBJECTS_MAX {
-            let detail = format!("{} objects, at most {APPLY_OBJECTS_MAX} are applied at once", asked.len());
+            let detail = format!(
+                "{} objects, at most {APPLY_OBJECTS_MAX} are applied at once",
+                asked.len()
+            );
             return Err(Problem::new(Code::TooLarge, detail));
         }
         let _one_at_a_time = self.declaring.lock().await;
         let before = self.before(&asked, &write)?;
-        let command = Command::Change { changes: asked.iter().map(Asked::change).collect() };
+        let command = Command::Change {
+            changes: asked.iter().map(Asked::change).collect(),
+        };
         if write.mode == Mode::DryRun {
             let now = self.ledger.now();
             let state = self.ledger.view().read();
             let (result, events, after) = plan(&state, now, &command);
             drop(state);
-            let outcome = Outcome { record: last_record(&after), result };
-            return self.told(caller, &command, (&asked, &before), (outcome, &events, &after), Mood::Would);
+            let outcome = Outcome {
+                record: last_record(&after),
+                result,
+            };
+            return told(
+                caller,
+                &command,
+                (&asked, &before),
+                (outcome, &events, &after),
+                Mood::Would,
+            );
         }
         let mut stream = self.ledger.view().stream();
         let outcome = self.submit_one(caller, command.clone()).await?;
-        let is_same = asked.iter().zip(&before).all(|(asked, before)| asked.is(before));
+        let is_same = asked
+            .iter()
+            .zip(&before)
+            .all(|(asked, before)| asked.is(before));
         let events = if is_same || outcome.result.is_err() {
             Events::new()
         } else {
             events_of(&mut stream, outcome.record).await
         };
         let state = self.ledger.view().read();
-        self.told(caller, &command, (&asked, &before), (outcome, &events, &state), Mood::Did)
+        told(
+            caller,
+            &command,
+            (&asked, &before),
+            (outcome, &events, &state),
+            Mood::Did,
+        )
     }
 
     /// What the objects are now, if they are as the caller expects.
@@ -92,7 +113,9 @@ impl Service {
             .map(|asked| {
                 let before = asked.before(&state);
                 let stated = match asked {
-                    Asked::Set(Object::Limit { resource_version, .. }) => resource_version.as_ref(),
+                    Asked::Set(Object::Limit {
+                        resource_version, ..
+                    }) => resource_version.as_ref(),
                     _ => None,
                 };
                 let expected = write.if_match.as_ref().or(stated);
@@ -100,29 +123,6 @@ impl Service {
                 Ok(before)
             })
             .collect()
-    }
-
-    fn told(
-        &self,
-        caller: &Caller,
-        command: &Command,
-        (asked, before): (&[Asked], &[Before]),
-        (outcome, events, after): (Outcome, &Events, &State),
-        mood: Mood,
-    ) -> Result<Answer<ApplyAnswer>, Problem> {
-        let Outcome { record, result } = outcome;
-        if let Err(refusal) = result {
-            return Err(of_refusal(after, caller, command, &refusal));
-        }
-        let results: Vec<Told> = asked
-            .iter()
-            .zip(before)
-            .map(|(asked, before)| asked.told(before, events, after, mood))
-            .collect();
-        let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
-        let dry_run = (mood == Mood::Would).then_some(true);
-        let body = ApplyAnswer { results, record, dry_run };
-        Ok(Answer { status: if is_new { 201 } else { 200 }, record, body })
     }
 }
 
@@ -139,13 +139,27 @@ impl Asked {
     }
 
     fn reference(&self) -> String {
-        format!("{}/{}", if self.is_limit() { "limit" } else { "node" }, self.name())
+        format!(
+            "{}/{}",
+            if self.is_limit() { "limit" } else { "node" },
+            self.name()
+        )
     }
 
     fn before(&self, state: &State) -> Before {
         let name = self.name().as_str();
-        let limit = || state.bookings.limit(name).map(|declared| Before::Limit(declared.limit.clone()));
-        let node = || state.bookings.node(name).map(|capacity| Before::Node(*capacity));
+        let limit = || {
+            state
+                .bookings
+                .limit(name)
+                .map(|declared| Before::Limit(declared.limit.clone()))
+        };
+        let node = || {
+            state
+                .bookings
+                .node(name)
+                .map(|capacity| Before::Node(*capacity))
+        };
         (if self.is_limit() { limit() } else { node() }).unwrap_or(Before::Nothing)
     }
 
@@ -162,9 +176,10 @@ impl Asked {
 
     fn change(&self) -> Change {
         match self.clone() {
-            Self::Set(Object::Limit { name, values, .. }) => {
-                Change::SetLimit { name, limit: limit(values) }
-            }
+            Self::Set(Object::Limit { name, values, .. }) => Change::SetLimit {
+                name,
+                limit: limit(values),
+            },
             Self::Set(Object::Node { name, capacity }) => Change::SetNode { name, capacity },
             Self::DropLimit(name) => Change::DropLimit { name },
             Self::DropNode(name) => Change::DropNode { name },
@@ -194,7 +209,12 @@ impl Asked {
             (self.node_fields(before), None)
         };
         let effect = effect.filter(|_| change != ChangeKind::Unchanged);
-        Told { object: self.reference(), change, fields, effect }
+        Told {
+            object: self.reference(),
+            change,
+            fields,
+            effect,
+        }
     }
 
     fn node_fields(&self, before: &Before) -> Vec<FieldChange> {
@@ -222,6 +242,37 @@ impl Asked {
     }
 }
 
+/// What a change came to, object by object.
+fn told(
+    caller: &Caller,
+    command: &Command,
+    (asked, before): (&[Asked], &[Before]),
+    (outcome, events, after): (Outcome, &Events, &State),
+    mood: Mood,
+) -> Result<Answer<ApplyAnswer>, Problem> {
+    let Outcome { record, result } = outcome;
+    if let Err(refusal) = result {
+        return Err(of_refusal(after, caller, command, &refusal));
+    }
+    let results: Vec<Told> = asked
+        .iter()
+        .zip(before)
+        .map(|(asked, before)| asked.told(before, events, after, mood))
+        .collect();
+    let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
+    let dry_run = (mood == Mood::Would).then_some(true);
+    let body = ApplyAnswer {
+        results,
+        record,
+        dry_run,
+    };
+    Ok(Answer {
+        status: if is_new { 201 } else { 200 },
+        record,
+        body,
+    })
+}
+
 /// The engine writes a dash where there is nothing.
 fn present(text: &str) -> Option<String> {
     (text != "-").then(|| text.to_owned())
@@ -233,7 +284,9 @@ fn check_version(
     expected: Option<&String>,
     record: u64,
 ) -> Result<(), Problem> {
-    let Some(expected) = expected else { return Ok(()) };
+    let Some(expected) = expected else {
+        return Ok(());
+    };
     let present = match before {
         Before::Nothing => None,
         Before::Limit(limit) => Some(limit_version(limit)),
@@ -258,7 +311,7 @@ fn check_version(
 
 /// What followed in a record, as it is published. A subscriber that was overtaken by a thousand
 /// batches learns nothing, and the effect is told without the grants.
-async fn events_of(stream: &mut Receiver<Published>, record: u64) -> Vec<(bursar_units::Instant, Event)> {
+async fn events_of(stream: &mut Receiver<Published>, record: u64) -> Events {
     while let Ok(published) = stream.recv().await {
         if let Some(fact) = published.iter().find(|fact| fact.seq == record) {
             return fact.events.clone();

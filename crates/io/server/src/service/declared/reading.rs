@@ -28,13 +28,25 @@ impl Service {
             let state = ledger.view().read();
             let record = last_record(&state);
             let waits = longest_waits(&state.bookings);
-            let all = state.bookings.limits().map(|declared| shown(&state, &caller, declared, &waits));
+            let all = state
+                .bookings
+                .limits()
+                .map(|declared| shown(&state, &caller, declared, &waits));
             let name = |limit: &Limit| limit.metadata.name.as_str().to_owned();
             let after = cursor.as_deref();
-            let mut rest = all.filter(|limit| after.is_none_or(|after| after < name(limit).as_str()));
+            let mut rest =
+                all.filter(|limit| after.is_none_or(|after| after < name(limit).as_str()));
             let items: Vec<Limit> = rest.by_ref().take(limit).collect();
             let next_cursor = rest.next().and_then(|_| items.last().map(name));
-            Answer { status: 200, record, body: ListAnswer { items, next_cursor, record } }
+            Answer {
+                status: 200,
+                record,
+                body: ListAnswer {
+                    items,
+                    next_cursor,
+                    record,
+                },
+            }
         };
         tokio::task::spawn_blocking(read)
             .await
@@ -42,16 +54,27 @@ impl Service {
     }
 
     /// One limit with how it stands.
-    pub async fn limit(&self, caller: &Caller, name: &ObjectName) -> Result<Answer<Limit>, Problem> {
+    pub async fn limit(
+        &self,
+        caller: &Caller,
+        name: &ObjectName,
+    ) -> Result<Answer<Limit>, Problem> {
         let (ledger, caller, name) = (self.ledger.clone(), caller.clone(), name.clone());
         let read = move || {
             let state = ledger.view().read();
             let declared = state.bookings.limit(name.as_str()).ok_or_else(|| {
-                let names = state.bookings.limits().map(|declared| declared.name.as_str());
+                let names = state
+                    .bookings
+                    .limits()
+                    .map(|declared| declared.name.as_str());
                 no_such("limit", name.as_str(), nearest(name.as_str(), names))
             })?;
             let body = shown(&state, &caller, declared, &longest_waits(&state.bookings));
-            Ok(Answer { status: 200, record: last_record(&state), body })
+            Ok(Answer {
+                status: 200,
+                record: last_record(&state),
+                body,
+            })
         };
         tokio::task::spawn_blocking(read)
             .await
@@ -62,9 +85,22 @@ impl Service {
     pub fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
         let state = self.ledger.view().read();
         let record = last_record(&state);
-        let all = state.bookings.nodes().map(|(name, capacity)| node(name, capacity));
-        let body = page(all, |node| node.metadata.name.as_str(), limit, cursor, record);
-        Answer { status: 200, record, body }
+        let all = state
+            .bookings
+            .nodes()
+            .map(|(name, capacity)| node(name, capacity));
+        let body = page(
+            all,
+            |node| node.metadata.name.as_str(),
+            limit,
+            cursor,
+            record,
+        );
+        Answer {
+            status: 200,
+            record,
+            body,
+        }
     }
 
     /// One machine.
@@ -74,7 +110,11 @@ impl Service {
             let names = state.bookings.nodes().map(|(name, _)| name.as_str());
             no_such("node", name.as_str(), nearest(name.as_str(), names))
         })?;
-        Ok(Answer { status: 200, record: last_record(&state), body: node(name, capacity) })
+        Ok(Answer {
+            status: 200,
+            record: last_record(&state),
+            body: node(name, capacity),
+        })
     }
 }
 
@@ -126,8 +166,12 @@ fn longest_waits(bookings: &Bookings) -> BTreeMap<ObjectName, Instant> {
         return waits;
     }
     for id in bookings.live_ids(None) {
-        let Some(Standing::Queued { since, .. }) = bookings.standing(id) else { continue };
-        let Some(request) = bookings.request(id) else { continue };
+        let Some(Standing::Queued { since, .. }) = bookings.standing(id) else {
+            continue;
+        };
+        let Some(request) = bookings.request(id) else {
+            continue;
+        };
         for of in bookings.limits_for(&request) {
             let longest = waits.entry(of.name).or_insert(since);
             *longest = since.min(*longest);

@@ -40,33 +40,42 @@ impl Service {
         let notes = caller.may_operate();
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));
-        Ok(written(move |out| {
-            let reader = (service.readers)().map_err(io::Error::other)?;
-            let exported =
-                maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
-            let below = exported.signed.min(exported.to);
-            let known = reader.exported().map_err(io::Error::other)?;
-            Ok((notes && exported.from <= known).then_some(below))
-        }, Arc::clone(self)))
+        Ok(written(
+            move |out| {
+                let reader = (service.readers)().map_err(io::Error::other)?;
+                let exported =
+                    maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
+                let below = exported.signed.min(exported.to);
+                let known = reader.exported().map_err(io::Error::other)?;
+                Ok((notes && exported.from <= known).then_some(below))
+            },
+            Arc::clone(self),
+        ))
     }
 
     /// The whole store in one file.
     pub fn backup(self: &Arc<Self>, caller: &Caller) -> Result<Chunks, Problem> {
         caller.require_operate("copy the whole store")?;
         let Some(file) = self.info.file.clone() else {
-            let detail = format!("a store of kind `{}` has no file to copy; export it", self.info.store);
+            let detail = format!(
+                "a store of kind `{}` has no file to copy; export it",
+                self.info.store
+            );
             return Err(Problem::new(Code::Conflict, detail));
         };
         let name = super::super::tokens::random_name("backup")?;
-        Ok(written(move |out| {
-            let copy = file.with_file_name(name);
-            let copied = copy_out(&file, &copy, out);
-            if copied.is_err() {
-                // It may not have come into being; what is left would only take space.
-                let _absent = std::fs::remove_file(&copy);
-            }
-            copied.map(|()| None)
-        }, Arc::clone(self)))
+        Ok(written(
+            move |out| {
+                let copy = file.with_file_name(name);
+                let copied = copy_out(&file, &copy, out);
+                if copied.is_err() {
+                    // It may not have come into being; what is left would only take space.
+                    let _absent = std::fs::remove_file(&copy);
+                }
+                copied.map(|()| None)
+            },
+            Arc::clone(self),
+        ))
     }
 }
 
@@ -92,15 +101,23 @@ fn written(
     let (send, receive) = channel(CHUNKS_MAX);
     let last = send.clone();
     tokio::spawn(async move {
-        let mut out = Out { send, buffer: Vec::with_capacity(CHUNK_BYTES) };
+        let mut out = Out {
+            send,
+            buffer: Vec::with_capacity(CHUNK_BYTES),
+        };
         let done = tokio::task::spawn_blocking(move || {
             let exported = write(&mut out)?;
             out.flush()?;
             Ok(exported)
         });
-        match done.await.unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked"))) {
+        match done
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")))
+        {
             Ok(Some(below)) => {
-                let noted = service.ledger.on_store(move |committer| committer.store().note_exported(below));
+                let noted = service
+                    .ledger
+                    .on_store(move |committer| committer.store().note_exported(below));
                 if let Ok(Err(error)) = noted.await {
                     drop(unreadable(&error));
                 }
@@ -136,6 +153,8 @@ impl Write for Out {
             return Ok(());
         }
         let chunk = Bytes::from(std::mem::take(&mut self.buffer));
-        self.send.blocking_send(Ok(chunk)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        self.send
+            .blocking_send(Ok(chunk))
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 }

@@ -40,9 +40,20 @@ impl Service {
     ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
         caller.require_view("read records")?;
         let object = filter.object.as_deref().map(object).transpose()?;
-        let page = Page { ledger: self.ledger.clone(), object, is_raw: filter.is_raw, limit };
-        let body = self.read_store(move |reader| page.read(reader, filter.from)).await?;
-        Ok(Answer { status: 200, record: body.record, body })
+        let page = Page {
+            ledger: self.ledger.clone(),
+            object,
+            is_raw: filter.is_raw,
+            limit,
+        };
+        let body = self
+            .read_store(move |reader| page.read(reader, filter.from))
+            .await?;
+        Ok(Answer {
+            status: 200,
+            record: body.record,
+            body,
+        })
     }
 }
 
@@ -60,7 +71,9 @@ impl Page {
         let until = from.saturating_add(SCANNED_MAX).min(head);
         let (mut next, mut items) = (from, Vec::new());
         while next < until && items.len() < self.limit {
-            let kept = reader.records(next, CHUNK).map_err(|error| unreadable(&error))?;
+            let kept = reader
+                .records(next, CHUNK)
+                .map_err(|error| unreadable(&error))?;
             if kept.is_empty() {
                 break;
             }
@@ -76,7 +89,11 @@ impl Page {
         }
         let next_cursor = (next < head).then(|| next.to_string());
         let record = last_record(&self.ledger.view().read());
-        Ok(ListAnswer { items, next_cursor, record })
+        Ok(ListAnswer {
+            items,
+            next_cursor,
+            record,
+        })
     }
 
     fn is_wanted(&self, reader: &dyn Reader, kept: &Kept) -> bool {
@@ -91,7 +108,13 @@ impl Page {
         let seq = kept.seq;
         let Some(bytes) = kept.bytes else {
             let summary = vec!["its payload was pruned".to_owned()];
-            return Ok(RecordView { seq, at: None, by: None, summary, raw: None });
+            return Ok(RecordView {
+                seq,
+                at: None,
+                by: None,
+                summary,
+                raw: None,
+            });
         };
         let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
         let record = codec::decode(seq, &bytes, blob).map_err(|error| unreadable(&error))?;
@@ -109,7 +132,10 @@ impl Page {
 
 fn object(reference: &str) -> Result<Object, Problem> {
     let (kind, name) = reference.split_once('/').ok_or_else(|| {
-        Problem::invalid(vec![FieldError::new("object", "is not a kind and a name, as in `booking/job-1`")])
+        Problem::invalid(vec![FieldError::new(
+            "object",
+            "is not a kind and a name, as in `booking/job-1`",
+        )])
     })?;
     Object::parse(kind, name)
 }
