@@ -75,8 +75,9 @@ pub fn check(
     asked: &Asked<'_>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, Error> {
-    let head = reader.head()?;
+    // The checkpoints come before the head: beside a writer, each then covers records below it.
     let mut hashes = Hashes::start(reader, asked.seen)?;
+    let head = reader.head()?;
     let first = hashes.size();
     let mut fold = Fold::start(reader, first, head, asked)?;
     let mut next = first;
@@ -88,7 +89,7 @@ pub fn check(
                 break;
             }
         };
-        for kept in chunk {
+        for kept in chunk.into_iter().take_while(|kept| kept.seq < head) {
             hashes.take(&kept);
             fold.take(reader, &kept);
             next = kept.seq + 1;

@@ -196,7 +196,7 @@ fn exported_tiles_prove_records_to_any_reader_of_the_layout() {
 
 /// Method: one thread appends while another copies; each copy must be whole.
 #[test]
-fn a_backup_beside_a_busy_writer_is_whole() {
+fn a_backup_and_a_check_beside_a_busy_writer_see_something_whole() {
     let mut world = World::sqlite();
     world.live(50);
     world.sign();
@@ -207,6 +207,7 @@ fn a_backup_beside_a_busy_writer_is_whole() {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 world.live(world.state.head + 5);
+                world.sign();
             }
         });
         let copy = |number: u32| {
@@ -214,6 +215,13 @@ fn a_backup_beside_a_busy_writer_is_whole() {
             backup(&from, &to).unwrap();
             let report = examine(&SqliteReader::inspect(&to).unwrap(), &signer);
             assert!(report.is_ok(), "{:?}", report.checks);
+            // The ledger itself is as good to look at while it grows.
+            let live = examine(&SqliteReader::open(&from).unwrap(), &signer);
+            assert!(
+                live.is_ok() && report.records <= live.records,
+                "{:?}",
+                live.checks
+            );
             report.records
         };
         let sizes = (0..5).map(copy).collect();
