@@ -234,7 +234,7 @@ fn read_address(text: &str, environment: &Environment) -> Result<Address, Failur
         .map_err(|error| Failure::usage(chain(&error)))?;
     Ok(match address {
         Address::Unix(path) => Address::Unix(environment.expanded(&path.to_string_lossy())),
-        tcp => tcp,
+        tcp @ Address::Tcp { .. } => tcp,
     })
 }
 

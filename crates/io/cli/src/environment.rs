@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// The settings of the environment that Bursar knows (design 80, 1.5).
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one variable that is set or not"
+)]
 pub(crate) struct Environment {
     /// The user's home.
     pub(crate) home: Option<PathBuf>,

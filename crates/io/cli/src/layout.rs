@@ -186,7 +186,7 @@ pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
         text.push_str(format!("  {word:<width$}  {first}").trim_end());
         text.push('\n');
         for part in parts {
-            text.push_str(&format!("{indent}{part}\n"));
+            text.extend([&indent, part, "\n"]);
         }
     }
     text
@@ -276,8 +276,8 @@ fn line<T>(
         let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
         let cell = meaning.map_or(cell.clone(), |meaning| look.paint(meaning, &cell));
         match column.align {
-            Align::Left => text.push_str(&format!("{cell}{padding}  ")),
-            Align::Right => text.push_str(&format!("{padding}{cell}  ")),
+            Align::Left => text.extend([cell.as_str(), &padding, "  "]),
+            Align::Right => text.extend([&padding, cell.as_str(), "  "]),
         }
     }
     text.truncate(text.trim_end().len());

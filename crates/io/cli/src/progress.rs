@@ -53,7 +53,6 @@ impl Progress {
             return;
         }
         match &mut self.kind {
-            Kind::Silent => {}
             Kind::Terminal(bar) => {
                 let bar = bar.get_or_insert_with(|| {
                     let bar =
@@ -77,7 +76,7 @@ impl Progress {
                 );
                 eprintln!("{done}/{total} {}", self.word);
             }
-            Kind::Lines => {}
+            Kind::Silent | Kind::Lines => {}
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Times and lengths of time, in and out (design 80, 1.3).
 
+use std::cmp::Ordering;
+
 use bursar_engine::words;
 use bursar_units::{Instant, Millis};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -35,12 +37,10 @@ impl Look {
     /// Absolute first, distance second: `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
         let absolute = self.absolute(at);
-        if at == self.now {
-            format!("{absolute} (now)")
-        } else if at > self.now {
-            format!("{absolute} (in {})", distance(at.since(self.now)))
-        } else {
-            format!("{absolute} ({} ago)", distance(self.now.since(at)))
+        match at.cmp(&self.now) {
+            Ordering::Equal => format!("{absolute} (now)"),
+            Ordering::Greater => format!("{absolute} (in {})", distance(at.since(self.now))),
+            Ordering::Less => format!("{absolute} ({} ago)", distance(self.now.since(at))),
         }
     }
 

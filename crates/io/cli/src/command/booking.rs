@@ -6,8 +6,8 @@ use bursar_client::api::{Booking, BookingRequest, End, ReleaseRequest, RenewRequ
 use bursar_client::client::{Mode, Query};
 use bursar_client::{Client, Code, Problem};
 use bursar_engine::words;
-use bursar_units::BookingId;
 use bursar_units::quantity::{format_cpu, format_memory};
+use bursar_units::{BookingId, Millis};
 
 use super::{DRY_RUN, watch};
 use crate::columns::{lasting, state_word};
@@ -33,7 +33,7 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
         } => {
             let request = RenewRequest {
                 fence,
-                ttl_ms: ttl.map(|ttl| ttl.ms()),
+                ttl_ms: ttl.map(Millis::ms),
             };
             renew(session, &id, &request, dry_run).await
         }
@@ -56,7 +56,7 @@ async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<
         cpu_milli: arguments.cpu,
         memory_bytes: arguments.memory,
         gpus: arguments.gpus,
-        ttl_ms: arguments.ttl.map(|ttl| ttl.ms()),
+        ttl_ms: arguments.ttl.map(Millis::ms),
         wait_ms: Some(arguments.wait.ms()),
         priority: Some(arguments.priority),
         ..BookingRequest::new(arguments.class.clone())

@@ -71,7 +71,7 @@ fn open(
     let clock = Arc::new(MachineClock::default());
     let mut progress = Progress::new(session, "records");
     let opened = data::open(&settings.data, clock, observer, |done, total| {
-        progress.at(done, total)
+        progress.at(done, total);
     });
     drop(progress);
     let data = opened.map_err(|error| cannot_open(session, &settings.data, &error))?;

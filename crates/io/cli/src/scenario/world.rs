@@ -290,7 +290,7 @@ impl World {
             })
         };
         let store = Box::new(self.store.clone());
-        let begun = begin(
+        let term = begin(
             store,
             State::default(),
             &clock,
@@ -300,7 +300,7 @@ impl World {
         );
         let Begun {
             writer, committer, ..
-        } = begun.map_err(|error| crate::failure::chain(&error))?;
+        } = term.map_err(|error| crate::failure::chain(&error))?;
         let (ledger, task) =
             Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Unobserved));
         let store = self.store.clone();

@@ -1,7 +1,6 @@
 //! The real binary, as people use it: transcripts on virtual time, and the rest in processes.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test may panic"

@@ -32,7 +32,7 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     };
     let mut progress = Progress::new(session, "records");
     let report = check(subject.reader.as_ref(), &asked, |done, total| {
-        progress.at(done, total)
+        progress.at(done, total);
     });
     drop(progress);
     let report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
@@ -80,29 +80,26 @@ pub(in crate::command) fn lines(checks: &[Check], width: usize, look: &Look) -> 
 }
 
 fn damaged(session: &Session, shown: &str, report: &Report) -> Stop {
-    let message = match report.damage {
-        Some(damage) => {
-            let seq = words::number(damage.seq);
-            let at = damage
-                .time
-                .map(|at| format!(" ({})", session.look().absolute(at)));
-            let good = match damage.seq {
-                0 => "no record before it is good".to_owned(),
-                1 => "1 record before it is good".to_owned(),
-                _ => format!("{seq} records before it are good"),
-            };
-            format!(
-                "{shown} is damaged from record {seq}{}; {good}",
-                at.unwrap_or_default()
-            )
-        }
-        None => {
-            let failed = report.checks.iter().filter(|check| !check.ok).count();
-            format!(
-                "{shown} does not hold, {failed} of {} checks failed",
-                report.checks.len()
-            )
-        }
+    let message = if let Some(damage) = report.damage {
+        let seq = words::number(damage.seq);
+        let at = damage
+            .time
+            .map(|at| format!(" ({})", session.look().absolute(at)));
+        let good = match damage.seq {
+            0 => "no record before it is good".to_owned(),
+            1 => "1 record before it is good".to_owned(),
+            _ => format!("{seq} records before it are good"),
+        };
+        format!(
+            "{shown} is damaged from record {seq}{}; {good}",
+            at.unwrap_or_default()
+        )
+    } else {
+        let failed = report.checks.iter().filter(|check| !check.ok).count();
+        format!(
+            "{shown} does not hold, {failed} of {} checks failed",
+            report.checks.len()
+        )
     };
     let hint =
         "`bursar ledger restore BACKUP` starts from a good copy and replays what still verifies";
@@ -169,7 +166,7 @@ pub(in crate::command) fn export(
     };
     let mut progress = Progress::new(session, "records");
     let report = check(subject.reader.as_ref(), &asked, |done, total| {
-        progress.at(done, total)
+        progress.at(done, total);
     });
     drop(progress);
     let mut report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;

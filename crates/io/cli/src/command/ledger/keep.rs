@@ -41,23 +41,14 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         return tiles(session, asked);
     }
     let shown = asked.out.display().to_string();
-    let written = match &asked.store {
-        Some(store) => {
-            let opened = store::open(session, store)?;
-            let mut out = BufWriter::new(create(session, &asked.out)?);
-            let to = asked.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
-            let exported = maintain::export(opened.reader.as_ref(), asked.from, to, &mut out);
-            exported.map_err(|error| Failure::unavailable(chain(&error)))?;
-            out.into_inner()
-                .map_err(|error| Failure::file("write", &shown, error.error()))?
-        }
-        None => {
-            let client = session.client().await?;
-            let query = Query::new().with("from", asked.from);
-            let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
-            let download = client.export(&query).await?;
-            save(create(session, &asked.out)?, &shown, download).await?
-        }
+    let written = if let Some(store) = &asked.store {
+        export_store(session, asked, store)?
+    } else {
+        let client = session.client().await?;
+        let query = Query::new().with("from", asked.from);
+        let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
+        let download = client.export(&query).await?;
+        save(create(session, &asked.out)?, &shown, download).await?
     };
     let bytes = written
         .metadata()
@@ -71,6 +62,16 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         "\nhint: `bursar audit verify {shown}` checks it, offline\n"
     ));
     Ok(())
+}
+
+fn export_store(session: &Session, asked: &Export, store: &Path) -> Result<File, Stop> {
+    let opened = store::open(session, store)?;
+    let mut out = BufWriter::new(create(session, &asked.out)?);
+    let to = asked.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
+    maintain::export(opened.reader.as_ref(), asked.from, to, &mut out)
+        .map_err(|error| Failure::unavailable(chain(&error)))?;
+    out.into_inner()
+        .map_err(|error| Failure::file("write", asked.out.display(), error.error()).into())
 }
 
 fn tiles(session: &mut Session, asked: &Export) -> Result<(), Stop> {
@@ -94,17 +95,14 @@ pub(super) async fn backup(
     store: Option<&Path>,
 ) -> Result<(), Stop> {
     let shown = out.display().to_string();
-    match store {
-        Some(store) => {
-            let file = session.path(store).join(FILE_NAME);
-            maintain::backup(&file, &session.path_out(out))
-                .map_err(|error| Failure::unavailable(chain(&error)))?;
-        }
-        None => {
-            let client = session.client().await?;
-            let download = client.backup().await?;
-            save(create(session, out)?, &shown, download).await?;
-        }
+    if let Some(store) = store {
+        let file = session.path(store).join(FILE_NAME);
+        maintain::backup(&file, &session.path_out(out))
+            .map_err(|error| Failure::unavailable(chain(&error)))?;
+    } else {
+        let client = session.client().await?;
+        let download = client.backup().await?;
+        save(create(session, out)?, &shown, download).await?;
     }
     let value = json!({"file": shown});
     session.show_unnamed(&value, |_| {
@@ -303,16 +301,12 @@ pub(super) async fn rotate_key(
 
 /// A reader of what is meant: in a scenario of its own ledger.
 fn reader(session: &Session, store: Option<&Path>) -> Result<Box<dyn Reader>, Stop> {
-    match (&session.reach, store) {
-        (Reach::Within(within), None) => within
-            .store
-            .reader()
-            .map_err(|error| store::unreadable("the ledger", &error)),
-        _ => {
-            let path = data_directory(session, store)?;
-            Ok(store::open(session, store.unwrap_or(&path))?.reader)
-        }
+    if let (Reach::Within(within), None) = (&session.reach, store) {
+        let reader = within.store.reader();
+        return reader.map_err(|error| store::unreadable("the ledger", &error));
     }
+    let path = data_directory(session, store)?;
+    Ok(store::open(session, store.unwrap_or(&path))?.reader)
 }
 
 /// A new file; nothing is overwritten.

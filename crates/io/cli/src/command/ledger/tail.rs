@@ -97,11 +97,11 @@ fn text(record: &RecordView, look: &Look) -> String {
         look.to_the_second(at)
     );
     let indent = " ".repeat(head.chars().count());
-    let mut text = String::new();
-    for (at, sentence) in record.summary.iter().enumerate() {
+    let lines = record.summary.iter().enumerate().map(|(at, sentence)| {
         let head = if at == 0 { &head } else { &indent };
-        text.push_str(&format!("{head}  {sentence}\n"));
-    }
+        format!("{head}  {sentence}\n")
+    });
+    let text: String = lines.collect();
     if text.is_empty() {
         format!("{head}\n")
     } else {

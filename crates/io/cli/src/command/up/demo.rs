@@ -23,14 +23,50 @@ use tokio::time::sleep;
 use super::client_as;
 use crate::failure::{Failure, Stop, chain};
 
-/// The limits of the organisation: name, class, tenant, slots, weight.
-const LIMITS: &[(&str, Option<&str>, Option<&str>, Option<u64>, Option<u64>)] = &[
-    ("python", Some("python"), None, Some(12), None),
-    ("node", Some("node"), None, Some(8), None),
-    ("train", Some("train"), None, Some(8), None),
-    ("everything", None, None, Some(24), None),
-    ("tenant", None, Some("each"), Some(14), None),
-    ("acme", None, Some("acme"), Some(14), Some(300)),
+/// A limit of the organisation.
+struct Bound {
+    name: &'static str,
+    class: Option<&'static str>,
+    tenant: Option<&'static str>,
+    slots: u64,
+    weight: Option<u64>,
+}
+
+const fn of_class(name: &'static str, slots: u64) -> Bound {
+    Bound {
+        name,
+        class: Some(name),
+        tenant: None,
+        slots,
+        weight: None,
+    }
+}
+
+const LIMITS: &[Bound] = &[
+    of_class("python", 12),
+    of_class("node", 8),
+    of_class("train", 8),
+    Bound {
+        name: "everything",
+        class: None,
+        tenant: None,
+        slots: 24,
+        weight: None,
+    },
+    Bound {
+        name: "tenant",
+        class: None,
+        tenant: Some("each"),
+        slots: 14,
+        weight: None,
+    },
+    Bound {
+        name: "acme",
+        class: None,
+        tenant: Some("acme"),
+        slots: 14,
+        weight: Some(300),
+    },
 ];
 
 /// The habits of a tenant.
@@ -177,13 +213,14 @@ try, in another terminal:
 
 /// Declares the limits and lets everyone begin. Dropping the set sends everyone home.
 pub(super) async fn start(service: &Arc<Service>, operator: &Client) -> Result<JoinSet<()>, Stop> {
-    for (name, class, tenant, slots, weight) in LIMITS {
-        let name = ObjectName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
+    for bound in LIMITS {
+        let name =
+            ObjectName::new(bound.name).map_err(|error| Failure::usage(error.to_string()))?;
         let spec = LimitSpec {
-            class: class.map(ToOwned::to_owned),
-            tenant: tenant.map(ToOwned::to_owned),
-            slots: *slots,
-            weight: *weight,
+            class: bound.class.map(ToOwned::to_owned),
+            tenant: bound.tenant.map(ToOwned::to_owned),
+            slots: Some(bound.slots),
+            weight: bound.weight,
             ..LimitSpec::default()
         };
         operator

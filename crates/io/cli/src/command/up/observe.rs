@@ -39,10 +39,10 @@ impl Observe for Observer {
         self.metrics.poisoned();
         match self.keep(poison) {
             Ok(path) => {
-                tracing::error!(by = %poison.by, message = poison.message, path = %path.display(), "command.poisoned")
+                tracing::error!(by = %poison.by, message = poison.message, path = %path.display(), "command.poisoned");
             }
             Err(error) => {
-                tracing::error!(by = %poison.by, message = poison.message, %error, "command.poisoned")
+                tracing::error!(by = %poison.by, message = poison.message, %error, "command.poisoned");
             }
         }
     }
