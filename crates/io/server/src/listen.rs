@@ -5,6 +5,8 @@
 //! out, never a crash. Nothing listens beyond loopback unless it is told to, and then only
 //! callers with a token come in.
 
+mod guard;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,13 +19,15 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt as _;
+
+use guard::{Guard, Guarded};
 
 use crate::auth::{Anonymous, CallerSource, Peer};
 use crate::http::{busy, router};
@@ -37,8 +41,6 @@ const CONNECTIONS_MIN: u64 = 16;
 const CONNECTIONS_MAX: u64 = 100_000;
 /// Connections past the limit that are told so at once; those beyond them are just closed.
 const TOLD_BUSY_MAX: usize = 16;
-/// How long the head of a request may take.
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection past the limit may take to ask, before it is closed without a word.
 const BUSY_WITHIN: Duration = Duration::from_secs(1);
 /// How long to wait when the system has no descriptor to give.
@@ -315,19 +317,28 @@ async fn serve_connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let guard = Guard::new();
+    let stream = Guarded::new(stream, Arc::clone(&guard));
+    let watched = Arc::clone(&guard);
     let answer = service_fn(move |mut request: Request<Incoming>| {
+        guard.request_began();
         request.extensions_mut().insert(peer.clone());
-        router.clone().oneshot(request.map(Body::new))
+        let answered = router.clone().oneshot(request.map(Body::new));
+        let guard = Arc::clone(&guard);
+        async move {
+            let answer = answered.await;
+            guard.request_ended();
+            answer
+        }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), answer);
     tokio::pin!(connection);
     // Whoever breaks off mid-sentence has told us so; there is nobody left to tell.
     tokio::select! {
         _ended = connection.as_mut() => return,
+        () = watched.lost_patience() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     let _ended = connection.await;

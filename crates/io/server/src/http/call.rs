@@ -57,7 +57,9 @@ impl FromRequest<App> for Call {
         } else {
             read_body(&parts.headers, body).await?
         };
-        if let Some(record) = query.min_record()? {
+        if parts.method == Method::GET
+            && let Some(record) = query.min_record()?
+        {
             service.reach(record).await?;
         }
         Ok(Self {

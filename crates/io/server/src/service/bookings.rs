@@ -27,7 +27,7 @@ use crate::caller::Caller;
 pub use list::BookingFilter;
 
 /// The longest a look at a booking may wait for it to change.
-pub const LONG_POLL_MAX: Duration = Duration::from_secs(300);
+pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
 /// The longest reason an operator may give, in characters.
 const REASON_LENGTH_MAX: usize = 1_024;
 

@@ -307,7 +307,7 @@ async fn an_id_made_before_what_is_remembered_is_too_old() {
             &format!(r#"{{"fence":{fence}}}"#),
         )
         .await;
-    tokio::time::advance(std::time::Duration::from_secs(90_000)).await;
+    tokio::time::advance(std::time::Duration::from_hours(25)).await;
     let fence = world.grant("b", "python", "acme").await;
     world
         .ask(

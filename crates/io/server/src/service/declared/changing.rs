@@ -226,7 +226,7 @@ impl Asked {
             Self::Set(Object::Node { capacity, .. }) => Some(capacity),
             _ => None,
         };
-        let text: [(&str, fn(&Amount) -> String); 3] = [
+        let text: [NodeField; 3] = [
             ("cpu", |amount| format_cpu(amount.cpu_milli)),
             ("memory", |amount| format_memory(amount.memory_bytes)),
             ("nvidia.com/gpu", |amount| amount.gpus.to_string()),
@@ -272,6 +272,9 @@ fn told(
         body,
     })
 }
+
+/// The name of a resource in files, and its text.
+type NodeField = (&'static str, fn(&Amount) -> String);
 
 /// The engine writes a dash where there is nothing.
 fn present(text: &str) -> Option<String> {

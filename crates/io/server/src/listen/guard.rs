@@ -1,0 +1,222 @@
+//! How long a connection may keep us waiting: for a whole head, for a next request, for its
+//! reader to take what we write.
+//!
+//! Every connection has one watch that looks now and then, so a request costs a few plain
+//! stores and no timer. Bodies are bounded where they are read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// How often a watch looks.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long the head of a request may take.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long a connection may rest between requests.
+const REST_WITHIN: Duration = Duration::from_mins(5);
+/// How long its reader may take nothing of an answer.
+const STALL_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is known of a connection. Times are milliseconds since it began, plus one; 0 is never.
+pub(super) struct Guard {
+    begun: Instant,
+    head_since: AtomicU64,
+    rest_since: AtomicU64,
+    stalled_since: AtomicU64,
+}
+
+/// A stream that tells its guard.
+pub(super) struct Guarded<S> {
+    stream: S,
+    guard: Arc<Guard>,
+}
+
+impl Guard {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            begun: Instant::now(),
+            head_since: AtomicU64::new(0),
+            rest_since: AtomicU64::new(1),
+            stalled_since: AtomicU64::new(0),
+        })
+    }
+
+    /// A whole head is there: from now on it is we who let the client wait.
+    pub(super) fn request_began(&self) {
+        self.head_since.store(0, Ordering::Relaxed);
+        self.rest_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The answer is made.
+    pub(super) fn request_ended(&self) {
+        self.rest_since.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// Resolves when the connection has kept us waiting for too long.
+    pub(super) async fn lost_patience(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = self.now();
+            let is_over = |since: &AtomicU64, within: Duration| {
+                let since = since.load(Ordering::Relaxed);
+                since != 0 && Duration::from_millis(now.saturating_sub(since)) >= within
+            };
+            if is_over(&self.head_since, HEAD_WITHIN)
+                || is_over(&self.stalled_since, STALL_WITHIN)
+                || is_over(&self.rest_since, REST_WITHIN)
+            {
+                return;
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        let elapsed = self.begun.elapsed().as_millis();
+        u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// Bytes came in while no request was being answered: a head has begun.
+    fn read_some(&self) {
+        let is_resting = self.rest_since.load(Ordering::Relaxed) != 0;
+        if is_resting && self.head_since.load(Ordering::Relaxed) == 0 {
+            self.head_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    fn wrote<T>(&self, polled: Poll<T>) -> Poll<T> {
+        if polled.is_ready() {
+            self.stalled_since.store(0, Ordering::Relaxed);
+            // A stream that is still being written is not at rest.
+            if self.rest_since.load(Ordering::Relaxed) != 0 {
+                self.rest_since.store(self.now(), Ordering::Relaxed);
+            }
+        } else if self.stalled_since.load(Ordering::Relaxed) == 0 {
+            self.stalled_since.store(self.now(), Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl<S> Guarded<S> {
+    pub(super) fn new(stream: S, guard: Arc<Guard>) -> Self {
+        Self { stream, guard }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.guard.read_some();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.guard.wrote(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.guard.wrote(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::{Instant, timeout};
+
+    use super::{Guard, Guarded};
+
+    /// How long a connection that does this to us is kept, to the next look.
+    async fn kept(what: impl AsyncFn(&mut Guarded<tokio::io::DuplexStream>, &Guard)) -> Duration {
+        let (mut far, near) = tokio::io::duplex(8);
+        let guard = Guard::new();
+        let mut near = Guarded::new(near, guard.clone());
+        let begun = Instant::now();
+        let _full = timeout(Duration::from_millis(1), far.write_all(b"GET / HT")).await;
+        what(&mut near, &guard).await;
+        guard.lost_patience().await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_may_let_us_wait_for_so_long_and_no_longer() {
+        let head = kept(async |near, _| {
+            near.read_u8().await.ok();
+        });
+        assert_eq!(head.await.as_secs(), 10, "half a head");
+        let rest = kept(async |_, guard| {
+            guard.request_began();
+            guard.request_ended();
+        });
+        assert_eq!(rest.await.as_secs(), 300, "silence between requests");
+        let stalled = kept(async |near, guard| {
+            guard.request_began();
+            let _full = timeout(Duration::from_millis(1), near.write_all(&[0; 64])).await;
+        });
+        assert_eq!(stalled.await.as_secs(), 30, "an answer that nobody reads");
+        let streaming = async {
+            let (far, near) = tokio::io::duplex(1 << 20);
+            let guard = Guard::new();
+            let mut near = Guarded::new(near, guard.clone());
+            guard.request_ended();
+            let write = async {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(15)).await;
+                    near.write_all(b": alive\n\n").await.ok();
+                }
+            };
+            tokio::select! {
+                () = guard.lost_patience() => drop(far),
+                () = write => {}
+            }
+        };
+        assert!(
+            timeout(Duration::from_hours(1), streaming).await.is_err(),
+            "a quiet stream is kept"
+        );
+        let working = kept(async |_, guard| guard.request_began());
+        assert!(
+            timeout(Duration::from_hours(1), working).await.is_err(),
+            "our own work is ours"
+        );
+    }
+}
