@@ -91,6 +91,7 @@ pub struct Service {
     keys: Keys,
     info: ServerInfo,
     metrics: Metrics,
+    made: tokens::Made,
     streams: Arc<Semaphore>,
     /// Changes of declared objects come one after another, so that what `If-Match` saw is still
     /// so when its change is decided.
@@ -113,6 +114,7 @@ impl Service {
             keys,
             info,
             metrics,
+            made: tokens::Made::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             declaring: Mutex::new(()),
             stopping: watch::Sender::new(false),

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::RequestPartsExt as _;
 use axum::extract::{FromRequest, RawPathParams, Request};
-use bursar_client::api::BODY_BYTES_MAX;
+use bursar_client::api::{BODY_BYTES_MAX, IDEMPOTENCY_HEADER};
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
+use bursar_units::BookingId;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method};
@@ -124,6 +125,17 @@ impl Call {
             Mode::DryRun
         } else {
             Mode::Real
+        })
+    }
+
+    /// The key under which an action is one, however often it is sent.
+    pub(super) fn idempotency_key(&self) -> Result<Option<BookingId>, Problem> {
+        let key = self
+            .header(IDEMPOTENCY_HEADER)?
+            .map(BookingId::new)
+            .transpose();
+        key.map_err(|error| {
+            Problem::invalid(vec![FieldError::new("Idempotency-Key", error.to_string())])
         })
     }
 

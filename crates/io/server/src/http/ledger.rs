@@ -3,11 +3,9 @@
 use axum::body::Body;
 use bursar_client::Problem;
 use bursar_client::api::{
-    IDEMPOTENCY_HEADER, LedgerStatus, ListAnswer, PruneAnswer, PruneRequest, RecordView,
-    RotateKeyAnswer, RotateKeyRequest,
+    LedgerStatus, ListAnswer, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer,
+    RotateKeyRequest,
 };
-use bursar_client::problem::FieldError;
-use bursar_units::BookingId;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
@@ -105,7 +103,7 @@ async fn backup_ledger(call: Call) -> Handled {
 async fn prune_ledger(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: PruneRequest = call.body()?;
-    let key = idempotency_key(&call)?;
+    let key = call.idempotency_key()?;
     json(
         call.service()
             .prune(&call.caller, request, key, call.mode()?)
@@ -122,7 +120,7 @@ async fn prune_ledger(call: Call) -> Handled {
 async fn rotate_key(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     call.body_or_empty::<RotateKeyRequest>()?;
-    let key = idempotency_key(&call)?;
+    let key = call.idempotency_key()?;
     json(
         call.service()
             .rotate_key(&call.caller, key, call.mode()?)
@@ -172,16 +170,6 @@ async fn get_tile(call: Call) -> Handled {
     let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
     response.headers_mut().insert(CACHE_CONTROL, cache);
     Ok(response)
-}
-
-fn idempotency_key(call: &Call) -> Result<Option<BookingId>, Problem> {
-    let key = call
-        .header(IDEMPOTENCY_HEADER)?
-        .map(BookingId::new)
-        .transpose();
-    key.map_err(|error| {
-        Problem::invalid(vec![FieldError::new("Idempotency-Key", error.to_string())])
-    })
 }
 
 fn body(chunks: Chunks) -> Body {

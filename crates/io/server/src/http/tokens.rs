@@ -31,16 +31,17 @@ async fn list_tokens(call: Call) -> Handled {
 
 /// Lets somebody in. The secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens",
-    params(("dryRun" = Option<bool>, Query)),
+    params(("dryRun" = Option<bool>, Query), ("Idempotency-Key" = Option<String>, Header)),
     request_body = TokenRequest,
     responses((status = 201, body = TokenCreated),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn create_token(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let request: TokenRequest = call.body()?;
+    let key = call.idempotency_key()?;
     json(
         call.service()
-            .create_token(&call.caller, request, call.mode()?)
+            .create_token(&call.caller, request, key, call.mode()?)
             .await?,
     )
 }

@@ -1,16 +1,20 @@
 //! Tokens: made once, shown once, kept as hashes (design 80, 4.6).
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use bursar_client::api::{
     ApplyAnswer, Change, ChangeKind, ListAnswer, Role as ApiRole, Token as ApiToken, TokenCreated,
     TokenRequest,
 };
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
+use bursar_engine::state::KEYS_KEPT;
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, plan};
 use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
-use bursar_units::{Instant, Label, Millis, ObjectName};
+use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
 use super::declared::page;
 use super::health::role;
@@ -24,35 +28,61 @@ const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
 /// How long a token may be good: ten years.
 const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
 
+/// Secrets that are known until they are forgotten: a day, and so many.
+#[derive(Default)]
+pub(super) struct Made(Mutex<VecDeque<One>>);
+
+struct One {
+    by: Label,
+    key: BookingId,
+    asked: TokenRequest,
+    secret: String,
+    at: Instant,
+}
+
+/// Secrets that are known at once.
+const MADE_MAX: usize = 1_000;
+
 impl Service {
-    /// Lets somebody in; the secret is in this answer and nowhere else.
+    /// Lets somebody in; the secret is in this answer and nowhere else. A repeat under the same
+    /// key is answered alike while this process lives: only it still knows the secret.
     pub async fn create_token(
         &self,
         caller: &Caller,
         asked: TokenRequest,
+        key: Option<BookingId>,
         mode: Mode,
     ) -> Result<Answer<TokenCreated>, Problem> {
         caller.require_operate("create tokens")?;
         let now = self.ledger.now();
-        let secret = secret()?;
+        if mode == Mode::DryRun {
+            let token = token(asked, "", now)?;
+            let command = Command::CreateToken {
+                token: token.clone(),
+            };
+            let record = self.submit_or_plan(caller, &command, mode).await?.record;
+            // The secret of a token that is not made would open nothing.
+            return Ok(created(&token, now, String::new(), record, Some(true)));
+        }
+        let secret = self.made.secret(caller, key, &asked, now)?;
         let token = token(asked, &secret, now)?;
+        if let Some((present, made_at)) = self.present_token(&token) {
+            return Ok(created(&present, made_at, secret, self.record(), None));
+        }
         let command = Command::CreateToken {
             token: token.clone(),
         };
-        let outcome = self.submit_or_plan(caller, &command, mode).await?;
-        let is_dry = mode == Mode::DryRun;
-        let body = TokenCreated {
-            token: shown(&token, now),
-            // The secret of a token that was not made opens nothing.
-            secret: if is_dry { String::new() } else { secret },
-            record: outcome.record,
-            dry_run: is_dry.then_some(true),
-        };
-        Ok(Answer {
-            status: 201,
-            record: outcome.record,
-            body,
-        })
+        let record = self.submit_or_plan(caller, &command, mode).await?.record;
+        Ok(created(&token, now, secret, record, None))
+    }
+
+    /// The token of this very secret, if it was made before.
+    fn present_token(&self, token: &Token) -> Option<(Token, Instant)> {
+        let state = self.ledger.view().read();
+        let mut all = state.tokens.iter();
+        let is_it = |(present, _): &(&Token, Instant)| present.sha256 == token.sha256;
+        all.find(is_it)
+            .map(|(present, made_at)| (present.clone(), made_at))
     }
 
     /// Shuts somebody out.
@@ -132,6 +162,64 @@ impl Service {
                 refusal,
             )),
         }
+    }
+}
+
+impl Made {
+    /// A new secret, or the one that was made for the same request under the same key.
+    fn secret(
+        &self,
+        caller: &Caller,
+        key: Option<BookingId>,
+        asked: &TokenRequest,
+        now: Instant,
+    ) -> Result<String, Problem> {
+        let Some(key) = key else { return secret() };
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|one| now < one.at.after(KEYS_KEPT));
+        if let Some(one) = made
+            .iter()
+            .find(|one| one.by == caller.name && one.key == key)
+        {
+            if one.asked == *asked {
+                return Ok(one.secret.clone());
+            }
+            let detail = format!("key `{key}` was sent with another token before");
+            return Err(Problem::new(Code::IdReused, detail));
+        }
+        let secret = secret()?;
+        if made.len() == MADE_MAX {
+            made.pop_front();
+        }
+        let (by, asked) = (caller.name.clone(), asked.clone());
+        made.push_back(One {
+            by,
+            key,
+            asked,
+            secret: secret.clone(),
+            at: now,
+        });
+        Ok(secret)
+    }
+}
+
+fn created(
+    token: &Token,
+    made_at: Instant,
+    secret: String,
+    record: u64,
+    dry_run: Option<bool>,
+) -> Answer<TokenCreated> {
+    let body = TokenCreated {
+        token: shown(token, made_at),
+        secret,
+        record,
+        dry_run,
+    };
+    Answer {
+        status: 201,
+        record,
+        body,
     }
 }
 

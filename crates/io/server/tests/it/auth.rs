@@ -387,3 +387,30 @@ async fn a_tenant_that_is_left_out_is_the_only_one_there_is() {
     );
     of(viewer(), "four").await.is_problem("not-allowed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_asked_for_again_under_its_key_is_the_same_token() {
+    let world = World::new();
+    let router = world.router(crate::world::operator());
+    let ask = async |key: &str, body: &'static str| {
+        let request = Request::post("/v1/tokens").header("idempotency-key", key);
+        send(&router, request.body(Body::from(body)).unwrap()).await
+    };
+    let first = ask("k1", r#"{"name":"app","roles":["view"]}"#).await;
+    let record = world.service.record();
+    let again = ask("k1", r#"{"name":"app","roles":["view"]}"#).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.json()["secret"]),
+        (201, &first.json()["secret"])
+    );
+    assert_eq!(world.service.record(), record, "one record");
+    ask("k1", r#"{"name":"app","roles":["operate"]}"#)
+        .await
+        .is_problem("id-reused");
+    ask("k2", r#"{"name":"app","roles":["view"]}"#)
+        .await
+        .is_problem("conflict");
+    ask("not a key", r#"{"name":"x","roles":["view"]}"#)
+        .await
+        .is_problem("invalid");
+}
