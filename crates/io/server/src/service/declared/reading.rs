@@ -7,8 +7,8 @@ use bursar_client::object;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::booking::limit::Declared;
-use bursar_engine::booking::{Bookings, Standing};
-use bursar_units::{Amount, Instant, ObjectName};
+use bursar_engine::booking::position::HeldUp;
+use bursar_units::{Amount, ObjectName};
 
 use super::super::nearest::nearest;
 use super::super::{Answer, Service, last_record};
@@ -27,11 +27,11 @@ impl Service {
         let read = move || {
             let state = ledger.view().read();
             let record = last_record(&state);
-            let waits = longest_waits(&state.bookings);
+            let held_up = state.bookings.held_up();
             let all = state
                 .bookings
                 .limits()
-                .map(|declared| shown(&state, &caller, declared, &waits));
+                .map(|declared| shown(&state, &caller, declared, &held_up));
             let name = |limit: &Limit| limit.metadata.name.as_str().to_owned();
             let after = cursor.as_deref();
             let mut rest =
@@ -69,7 +69,7 @@ impl Service {
                     .map(|declared| declared.name.as_str());
                 no_such("limit", name.as_str(), nearest(name.as_str(), names))
             })?;
-            let body = shown(&state, &caller, declared, &longest_waits(&state.bookings));
+            let body = shown(&state, &caller, declared, &state.bookings.held_up());
             Ok(Answer {
                 status: 200,
                 record: last_record(&state),
@@ -130,11 +130,12 @@ fn shown(
     state: &State,
     caller: &Caller,
     declared: &Declared,
-    waits: &BTreeMap<ObjectName, Instant>,
+    held_up: &BTreeMap<ObjectName, HeldUp>,
 ) -> Limit {
     let mut shown = Limit::new(declared.name.clone(), values(&declared.limit).to_spec());
     shown.metadata.resource_version = Some(limit_version(&declared.limit));
     let counters = state.bookings.counters_of(declared);
+    let held_up = held_up.get(&declared.name);
     let mut in_use = Amount::default();
     for counter in &counters {
         in_use.add(&counter.used);
@@ -142,8 +143,8 @@ fn shown(
     shown.status = Some(LimitStatus {
         bounds: declared.bounds.into(),
         in_use: in_use.into(),
-        waiting: counters.iter().map(|counter| counter.waiting).sum(),
-        waiting_since: waits.get(&declared.name).copied(),
+        waiting: held_up.map_or(0, |held_up| held_up.bookings),
+        waiting_since: held_up.map(|held_up| held_up.since),
         counters: counters
             .iter()
             .filter(|counter| counter.tenant.is_none_or(|tenant| caller.sees(tenant)))
@@ -156,26 +157,4 @@ fn shown(
             .collect(),
     });
     shown
-}
-
-/// Since when the longest wait under each limit lasts.
-fn longest_waits(bookings: &Bookings) -> BTreeMap<ObjectName, Instant> {
-    let mut waits = BTreeMap::new();
-    let (_, queued, _) = bookings.counts();
-    if queued == 0 {
-        return waits;
-    }
-    for id in bookings.live_ids(None) {
-        let Some(Standing::Queued { since, .. }) = bookings.standing(id) else {
-            continue;
-        };
-        let Some(request) = bookings.request(id) else {
-            continue;
-        };
-        for of in bookings.limits_for(&request) {
-            let longest = waits.entry(of.name).or_insert(since);
-            *longest = since.min(*longest);
-        }
-    }
-    waits
 }
