@@ -2,8 +2,10 @@
 //!
 //! [`simulation`] runs worlds: real engine, ledger and store, simulated clients, network, clocks
 //! and failures, all from one seed on one thread. [`fuzz`] throws bytes at every parser. Neither
-//! reads a clock of the machine to decide anything, so a seed that failed fails again.
+//! reads a clock of the machine to decide anything, so a seed that failed fails again. [`bench`]
+//! measures on the machine's time, with peers beside it.
 
+pub mod bench;
 pub mod clock;
 pub mod oracle;
 pub mod rng;

@@ -1,0 +1,104 @@
+//! The real server on loopback, and clients on the same cores: every request is authenticated by
+//! a token, durable when answered, and read to its end.
+
+mod client;
+mod server;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bursar_engine::Command;
+use bursar_engine::token::{Role, Token};
+use bursar_journal::hash::sha256;
+use bursar_units::{Instant as Moment, Millis, ObjectName};
+
+use super::Scale;
+use super::table::per_second;
+use super::usage::Usage;
+use super::world::{Ids, TENANT, World, label, near};
+use client::Connection;
+use server::Server;
+
+/// How requests come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) connections: usize,
+    /// Operations of one request.
+    pub(super) batch: usize,
+}
+
+/// One operation a request.
+pub(super) const UNBATCHED: Shape = Shape {
+    connections: 64,
+    batch: 1,
+};
+/// As much outstanding as the ledger takes of one caller: 1,024 operations.
+pub(super) const BATCHED: Shape = Shape {
+    connections: 8,
+    batch: 128,
+};
+
+const SECRET: &str = "bursar_0123456789abcdef0123456789abcdef";
+
+/// What was seen.
+pub(super) struct Seen {
+    /// Operations; with one of them a request, requests.
+    pub(super) per_second: u64,
+    pub(super) near: String,
+}
+
+/// Serves a fresh ledger, and books over it for a while; the warm-up is not counted.
+pub(super) fn measure(directory: &Path, scale: Scale, shape: Shape) -> anyhow::Result<Seen> {
+    let world = World::begin(directory)?;
+    world.ask(Command::CreateToken {
+        token: token(world.ledger().now())?,
+    })?;
+    let server = Server::start(&world)?;
+    let clients = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    let ids = Arc::new(Ids::new(8));
+    let run = |time| clients.block_on(book(server.address(), &ids, shape, time));
+    run(scale.warm_up)?;
+    let (usage, commits) = (Usage::start(), world.commits.so_far());
+    let operations = run(scale.measured)?;
+    let (used, committed) = (usage.used(), world.commits.so_far().since(commits));
+    server.stop()?;
+    world.stop()?;
+    Ok(Seen {
+        per_second: per_second(operations, used.took),
+        near: near(&used, committed),
+    })
+}
+
+/// All connections at once, on this thread; each reserves and gives back until the time is over.
+async fn book(address: SocketAddr, ids: &Ids, shape: Shape, time: Duration) -> anyhow::Result<u64> {
+    let end = Instant::now() + time;
+    let all = (0..shape.connections).map(|_| async move {
+        let mut connection = Connection::open(address, SECRET).await?;
+        let mut operations = 0;
+        while Instant::now() < end {
+            operations += match shape.batch {
+                1 => connection.pair(ids).await?,
+                batch => connection.batches(ids, batch).await?,
+            };
+        }
+        anyhow::Ok(operations)
+    });
+    let operations: Vec<u64> = futures_util::future::try_join_all(all).await?;
+    Ok(operations.into_iter().sum())
+}
+
+fn token(now: Moment) -> anyhow::Result<Token> {
+    Ok(Token {
+        name: ObjectName::new("bench")?,
+        sha256: sha256(SECRET.as_bytes()),
+        roles: [Role::Use].into(),
+        tenants: [label(TENANT)?].into(),
+        expires: now.after(Millis::from_hours(1)),
+    })
+}

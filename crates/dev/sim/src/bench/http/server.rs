@@ -1,0 +1,81 @@
+//! The server as `bursar up` runs it, on a free port of loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bursar_ledger::store::sqlite::FILE_NAME;
+use bursar_server::listen::{Listen, Listening};
+use bursar_server::metrics::Metrics;
+use bursar_server::{Anonymous, Readers, ServerInfo, Service};
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::bench::world::World;
+
+/// A server at work.
+pub(super) struct Server {
+    runtime: Runtime,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Serves a ledger.
+    pub(super) fn start(world: &World) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("http")
+            .enable_all()
+            .build()
+            .context("cannot start a runtime")?;
+        let readers: Readers = Arc::new(world.data.readers());
+        let info = ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            store: "sqlite".to_owned(),
+            file: Some(world.data.path.join(FILE_NAME)),
+            leads_since: world.ledger().now(),
+        };
+        let service = Service::new(
+            world.ledger().clone(),
+            readers,
+            world.data.keys(),
+            info,
+            Metrics::default(),
+        );
+        let listen = Listen {
+            tcp: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            socket: None,
+            anonymous: Anonymous::None,
+            connections_max: None,
+        };
+        let listening = runtime.block_on(Listening::bind(Arc::new(service), &listen))?;
+        let address = listening.address().context("the server has no address")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = runtime.spawn(listening.serve(async {
+            // A sender that is gone means the same as one that has spoken.
+            let _told = stopped.await;
+        }));
+        Ok(Self {
+            runtime,
+            address,
+            stop,
+            serving,
+        })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets it end in order.
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        // A server that has ended by itself says so in the next line.
+        let _ended = self.stop.send(());
+        self.runtime
+            .block_on(self.serving)
+            .context("our server panicked")
+    }
+}

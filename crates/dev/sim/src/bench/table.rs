@@ -1,0 +1,200 @@
+//! The one table that is printed: what was seen, against which goal, near which limit.
+
+use std::fmt::{self, Write as _};
+
+/// One measured line.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// The figure with its unit.
+    pub seen: String,
+    /// How many times the peer's figure ours is.
+    pub ratio: Option<String>,
+    /// What was hoped for.
+    pub goal: Option<Goal>,
+    /// What bound it, as far as it could be seen.
+    pub near: String,
+}
+
+/// What was hoped for.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// In words.
+    pub text: String,
+    /// Whether it is so.
+    pub is_met: bool,
+}
+
+/// Lines under a few words about the machine.
+#[derive(Clone, Debug)]
+pub struct Table {
+    notes: Vec<String>,
+    rows: Vec<Row>,
+}
+
+impl Goal {
+    /// A rate that should be reached.
+    pub fn at_least(seen: u64, least: u64) -> Self {
+        Self {
+            text: format!("≥ {}", grouped(least)),
+            is_met: seen >= least,
+        }
+    }
+
+    /// A cost that should not be passed.
+    pub fn at_most(seen: u64, most: u64, unit: &str) -> Self {
+        Self {
+            text: format!("≤ {} {unit}", grouped(most)),
+            is_met: seen <= most,
+        }
+    }
+}
+
+impl Table {
+    /// A table under these words.
+    pub fn new(notes: Vec<String>) -> Self {
+        Self {
+            notes,
+            rows: Vec::new(),
+        }
+    }
+
+    /// One more line above the table.
+    pub fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    /// One more line of the table.
+    pub fn push(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+
+    /// The names of the lines whose goal is not met.
+    pub fn not_met(&self) -> impl Iterator<Item = &str> {
+        let missed = |row: &&Row| row.goal.as_ref().is_some_and(|goal| !goal.is_met);
+        self.rows.iter().filter(missed).map(|row| row.name.as_str())
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for note in &self.notes {
+            writeln!(out, "{note}")?;
+        }
+        writeln!(out)?;
+        let head = ["MEASURE", "SEEN", "RATIO", "GOAL", "MET", "NEAR"].map(str::to_owned);
+        let lines: Vec<[String; 6]> = std::iter::once(head)
+            .chain(self.rows.iter().map(cells))
+            .collect();
+        let mut widths = [0; 6];
+        for line in &lines {
+            for (width, cell) in widths.iter_mut().zip(line) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        for line in &lines {
+            let mut text = String::new();
+            for (cell, width) in line.iter().zip(widths) {
+                write!(text, "{cell:width$}  ")?;
+            }
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    let dash = || "-".to_owned();
+    let (goal, met) = match &row.goal {
+        Some(goal) => (
+            goal.text.clone(),
+            if goal.is_met { "yes" } else { "no" }.to_owned(),
+        ),
+        None => (dash(), dash()),
+    };
+    let ratio = row.ratio.clone().unwrap_or_else(dash);
+    [
+        row.name.clone(),
+        row.seen.clone(),
+        ratio,
+        goal,
+        met,
+        row.near.clone(),
+    ]
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Thousandths as a decimal with two places, rounded to the nearest: `1234` as `1.23`.
+pub fn thousandths(number: u64) -> String {
+    let hundredths_nearest = number.saturating_add(5) / 10;
+    format!(
+        "{}.{:02}",
+        grouped(hundredths_nearest / 100),
+        hundredths_nearest % 100
+    )
+}
+
+/// Tenths as a decimal with one place: `123` as `12.3`.
+pub fn tenths(number: u64) -> String {
+    format!("{}.{}", grouped(number / 10), number % 10)
+}
+
+/// How many of `count` go into one second, if they took that many microseconds.
+pub fn per_second(count: u64, took: std::time::Duration) -> u64 {
+    let micros = took.as_micros().max(1);
+    u64::try_from(u128::from(count) * 1_000_000 / micros).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Goal, Row, Table, grouped, per_second, tenths, thousandths};
+
+    #[test]
+    fn numbers_are_grouped_and_rounded() {
+        assert_eq!(
+            ["7", "999", "1,000", "12,345,678"],
+            [7, 999, 1_000, 12_345_678].map(grouped)
+        );
+        assert_eq!(
+            ["0.00", "1.23", "1.24", "2.00"],
+            [4, 1_234, 1_235, 1_999].map(thousandths)
+        );
+        assert_eq!("1,000.5", tenths(10_005));
+        assert_eq!(per_second(30, std::time::Duration::from_millis(1_500)), 20);
+    }
+
+    #[test]
+    fn columns_stand_under_one_another_and_a_missed_goal_is_named() {
+        let mut table = Table::new(vec!["disk".to_owned()]);
+        let row = |name: &str, goal| Row {
+            name: name.to_owned(),
+            seen: "5 a/s".to_owned(),
+            ratio: None,
+            goal,
+            near: "CPU".to_owned(),
+        };
+        table.push(row("a", Some(Goal::at_least(5, 6))));
+        table.push(row("longer", Some(Goal::at_most(5, 6, "MiB"))));
+        table.push(row("b", None));
+        let expected = "disk\n\n\
+            MEASURE  SEEN   RATIO  GOAL     MET  NEAR\n\
+            a        5 a/s  -      ≥ 6      no   CPU\n\
+            longer   5 a/s  -      ≤ 6 MiB  yes  CPU\n\
+            b        5 a/s  -      -        -    CPU\n";
+        assert_eq!(table.to_string(), expected);
+        assert_eq!(table.not_met().collect::<Vec<_>>(), ["a"]);
+    }
+}

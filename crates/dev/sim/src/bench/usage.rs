@@ -1,0 +1,198 @@
+//! Which cores and threads were busy meanwhile, from `/proc`: what a row was near.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::table::{tenths, thousandths};
+
+/// A beginning.
+#[derive(Debug)]
+pub struct Usage {
+    started: Instant,
+    machine: Machine,
+    threads: BTreeMap<String, u64>,
+}
+
+/// What was used since.
+#[derive(Debug)]
+pub struct Used {
+    /// How long it was.
+    pub took: Duration,
+    /// Thousandths of a core that were busy, by anybody.
+    pub busy_milli: u64,
+    /// Thousandths of a core by name of our threads, largest first.
+    pub threads_milli: Vec<(String, u64)>,
+}
+
+/// Ticks since boot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    idle: u64,
+    total: u64,
+}
+
+/// From here on a machine counts as busy, in thousandths of all its cores.
+const BUSY_MILLI: u64 = 850;
+
+impl Usage {
+    /// Begins to watch.
+    pub fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            machine: machine(),
+            threads: threads(),
+        }
+    }
+
+    /// What was used since the start.
+    pub fn used(&self) -> Used {
+        let took = self.started.elapsed();
+        let now = machine();
+        let total = now.total.saturating_sub(self.machine.total).max(1);
+        let idle = now.idle.saturating_sub(self.machine.idle);
+        let busy_milli = cores() * 1_000 * total.saturating_sub(idle) / total;
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let mut threads_milli: Vec<(String, u64)> = threads()
+            .into_iter()
+            .map(|(name, nanos)| {
+                let before = self.threads.get(&name).copied().unwrap_or(0);
+                (name, nanos.saturating_sub(before) / took_us)
+            })
+            .filter(|(_, milli)| *milli >= 50)
+            .collect();
+        threads_milli.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+        Used {
+            took,
+            busy_milli,
+            threads_milli,
+        }
+    }
+}
+
+impl Used {
+    /// Whether there was next to no core left.
+    pub fn is_busy(&self) -> bool {
+        self.busy_milli >= cores() * BUSY_MILLI
+    }
+
+    /// In words: the cores, and which of our threads used them.
+    pub fn words(&self) -> String {
+        let threads: Vec<String> = self
+            .threads_milli
+            .iter()
+            .map(|(name, milli)| format!("{name} {}", thousandths(*milli)))
+            .collect();
+        let cores = format!(
+            "{} of {} cores busy",
+            tenths(self.busy_milli / 100),
+            cores()
+        );
+        if threads.is_empty() {
+            cores
+        } else {
+            format!("{cores}: {}", threads.join(", "))
+        }
+    }
+}
+
+/// The machine in a few words.
+pub fn describe_machine() -> String {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = field(&memory, "MemTotal:").unwrap_or(0);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "Machine: {} cores, {} GiB of memory, Linux {}",
+        cores(),
+        kib >> 20,
+        kernel.trim()
+    )
+}
+
+/// Bytes of memory that this process holds.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "VmRSS:").unwrap_or(0) * 1_024
+}
+
+fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| u64::try_from(cores.get()).unwrap_or(1))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, then other kinds of work.
+fn machine() -> Machine {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks = line
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .map(|word| word.parse().unwrap_or(0));
+    ticks
+        .enumerate()
+        .fold(Machine::default(), |sum, (at, ticks): (usize, u64)| {
+            Machine {
+                idle: if at == 3 || at == 4 {
+                    sum.idle + ticks
+                } else {
+                    sum.idle
+                },
+                total: sum.total + ticks,
+            }
+        })
+}
+
+/// Nanoseconds on a core by name of thread.
+fn threads() -> BTreeMap<String, u64> {
+    let mut by_name = BTreeMap::new();
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return by_name;
+    };
+    for task in tasks.flatten() {
+        // A thread that ends meanwhile is not counted.
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
+        let Some((name, times)) = read("comm").zip(read("schedstat")) else {
+            continue;
+        };
+        let nanos = times
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok());
+        *by_name.entry(name.trim().to_owned()).or_default() += nanos.unwrap_or(0);
+    }
+    by_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Usage, field, resident_bytes};
+
+    #[test]
+    fn a_thread_that_works_is_seen_by_its_name() {
+        let usage = Usage::start();
+        let threads = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("worker".to_owned());
+            let worker = thread.spawn_scoped(scope, || {
+                // It works until it sees itself, so no time is assumed.
+                loop {
+                    let seen = usage.used().threads_milli;
+                    if seen.iter().any(|(name, _)| name == "worker") {
+                        return seen;
+                    }
+                }
+            });
+            worker.map(std::thread::ScopedJoinHandle::join)
+        });
+        assert!(matches!(threads, Ok(Ok(_))));
+    }
+
+    #[test]
+    fn memory_is_read_from_the_process_itself() {
+        assert_eq!(field("VmPeak: 9 kB\nVmRSS:\t 12 kB\n", "VmRSS:"), Some(12));
+        assert!(resident_bytes() > 0);
+    }
+}

@@ -1,0 +1,267 @@
+//! A real ledger on a real disk with one hot limit, and what to ask of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bursar_booking::decide::Change;
+use bursar_booking::limit::Scope;
+use bursar_booking::{Limit, Priority, Request};
+use bursar_engine::Command;
+use bursar_ledger::clock::MachineClock;
+use bursar_ledger::data::{self, Data};
+use bursar_ledger::intake::Submission;
+use bursar_ledger::pipeline::{Ledger, Observe};
+use bursar_ledger::store;
+use bursar_ledger::writer::Poison;
+use bursar_units::{Amount, BookingId, Label, Millis, ObjectName};
+
+use super::table::{grouped, thousandths};
+use super::usage::Used;
+
+/// The class that everybody wants.
+pub(super) const CLASS: &str = "python";
+/// Whom it counts for.
+pub(super) const TENANT: &str = "acme";
+/// The hot limit: as many slots as operations are ever outstanding, so that each is granted.
+pub(super) const SLOTS: u64 = 8_192;
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// A ledger at work.
+pub(super) struct World {
+    pub(super) data: Data,
+    pub(super) commits: Arc<Commits>,
+}
+
+/// What the store's thread told.
+#[derive(Default)]
+pub(super) struct Commits {
+    batches: AtomicU64,
+    records: AtomicU64,
+    micros: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// Commits between two looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Committed {
+    pub(super) batches: u64,
+    pub(super) records: u64,
+    pub(super) micros: u64,
+}
+
+/// Ids as our clients make them: they end in a `UUIDv7`, whose random part follows from a seed.
+pub(super) struct Ids {
+    next: AtomicU64,
+}
+
+impl World {
+    /// Opens a data directory as `bursar up` does.
+    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
+        let commits = Arc::new(Commits::default());
+        let observe = Arc::clone(&commits);
+        let data = data::open(
+            directory,
+            Arc::new(MachineClock::default()),
+            observe,
+            |_, _| {},
+        )?;
+        Ok(Self { data, commits })
+    }
+
+    /// Begins a new ledger with the hot limit.
+    pub(super) fn begin(directory: &Path) -> anyhow::Result<Self> {
+        let world = Self::open(directory)?;
+        world.ask(Command::Change {
+            changes: vec![hot_limit()?],
+        })?;
+        Ok(world)
+    }
+
+    /// The ledger.
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.data.ledger
+    }
+
+    /// Ends it in order.
+    pub(super) fn stop(self) -> anyhow::Result<()> {
+        self.data.stop();
+        match self.commits.failures.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            failures => bail!("the store failed {failures} times; the figures mean nothing"),
+        }
+    }
+
+    /// Asks, and waits for the answer, which must be good.
+    pub(super) fn ask(&self, command: Command) -> anyhow::Result<()> {
+        let (tell, told) = sync_channel(1);
+        let reply = Box::new(move |result| {
+            // Whoever asked has given up waiting.
+            let _gone = tell.send(result);
+        });
+        self.ledger().push(Submission {
+            by: label("operator")?,
+            commands: vec![command],
+            reply,
+        });
+        let outcomes = told
+            .recv_timeout(ANSWER_MAX)
+            .context("the ledger did not answer")??;
+        for outcome in outcomes {
+            outcome
+                .result
+                .map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// What everybody asks for: one slot, now or not at all.
+pub(super) fn request() -> anyhow::Result<Request> {
+    Ok(Request {
+        class: label(CLASS)?,
+        tenant: label(TENANT)?,
+        amount: Amount {
+            slots: 1,
+            ..Amount::default()
+        },
+        priority: Priority::Normal,
+        ttl: Millis::from_secs(60),
+        wait: Millis::ZERO,
+        extras: None,
+    })
+}
+
+/// A class, tenant or principal.
+pub(super) fn label(text: &str) -> anyhow::Result<Label> {
+    Label::new(text).with_context(|| format!("{text:?} is no label"))
+}
+
+fn hot_limit() -> anyhow::Result<Change> {
+    let scope = Some(Scope::Named(label(CLASS)?));
+    let limit = Limit {
+        slots: Some(SLOTS),
+        ..Limit::unbounded(scope, None)
+    };
+    Ok(Change::SetLimit {
+        name: ObjectName::new(CLASS)?,
+        limit,
+    })
+}
+
+impl Ids {
+    /// Ids that follow from a seed and the time.
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            next: AtomicU64::new(seed << 40),
+        }
+    }
+
+    /// The text of the next id.
+    pub(super) fn text(&self, now_ms: u64) -> String {
+        let random = mixed(self.next.fetch_add(1, Ordering::Relaxed));
+        let (high, low) = (now_ms >> 16, now_ms & 0xffff);
+        let (a, b) = (random & 0xfff, (random >> 12) & 0x3fff | 0x8000);
+        let c = mixed(random) & 0xffff_ffff_ffff;
+        format!("job-{high:08x}-{low:04x}-7{a:03x}-{b:04x}-{c:012x}")
+    }
+
+    /// The next id.
+    pub(super) fn next(&self, now_ms: u64) -> Option<BookingId> {
+        BookingId::new(&self.text(now_ms)).ok()
+    }
+}
+
+/// Spreads a counter over all bits (the finaliser of `SplitMix64`).
+fn mixed(number: u64) -> u64 {
+    let z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Commits {
+    /// All so far.
+    pub(super) fn so_far(&self) -> Committed {
+        Committed {
+            batches: self.batches.load(Ordering::Relaxed),
+            records: self.records.load(Ordering::Relaxed),
+            micros: self.micros.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Committed {
+    /// What came since an earlier look.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            batches: self.batches.saturating_sub(earlier.batches),
+            records: self.records.saturating_sub(earlier.records),
+            micros: self.micros.saturating_sub(earlier.micros),
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(self) -> String {
+        let batches = self.batches.max(1);
+        format!(
+            "{} records a commit of {} ms",
+            grouped(self.records / batches),
+            thousandths(self.micros / batches)
+        )
+    }
+}
+
+/// What bound a ledger at work: the cores where none was left, else the store's commits.
+pub(super) fn near(used: &Used, committed: Committed) -> String {
+    let bound = if used.is_busy() { "CPU" } else { "disk" };
+    format!("{bound}; {}; {}", used.words(), committed.words())
+}
+
+impl Observe for Commits {
+    fn poisoned(&self, poison: &Poison) {
+        eprintln!("a command was poisoned: {}", poison.message);
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn store_failed(&self, error: &store::Error) {
+        eprintln!("the store failed: {error}");
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn not_leader(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn committed(&self, records: usize, took: Duration) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.records
+            .fetch_add(u64::try_from(records).unwrap_or(0), Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(0);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn signed(&self, _size: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use bursar_units::{BookingId, Instant};
+
+    use super::Ids;
+
+    #[test]
+    fn an_id_knows_when_it_was_made_and_the_seed_gives_the_same_again() {
+        let made = 0x0198_f3c2_1a2b;
+        let id = Ids::new(7).next(made);
+        assert_eq!(
+            id.as_ref().and_then(BookingId::made_at).map(Instant::ms),
+            Some(made)
+        );
+        assert_eq!(id, Ids::new(7).next(made));
+        assert_ne!(id, Ids::new(8).next(made));
+    }
+}
