@@ -92,6 +92,10 @@ impl Listed for Booking {
     fn name(&self) -> String {
         self.id.to_string()
     }
+
+    fn is_past(&self) -> bool {
+        self.state == State::Ended
+    }
 }
 
 impl Listed for Limit {

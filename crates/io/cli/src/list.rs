@@ -22,6 +22,11 @@ pub(crate) trait Listed: Serialize + Sized + 'static {
 
     /// Its name.
     fn name(&self) -> String;
+
+    /// Whether it is over: shown when it becomes so, not listed unless asked for.
+    fn is_past(&self) -> bool {
+        false
+    }
 }
 
 /// A list as programs read it.
@@ -64,6 +69,13 @@ impl Filter {
             wanted.push((at, value.to_owned()));
         }
         Ok(Self { wanted })
+    }
+
+    /// What is wanted of a column.
+    pub(crate) fn value<T: Listed>(&self, key: &str) -> Option<&str> {
+        let at = T::columns().iter().position(|column| column.key() == key)?;
+        let wanted = self.wanted.iter().find(|(wanted, _)| *wanted == at);
+        wanted.map(|(_, value)| value.as_str())
     }
 
     /// Whether a row has all that is wanted.

@@ -8,7 +8,6 @@ pub mod limit;
 mod mistake;
 pub mod node;
 
-pub use limit::{Bound, LimitValues, Scope};
 pub use mistake::{Mistake, Mistakes};
 
 use bursar_units::{Amount, ObjectName};
@@ -42,7 +41,7 @@ pub enum Object {
         /// The version it is meant to replace, where the writer wants to be sure.
         resource_version: Option<String>,
         /// What it says.
-        values: LimitValues,
+        limit: bursar_booking::Limit,
     },
     /// A machine.
     Node {
@@ -78,11 +77,11 @@ impl Object {
             Self::Limit {
                 name,
                 resource_version,
-                values,
+                limit,
             } => {
-                let mut limit = api::Limit::new(name.clone(), values.to_spec());
-                limit.metadata.resource_version.clone_from(resource_version);
-                serde_json::to_value(limit)
+                let mut shown = api::Limit::new(name.clone(), limit::to_spec(limit));
+                shown.metadata.resource_version.clone_from(resource_version);
+                serde_json::to_value(shown)
             }
             Self::Node { name, capacity } => serde_json::to_value(node::object(name, capacity)),
         };
@@ -95,8 +94,8 @@ impl Object {
         let documents: Vec<_> = objects
             .iter()
             .map(|object| match object {
-                Self::Limit { name, values, .. } => {
-                    serde_saphyr::to_string(&api::Limit::new(name.clone(), values.to_spec()))
+                Self::Limit { name, limit, .. } => {
+                    serde_saphyr::to_string(&api::Limit::new(name.clone(), limit::to_spec(limit)))
                 }
                 Self::Node { name, capacity } => {
                     serde_saphyr::to_string(&node::object(name, capacity))

@@ -21,7 +21,7 @@ use crate::ids;
 use crate::problem::Code;
 
 /// What a request that names no ttl gets (S7).
-const TTL_DEFAULT: Duration = Duration::from_mins(1);
+const TTL_DEFAULT: Duration = Duration::from_millis(bursar_booking::TTL_DEFAULT.ms());
 /// How long one look at a waiting booking waits for it to change.
 const LOOK: Duration = Duration::from_secs(30);
 /// How much earlier than a third of the ttl a renewal may come, in percent: so that slots that

@@ -1,6 +1,8 @@
 //! Where a waiting booking stands, why it waits, and what that rests on (S8).
 
-use bursar_units::{Amount, BookingId, Dimension, Instant, Label};
+use std::collections::BTreeMap;
+
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label, ObjectName};
 
 use crate::limit::{Applied, Declared, Kind, LimitUse};
 use crate::request::Request;
@@ -31,6 +33,15 @@ pub struct Position {
     pub limits: Vec<LimitUse>,
     /// When it may be granted.
     pub estimate: Option<Estimate>,
+}
+
+/// Whom a limit holds up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HeldUp {
+    /// How many bookings.
+    pub bookings: u64,
+    /// Since when the longest of them waits.
+    pub since: Instant,
 }
 
 /// A guess, with what it rests on.
@@ -90,6 +101,34 @@ impl Bookings {
             .iter()
             .flat_map(|declared| self.counter_use(declared, &request.class, &request.tenant))
             .collect()
+    }
+
+    /// How many bookings each limit holds up, and since when the longest. One that lacks nothing
+    /// and waits for its turn is held up by the limits whose order it stands in.
+    pub fn held_up(&self) -> BTreeMap<ObjectName, HeldUp> {
+        let mut held_up = BTreeMap::new();
+        for (lane, queue) in self.room.lanes() {
+            let applied = self.applied_of(lane.class, lane.tenant);
+            for waiting in queue {
+                let mut lacking: Vec<&Declared> = applied
+                    .iter()
+                    .filter(|declared| self.lacks(declared, lane, &waiting.amount))
+                    .collect();
+                if lacking.is_empty() {
+                    let shared = |kind| matches!(kind, Kind::Everything | Kind::Class);
+                    lacking = applied.iter().filter(|d| shared(d.limit.kind())).collect();
+                }
+                for declared in lacking {
+                    let entry = held_up.entry(declared.name.clone()).or_insert(HeldUp {
+                        bookings: 0,
+                        since: waiting.since,
+                    });
+                    entry.bookings += 1;
+                    entry.since = entry.since.min(waiting.since);
+                }
+            }
+        }
+        held_up
     }
 
     /// The limits and dimensions that an amount exceeds now, headline first (S1).

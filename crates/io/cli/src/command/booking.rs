@@ -44,6 +44,9 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
     }
 }
 
+/// How many ended bookings a list shows at most.
+const ENDED_MAX: usize = 1_000;
+
 async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<(), Stop> {
     let client = session.client().await?;
     let id = match &arguments.id {
@@ -137,17 +140,40 @@ async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<()
     ended(session, &booking, "cancelled", arguments.dry_run)
 }
 
+/// Holders and the queue; what has ended only where `--where state=…` asks for it, the newest
+/// thousand. Whoever watches is also told what ends.
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Booking>(flags.filter.as_deref())?;
     let client = session.client().await?;
-    watch::list(
-        session,
-        flags,
-        &filter,
-        async || client.all_bookings(&Query::new()).await,
-        &client,
-    )
-    .await
+    let state = filter.value::<Booking>("state");
+    let live = match state {
+        None => Some("queued,granted"),
+        Some(word @ ("queued" | "granted")) => Some(word),
+        Some(_) => None,
+    };
+    let query = ["class", "tenant"]
+        .into_iter()
+        .fold(Query::new(), |query, key| {
+            query.with_some(key, filter.value::<Booking>(key))
+        });
+    let wants_ended = flags.watch && state.is_none();
+    let fetch = async || {
+        let newest = query
+            .clone()
+            .with("state", "ended")
+            .with("limit", ENDED_MAX);
+        let Some(states) = live else {
+            return client.bookings(&newest).await;
+        };
+        let mut list = client
+            .all_bookings(&query.clone().with("state", states))
+            .await?;
+        if wants_ended {
+            list.items.extend(client.bookings(&newest).await?.items);
+        }
+        Ok(list)
+    };
+    watch::list(session, flags, &filter, fetch, &client).await
 }
 
 async fn show(

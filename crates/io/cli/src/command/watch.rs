@@ -42,7 +42,7 @@ impl Changes {
 }
 
 /// Prints a list once, or for ever.
-pub(super) async fn list<T: Listed>(
+pub(super) async fn list<T: Listed + Clone>(
     session: &mut Session,
     flags: &ListFlags,
     filter: &Filter,
@@ -58,10 +58,14 @@ pub(super) async fn list<T: Listed>(
         None
     };
     let mut items = filtered(fetch().await?.items, filter, &session.look());
+    // What is over shows when it becomes so, and before that only to whoever asked for it.
+    let hides_past = filter.value::<T>("state").is_none();
+    let present = items.iter().filter(|item| !hides_past || !item.is_past());
+    let present: Vec<T> = present.cloned().collect();
     if flags.watch && session.for_programs() {
-        list::print_changed(session, &items, &items.iter().collect::<Vec<_>>())?;
+        list::print_changed(session, &items, &present.iter().collect::<Vec<_>>())?;
     } else {
-        list::print(session, &items)?;
+        list::print(session, &present)?;
     }
     let Some(changes) = &mut changes else {
         return Ok(());

@@ -1,5 +1,7 @@
-//! What a limit says, as checked values (design 40, S1).
+//! What a limit says, as people write it and as the plane of bookings has it (design 40, S1).
 
+use bursar_booking::limit::{WEIGHT_DEFAULT, WEIGHT_MAX};
+use bursar_booking::{Bound, Limit, Scope, TTL_MAX, TTL_MIN};
 use bursar_units::{INTEGER_MAX, Label, Millis, NameError, ObjectName, quantity};
 
 use super::Object;
@@ -10,62 +12,6 @@ use crate::tree::{Kind, Node};
 
 /// The word for one counter per value.
 pub const EACH: &str = "each";
-/// How many may wait where a limit does not say.
-pub const QUEUE_DEFAULT: u64 = 10_000;
-/// How long one may wait where a limit does not say.
-pub const WAIT_DEFAULT: Millis = Millis::from_hours(24);
-/// The longest ttl, and what a limit that does not say allows.
-pub const TTL_MAX: Millis = Millis::from_hours(24);
-/// The shortest ttl.
-pub const TTL_MIN: Millis = Millis::from_secs(1);
-/// The share of a tenant whose limit does not say.
-pub const WEIGHT_DEFAULT: u64 = 100;
-/// The largest share.
-pub const WEIGHT_MAX: u64 = 1_000;
-
-/// Which values of a field a limit speaks of.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Scope {
-    /// One counter per value.
-    Each,
-    /// This value only.
-    Named(Label),
-}
-
-/// A bound in one dimension.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
-    /// This much, in the dimension's unit.
-    Exactly(u64),
-    /// This many percent of the inventory, 1 to 100.
-    Percent(u64),
-}
-
-/// A limit, checked, with its defaults filled in.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LimitValues {
-    /// Which classes; `None` is all of them together.
-    pub class: Option<Scope>,
-    /// Which tenants; `None` is all of them together.
-    pub tenant: Option<Scope>,
-    /// Most units of admission.
-    pub slots: Option<u64>,
-    /// Most CPU, in millicores.
-    pub cpu: Option<Bound>,
-    /// Most memory, in bytes.
-    pub memory: Option<Bound>,
-    /// Most whole GPUs.
-    pub gpus: Option<u64>,
-    /// How many may wait.
-    pub queue_max: u64,
-    /// How long one may ask to wait.
-    pub wait_max: Millis,
-    /// The longest ttl one may ask for.
-    pub ttl_max: Millis,
-    /// The share of a tenant's turn: present iff `tenant` alone is given.
-    pub weight: Option<u64>,
-}
-
 /// What a limit's document looks like.
 pub(crate) const SHAPE: Shape = Shape::Map(&[
     Field::required("apiVersion", Shape::Text(|_| Ok(()))),
@@ -101,93 +47,74 @@ pub(crate) const SHAPE: Shape = Shape::Map(&[
     Field::optional("status", Shape::Any),
 ]);
 
-impl LimitValues {
-    /// A limit that bounds nothing, to be filled in.
-    pub fn unbounded(class: Option<Scope>, tenant: Option<Scope>) -> Self {
-        let weight = (class.is_none() && tenant.is_some()).then_some(WEIGHT_DEFAULT);
-        Self {
-            class,
-            tenant,
-            slots: None,
-            cpu: None,
-            memory: None,
-            gpus: None,
-            queue_max: QUEUE_DEFAULT,
-            wait_max: WAIT_DEFAULT,
-            ttl_max: TTL_MAX,
-            weight,
-        }
+/// Checks a spec and fills in its defaults; paths begin `spec`.
+pub fn from_spec(spec: &LimitSpec) -> Result<Limit, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let class = take(&mut errors, "class", spec.class.as_deref(), scope);
+    let tenant = take(&mut errors, "tenant", spec.tenant.as_deref(), scope);
+    let is_tenant_alone = class.is_none() && tenant.is_some();
+    let mut limit = Limit::unbounded(class, tenant);
+    limit.slots = take(&mut errors, "slots", spec.slots, |slots| {
+        whole(slots, 0, INTEGER_MAX)
+    });
+    limit.cpu = take(&mut errors, "cpu", spec.cpu.as_deref(), cpu);
+    limit.memory = take(&mut errors, "memory", spec.memory.as_deref(), memory);
+    limit.gpus = take(&mut errors, "gpus", spec.gpus, |gpus| {
+        whole(gpus, 0, INTEGER_MAX)
+    });
+    let queue_max = |max| whole(max, 0, INTEGER_MAX);
+    let queue_max = take(&mut errors, "maxQueue", spec.max_queue, queue_max);
+    limit.queue_max = queue_max.unwrap_or(limit.queue_max);
+    let wait_max = take(&mut errors, "maxWait", spec.max_wait.as_deref(), duration);
+    limit.wait_max = wait_max.unwrap_or(limit.wait_max);
+    let ttl_max = take(&mut errors, "maxTTL", spec.max_ttl.as_deref(), ttl);
+    limit.ttl_max = ttl_max.unwrap_or(limit.ttl_max);
+    let weight = take(&mut errors, "weight", spec.weight, |weight| {
+        whole(weight, 1, WEIGHT_MAX)
+    });
+    limit.weight = weight.or(is_tenant_alone.then_some(WEIGHT_DEFAULT));
+    if spec.weight.is_some() && (spec.class.is_some() || spec.tenant.is_none()) {
+        errors.push(field_error("weight", weight_alone()));
     }
-
-    /// Checks a spec; paths begin `spec`.
-    pub fn from_spec(spec: &LimitSpec) -> Result<Self, Vec<FieldError>> {
-        let mut errors = Vec::new();
-        let class = take(&mut errors, "class", spec.class.as_deref(), scope);
-        let tenant = take(&mut errors, "tenant", spec.tenant.as_deref(), scope);
-        let mut values = Self::unbounded(class, tenant);
-        values.slots = take(&mut errors, "slots", spec.slots, |slots| {
-            whole(slots, 0, INTEGER_MAX)
-        });
-        values.cpu = take(&mut errors, "cpu", spec.cpu.as_deref(), cpu);
-        values.memory = take(&mut errors, "memory", spec.memory.as_deref(), memory);
-        values.gpus = take(&mut errors, "gpus", spec.gpus, |gpus| {
-            whole(gpus, 0, INTEGER_MAX)
-        });
-        let queue_max = take(&mut errors, "maxQueue", spec.max_queue, |max| {
-            whole(max, 0, INTEGER_MAX)
-        });
-        values.queue_max = queue_max.unwrap_or(values.queue_max);
-        let wait_max = take(&mut errors, "maxWait", spec.max_wait.as_deref(), duration);
-        values.wait_max = wait_max.unwrap_or(values.wait_max);
-        let ttl_max = take(&mut errors, "maxTTL", spec.max_ttl.as_deref(), ttl);
-        values.ttl_max = ttl_max.unwrap_or(values.ttl_max);
-        let weight = take(&mut errors, "weight", spec.weight, |max| {
-            whole(max, 1, WEIGHT_MAX)
-        });
-        values.weight = weight.or(values.weight);
-        if spec.weight.is_some() && (spec.class.is_some() || spec.tenant.is_none()) {
-            errors.push(field_error("weight", weight_alone()));
-        }
-        if errors.is_empty() {
-            Ok(values)
-        } else {
-            Err(errors)
-        }
-    }
-
-    /// The spec people would write, with defaults shown.
-    pub fn to_spec(&self) -> LimitSpec {
-        LimitSpec {
-            class: self.class.as_ref().map(Scope::to_string),
-            tenant: self.tenant.as_ref().map(Scope::to_string),
-            slots: self.slots,
-            cpu: self.cpu.map(|bound| bound.text(quantity::format_cpu)),
-            memory: self.memory.map(|bound| bound.text(quantity::format_memory)),
-            gpus: self.gpus,
-            max_queue: Some(self.queue_max),
-            max_wait: Some(hours(self.wait_max)),
-            max_ttl: Some(hours(self.ttl_max)),
-            weight: self.weight,
-        }
+    if errors.is_empty() {
+        Ok(limit)
+    } else {
+        Err(errors)
     }
 }
 
-impl Bound {
-    /// The bound as people write it, given how its dimension is written.
-    pub fn text(self, format: impl Fn(u64) -> String) -> String {
-        match self {
-            Self::Exactly(value) => format(value),
-            Self::Percent(percent) => format!("{percent}%"),
-        }
+/// The spec people would write, with defaults shown.
+pub fn to_spec(limit: &Limit) -> LimitSpec {
+    LimitSpec {
+        class: limit.class.as_ref().map(scope_text),
+        tenant: limit.tenant.as_ref().map(scope_text),
+        slots: limit.slots,
+        cpu: limit
+            .cpu
+            .map(|bound| bound_text(bound, quantity::format_cpu)),
+        memory: limit
+            .memory
+            .map(|bound| bound_text(bound, quantity::format_memory)),
+        gpus: limit.gpus,
+        max_queue: Some(limit.queue_max),
+        max_wait: Some(hours(limit.wait_max)),
+        max_ttl: Some(hours(limit.ttl_max)),
+        weight: limit.weight,
     }
 }
 
-impl std::fmt::Display for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Each => f.pad(EACH),
-            Self::Named(label) => f.pad(label.as_str()),
-        }
+/// The bound as people write it, given how its dimension is written.
+fn bound_text(bound: Bound, format: impl Fn(u64) -> String) -> String {
+    match bound {
+        Bound::Exactly(value) => format(value),
+        Bound::Percent(percent) => format!("{percent}%"),
+    }
+}
+
+fn scope_text(scope: &Scope) -> String {
+    match scope {
+        Scope::Each => EACH.to_owned(),
+        Scope::Named(label) => label.to_string(),
     }
 }
 
@@ -227,11 +154,11 @@ pub(super) fn read(node: &Node, path: &str) -> Result<Object, Vec<Found>> {
     ) else {
         return Err(Vec::new());
     };
-    let values = LimitValues::from_spec(&spec).map_err(|_| Vec::new())?;
+    let limit = from_spec(&spec).map_err(|_| Vec::new())?;
     Ok(Object::Limit {
         name,
         resource_version: version.map(str::to_owned),
-        values,
+        limit,
     })
 }
 

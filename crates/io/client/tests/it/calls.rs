@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bursar_booking::Limit as Bounds;
 use bursar_client::api::{
     Batch, BookingRequest, Limit, LimitSpec, Node, Operation, PruneRequest, ReleaseRequest,
     RenewRequest, TokenRequest,
 };
 use bursar_client::client::{Mode, Query};
-use bursar_client::object::{LimitValues, Object};
+use bursar_client::object::Object;
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 use serde_json::json;
 
@@ -49,11 +50,11 @@ async fn calls_have_the_addresses_of_the_page() {
                 .with_some("cursor", None::<u64>),
         )
         .await;
-    let values = LimitValues::unbounded(None, None);
+    let limit = Bounds::unbounded(None, None);
     let object = Object::Limit {
         name: name.clone(),
         resource_version: None,
-        values,
+        limit,
     };
     let _ = client.apply(&[object], Mode::DryRun).await;
     let mut limit = Limit::new(name.clone(), LimitSpec::default());

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use bursar_booking::{Bound, Limit, Scope};
 use bursar_client::Code;
-use bursar_client::object::{
-    Bound, File, LimitValues, Mistakes, Object, Scope, read_files, read_value, read_values,
-};
+use bursar_client::object::limit::{from_spec, to_spec};
+use bursar_client::object::{File, Mistakes, Object, read_files, read_value, read_values};
 use bursar_units::{Amount, INTEGER_MAX, Label, Millis, ObjectName};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::json;
@@ -73,7 +73,7 @@ fn the_files_of_the_page_are_read() {
             "node/a01"
         ]
     );
-    let Object::Limit { values, .. } = &objects[1] else {
+    let Object::Limit { limit: values, .. } = &objects[1] else {
         panic!()
     };
     assert_eq!(
@@ -91,7 +91,7 @@ fn the_files_of_the_page_are_read() {
         (values.queue_max, values.wait_max),
         (10_000, Millis::from_hours(24))
     );
-    let Object::Limit { values, .. } = &objects[2] else {
+    let Object::Limit { limit: values, .. } = &objects[2] else {
         panic!()
     };
     assert_eq!(
@@ -248,7 +248,7 @@ fn zero_pauses_and_percentages_reach_from_one_to_a_hundred() {
     ] {
         let value = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
             "metadata": {"name": "a"}, "spec": {"cpu": cpu, "slots": 0}});
-        let Ok(Object::Limit { values, .. }) = read_value(&value) else {
+        let Ok(Object::Limit { limit: values, .. }) = read_value(&value) else {
             panic!("{cpu}")
         };
         assert_eq!((values.cpu, values.slots), (Some(bound), Some(0)));
@@ -392,13 +392,13 @@ fn bounds() -> impl Strategy<Value = Option<Bound>> {
     ]
 }
 
-fn limits() -> impl Strategy<Value = LimitValues> {
+fn limits() -> impl Strategy<Value = Limit> {
     let numbers = (any::<Option<u32>>(), any::<Option<u32>>(), 0..=INTEGER_MAX);
     let times = (0..=INTEGER_MAX, 1_000_u64..=86_400_000, 1_u64..=1_000);
     (scopes(), scopes(), bounds(), bounds(), numbers, times).prop_map(
         |(class, tenant, cpu, memory, (slots, gpus, queue_max), (wait_ms, ttl_ms, weight))| {
-            let unbounded = LimitValues::unbounded(class, tenant);
-            LimitValues {
+            let is_tenant_alone = class.is_none() && tenant.is_some();
+            Limit {
                 slots: slots.map(u64::from),
                 gpus: gpus.map(u64::from),
                 cpu,
@@ -406,8 +406,8 @@ fn limits() -> impl Strategy<Value = LimitValues> {
                 queue_max,
                 wait_max: Millis::from_ms(wait_ms),
                 ttl_max: Millis::from_ms(ttl_ms),
-                weight: unbounded.weight.map(|_| weight),
-                ..unbounded
+                weight: is_tenant_alone.then_some(weight),
+                ..Limit::unbounded(class, tenant)
             }
         },
     )
@@ -417,10 +417,10 @@ proptest! {
     #[test]
     fn limits_survive_yaml_and_json(values in limits()) {
         let name = ObjectName::new("a").unwrap();
-        let objects = vec![Object::Limit { name, resource_version: None, values: values.clone() }];
+        let objects = vec![Object::Limit { name, resource_version: None, limit: values.clone() }];
         prop_assert_eq!(&read(&Object::to_yaml(&objects)).unwrap(), &objects);
         prop_assert_eq!(read_values(&[objects[0].to_value()]).unwrap(), objects);
-        prop_assert_eq!(LimitValues::from_spec(&values.to_spec()).unwrap(), values);
+        prop_assert_eq!(from_spec(&to_spec(&values)).unwrap(), values);
     }
 
     #[test]

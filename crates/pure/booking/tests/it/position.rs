@@ -185,3 +185,19 @@ fn a_refusal_by_order_always_names_a_limit() {
         ("own".to_owned(), Dimension::Gpus)
     );
 }
+
+#[test]
+fn a_limit_counts_only_those_it_holds_up() {
+    let mut desk = Desk::with_limits(&[
+        ("all", slots_limit("", "", 10)),
+        ("python", slots_limit("python", "", 1)),
+        ("tenant", slots_limit("", "each", 5)),
+    ]);
+    desk.hold(0, "holder", &request("python", "a"));
+    desk.reserve(7, "first", &request("python", "a")).unwrap();
+    desk.reserve(9, "second", &request("python", "b")).unwrap();
+    let held_up = desk.bookings.held_up();
+    let names: Vec<&str> = held_up.keys().map(bursar_units::ObjectName::as_str).collect();
+    assert_eq!(names, ["python"], "the others have room");
+    assert_eq!((held_up["python"].bookings, held_up["python"].since), (2, at(7)));
+}

@@ -15,7 +15,7 @@ use tokio::sync::broadcast::Receiver;
 
 use super::super::refusal::of_refusal;
 use super::super::{Answer, Mode, Service, last_record};
-use super::{limit, limit_version, node_version};
+use super::{limit_version, node_version};
 use crate::caller::Caller;
 
 /// How a change is made.
@@ -166,9 +166,7 @@ impl Asked {
     /// Whether it would change nothing.
     fn is(&self, before: &Before) -> bool {
         match (self, before) {
-            (Self::Set(Object::Limit { values, .. }), Before::Limit(before)) => {
-                limit(values.clone()) == *before
-            }
+            (Self::Set(Object::Limit { limit, .. }), Before::Limit(before)) => *limit == *before,
             (Self::Set(Object::Node { capacity, .. }), Before::Node(before)) => capacity == before,
             _ => false,
         }
@@ -176,10 +174,7 @@ impl Asked {
 
     fn change(&self) -> Change {
         match self.clone() {
-            Self::Set(Object::Limit { name, values, .. }) => Change::SetLimit {
-                name,
-                limit: limit(values),
-            },
+            Self::Set(Object::Limit { name, limit, .. }) => Change::SetLimit { name, limit },
             Self::Set(Object::Node { name, capacity }) => Change::SetNode { name, capacity },
             Self::DropLimit(name) => Change::DropLimit { name },
             Self::DropNode(name) => Change::DropNode { name },

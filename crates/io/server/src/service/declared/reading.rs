@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
 use bursar_client::object;
+use bursar_client::object::limit::to_spec;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::booking::limit::Declared;
@@ -12,7 +13,7 @@ use bursar_units::{Amount, ObjectName};
 
 use super::super::nearest::nearest;
 use super::super::{Answer, Service, last_record};
-use super::{limit_version, no_such, node_version, page, values};
+use super::{limit_version, no_such, node_version, page};
 use crate::caller::Caller;
 
 impl Service {
@@ -132,7 +133,7 @@ fn shown(
     declared: &Declared,
     held_up: &BTreeMap<ObjectName, HeldUp>,
 ) -> Limit {
-    let mut shown = Limit::new(declared.name.clone(), values(&declared.limit).to_spec());
+    let mut shown = Limit::new(declared.name.clone(), to_spec(&declared.limit));
     shown.metadata.resource_version = Some(limit_version(&declared.limit));
     let counters = state.bookings.counters_of(declared);
     let held_up = held_up.get(&declared.name);
