@@ -136,11 +136,11 @@ fn damage_beside_the_records_is_found_and_the_records_are_said_to_be_good() {
             "tile/0/000 is missing, its records are good",
         ),
         (
-            "UPDATE checkpoint SET note = replace(note, '600', '601')",
+            "UPDATE checkpoint SET note = replace(note, char(10) || '600' || char(10), char(10) || '601' || char(10))",
             "the checkpoint over 600 records: the signature by",
         ),
         (
-            "UPDATE checkpoint SET note = replace(note, '+', '/')",
+            "UPDATE checkpoint SET note = replace(note, '— ', '- ')",
             "the checkpoint over 600 records: ",
         ),
         (
