@@ -197,7 +197,13 @@ fn a_limit_counts_only_those_it_holds_up() {
     desk.reserve(7, "first", &request("python", "a")).unwrap();
     desk.reserve(9, "second", &request("python", "b")).unwrap();
     let held_up = desk.bookings.held_up();
-    let names: Vec<&str> = held_up.keys().map(bursar_units::ObjectName::as_str).collect();
+    let names: Vec<&str> = held_up
+        .keys()
+        .map(bursar_units::ObjectName::as_str)
+        .collect();
     assert_eq!(names, ["python"], "the others have room");
-    assert_eq!((held_up["python"].bookings, held_up["python"].since), (2, at(7)));
+    assert_eq!(
+        (held_up["python"].bookings, held_up["python"].since),
+        (2, at(7))
+    );
 }
