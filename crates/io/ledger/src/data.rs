@@ -18,10 +18,11 @@ use crate::intake::{Failure, Outcome, Submission};
 use crate::key::{self, Signer};
 use crate::lock::Lock;
 use crate::pipeline::{Ledger, Observe, Running};
+use crate::recover::Recovered;
 use crate::snapshots::{Skipped, Snapshots, edge_at};
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
-use crate::term::{Begun, Error, Hand, begin};
+use crate::term::{Begun, Error, Hand, begin_with};
 
 /// A snapshot is taken after this many records …
 const SNAPSHOT_RECORDS: u64 = 100_000;
@@ -74,9 +75,12 @@ pub fn open(
     let snapshotted = start.head;
     let key_path = path.join(key::FILE_NAME);
     let mut signer = None;
-    let new_id = || uuid::Uuid::now_v7().to_string();
-    let hand = |ledger: &str, generation: u64| {
-        let loaded = Signer::load_or_create(&key_path, ledger, generation)?;
+    let begun = Signer::load(&key_path)?;
+    // A start that came no further than its key goes on with that key.
+    let begun = begun.as_ref().and_then(Signer::ledger_begun);
+    let new_id = || begun.map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
+    let hand = |ledger: &str, recovered: &Recovered, _: &dyn Reader| {
+        let loaded = key_of(&key_path, ledger, &recovered.state)?;
         let verifiers = loaded.verifiers();
         let shared = Arc::new(Mutex::new(loaded));
         signer = Some(Arc::clone(&shared));
@@ -85,7 +89,7 @@ pub fn open(
             sign: signs_with(shared, Arc::clone(&clock)),
         })
     };
-    let begun = begin(Box::new(store), start, &clock, new_id, hand, progress)?;
+    let begun = begin_with(Box::new(store), start, &clock, new_id, hand, progress)?;
     let Begun {
         writer,
         committer,
@@ -210,6 +214,15 @@ fn make_directory(path: &Path) -> Result<(), Error> {
             source,
         })
     })
+}
+
+/// The key of what was recovered. One is made only where there is nothing that it signed.
+fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
+    if state.head == 0 {
+        Signer::load_or_create(path, ledger, state.generation)
+    } else {
+        Signer::load_for(path, ledger, state.generation)
+    }
 }
 
 /// The newest good snapshot, or the newest anchored one where records below it were pruned, or

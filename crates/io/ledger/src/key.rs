@@ -66,6 +66,15 @@ pub enum Error {
         /// Whose it should be.
         expected: String,
     },
+    /// A ledger that has records has no key file.
+    #[error(
+        "{path} is missing, and the ledger has records that it signed; put the key back from where \
+         you keep your secrets, or restore a backup as a new generation with `bursar ledger restore`"
+    )]
+    KeyMissing {
+        /// The file.
+        path: String,
+    },
     /// The system has no randomness to give.
     #[error("the system gave no random bytes for a key")]
     Random {
@@ -149,11 +158,21 @@ impl Signer {
         }
     }
 
-    /// Reads the key of a ledger, and makes it where there is none.
+    /// Reads the key of a ledger, and makes it where there is none: for a ledger that begins.
     pub fn load_or_create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
-        let Some(signer) = Self::load(path)? else {
-            return Self::create(path, ledger, generation);
+        match Self::load_for(path, ledger, generation) {
+            Err(Error::KeyMissing { .. }) => Self::create(path, ledger, generation),
+            loaded => loaded,
+        }
+    }
+
+    /// Reads the key of a ledger that has one already. Another in its place could not go on from
+    /// what the lost one signed.
+    pub fn load_for(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
+        let missing = || Error::KeyMissing {
+            path: path.display().to_string(),
         };
+        let signer = Self::load(path)?.ok_or_else(missing)?;
         let expected = Name::ledger(ledger, generation).map_err(|source| Error::Name { source })?;
         if *signer.origin() != expected {
             return Err(Error::OtherLedger {
@@ -181,6 +200,12 @@ impl Signer {
         };
         signer.write()?;
         Ok(signer)
+    }
+
+    /// The id of the ledger whose first generation this key signs.
+    pub fn ledger_begun(&self) -> Option<&str> {
+        let (_, of) = self.origin().as_str().split_once('/')?;
+        of.strip_suffix("/0")
     }
 
     /// The origin of the checkpoints: `bursar/<ledger uuid>/<generation>`.

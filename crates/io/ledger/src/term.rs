@@ -12,7 +12,7 @@ use crate::clock::{Clock, TermClock};
 use crate::committer::{Commit, Committer, Sign};
 use crate::key;
 use crate::recover::{self, Recovered, check_extends, recover};
-use crate::store::{self, Store};
+use crate::store::{self, Reader, Store};
 use crate::writer::Writer;
 
 /// A term, ready to run.
@@ -59,23 +59,39 @@ pub enum Error {
 /// Leads the store, folds what is there on top of `start`, and writes the first records of the
 /// term: Genesis and the key where the ledger is new, then Resume.
 pub fn begin(
-    mut store: Box<dyn Store>,
+    store: Box<dyn Store>,
     start: State,
     clock: &Arc<dyn Clock>,
     new_id: impl FnOnce() -> String,
     hand: impl FnOnce(&str, u64) -> Result<Hand, key::Error>,
     progress: impl FnMut(u64, u64),
 ) -> Result<Begun, Error> {
+    let hand = |ledger: &str, recovered: &Recovered, _: &dyn Reader| {
+        Ok(hand(ledger, recovered.state.generation)?)
+    };
+    begin_with(store, start, clock, new_id, hand, progress)
+}
+
+/// The same for a hand that looks at what was recovered before it signs.
+pub(crate) fn begin_with(
+    mut store: Box<dyn Store>,
+    start: State,
+    clock: &Arc<dyn Clock>,
+    new_id: impl FnOnce() -> String,
+    hand: impl FnOnce(&str, &Recovered, &dyn Reader) -> Result<Hand, Error>,
+    progress: impl FnMut(u64, u64),
+) -> Result<Begun, Error> {
     let term = store.lead()?;
-    let Recovered { state, builder } = recover(store.reader()?, start, progress)?;
-    let is_new = state.ledger.is_empty();
+    let recovered = recover(store.reader()?, start, progress)?;
+    let is_new = recovered.state.ledger.is_empty();
     let ledger = if is_new {
         new_id()
     } else {
-        state.ledger.clone()
+        recovered.state.ledger.clone()
     };
-    let Hand { verifiers, sign } = hand(&ledger, state.generation)?;
     let reader = store.reader()?;
+    let Hand { verifiers, sign } = hand(&ledger, &recovered, reader.as_ref())?;
+    let Recovered { state, builder } = recovered;
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
     let now = TermClock::begin(clock.as_ref(), state.time).now(clock.as_ref());
     let newest = verifiers.first().map(ToString::to_string);

@@ -12,6 +12,7 @@ mod contract;
 mod files;
 mod maintain;
 mod memory;
+mod opening;
 mod pipeline;
 mod trouble;
 mod world;
