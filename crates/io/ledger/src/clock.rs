@@ -27,6 +27,17 @@ pub struct MachineClock {
     start: Monotonic,
 }
 
+/// One look at the clocks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Moment {
+    /// The time now, as the ledger lives it.
+    pub now: Instant,
+    /// What the wall clock says.
+    pub wall: Instant,
+    /// Whether the wall clock has jumped since the last look.
+    pub jumped: bool,
+}
+
 /// The time of one term.
 #[derive(Debug)]
 pub struct TermClock {
@@ -74,6 +85,16 @@ impl TermClock {
     pub fn now(&self, clock: &dyn Clock) -> Instant {
         let elapsed = clock.monotonic().ms().saturating_sub(self.since.ms());
         self.base.after(Millis::from_ms(elapsed))
+    }
+
+    /// Looks at the clocks.
+    pub fn look(&mut self, clock: &dyn Clock) -> Moment {
+        let jumped = self.jump(clock).is_some();
+        Moment {
+            now: self.now(clock),
+            wall: clock.wall(),
+            jumped,
+        }
     }
 
     /// The wall clock's word, if it has jumped since it was last believed: forward, and time

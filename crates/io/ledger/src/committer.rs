@@ -20,6 +20,17 @@ pub enum Commit {
     Unknown(Error),
 }
 
+/// What was found after an unknown outcome.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reopened {
+    /// The batch is durable.
+    Committed,
+    /// Nothing of it is there.
+    Absent,
+    /// Another term has written in its place: this one is over.
+    Replaced,
+}
+
 /// The owner of the store.
 pub struct Committer {
     store: Box<dyn Store>,
@@ -74,23 +85,24 @@ impl Committer {
         }
     }
 
-    /// After an unknown outcome: whether the batch turned out to be durable (L2).
-    pub fn reopen(&mut self, batch: &Batch) -> Result<bool, Error> {
+    /// After an unknown outcome: looks what is there (L2). Rows are ours iff their bytes are.
+    pub fn reopen(&mut self, batch: &Batch) -> Result<Reopened, Error> {
         let head = self.store.reopen()?;
-        let with_batch = self.term.head + u64::try_from(batch.records.len()).unwrap_or(0);
         if head == self.term.head {
-            return Ok(false);
+            return Ok(Reopened::Absent);
         }
-        if head != with_batch {
-            let what = format!(
-                "the journal: {head} records, {} were expected",
-                self.term.head
-            );
-            return Err(Error::Damaged { what });
+        let reader = self.store.reader()?;
+        let kept = reader.records(self.term.head, batch.records.len() + 1)?;
+        let is_ours = kept.len() == batch.records.len()
+            && kept.iter().zip(&batch.records).all(|(kept, ours)| {
+                kept.seq == ours.seq && kept.bytes.as_ref() == Some(&ours.bytes)
+            });
+        if !is_ours {
+            return Ok(Reopened::Replaced);
         }
         push_all(&mut self.builder, batch);
         self.term.head = head;
-        Ok(true)
+        Ok(Reopened::Committed)
     }
 
     /// Signs and keeps a checkpoint, if there are records that stand under none.
@@ -103,12 +115,6 @@ impl Committer {
         self.store.put_checkpoint(size, &note)?;
         self.signed = size;
         Ok(Some(size))
-    }
-
-    /// Signs with another hand from now on.
-    pub fn set_sign(&mut self, sign: Sign) {
-        self.sign = sign;
-        self.signed = 0;
     }
 
     /// How many records are durable.

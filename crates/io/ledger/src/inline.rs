@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bursar_units::Instant;
-
-use crate::committer::{Commit, Committer};
+use crate::clock::Moment;
+use crate::committer::{Commit, Committer, Reopened};
 use crate::intake::{Failure, Intake};
 use crate::store::Error;
 use crate::view::View;
@@ -48,9 +47,9 @@ impl Inline {
     }
 
     /// Takes what waits, lets time have its say, commits and publishes.
-    pub fn step(&mut self, now: Instant) -> Result<(), Trouble> {
+    pub fn step(&mut self, moment: &Moment) -> Result<(), Trouble> {
         self.resolve()?;
-        let built = self.build(now);
+        let built = self.writer.build(moment, &self.intake, usize::MAX);
         if let Err(poison) = built {
             self.start_over(&Failure::OutcomeUnknown);
             return Err(Trouble::Poisoned(Box::new(poison)));
@@ -59,12 +58,6 @@ impl Inline {
             Some(batch) => self.commit(batch),
             None => Ok(()),
         }
-    }
-
-    fn build(&mut self, now: Instant) -> Result<(), Poison> {
-        self.writer.open(now)?;
-        let submissions = self.intake.take(self.writer.room());
-        self.writer.take_all(submissions)
     }
 
     /// Commits a batch and publishes it, or deals with why not (L2).
@@ -76,9 +69,7 @@ impl Inline {
             }
             Commit::Refused => {
                 batch.fail(&Failure::NotLeader);
-                self.start_over(&Failure::NotLeader);
-                self.intake.refuse(Some(&Failure::NotLeader));
-                Err(Trouble::NotLeader)
+                self.step_down()
             }
             Commit::Unknown(_) => {
                 batch.fail_pending(&Failure::OutcomeUnknown);
@@ -94,8 +85,9 @@ impl Inline {
             return Ok(());
         };
         match self.committer.reopen(&batch) {
-            Ok(committed) => {
-                if committed {
+            Ok(Reopened::Replaced) => self.step_down(),
+            Ok(found) => {
+                if found == Reopened::Committed {
                     self.view.catch_up(batch.facts);
                 }
                 self.start_over(&Failure::OutcomeUnknown);
@@ -108,6 +100,12 @@ impl Inline {
                 Err(Trouble::StoreAway(error))
             }
         }
+    }
+
+    fn step_down(&mut self) -> Result<(), Trouble> {
+        self.start_over(&Failure::NotLeader);
+        self.intake.refuse(Some(&Failure::NotLeader));
+        Err(Trouble::NotLeader)
     }
 
     fn start_over(&mut self, failure: &Failure) {

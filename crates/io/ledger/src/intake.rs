@@ -89,7 +89,6 @@ pub struct Intake {
 struct Lanes {
     control: Queue,
     work: Queue,
-    per_principal: BTreeMap<Label, usize>,
     refuse: Option<Failure>,
     disk_low: bool,
     /// Something other than a submission wants the engine's attention.
@@ -100,6 +99,7 @@ struct Lanes {
 struct Queue {
     submissions: VecDeque<Submission>,
     commands: usize,
+    per_principal: BTreeMap<Label, usize>,
 }
 
 impl Intake {
@@ -111,7 +111,9 @@ impl Intake {
             (submission.reply)(Err(failure));
             return;
         }
-        lanes.put(submission);
+        let queue = lanes.lane_mut(&submission);
+        queue.count_in(&submission);
+        queue.submissions.push_back(submission);
         drop(lanes);
         self.woken.notify_one();
         self.notify.notify_one();
@@ -123,6 +125,21 @@ impl Intake {
         self.lock().take(max)
     }
 
+    /// Puts submissions back that were taken and not decided, in front of the others.
+    pub fn put_back(&self, submissions: Vec<Submission>) {
+        let mut lanes = self.lock();
+        for submission in submissions.into_iter().rev() {
+            let queue = lanes.lane_mut(&submission);
+            queue.count_in(&submission);
+            queue.submissions.push_front(submission);
+        }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// How many commands wait in (control, work).
     pub fn waiting(&self) -> (usize, usize) {
         let lanes = self.lock();
@@ -132,10 +149,12 @@ impl Intake {
     /// From now on everything is refused for this reason, or taken again.
     pub fn refuse(&self, failure: Option<&Failure>) {
         let mut lanes = self.lock();
-        let turned_away = if failure.is_some() {
-            lanes.take(usize::MAX)
-        } else {
-            Vec::new()
+        if lanes.refuse.as_ref() == failure {
+            return;
+        }
+        let turned_away = match failure {
+            Some(_) => lanes.take(usize::MAX),
+            None => Vec::new(),
         };
         lanes.refuse = failure.cloned();
         drop(lanes);
@@ -196,22 +215,18 @@ impl Lanes {
             return Err(Failure::Busy);
         }
         // A batch that is larger than the bound may still come alone.
-        let present = self.per_principal.get(&submission.by).copied().unwrap_or(0);
-        if present > 0 && present + count > PER_PRINCIPAL_MAX {
+        let present = queue.per_principal.get(&submission.by).copied();
+        if present.is_some_and(|present| present + count > PER_PRINCIPAL_MAX) {
             return Err(Failure::SlowDown);
         }
         Ok(())
     }
 
-    fn put(&mut self, submission: Submission) {
-        let count = submission.commands.len();
-        *self.per_principal.entry(submission.by.clone()).or_default() += count;
-        let queue = match lane_of(&submission) {
+    fn lane_mut(&mut self, submission: &Submission) -> &mut Queue {
+        match lane_of(submission) {
             Lane::Control => &mut self.control,
             Lane::Work => &mut self.work,
-        };
-        queue.commands += count;
-        queue.submissions.push_back(submission);
+        }
     }
 
     fn take(&mut self, max: usize) -> Vec<Submission> {
@@ -224,16 +239,7 @@ impl Lanes {
                     break;
                 }
                 count += size;
-                queue.commands -= size;
-                taken.extend(queue.submissions.pop_front());
-            }
-        }
-        for submission in &taken {
-            if let Some(present) = self.per_principal.get_mut(&submission.by) {
-                *present -= submission.commands.len();
-                if *present == 0 {
-                    self.per_principal.remove(&submission.by);
-                }
+                taken.extend(queue.pop());
             }
         }
         taken
@@ -241,6 +247,27 @@ impl Lanes {
 
     fn is_empty(&self) -> bool {
         self.control.submissions.is_empty() && self.work.submissions.is_empty()
+    }
+}
+
+impl Queue {
+    fn count_in(&mut self, submission: &Submission) {
+        let count = submission.commands.len();
+        self.commands += count;
+        *self.per_principal.entry(submission.by.clone()).or_default() += count;
+    }
+
+    fn pop(&mut self) -> Option<Submission> {
+        let submission = self.submissions.pop_front()?;
+        let count = submission.commands.len();
+        self.commands -= count;
+        if let Some(present) = self.per_principal.get_mut(&submission.by) {
+            *present -= count;
+            if *present == 0 {
+                self.per_principal.remove(&submission.by);
+            }
+        }
+        Some(submission)
     }
 }
 

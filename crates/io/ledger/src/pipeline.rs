@@ -7,6 +7,7 @@
 //! ```
 //! A batch closes when the store is free and something is in it: no linger timer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,12 +17,12 @@ use bursar_engine::Command;
 use bursar_units::{BookingId, Instant, Label};
 use tokio::sync::oneshot;
 
-use crate::clock::{Clock, TermClock};
-use crate::committer::{Commit, Committer};
+use crate::clock::{Clock, Moment, TermClock};
+use crate::committer::{Commit, Committer, Reopened};
 use crate::inline::{Inline, Trouble};
 use crate::intake::{Failure, Intake, Outcome, Submission};
 use crate::view::View;
-use crate::writer::{Batch, Evidence, Fact, Poison, Writer};
+use crate::writer::{Batch, Evidence, Fact, Poison, SELF, Writer};
 
 /// How often a checkpoint is signed at most, and the disk is looked at (L11, L4).
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 const NAP_MAX: Duration = Duration::from_secs(1);
 /// Below this many free bytes only control commands are taken (L4).
 const DISK_LOW_BYTES: u64 = 256 << 20;
+/// How often in a row deciding what is due may panic before the process ends.
+const POISONS_MAX: u32 = 3;
 /// How long to wait before asking a store that is away again.
 const STORE_RETRY: Duration = Duration::from_millis(200);
 
@@ -39,6 +42,8 @@ enum Job {
     Run(StoreJob),
     /// Answered when all before it is published.
     Flush(SyncSender<()>),
+    /// The same, with a last checkpoint, and then no more.
+    Stop(SyncSender<()>),
 }
 
 enum Publish {
@@ -52,6 +57,8 @@ enum Publish {
 struct Signal {
     free: bool,
     reset: Option<Failure>,
+    /// Nothing will ever be committed again, for this reason.
+    ended: Option<Failure>,
     stop: bool,
 }
 
@@ -247,7 +254,7 @@ impl Ledger {
         let term = TermClock::begin(clock.as_ref(), writer.working().time);
         let ledger = Self {
             intake: Arc::default(),
-            view: Arc::new(View::new(writer.working().clone())),
+            view: Arc::new(View::new(writer.working().clone(), writer.evidence())),
             evidence: writer.evidence(),
             time: Arc::new(Time {
                 clock,
@@ -282,11 +289,11 @@ impl Time {
             .now(self.clock.as_ref())
     }
 
-    fn jump(&self) -> Option<Instant> {
+    fn look(&self) -> Moment {
         self.term
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .jump(self.clock.as_ref())
+            .look(self.clock.as_ref())
     }
 }
 
@@ -306,12 +313,7 @@ impl InlineTask {
 
     /// Builds, commits and publishes once.
     pub fn step(&mut self) {
-        if let Some(wall) = self.time.jump() {
-            self.inline
-                .intake
-                .push(Submission::own(Command::Resume { wall }));
-        }
-        match self.inline.step(self.time.now()) {
+        match self.inline.step(&self.time.look()) {
             Ok(()) => {}
             Err(Trouble::NotLeader) => self.observe.not_leader(),
             Err(Trouble::StoreAway(error)) => self.observe.store_failed(&error),
@@ -325,7 +327,7 @@ impl InlineTask {
             match job {
                 Job::Run(run) => run(&mut self.inline.committer),
                 Job::Commit(batch) => batch.fail(&Failure::Unavailable),
-                Job::Flush(done) => drop(done.send(())),
+                Job::Flush(done) | Job::Stop(done) => drop(done.send(())),
             }
         }
     }
@@ -338,8 +340,28 @@ async fn sleep_ms(wait: Option<u64>) {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+/// A thread without which there is no ledger: if it panics, the process ends, and the next start
+/// goes on from what is durable.
+fn spawn(
+    name: &'static str,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                tracing::error!(thread = name, "a thread of the ledger panicked");
+                std::process::abort();
+            }
+        })
+}
+
+/// The engine's copy of the signal.
+struct Told {
+    free: bool,
+    reset: Option<Failure>,
+    ended: Option<Failure>,
+    stop: bool,
 }
 
 struct EngineThread {
@@ -354,64 +376,74 @@ struct EngineThread {
 
 impl EngineThread {
     fn run(mut self) {
+        let mut poisons = 0;
         loop {
-            let (free, reset, stop) = self.read_signal();
-            if let Some(failure) = reset {
+            let Told {
+                free,
+                reset,
+                ended,
+                stop,
+            } = self.read_signal();
+            let has_batch = !self.writer.batch().is_empty();
+            if let Some(failure) = reset.or(ended.clone().filter(|_| has_batch)) {
                 self.start_over(&failure);
             }
             if stop {
                 self.intake.refuse(Some(&Failure::Unavailable));
-            }
-            if let Err(poison) = self.build() {
-                self.observe.poisoned(&poison);
-                self.flush();
-                self.start_over(&Failure::OutcomeUnknown);
+            } else if ended.is_none() {
+                poisons = match self.build() {
+                    Ok(()) => 0,
+                    Err(poison) => self.set_aside(&poison, poisons),
+                };
             }
             if free && self.send() {
                 continue;
             }
             if stop && self.writer.batch().is_empty() {
-                self.flush();
+                self.flush(Job::Stop);
                 return;
             }
-            let wants_more = self.writer.room() > 0;
-            self.intake.wait(self.nap(), wants_more);
+            let wants_more = ended.is_none() && !stop && !self.writer.batch().is_full();
+            let nap = if ended.is_some() { NAP_MAX } else { self.nap() };
+            self.intake.wait(nap, wants_more);
         }
     }
 
-    fn read_signal(&self) -> (bool, Option<Failure>, bool) {
+    fn read_signal(&self) -> Told {
         let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
-        (signal.free, signal.reset.take(), signal.stop)
+        Told {
+            free: signal.free,
+            reset: signal.reset.take(),
+            ended: signal.ended.clone(),
+            stop: signal.stop,
+        }
     }
 
     /// Decides what waits, and what time itself asks for.
     fn build(&mut self) -> Result<(), Poison> {
-        let jumped = self.time.jump();
-        let now = self.time.now();
-        let is_due = self
-            .writer
-            .next_deadline()
-            .is_some_and(|deadline| deadline <= now);
-        let room = self.writer.room();
-        let submissions = if room > 0 {
-            self.intake.take(room)
+        let moment = self.time.look();
+        self.writer.build(&moment, &self.intake, usize::MAX)
+    }
+
+    /// Keeps a poisoned command and starts over from what is committed. Whatever time itself
+    /// asks for comes again: if that is what panics, waiting does not help.
+    fn set_aside(&mut self, poison: &Poison, poisons: u32) -> u32 {
+        self.observe.poisoned(poison);
+        let own = if poison.by.as_str() == SELF {
+            poisons + 1
         } else {
-            Vec::new()
+            0
         };
-        if submissions.is_empty() && !is_due && jumped.is_none() {
-            return Ok(());
+        if own == POISONS_MAX {
+            tracing::error!(
+                panic = poison.message,
+                "deciding what is due panics every time"
+            );
+            std::process::abort();
         }
-        let opened = self.writer.open(now).and_then(|()| match jumped {
-            Some(wall) => self.writer.own_command(Command::Resume { wall }),
-            None => Ok(()),
-        });
-        if let Err(poison) = opened {
-            for submission in submissions {
-                (submission.reply)(Err(Failure::OutcomeUnknown));
-            }
-            return Err(poison);
-        }
-        self.writer.take_all(submissions)
+        self.flush(Job::Flush);
+        self.start_over(&Failure::OutcomeUnknown);
+        own
     }
 
     /// Hands the open batch to the store, which must be free.
@@ -432,9 +464,9 @@ impl EngineThread {
     }
 
     /// Waits until everything that was sent is published, or has failed.
-    fn flush(&self) {
+    fn flush(&self, job: impl FnOnce(SyncSender<()>) -> Job) {
         let (done, wait) = sync_channel(1);
-        if self.jobs.send(Job::Flush(done)).is_ok() {
+        if self.jobs.send(job(done)).is_ok() {
             // An error means that the store's thread has ended, and with it all that was sent.
             let _ended = wait.recv();
         }
@@ -445,8 +477,10 @@ impl EngineThread {
         self.writer.reset(state, failure);
     }
 
+    /// Until the next deadline; where a batch waits for the store, the store wakes us.
     fn nap(&self) -> Duration {
-        let deadline = self.writer.next_deadline();
+        let is_idle = self.writer.batch().is_empty();
+        let deadline = self.writer.next_deadline().filter(|_| is_idle);
         let until = deadline.map(|at| Duration::from_millis(at.since(self.time.now()).ms().max(1)));
         until.unwrap_or(NAP_MAX).min(NAP_MAX)
     }
@@ -469,13 +503,11 @@ impl StoreThread {
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Commit(batch)) => self.commit(batch),
                 Ok(Job::Run(run)) => run(&mut self.committer),
-                Ok(Job::Flush(done)) => {
-                    if self.is_stopping() {
-                        self.housekeep();
-                        drop(self.publish.send(Publish::Flush(done)));
-                        return;
-                    }
+                Ok(Job::Flush(done)) => drop(self.publish.send(Publish::Flush(done))),
+                Ok(Job::Stop(done)) => {
+                    self.housekeep();
                     drop(self.publish.send(Publish::Flush(done)));
+                    return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -495,10 +527,8 @@ impl StoreThread {
                 self.tell(true, None);
             }
             Commit::Refused => {
-                self.observe.not_leader();
                 batch.fail(&Failure::NotLeader);
-                self.intake.refuse(Some(&Failure::NotLeader));
-                self.tell(false, Some(Failure::NotLeader));
+                self.step_down();
             }
             Commit::Unknown(error) => self.resolve(batch, &error),
         }
@@ -509,14 +539,13 @@ impl StoreThread {
         self.observe.store_failed(error);
         batch.fail_pending(&Failure::OutcomeUnknown);
         self.intake.refuse(Some(&Failure::Unavailable));
-        let committed = loop {
+        let found = loop {
             match self.committer.reopen(&batch) {
-                Ok(committed) => break committed,
+                Ok(found) => break found,
                 Err(error) => self.observe.store_failed(&error),
             }
             if self.is_stopping() {
-                self.tell(false, Some(Failure::Unavailable));
-                return;
+                return self.end(&Failure::Unavailable);
             }
             #[expect(
                 clippy::disallowed_methods,
@@ -524,15 +553,33 @@ impl StoreThread {
             )]
             std::thread::sleep(STORE_RETRY);
         };
-        if committed {
-            drop(self.publish.send(Publish::CatchUp(batch.facts)));
+        match found {
+            Reopened::Replaced => return self.step_down(),
+            Reopened::Committed => drop(self.publish.send(Publish::CatchUp(batch.facts))),
+            Reopened::Absent => {}
         }
         let (done, wait) = sync_channel(1);
         if self.publish.send(Publish::Flush(done)).is_ok() {
             let _ended = wait.recv();
         }
         self.tell(true, Some(Failure::OutcomeUnknown));
-        self.intake.refuse(None);
+        if !self.is_stopping() {
+            self.intake.refuse(None);
+        }
+    }
+
+    /// Another term leads: this one is over.
+    fn step_down(&self) {
+        self.observe.not_leader();
+        self.intake.refuse(Some(&Failure::NotLeader));
+        self.end(&Failure::NotLeader);
+    }
+
+    fn end(&self, failure: &Failure) {
+        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
+        signal.ended = Some(failure.clone());
+        drop(signal);
+        self.intake.nudge();
     }
 
     fn tell(&self, free: bool, reset: Option<Failure>) {

@@ -9,10 +9,13 @@ use bursar_engine::{Event, State};
 use bursar_units::BookingId;
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::writer::{Batch, Fact, Pending};
+use crate::writer::{Batch, Evidence, Fact, Pending};
 
-/// How many published batches a slow subscriber may lag behind before it must read the store.
-const STREAM_LAG_MAX: usize = 1_024;
+/// How many published batches a slow subscriber may lag behind before it must read the store. A
+/// batch may have 4,096 records, and whoever lags keeps them in memory.
+const STREAM_LAG_MAX: usize = 128;
+/// From how many watched bookings on those are looked for that nobody watches any more.
+const WATCHED_MIN: usize = 1_024;
 
 /// Records that were published together.
 pub type Published = Arc<Vec<Fact>>;
@@ -22,18 +25,27 @@ pub struct View {
     state: RwLock<State>,
     head: watch::Sender<u64>,
     stream: broadcast::Sender<Published>,
-    watchers: Mutex<BTreeMap<BookingId, Vec<oneshot::Sender<()>>>>,
+    watchers: Mutex<Watchers>,
+    evidence: Evidence,
+}
+
+#[derive(Default)]
+struct Watchers {
+    by_id: BTreeMap<BookingId, Vec<oneshot::Sender<()>>>,
+    /// At how many entries those are dropped that nobody watches any more.
+    sweep_at: usize,
 }
 
 impl View {
-    /// A view of a committed state.
-    pub fn new(state: State) -> Self {
+    /// A view of a committed state, which forgets the evidence of life of whatever has ended.
+    pub fn new(state: State, evidence: Evidence) -> Self {
         let head = state.head;
         Self {
             state: RwLock::new(state),
             head: watch::Sender::new(head),
             stream: broadcast::Sender::new(STREAM_LAG_MAX),
             watchers: Mutex::default(),
+            evidence,
         }
     }
 
@@ -56,9 +68,13 @@ impl View {
     pub fn changed(&self, id: &BookingId) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = watchers.entry(id.clone()).or_default();
-        list.retain(|other| !other.is_closed());
-        list.push(tell);
+        if watchers.by_id.len() >= watchers.sweep_at {
+            watchers
+                .by_id
+                .retain(|_, list| list.iter().any(|other| !other.is_closed()));
+            watchers.sweep_at = WATCHED_MIN.max(2 * watchers.by_id.len());
+        }
+        watchers.by_id.entry(id.clone()).or_default().push(tell);
         told
     }
 
@@ -96,25 +112,46 @@ impl View {
     fn tell(&self, facts: Vec<Fact>) {
         let Some(last) = facts.last() else { return };
         self.head.send_replace(last.seq + 1);
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !watchers.is_empty() {
-            for id in facts
-                .iter()
-                .flat_map(|fact| &fact.events)
-                .filter_map(|(_, e)| subject(e))
-            {
-                for watcher in watchers.remove(id).unwrap_or_default() {
-                    // A watcher that went away needs no word.
-                    let _gone = watcher.send(());
-                }
-            }
-        }
-        drop(watchers);
+        self.wake_watchers(&facts);
+        self.forget_evidence(&facts);
         if self.stream.receiver_count() > 0 {
             // Without a receiver there is nobody to tell.
             let _nobody = self.stream.send(Arc::new(facts));
         }
     }
+
+    fn wake_watchers(&self, facts: &[Fact]) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        if watchers.by_id.is_empty() {
+            return;
+        }
+        for id in events(facts).filter_map(subject) {
+            for watcher in watchers.by_id.remove(id).unwrap_or_default() {
+                // A watcher that went away needs no word.
+                let _gone = watcher.send(());
+            }
+        }
+    }
+
+    /// Only what is durably over needs no evidence of life any more.
+    fn forget_evidence(&self, facts: &[Fact]) {
+        let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
+        if evidence.is_empty() {
+            return;
+        }
+        for event in events(facts) {
+            if let Event::Booking(BookingEvent::Ended { id, .. }) = event {
+                evidence.remove(id);
+            }
+        }
+    }
+}
+
+fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
+    facts
+        .iter()
+        .flat_map(|fact| &fact.events)
+        .map(|(_, event)| event)
 }
 
 fn subject(event: &Event) -> Option<&BookingId> {

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bursar_engine::booking::Event as BookingEvent;
 use bursar_engine::codec::{Encoded, Record, encode};
-use bursar_engine::{Answer, Command, Event, Events, Refusal, State};
+use bursar_engine::{Answer, Command, Events, Refusal, State};
 use bursar_units::{BookingId, Instant, Label, Millis};
 
-use crate::intake::{Failure, Outcome, Reply, Submission};
+use crate::clock::Moment;
+use crate::intake::{Failure, Intake, Outcome, Reply, Submission};
 
 /// The most commands of one batch (L1).
 pub const BATCH_COMMANDS_MAX: usize = 4_096;
@@ -148,31 +148,60 @@ impl Writer {
         self.working.next_deadline()
     }
 
-    /// Opens a batch at `now`, if none is open, and lets time have its say first. A deadline
-    /// that was missed by much is our own absence, and no deadline falls into that.
-    pub fn open(&mut self, now: Instant) -> Result<(), Poison> {
-        if self.now.is_some() {
+    /// Decides what waits and what time itself asks for, as far as the open batch has room and
+    /// for at most `most` commands (L1, steps 2–6). After a poisoned command the writer must be
+    /// reset.
+    pub fn build(&mut self, moment: &Moment, intake: &Intake, most: usize) -> Result<(), Poison> {
+        if intake.is_empty() && !self.is_due(moment.now) && !moment.jumped {
             return Ok(());
         }
-        let now = now.max(self.working.time);
+        self.open(moment)?;
+        let room = self.room().min(most);
+        // Deadlines that did not fit come first in the next batch.
+        if room == 0 || self.is_due(moment.now) {
+            return Ok(());
+        }
+        let mut submissions = intake.take(room).into_iter();
+        while let Some(submission) = submissions.next() {
+            if let Err(poison) = self.take(submission) {
+                for left in submissions {
+                    (left.reply)(Err(Failure::OutcomeUnknown));
+                }
+                return Err(poison);
+            }
+            if self.batch.is_full() {
+                intake.put_back(submissions.collect());
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a batch, if none is open, and lets time have its say first. After a jump of the
+    /// clock, and where a deadline was missed by much, `Resume` comes before any deadline: no
+    /// deadline falls into our own absence (L5).
+    fn open(&mut self, moment: &Moment) -> Result<(), Poison> {
+        if self.now.is_some() && !moment.jumped {
+            return Ok(());
+        }
+        let now = moment.now.max(self.working.time);
         self.now = Some(now);
-        let due = |writer: &Self| {
-            writer
-                .next_deadline()
-                .is_some_and(|deadline| deadline <= now)
-        };
-        if self
+        let was_away = self
             .next_deadline()
             .is_some_and(|deadline| deadline.after(ABSENCE) <= now)
-            && !self.working.bookings.is_unsettled()
-        {
-            self.own_command(Command::Resume { wall: now })?;
+            && !self.working.bookings.is_unsettled();
+        if moment.jumped || was_away {
+            self.own_command(Command::Resume { wall: moment.wall })?;
         }
-        while due(self) {
+        while self.is_due(now) && !self.batch.is_full() {
             let renewed = self.renewals_due(now);
             self.own_command(Command::Tick { renewed })?;
         }
         Ok(())
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next_deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// Opens a batch with commands of the program itself, before time has its say: the first
@@ -189,23 +218,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Decides submissions in the open batch. After a poisoned one the rest is told that the
-    /// outcome is unknown, and the writer must be reset.
-    pub fn take_all(&mut self, submissions: Vec<Submission>) -> Result<(), Poison> {
-        let mut submissions = submissions.into_iter();
-        while let Some(submission) = submissions.next() {
-            if let Err(poison) = self.take(submission) {
-                for left in submissions {
-                    (left.reply)(Err(Failure::OutcomeUnknown));
-                }
-                return Err(poison);
-            }
-        }
-        Ok(())
-    }
-
     /// How many more commands the open batch may take.
-    pub fn room(&self) -> usize {
+    fn room(&self) -> usize {
         if self.batch.is_full() {
             0
         } else {
@@ -224,8 +238,7 @@ impl Writer {
         let mut outcomes = Vec::with_capacity(commands.len());
         let mut evidence_only = true;
         for command in commands {
-            self.settle_first()?;
-            match self.one(&by, command) {
+            match self.settle_first().and_then(|()| self.one(&by, command)) {
                 Ok(outcome) => {
                     evidence_only &= matches!(outcome.result, Ok(Answer::Renewed { .. }));
                     outcomes.push(outcome);
@@ -320,8 +333,12 @@ impl Writer {
             message: error.to_string(),
         })?;
         self.working.head += 1;
-        self.forget_renewals(&record.events);
         self.batch.bytes += encoded.bytes.len();
+        self.batch.bytes += encoded
+            .blobs
+            .iter()
+            .map(|blob| blob.bytes.len())
+            .sum::<usize>();
         self.batch.records.push(encoded);
         let Record { by, events, .. } = record;
         self.batch.facts.push(Fact {
@@ -350,18 +367,6 @@ impl Writer {
         let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
         let until = evidence.entry(id.clone()).or_default();
         *until = expires.max(*until);
-    }
-
-    fn forget_renewals(&self, events: &Events) {
-        let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
-        if evidence.is_empty() {
-            return;
-        }
-        for (_, event) in events {
-            if let Event::Booking(BookingEvent::Ended { id, .. }) = event {
-                evidence.remove(id);
-            }
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use bursar_ledger::data;
 use bursar_ledger::intake::{Failure, Intake, LANE_LENGTH_MAX, Outcome, Submission};
 use bursar_ledger::pipeline::{Ledger, Observe, Running};
 use bursar_ledger::store::memory::{Fault, MemoryStore};
+use bursar_ledger::store::{Append, Appended, Error as StoreError, Reader, Store, Term};
 use bursar_ledger::term::{Begun, Hand, begin};
 use bursar_ledger::writer::{Decide, Poison, Writer};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis};
@@ -85,6 +86,15 @@ struct World {
 const MORNING: u64 = 1_794_823_200_000;
 
 fn world_on(store: &MemoryStore, hands: &Arc<Hands>, decide: Decide) -> World {
+    world_of(Box::new(store.clone()), store, hands, decide)
+}
+
+fn world_of(
+    boxed: Box<dyn Store>,
+    store: &MemoryStore,
+    hands: &Arc<Hands>,
+    decide: Decide,
+) -> World {
     let clock: Arc<dyn Clock> = Arc::clone(hands) as Arc<dyn Clock>;
     let hand = |ledger: &str, generation| {
         let key = SigningKey::from_seed(Name::ledger(ledger, generation).unwrap(), [7; 32]);
@@ -95,7 +105,6 @@ fn world_on(store: &MemoryStore, hands: &Arc<Hands>, decide: Decide) -> World {
         });
         Ok(Hand { verifiers, sign })
     };
-    let boxed = Box::new(store.clone());
     let begun = begin(
         boxed,
         State::default(),
@@ -376,7 +385,7 @@ fn a_full_work_lane_is_busy_while_releases_and_renewals_go_through() {
 }
 
 #[test]
-fn a_good_renewal_is_answered_while_the_store_is_busy_and_holds() {
+fn a_good_renewal_holds_over_its_deadline_and_an_old_one_does_not() {
     let world = world();
     let fence = world.granted("held");
     let renew = |fence| Command::Renew {
@@ -452,4 +461,168 @@ fn time_never_goes_back_and_leaps_only_forward() {
     assert_eq!(term.jump(hands.as_ref()), None, "once said, it is known");
     hands.wall.fetch_add(4_999, Ordering::SeqCst);
     assert_eq!(term.jump(hands.as_ref()), None, "five seconds are no jump");
+}
+
+/// A store that stands still in an append until it is let go.
+struct Gate {
+    store: MemoryStore,
+    entered: std::sync::mpsc::SyncSender<()>,
+    leave: std::sync::mpsc::Receiver<()>,
+    is_shut: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Store for Gate {
+    fn lead(&mut self) -> Result<Term, StoreError> {
+        self.store.lead()
+    }
+
+    fn append(&mut self, term: Term, append: &Append) -> Result<Appended, StoreError> {
+        if self.is_shut.load(Ordering::SeqCst) {
+            self.entered.send(()).unwrap();
+            self.leave.recv().unwrap();
+        }
+        self.store.append(term, append)
+    }
+
+    fn reopen(&mut self) -> Result<u64, StoreError> {
+        self.store.reopen()
+    }
+
+    fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), StoreError> {
+        self.store.put_checkpoint(size, note)
+    }
+
+    fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), StoreError> {
+        self.store.put_anchor(head, lines)
+    }
+
+    fn prune(&mut self, below: u64) -> Result<u64, StoreError> {
+        self.store.prune(below)
+    }
+
+    fn note_exported(&mut self, below: u64) -> Result<(), StoreError> {
+        self.store.note_exported(below)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
+        self.store.reader()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.store.free_bytes()
+    }
+}
+
+#[test]
+fn a_good_renewal_is_answered_while_the_store_stands_still_and_nothing_else_is() {
+    let (enter, entered) = std::sync::mpsc::sync_channel(1);
+    let (let_go, leave) = std::sync::mpsc::sync_channel(1);
+    let is_shut = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let store = MemoryStore::new();
+    let gate = Gate {
+        store: store.clone(),
+        entered: enter,
+        leave,
+        is_shut: Arc::clone(&is_shut),
+    };
+    let world = world_of(Box::new(gate), &store, &Hands::at(MORNING), decide);
+    let fence = world.granted("held");
+    is_shut.store(true, Ordering::SeqCst);
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    world.ledger.push(Submission {
+        by: Label::new("ada").unwrap(),
+        commands: vec![reserve("slow")],
+        reply: Box::new(move |result| tell.send(result).unwrap()),
+    });
+    entered.recv().unwrap();
+    let renew = Command::Renew {
+        id: name("held"),
+        fence,
+        ttl: None,
+    };
+    assert!(matches!(world.one(renew), Ok(Ok(Answer::Renewed { .. }))));
+    assert!(told.try_recv().is_err(), "its record is not durable yet");
+    assert!(!world.holds("slow"), "nor does a reader see it");
+    is_shut.store(false, Ordering::SeqCst);
+    let_go.send(()).unwrap();
+    assert!(told.recv().unwrap().is_ok());
+    world.running.stop();
+}
+
+#[test]
+fn a_clock_that_jumps_expires_nobody_who_could_not_know() {
+    let world = world();
+    world.granted("held");
+    world.hands.pass(59_000);
+    // The wall clock leaps over the deadline; the holder had a second left.
+    world.hands.wall.fetch_add(6_000, Ordering::SeqCst);
+    world.granted("after");
+    assert!(world.holds("held"), "it has its ttl again");
+    world.hands.pass(60_000);
+    world.granted("later");
+    assert!(!world.holds("held"));
+    world.running.stop();
+}
+
+#[test]
+fn stopping_ends_while_the_store_is_away_or_led_by_another_and_deadlines_are_due() {
+    let world = world();
+    world.granted("held");
+    world.store.set_free_bytes(Some(0));
+    assert_eq!(world.one(reserve("more")), Err(Failure::OutcomeUnknown));
+    world.hands.pass(120_000);
+    world.running.stop();
+
+    let old = self::world();
+    old.granted("held");
+    let new = world_on(&old.store, &old.hands, decide);
+    assert_eq!(old.one(reserve("late")), Err(Failure::NotLeader));
+    old.hands.pass(120_000);
+    assert_eq!(old.one(reserve("later")), Err(Failure::NotLeader));
+    old.running.stop();
+    new.running.stop();
+}
+
+#[test]
+fn a_principal_with_much_work_waiting_can_still_give_back() {
+    let intake = Intake::default();
+    let push = |command: Command| {
+        let refused = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&refused);
+        intake.push(Submission {
+            by: Label::new("ada").unwrap(),
+            commands: vec![command],
+            reply: Box::new(move |result| *tell.lock().unwrap() = Some(result)),
+        });
+        refused.lock().unwrap().take()
+    };
+    while push(reserve("job")).is_none() {}
+    assert_eq!(
+        push(release("job", Fence(1))),
+        None,
+        "it waits in its own lane"
+    );
+}
+
+#[test]
+fn what_is_put_back_comes_first_again() {
+    let intake = Intake::default();
+    for turn in 0..3 {
+        intake.push(Submission {
+            by: Label::new("ada").unwrap(),
+            commands: vec![reserve(&format!("job-{turn}"))],
+            reply: Box::new(drop),
+        });
+    }
+    let mut taken = intake.take(3);
+    let first = taken.remove(0);
+    assert_eq!(first.commands, [reserve("job-0")]);
+    intake.put_back(taken);
+    assert_eq!(intake.waiting(), (0, 2));
+    let order: Vec<Command> = intake
+        .take(9)
+        .into_iter()
+        .flat_map(|s| s.commands)
+        .collect();
+    assert_eq!(order, [reserve("job-1"), reserve("job-2")]);
 }
