@@ -1,20 +1,20 @@
 //! A data directory becomes a running ledger: lock, store, newest snapshot, tail, term, threads.
 
+mod keys;
+
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 
 use bursar_engine::codec::decode;
 use bursar_engine::{Command, State, snapshot};
-use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::sha256;
-use bursar_units::{BookingId, Instant, Label, Millis};
+use bursar_units::{Instant, Millis};
 
 use crate::clock::Clock;
-use crate::committer::Sign;
-use crate::intake::{Failure, Outcome, Submission};
+use crate::intake::Submission;
 use crate::key::{self, Signer};
 use crate::lock::Lock;
 use crate::pipeline::{Ledger, Observe, Running};
@@ -23,6 +23,9 @@ use crate::snapshots::{Skipped, Snapshots, edge_at};
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
+use keys::is_announced;
+
+pub use keys::{Keys, RotateError, signs_with};
 
 /// A snapshot is taken after this many records …
 const SNAPSHOT_RECORDS: u64 = 100_000;
@@ -45,18 +48,11 @@ pub struct Data {
     pub records: u64,
     /// Snapshots that were passed over, with why.
     pub skipped: Vec<Skipped>,
-    signer: Arc<Mutex<Signer>>,
+    keys: Keys,
     running: Running,
     keeper: (SyncSender<()>, JoinHandle<()>),
     /// Held until the end.
     _lock: Lock,
-}
-
-/// The signing keys of an open ledger, shared with whoever shows or rotates them.
-#[derive(Clone)]
-pub struct Keys {
-    signer: Arc<Mutex<Signer>>,
-    ledger: Ledger,
 }
 
 /// Opens a data directory, making it if it is not there, and starts the ledger.
@@ -98,13 +94,14 @@ pub fn open(
     let signer = signer.ok_or_else(|| Error::Decide("no key was asked for".to_owned()))?;
     let (ledger, running) = Ledger::start(writer, committer, clock, observe)?;
     let keeper = keep(ledger.clone(), snapshots, file, snapshotted)?;
+    let keys = Keys::new(signer, ledger.clone());
     let path = path.to_owned();
     Ok(Data {
         ledger,
         path,
         records,
         skipped,
-        signer,
+        keys,
         running,
         keeper,
         _lock: lock,
@@ -114,10 +111,7 @@ pub fn open(
 impl Data {
     /// The signing keys.
     pub fn keys(&self) -> Keys {
-        Keys {
-            signer: Arc::clone(&self.signer),
-            ledger: self.ledger.clone(),
-        }
+        self.keys.clone()
     }
 
     /// Readers of the store, for as many threads as ask.
@@ -136,68 +130,6 @@ impl Data {
         // The keeper only writes snapshots, which are whole or absent.
         let _ended = keeper.join();
     }
-}
-
-impl Keys {
-    /// Keys of a ledger that is opened in another way.
-    pub fn new(signer: Arc<Mutex<Signer>>, ledger: Ledger) -> Self {
-        Self { signer, ledger }
-    }
-
-    /// The keys that sign now, newest first.
-    pub fn verifiers(&self) -> Vec<VerifierKey> {
-        self.signer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .verifiers()
-    }
-
-    /// Signs with a further key from now on; the old one accompanies it for thirty days. The
-    /// record comes first: a key that is not in the ledger signs nothing.
-    pub async fn rotate(
-        &self,
-        by: Label,
-        idempotency: Option<BookingId>,
-    ) -> Result<(Outcome, VerifierKey), RotateError> {
-        let now = self.ledger.now();
-        let (next, key) = {
-            let present = self.signer.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = present.rotate(now)?;
-            let key = next.verifier();
-            (next, key)
-        };
-        let command = Command::RotateKey {
-            key: key.to_string(),
-            idempotency,
-        };
-        let mut outcomes = self.ledger.submit(by, vec![command]).await?;
-        let outcome = outcomes.pop().ok_or(Failure::OutcomeUnknown)?;
-        if matches!(outcome.result, Ok(bursar_engine::Answer::Done)) {
-            *self.signer.lock().unwrap_or_else(PoisonError::into_inner) = next;
-        }
-        Ok((outcome, self.verifiers().swap_remove(0)))
-    }
-}
-
-/// Why a key was not rotated.
-#[derive(Debug, thiserror::Error)]
-pub enum RotateError {
-    /// The key file.
-    #[error("the new key could not be kept")]
-    Key(#[from] key::Error),
-    /// The ledger.
-    #[error("the ledger did not take it")]
-    Ledger(#[from] Failure),
-}
-
-/// Signs with whatever the signer holds at that moment.
-pub fn signs_with(signer: Arc<Mutex<Signer>>, clock: Arc<dyn Clock>) -> Sign {
-    Box::new(move |size, root| {
-        signer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .sign(clock.wall(), size, root)
-    })
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
@@ -219,9 +151,19 @@ fn make_directory(path: &Path) -> Result<(), Error> {
 /// The key of what was recovered. One is made only where there is nothing that it signed.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
     if state.head == 0 {
-        Signer::load_or_create(path, ledger, state.generation)
-    } else {
-        Signer::load_for(path, ledger, state.generation)
+        return Signer::load_or_create(path, ledger, state.generation);
+    }
+    let signer = Signer::load_for(path, ledger, state.generation)?;
+    match signer.load_next()? {
+        None => Ok(signer),
+        Some(next) if is_announced(state, &next) => {
+            next.promote_next()?;
+            Ok(next)
+        }
+        Some(_) => {
+            signer.forget_next()?;
+            Ok(signer)
+        }
     }
 }
 

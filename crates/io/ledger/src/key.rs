@@ -7,6 +7,9 @@
 //! The first line is the key. Lines after it are earlier keys that still sign beside it, until
 //! the stated instant: thirty days after they were replaced. The file may be a mounted secret; it
 //! is only written when a key is made or replaced.
+//!
+//! A key that is to replace another waits in `ledger.key.next` until its record is in the ledger:
+//! what the key file holds is always on record, and what is on record is always in a file.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -109,7 +112,7 @@ impl Signer {
             key: random_key(name)?,
             earlier: Vec::new(),
         };
-        signer.write()?;
+        signer.write(path)?;
         Ok(signer)
     }
 
@@ -184,22 +187,50 @@ impl Signer {
         Ok(signer)
     }
 
-    /// Replaces the key by a new one, which the old one accompanies for thirty days.
-    #[must_use = "the old signer goes on signing with the old key alone"]
+    /// A further key, which this one accompanies for thirty days. Nothing is written.
     pub fn rotate(&self, now: Instant) -> Result<Self, Error> {
+        let key = match self.load_next()? {
+            // What became of its record was not known: it may be there or come yet.
+            Some(waiting) => waiting.key,
+            None => random_key(self.key.name().clone())?,
+        };
         let replaced = (self.key.clone(), now.after(BOTH_SIGN));
         let alive = self
             .earlier
             .iter()
             .filter(|(_, until)| now < *until)
             .cloned();
-        let signer = Self {
+        Ok(Self {
             path: self.path.clone(),
-            key: random_key(self.key.name().clone())?,
+            key,
             earlier: std::iter::once(replaced).chain(alive).collect(),
-        };
-        signer.write()?;
-        Ok(signer)
+        })
+    }
+
+    /// The key that waits to replace this one, if any.
+    pub fn load_next(&self) -> Result<Option<Self>, Error> {
+        let next = Self::load(&next_to(&self.path))?;
+        Ok(next.map(|next| Self {
+            path: self.path.clone(),
+            ..next
+        }))
+    }
+
+    /// Keeps this key as the one that waits.
+    pub fn keep_next(&self) -> Result<(), Error> {
+        self.write(&next_to(&self.path))
+    }
+
+    /// Puts the key that waits into its place: its record is in the ledger.
+    pub fn promote_next(&self) -> Result<(), Error> {
+        let failed = |source| durable::failed("write", &self.path, source);
+        Ok(durable::rename(&next_to(&self.path), &self.path).map_err(failed)?)
+    }
+
+    /// Forgets the key that waits: its record will never be.
+    pub fn forget_next(&self) -> Result<(), Error> {
+        let next = next_to(&self.path);
+        Ok(durable::remove(&next).map_err(|source| durable::failed("remove", &next, source))?)
     }
 
     /// The id of the ledger whose first generation this key signs.
@@ -239,7 +270,7 @@ impl Signer {
         checkpoint.sign(std::iter::once(&self.key).chain(alive))
     }
 
-    fn write(&self) -> Result<(), Error> {
+    fn write(&self, path: &Path) -> Result<(), Error> {
         let earlier = self.earlier.iter();
         let earlier =
             earlier.map(|(key, until)| format!("{} until {}\n", key.to_private_text(), until.ms()));
@@ -248,8 +279,12 @@ impl Signer {
             self.key.to_private_text(),
             earlier.collect::<String>()
         );
-        Ok(durable::write(&self.path, MODE, &[text.as_bytes()])?)
+        Ok(durable::write(path, MODE, &[text.as_bytes()])?)
     }
+}
+
+fn next_to(path: &Path) -> PathBuf {
+    durable::beside(path, ".next")
 }
 
 fn random_key(name: Name) -> Result<SigningKey, Error> {

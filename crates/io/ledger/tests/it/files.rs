@@ -91,8 +91,14 @@ fn a_replaced_key_signs_beside_the_new_one_for_thirty_days() {
     let path = directory.path().join("ledger.key");
     let first = Signer::create(&path, LEDGER, 0).unwrap();
     let start = Instant::from_ms(1_000);
-    drop(first.rotate(start).unwrap());
+    let rotated = first.rotate(start).unwrap();
+    assert!(first.load_next().unwrap().is_none(), "nothing was written");
+    rotated.keep_next().unwrap();
+    let unchanged = Signer::load(&path).unwrap().unwrap();
+    assert_eq!(unchanged.verifiers(), first.verifiers());
+    rotated.promote_next().unwrap();
     let second = Signer::load(&path).unwrap().unwrap();
+    assert_eq!(second.verifiers(), rotated.verifiers());
     assert_eq!(second.verifiers()[1..], [first.verifier()]);
     let signs = |signer: &Signer, key: &Signer, at| {
         Checkpoint::open(&signer.sign(at, 1, sha256(b"")), &key.verifier()).is_ok()
