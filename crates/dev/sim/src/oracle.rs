@@ -182,7 +182,11 @@ impl Oracle {
         demand(
             expected == given,
             "an answer without a record is what the plain rules say",
-            || format!("{command:?} at {at:?}: the rules say `{expected}`, the answer was {answer:?}"),
+            || {
+                format!(
+                    "{command:?} at {at:?}: the rules say `{expected}`, the answer was {answer:?}"
+                )
+            },
         )
     }
 
@@ -315,11 +319,7 @@ impl Oracle {
         } else {
             return;
         };
-        let past = Past {
-            request,
-            fence,
-            at,
-        };
+        let past = Past { request, fence, at };
         self.ended.insert(id.clone(), past);
         self.ended_in_order.push_back(id.clone());
         self.forget(at);
@@ -398,7 +398,9 @@ impl Oracle {
                 return;
             };
             let evidence = renewed.iter().find(|(renewed, _)| *renewed == id);
-            let evidence = evidence.map(|(_, until)| *until).filter(|until| *until > at);
+            let evidence = evidence
+                .map(|(_, until)| *until)
+                .filter(|until| *until > at);
             match (kind, evidence) {
                 (0, Some(expires)) => {
                     if let Some(holder) = self.holders.get_mut(&id) {
@@ -407,7 +409,11 @@ impl Oracle {
                     events.push((at, Event::Renewed { id, expires }));
                 }
                 (kind, _) => {
-                    let end = if kind == 0 { End::Expired } else { End::WaitOver };
+                    let end = if kind == 0 {
+                        End::Expired
+                    } else {
+                        End::WaitOver
+                    };
                     self.end(at, &id, end, (None, None), None, events);
                     self.pump(at, &mut grants_left, events);
                 }

@@ -17,6 +17,8 @@ pub struct Extent {
     pub steps: u64,
     /// It ends after this many worlds.
     pub worlds: u64,
+    /// How many actions a failure shows.
+    pub shown: usize,
 }
 
 /// What a run saw.
@@ -53,7 +55,7 @@ pub fn run(seed: u64, extent: Extent) -> Result<Report, Box<Failure>> {
     let mut report = Report::default();
     let mut world_seed = seed;
     while report.worlds < extent.worlds && report.tally.count("steps") < extent.steps {
-        let trace = run_world(world_seed, &mut report.tally)?;
+        let trace = run_world(world_seed, extent.shown, &mut report.tally)?;
         report.trace_hash = report.trace_hash.rotate_left(1) ^ trace.hash();
         report.worlds += 1;
         // The first world is that of the seed itself, so that one world can be asked for.
@@ -62,8 +64,8 @@ pub fn run(seed: u64, extent: Extent) -> Result<Report, Box<Failure>> {
     Ok(report)
 }
 
-fn run_world(seed: u64, tally: &mut Tally) -> Result<Trace, Box<Failure>> {
-    let mut trace = Trace::default();
+fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Failure>> {
+    let mut trace = Trace::new(shown);
     let result = catch_unwind(AssertUnwindSafe(|| {
         World::new(seed, tally, &mut trace).run()
     }));

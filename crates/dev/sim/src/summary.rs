@@ -36,12 +36,12 @@ pub const MUST_BE_MET: &[&str] = &[
     "end: wait over",
     "fault: commits, then errors",
     "fault: errors, nothing written",
-    "fault: hangs, lands before reopening",
-    "fault: hangs, never lands",
+    "fault: hangs",
     "fault: no row changed",
     "grants at once",
     "grants of those who waited",
     "heads due at once",
+    "hung writes that landed",
     "ids too old",
     "leader usurped",
     "limits changed",
@@ -182,6 +182,5 @@ fn word_of(event: &BookingEvent) -> &'static str {
         BookingEvent::LimitDropped { .. } => "limits dropped",
         BookingEvent::NodeSet { .. } | BookingEvent::NodeDropped { .. } => "nodes changed",
         BookingEvent::Unsettled { .. } => "unsettled records",
-        BookingEvent::Resumed => "resumes",
     }
 }

@@ -2,23 +2,34 @@
 
 use std::collections::VecDeque;
 
-/// How many actions a failure shows.
-const SHOWN: usize = 20;
+/// How many actions a failure shows unless more are asked for.
+pub const SHOWN_DEFAULT: usize = 20;
 
 /// The actions of one world.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Trace {
+    shown: usize,
     last: VecDeque<String>,
     steps: u64,
     hash: u64,
 }
 
 impl Trace {
+    /// An empty trace that keeps the last `shown` actions.
+    pub fn new(shown: usize) -> Self {
+        Self {
+            shown,
+            last: VecDeque::new(),
+            steps: 0,
+            hash: 0,
+        }
+    }
+
     /// Begins a step.
     pub fn step(&mut self, line: String) {
         self.steps += 1;
         self.mix(&line);
-        if self.last.len() == SHOWN {
+        if self.last.len() >= self.shown {
             self.last.pop_front();
         }
         self.last.push_back(line);

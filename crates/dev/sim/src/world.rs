@@ -35,7 +35,8 @@ use crate::violation::{Violation, broken, demand};
 
 /// Steps that a world may take after everybody stopped.
 const WIND_DOWN_STEPS_MAX: u64 = 20_000;
-/// An absence of the ledger that is longer than this counts (L5).
+/// An absence of the ledger that is longer than this counts (L5). A process that only stood still
+/// notices by deadlines that are late by more than this.
 const ABSENCE: Millis = Millis::from_secs(5);
 /// How often whole states are compared: once in so many publications.
 const COMPARE_ONCE_IN: u64 = 16;
@@ -72,9 +73,11 @@ struct Replica {
     incarnation: u64,
     /// Until then it sleeps or stalls.
     busy_until_ms: u64,
-    /// The time of the ledger when it went away.
-    away_from: Option<Instant>,
+    /// The time of the ledger when it went away, and how much of its end it does not notice.
+    away_from: Option<(Instant, Millis)>,
     build_at_ms: Option<u64>,
+    /// When it starts, where it is not running.
+    start_at_ms: Option<u64>,
     snapshot: Option<String>,
 }
 
@@ -133,7 +136,8 @@ impl<'a> World<'a> {
             "worlds stepped in three"
         };
         self.tally.add(shape, 1);
-        self.tally.add("worlds with two leaders", u64::from(habits.replicas > 1));
+        self.tally
+            .add("worlds with two leaders", u64::from(habits.replicas > 1));
         for number in 0..habits.clients {
             let name = Label::new(&format!("client-{number}"));
             let name = name.map_err(|error| broken("a name is a label", error.to_string()))?;
@@ -142,9 +146,10 @@ impl<'a> World<'a> {
                 leases: Vec::new(),
                 replica: 0,
             });
-            self.schedule.plan(self.rng.below(200), Action::Arrive(number));
+            self.schedule
+                .plan(self.rng.below(200), Action::Arrive(number));
         }
-        self.schedule.plan(0, Action::Start(0));
+        self.plan_start(0, 0);
         self.schedule.plan(5, Action::Operate);
         if self.habits.trouble_ms > 0 {
             self.schedule.plan(self.habits.trouble_ms, Action::Trouble);
@@ -167,6 +172,7 @@ impl<'a> World<'a> {
         }
         self.trace.step(format!("{:>10} ms  {action}", self.now_ms));
         self.tally.add("steps", 1);
+        self.tally.add(action.word(), 1);
         self.act(action)?;
         for number in 0..self.replicas.len() {
             self.let_answers_out(number, usize::MAX)?;
@@ -234,11 +240,9 @@ impl<'a> World<'a> {
         loop {
             while self.step()? {
                 steps += 1;
-                demand(
-                    steps < WIND_DOWN_STEPS_MAX,
-                    "a world comes to rest",
-                    || format!("it still moves after {steps} steps"),
-                )?;
+                demand(steps < WIND_DOWN_STEPS_MAX, "a world comes to rest", || {
+                    format!("it still moves after {steps} steps")
+                })?;
             }
             let (holding, waiting) = self.checker.oracle().counts();
             if holding + waiting == 0 {
@@ -254,13 +258,14 @@ impl<'a> World<'a> {
             if is_led {
                 break;
             }
-            self.schedule.plan(self.now_ms, Action::Start(0));
+            self.plan_start(0, self.now_ms);
         }
         self.checker.check_empty()?;
         self.checker.refold()?;
         for replica in &self.replicas {
             if let Some(process) = &replica.process {
-                self.checker.check_same(&process.view().read(), "the view at the end")?;
+                self.checker
+                    .check_same(&process.view().read(), "the view at the end")?;
             }
         }
         Ok(())
@@ -271,7 +276,13 @@ impl<'a> World<'a> {
     /// Sends something on its way: lost, doubled, delayed.
     fn post(&mut self, action: &Action) {
         if !self.is_stopping && self.rng.per_mille(self.habits.lost_per_mille) {
-            self.tally.add("messages lost", 1);
+            let is_answer = matches!(action, Action::Answer { .. } | Action::Sight { .. });
+            let word = if is_answer {
+                "answers lost"
+            } else {
+                "messages lost"
+            };
+            self.tally.add(word, 1);
             self.trace.note("lost");
             return;
         }
@@ -284,7 +295,11 @@ impl<'a> World<'a> {
         for _ in 0..copies {
             let delay = self.rng.below(self.habits.delay_ms + 1);
             // Now and then one takes much longer than all others.
-            let delay = if self.rng.once_in(200) { delay * 50 } else { delay };
+            let delay = if self.rng.once_in(200) {
+                delay * 50
+            } else {
+                delay
+            };
             self.schedule.plan(self.now_ms + delay, action.clone());
         }
     }
@@ -302,7 +317,10 @@ impl<'a> World<'a> {
         self.request_count += 1;
         let request = self.request_count;
         self.trace.note(&words_of(request, &commands));
-        self.tally.add("batches of several operations", u64::from(commands.len() > 1));
+        self.tally.add(
+            "batches of several operations",
+            u64::from(commands.len() > 1),
+        );
         self.requests.insert(
             request,
             Sent {
@@ -320,8 +338,13 @@ impl<'a> World<'a> {
             self.tally.add("messages out of order", 1);
         }
         self.newest_delivered = self.newest_delivered.max(request);
-        let Some(sent) = self.requests.get(&request) else { return };
-        let process = self.replicas.get(replica).and_then(|replica| replica.process.as_ref());
+        let Some(sent) = self.requests.get(&request) else {
+            return;
+        };
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|replica| replica.process.as_ref());
         let Some(process) = process else {
             // Nobody listens; the client finds out by waiting, and tries the other one.
             self.trace.note("nobody listens");
@@ -344,16 +367,24 @@ impl<'a> World<'a> {
 
     /// Lets at most `most` answers out of a process.
     fn let_answers_out(&mut self, replica: usize, most: usize) -> Result<(), Violation> {
-        let Some(process) = self.replicas.get(replica).and_then(|one| one.process.as_ref()) else {
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
             return Ok(());
         };
         let leader = (process.epoch == self.epoch).then(|| process.now());
-        let mut outbox = process.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outbox = process
+            .outbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let leaving: Vec<_> = outbox.drain(..).take(most).collect();
         drop(outbox);
         for (request, result) in leaving {
             if let Some(sent) = self.requests.get(&request) {
-                self.checker.check_answers(&sent.commands, &result, leader, self.now_ms)?;
+                self.checker
+                    .check_answers(&sent.commands, &result, leader, self.now_ms)?;
             }
             self.tally_answer(&result);
             self.post(&Action::Answer { request, result });
@@ -390,7 +421,11 @@ impl<'a> World<'a> {
             self.send_nonsense(client);
             return;
         }
-        let count = if self.rng.once_in(12) { self.rng.between(2, 5) } else { 1 };
+        let count = if self.rng.once_in(12) {
+            self.rng.between(2, 5)
+        } else {
+            1
+        };
         let mut asked = Vec::new();
         for _ in 0..count {
             self.lease_count += 1;
@@ -403,25 +438,34 @@ impl<'a> World<'a> {
         }
         for (lease, _) in &asked {
             let nap = self.rng.between(200, 4_000);
-            let lease = *lease;
-            self.schedule.plan(self.now_ms + nap, Action::Wake { client, lease });
+            self.plan_wake(client, *lease, self.now_ms + nap);
         }
         let (leases, commands) = asked.into_iter().unzip();
         self.send(Some(client), leases, commands);
     }
 
     fn send_nonsense(&mut self, client: usize) {
-        let Some(owner) = self.clients.get(client) else { return };
+        let Some(owner) = self.clients.get(client) else {
+            return;
+        };
         let lease = self.rng.place(owner.leases.len());
-        if let Some(command) = owner.leases.get(lease).map(|lease| lease.nonsense(&mut self.rng)) {
+        if let Some(command) = owner
+            .leases
+            .get(lease)
+            .map(|lease| lease.nonsense(&mut self.rng))
+        {
             self.send(Some(client), vec![lease], vec![command]);
         }
     }
 
     fn wake(&mut self, client: usize, lease: usize) {
-        let Some(owner) = self.clients.get_mut(client) else { return };
+        let Some(owner) = self.clients.get_mut(client) else {
+            return;
+        };
         let replica = owner.replica;
-        let Some(one) = owner.leases.get_mut(lease) else { return };
+        let Some(one) = owner.leases.get_mut(lease) else {
+            return;
+        };
         let nap = match one.wake(&mut self.rng, self.now_ms) {
             Deed::Nothing => return,
             Deed::Look(nap) => {
@@ -437,7 +481,18 @@ impl<'a> World<'a> {
                 nap
             }
         };
-        self.schedule.plan(self.now_ms + nap, Action::Wake { client, lease });
+        self.plan_wake(client, lease, self.now_ms + nap);
+    }
+
+    fn plan_wake(&mut self, client: usize, lease: usize, at_ms: u64) {
+        if let Some(one) = self.lease_mut(client, lease) {
+            one.wake_at_ms = Some(at_ms);
+            self.schedule.plan(at_ms, Action::Wake { client, lease });
+        }
+    }
+
+    fn lease_mut(&mut self, client: usize, lease: usize) -> Option<&mut Lease> {
+        self.clients.get_mut(client)?.leases.get_mut(lease)
     }
 
     fn answer(&mut self, request: u64, result: Result<Vec<Outcome>, Failure>) {
@@ -445,7 +500,9 @@ impl<'a> World<'a> {
             self.tally.add("answers out of order", 1);
         }
         self.newest_answered = self.newest_answered.max(request);
-        let Some(sent) = self.requests.get(&request) else { return };
+        let Some(sent) = self.requests.get(&request) else {
+            return;
+        };
         let Some(client) = sent.client else { return };
         let outcomes = match result {
             Ok(outcomes) => outcomes,
@@ -455,7 +512,12 @@ impl<'a> World<'a> {
             }
             Err(_) => return,
         };
-        let told: Vec<_> = sent.leases.iter().copied().zip(sent.commands.clone()).collect();
+        let told: Vec<_> = sent
+            .leases
+            .iter()
+            .copied()
+            .zip(sent.commands.clone())
+            .collect();
         for ((lease, command), outcome) in told.into_iter().zip(outcomes) {
             self.told(client, lease, &command, outcome);
         }
@@ -464,7 +526,10 @@ impl<'a> World<'a> {
     /// The word of the engine on one command.
     fn told(&mut self, client: usize, lease: usize, command: &Command, outcome: Outcome) {
         let (now_ms, rng) = (self.now_ms, &mut self.rng);
-        let Some(one) = self.clients.get_mut(client).and_then(|owner| owner.leases.get_mut(lease))
+        let Some(one) = self
+            .clients
+            .get_mut(client)
+            .and_then(|owner| owner.leases.get_mut(lease))
         else {
             return;
         };
@@ -476,7 +541,7 @@ impl<'a> World<'a> {
         match outcome.result {
             Ok(Answer::Booking(Reply::Granted(fence))) => {
                 one.hold(rng, fence, now_ms);
-                self.schedule.plan(now_ms, Action::Wake { client, lease });
+                self.plan_wake(client, lease, now_ms);
             }
             Ok(Answer::Booking(Reply::Queued | Reply::Repeated)) if one.phase == Phase::Asking => {
                 one.phase = Phase::Waiting;
@@ -502,8 +567,14 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self, client: usize, lease: usize, replica: usize) -> Result<(), Violation> {
-        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
-        let known = self.clients.get(client).and_then(|owner| owner.leases.get(lease));
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
+        let known = self
+            .clients
+            .get(client)
+            .and_then(|owner| owner.leases.get(lease));
         let (Some(process), Some(one)) = (process, known) else {
             self.turn_elsewhere(Some(client));
             return Ok(());
@@ -539,7 +610,10 @@ impl<'a> World<'a> {
 
     fn see(&mut self, client: usize, lease: usize, sight: &Sight, head: u64) {
         let (now_ms, rng) = (self.now_ms, &mut self.rng);
-        let Some(one) = self.clients.get_mut(client).and_then(|owner| owner.leases.get_mut(lease))
+        let Some(one) = self
+            .clients
+            .get_mut(client)
+            .and_then(|owner| owner.leases.get_mut(lease))
         else {
             return;
         };
@@ -548,7 +622,7 @@ impl<'a> World<'a> {
             Sight::Queued => {}
             Sight::Held(fence) if one.phase == Phase::Waiting => {
                 one.hold(rng, *fence, now_ms);
-                self.schedule.plan(now_ms, Action::Wake { client, lease });
+                self.plan_wake(client, lease, now_ms);
             }
             Sight::Ended(_) => one.phase = Phase::Over,
             Sight::Held(_) => {}
@@ -561,7 +635,9 @@ impl<'a> World<'a> {
     // The replicas.
 
     fn is_awake(&mut self, replica: usize, action: &Action) -> bool {
-        let Some(one) = self.replicas.get_mut(replica) else { return false };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return false;
+        };
         if self.now_ms < one.busy_until_ms {
             if matches!(action, Action::Build(..)) {
                 one.build_at_ms = Some(one.busy_until_ms);
@@ -576,6 +652,13 @@ impl<'a> World<'a> {
     /// Whether an action has lost its purpose: its process is gone, or an earlier turn did it all.
     fn is_idle(&self, at_ms: u64, action: &Action) -> bool {
         let (replica, incarnation) = match action {
+            Action::Wake { client, lease } => {
+                let known = self
+                    .clients
+                    .get(*client)
+                    .and_then(|one| one.leases.get(*lease));
+                return known.is_none_or(|one| one.wake_at_ms != Some(at_ms));
+            }
             Action::Build(replica, incarnation)
             | Action::Commit(replica, incarnation)
             | Action::Publish(replica, incarnation)
@@ -590,25 +673,37 @@ impl<'a> World<'a> {
     }
 
     fn plan_build(&mut self, replica: usize, at_ms: u64) {
-        let Some(one) = self.replicas.get_mut(replica) else { return };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
         if one.build_at_ms.is_some_and(|planned| planned <= at_ms) {
             return;
         }
         one.build_at_ms = Some(at_ms);
-        self.schedule.plan(at_ms, Action::Build(replica, one.incarnation));
+        self.schedule
+            .plan(at_ms, Action::Build(replica, one.incarnation));
     }
 
     /// Plans the engine's next turn for when time itself wants it.
     fn plan_deadline(&mut self, replica: usize) {
-        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
-        let Some(process) = process.filter(|process| !process.is_over()) else { return };
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
+        let Some(process) = process.filter(|process| !process.is_over()) else {
+            return;
+        };
         // While the store is busy the batch stays open, and time has had its say in it.
         if matches!(&process.shape, Shape::Staged(staged) if !staged.can_send()) {
             return;
         }
         if let Some(deadline) = process.next_deadline() {
             let wait = deadline.since(process.now()).ms().max(1);
-            let late = if self.rng.once_in(4) { self.rng.below(300) } else { 0 };
+            let late = if self.rng.once_in(4) {
+                self.rng.below(300)
+            } else {
+                0
+            };
             self.plan_build(replica, self.now_ms + wait + late);
         }
     }
@@ -616,10 +711,14 @@ impl<'a> World<'a> {
     fn build(&mut self, replica: usize) -> Result<(), Violation> {
         let most = if self.rng.once_in(3) { 1 } else { usize::MAX };
         let now_ms = self.now_ms;
-        let Some(one) = self.replicas.get_mut(replica) else { return Ok(()) };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
         one.build_at_ms = None;
         let away_from = one.away_from.take();
-        let Some(process) = one.process.as_mut() else { return Ok(()) };
+        let Some(process) = one.process.as_mut() else {
+            return Ok(());
+        };
         let decisions = match &mut process.shape {
             Shape::Staged(staged) => {
                 staged.build(most, now_ms)?;
@@ -631,13 +730,16 @@ impl<'a> World<'a> {
             Shape::Whole(whole) => Some(whole.step(now_ms)?),
         };
         let now = process.now();
-        if let Some(from) = away_from
+        let is_leader = process.epoch == self.epoch;
+        if let Some((from, slack)) = away_from
+            && is_leader
             && now.since(from) > ABSENCE
         {
-            self.checker.was_away(from, now);
+            self.checker.was_away(from, now.before(slack));
         }
         if let Some(decisions) = decisions {
             self.checker.about_to_commit(&decisions);
+            let decisions = if is_leader { decisions } else { Vec::new() };
             self.checker.follow(&decisions, now_ms, self.tally)?;
             return self.after_whole_step(replica);
         }
@@ -651,7 +753,9 @@ impl<'a> World<'a> {
         let latency = self.rng.one_of([0, 1, 3, 20]);
         self.send_on(replica, latency);
         let again = self.rng.between(1, 5);
-        let Some(one) = self.replicas.get_mut(replica) else { return Ok(()) };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
         if let Some(Process {
             shape: Shape::Staged(staged),
             ..
@@ -666,7 +770,9 @@ impl<'a> World<'a> {
 
     /// Hands the open batch to the store, where that is free.
     fn send_on(&mut self, replica: usize, latency_ms: u64) {
-        let Some(one) = self.replicas.get_mut(replica) else { return };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
         let incarnation = one.incarnation;
         if let Some(Process {
             shape: Shape::Staged(staged),
@@ -681,12 +787,17 @@ impl<'a> World<'a> {
 
     fn after_whole_step(&mut self, replica: usize) -> Result<(), Violation> {
         self.note_end_of_term(replica);
-        let Some(process) = self.replicas.get(replica).and_then(|one| one.process.as_ref()) else {
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
             return Ok(());
         };
         self.checker.check_view(&process.view().read())?;
         if self.rng.once_in(COMPARE_ONCE_IN) {
-            self.checker.check_same(&process.view().read(), "the view")?;
+            self.checker
+                .check_same(&process.view().read(), "the view")?;
         }
         if self.crash_between_answers(replica)? || self.crash_here(replica)? {
             return Ok(());
@@ -705,16 +816,23 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
-        let Some(staged) = self.staged(replica) else { return Ok(()) };
+        let is_leader = self.is_leader(replica);
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
         let decisions = staged.in_flight().to_vec();
         let committed = staged.commit();
         self.checker.about_to_commit(&decisions);
         match committed {
             None => return Ok(()),
             Some(Committed::Done) => {
-                self.checker.follow(&decisions, now_ms, self.tally)?;
+                // A stale leader cannot write, but it refuses by what it knows.
+                if is_leader {
+                    self.checker.follow(&decisions, now_ms, self.tally)?;
+                }
                 let later = now_ms + self.rng.one_of([0, 1, 10]);
-                self.schedule.plan(later, Action::Publish(replica, incarnation));
+                self.schedule
+                    .plan(later, Action::Publish(replica, incarnation));
             }
             Some(Committed::Refused) => {
                 self.trace.note("refused");
@@ -722,8 +840,14 @@ impl<'a> World<'a> {
             }
             Some(Committed::Unknown) => {
                 self.trace.note("outcome unknown");
+                if self.rng.once_in(2) {
+                    // Should it be one that hangs, it may yet be done.
+                    let later = now_ms + self.rng.below(300);
+                    self.schedule.plan(later, Action::Land);
+                }
                 let later = now_ms + self.rng.below(400);
-                self.schedule.plan(later, Action::Resolve(replica, incarnation));
+                self.schedule
+                    .plan(later, Action::Resolve(replica, incarnation));
             }
         }
         self.checker.follow(&[], now_ms, self.tally)?;
@@ -736,7 +860,9 @@ impl<'a> World<'a> {
     }
 
     fn publish(&mut self, replica: usize) -> Result<(), Violation> {
-        let Some(staged) = self.staged(replica) else { return Ok(()) };
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
         staged.publish();
         if self.crash_between_answers(replica)? {
             return Ok(());
@@ -760,7 +886,11 @@ impl<'a> World<'a> {
     /// What readers and the engine see against what is committed.
     fn compare(&mut self, replica: usize) -> Result<(), Violation> {
         let is_whole_look = self.rng.once_in(COMPARE_ONCE_IN);
-        let Some(process) = self.replicas.get(replica).and_then(|one| one.process.as_ref()) else {
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
             return Ok(());
         };
         let state = process.view().read();
@@ -770,7 +900,8 @@ impl<'a> World<'a> {
             if let Shape::Staged(staged) = &process.shape
                 && staged.has_nothing_uncommitted()
             {
-                self.checker.check_same(staged.writer.working(), "the working state")?;
+                self.checker
+                    .check_same(staged.writer.working(), "the working state")?;
             }
         }
         Ok(())
@@ -778,7 +909,9 @@ impl<'a> World<'a> {
 
     fn resolve(&mut self, replica: usize) -> Result<(), Violation> {
         let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
-        let Some(staged) = self.staged(replica) else { return Ok(()) };
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
         let resolved = staged.resolve();
         let (is_unknown, is_over) = (staged.is_unknown(), staged.is_over());
         match resolved {
@@ -788,7 +921,8 @@ impl<'a> World<'a> {
         }
         if is_unknown {
             let later = now_ms + self.rng.between(50, 400);
-            self.schedule.plan(later, Action::Resolve(replica, incarnation));
+            self.schedule
+                .plan(later, Action::Resolve(replica, incarnation));
         }
         if is_over {
             self.note_end_of_term(replica);
@@ -803,8 +937,17 @@ impl<'a> World<'a> {
 
     fn start(&mut self, replica: usize) -> Result<(), Violation> {
         let is_leading = |process: &Process| process.epoch == self.epoch && !process.is_over();
-        let Some(one) = self.replicas.get_mut(replica) else { return Ok(()) };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
+        one.start_at_ms = None;
         if one.process.as_ref().is_some_and(is_leading) {
+            return Ok(());
+        }
+        if self.now_ms < one.busy_until_ms {
+            // Nothing starts on a machine that sleeps.
+            let later = one.busy_until_ms;
+            self.plan_start(replica, later);
             return Ok(());
         }
         let from_snapshot = one.snapshot.clone().filter(|_| self.rng.once_in(2));
@@ -816,6 +959,7 @@ impl<'a> World<'a> {
             self.habits.is_whole,
             self.epoch,
         );
+        self.checker.begins_anew();
         let (records, before) = (self.checker.head(), self.checker.time());
         self.checker.follow(&[], self.now_ms, self.tally)?;
         self.checker.was_away(before, self.checker.time());
@@ -824,11 +968,12 @@ impl<'a> World<'a> {
             Err(StartError::Broken(violation)) => return Err(violation),
             Err(StartError::Away) => {
                 self.trace.note("the store is away");
-                self.schedule.plan(self.now_ms + 200, Action::Start(replica));
+                self.plan_start(replica, self.now_ms + 200);
                 return Ok(());
             }
         };
-        self.checker.check_recovered(&started.state, &started.root)?;
+        self.checker
+            .check_recovered(&started.state, &started.root)?;
         if records > 0 {
             let word = if from_snapshot.is_some() {
                 "recovered from a snapshot"
@@ -850,14 +995,38 @@ impl<'a> World<'a> {
 
     /// A process that may not write any more starts again, after a while.
     fn note_end_of_term(&mut self, replica: usize) {
-        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
         if process.is_some_and(Process::is_over) {
             if process.is_some_and(|process| process.epoch < self.epoch) {
                 self.tally.add("stale leader refused", 1);
             }
-            let later = self.now_ms + self.rng.between(10, 5_000);
-            self.schedule.plan(later, Action::Start(replica));
+            // Two that never let go of each other would do nothing else.
+            let patience_ms = if self.replicas.len() > 1 {
+                90_000
+            } else {
+                5_000
+            };
+            let later = self.now_ms + self.rng.between(10, patience_ms);
+            self.plan_start(replica, later);
         }
+    }
+
+    fn plan_start(&mut self, replica: usize, at_ms: u64) {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
+        if one.start_at_ms.is_none() {
+            one.start_at_ms = Some(at_ms);
+            self.schedule.plan(at_ms, Action::Start(replica));
+        }
+    }
+
+    fn is_leader(&self, replica: usize) -> bool {
+        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
+        process.is_some_and(|process| process.epoch == self.epoch)
     }
 
     fn incarnation(&self, replica: usize) -> u64 {
@@ -872,10 +1041,13 @@ impl<'a> World<'a> {
     }
 
     fn take_snapshot(&mut self, replica: usize) -> Result<(), Violation> {
-        let Some(one) = self.replicas.get_mut(replica) else { return Ok(()) };
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
         if let Some(process) = &one.process {
             let text = snapshot::write(&process.view().read());
-            let text = text.map_err(|error| broken("every state can be written", error.to_string()))?;
+            let text =
+                text.map_err(|error| broken("every state can be written", error.to_string()))?;
             one.snapshot = Some(text);
         }
         Ok(())
@@ -891,6 +1063,7 @@ impl Replica {
             busy_until_ms: 0,
             away_from: None,
             build_at_ms: None,
+            start_at_ms: None,
             snapshot: None,
         }
     }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use bursar_sim::simulation::{Extent, Report, run};
+use bursar_sim::trace::SHOWN_DEFAULT;
 use clap::Parser;
 
 /// The steps of a run that names none, and from which on a run must have met everything.
@@ -21,6 +22,9 @@ struct Arguments {
     /// Stop after this many worlds
     #[arg(long, default_value_t = u64::MAX)]
     worlds: u64,
+    /// How many of the last actions a failure shows
+    #[arg(long, default_value_t = SHOWN_DEFAULT)]
+    actions: usize,
 }
 
 fn main() -> ExitCode {
@@ -28,8 +32,16 @@ fn main() -> ExitCode {
         seed,
         steps,
         worlds,
+        actions,
     } = Arguments::parse();
-    match run(seed, Extent { steps, worlds }) {
+    match run(
+        seed,
+        Extent {
+            steps,
+            worlds,
+            shown: actions,
+        },
+    ) {
         Ok(report) => finish(&report),
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -50,16 +50,28 @@ impl Oracle {
                 *slot = Some((rank, Applies { limit }));
             }
         }
-        best.into_iter().flatten().map(|(_, applies)| applies).collect()
+        best.into_iter()
+            .flatten()
+            .map(|(_, applies)| applies)
+            .collect()
     }
 
     /// Whether `amount` and what is used are together above the limit.
-    pub(super) fn lacks(&self, applies: Applies<'_>, request: &Request, amount: &[u128; 4]) -> bool {
+    pub(super) fn lacks(
+        &self,
+        applies: Applies<'_>,
+        request: &Request,
+        amount: &[u128; 4],
+    ) -> bool {
         let used = self.used(applies, request);
-        Dimension::ALL.into_iter().zip(used).zip(amount).any(|((dimension, used), more)| {
-            self.bound(applies.limit, dimension)
-                .is_some_and(|most| used + more > most)
-        })
+        Dimension::ALL
+            .into_iter()
+            .zip(used)
+            .zip(amount)
+            .any(|((dimension, used), more)| {
+                self.bound(applies.limit, dimension)
+                    .is_some_and(|most| used + more > most)
+            })
     }
 
     pub(super) fn lacks_any(&self, request: &Request) -> bool {

@@ -86,10 +86,12 @@ impl Oracle {
         for (sum, more) in both.iter_mut().zip(numbers(&candidate.request.amount)) {
             *sum += more;
         }
-        self.applying(&candidate.request).into_iter().any(|applies| {
-            applies.is_shared(&candidate.request, &due.request)
-                && self.lacks(applies, &candidate.request, &both)
-        })
+        self.applying(&candidate.request)
+            .into_iter()
+            .any(|applies| {
+                applies.is_shared(&candidate.request, &due.request)
+                    && self.lacks(applies, &candidate.request, &both)
+            })
     }
 
     fn grant(&mut self, at: Instant, id: &BookingId) -> Fence {
@@ -100,7 +102,10 @@ impl Oracle {
         self.note_passes(at, &granted);
         let weight = u128::from(self.weight(&granted.request));
         let step_floor = (u128::from(granted.request.amount.slots) << 64) / weight;
-        let turn = self.turns.entry(granted.request.tenant.clone()).or_default();
+        let turn = self
+            .turns
+            .entry(granted.request.tenant.clone())
+            .or_default();
         self.virtual_time = self.virtual_time.max(*turn);
         *turn += step_floor;
         self.fence += 1;

@@ -73,6 +73,26 @@ impl Schedule {
     }
 }
 
+impl Action {
+    /// What it is counted as.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Arrive(_) => "step: a client wants something",
+            Self::Wake { .. } => "step: a client turns to a booking",
+            Self::Deliver { .. } => "step: a request arrives",
+            Self::Answer { .. } => "step: an answer arrives",
+            Self::Look { .. } | Self::Sight { .. } => "step: a look at a booking",
+            Self::Build(..) => "step: the engine's turn",
+            Self::Commit(..) => "step: the store's turn",
+            Self::Publish(..) => "step: the view's turn",
+            Self::Resolve(..) => "step: the store is asked",
+            Self::Start(_) => "step: a process starts",
+            Self::Trouble | Self::Land | Self::FreeDisk => "step: trouble",
+            Self::Operate => "step: an operator acts",
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -89,13 +109,19 @@ impl fmt::Display for Action {
                 client,
                 lease,
                 replica,
-            } => write!(f, "client {client} looks at booking {lease} on replica {replica}"),
+            } => write!(
+                f,
+                "client {client} looks at booking {lease} on replica {replica}"
+            ),
             Self::Sight {
                 client,
                 lease,
                 sight,
                 head,
-            } => write!(f, "client {client} sees booking {lease} {sight:?} as of {head}"),
+            } => write!(
+                f,
+                "client {client} sees booking {lease} {sight:?} as of {head}"
+            ),
             Self::Build(replica, _) => write!(f, "replica {replica} builds"),
             Self::Commit(replica, _) => write!(f, "replica {replica} commits"),
             Self::Publish(replica, _) => write!(f, "replica {replica} publishes"),

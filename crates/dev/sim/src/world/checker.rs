@@ -26,6 +26,8 @@ use crate::violation::{Violation, broken, demand};
 const REFOLD_EVERY: u64 = 512;
 /// How often the state is written and read back: once in so many records.
 const SNAPSHOT_EVERY: u64 = 128;
+/// The clock of a term begins one past its first record, so it may be early by as much.
+const EARLY_MS: u64 = 1;
 
 /// What is known for certain.
 pub(super) struct Checker {
@@ -74,6 +76,14 @@ impl Checker {
 
     pub(super) fn oracle(&self) -> &Oracle {
         &self.oracle
+    }
+
+    /// A term begins after what is committed: times beyond it were never lived.
+    pub(super) fn begins_anew(&mut self) {
+        let last = self.shadow.time;
+        for (_, until) in &mut self.absences {
+            *until = last.min(*until);
+        }
     }
 
     /// Notes that the ledger was away.
@@ -130,14 +140,23 @@ impl Checker {
         demand(
             view.head <= self.shadow.head,
             "a reader never sees the uncommitted",
-            || format!("the view covers {} records, the store {}", view.head, self.shadow.head),
+            || {
+                format!(
+                    "the view covers {} records, the store {}",
+                    view.head, self.shadow.head
+                )
+            },
         )
     }
 
     /// A state that runs ahead of what is committed.
     pub(super) fn check_working(&self, working: &State) -> Result<(), Violation> {
-        invariants::check(working)
-            .map_err(|broke| broken("the engine's invariants hold while it works", broke.to_string()))
+        invariants::check(working).map_err(|broke| {
+            broken(
+                "the engine's invariants hold while it works",
+                broke.to_string(),
+            )
+        })
     }
 
     /// A state that stands where the committed one does must be the same.
@@ -149,7 +168,13 @@ impl Checker {
         demand(
             theirs == ours,
             "states at the same head have the same hash",
-            || format!("{whose} differs at head {}: {}", state.head, difference(state, &self.shadow)),
+            || {
+                format!(
+                    "{whose} differs at head {}: {}",
+                    state.head,
+                    difference(state, &self.shadow)
+                )
+            },
         )
     }
 
@@ -176,7 +201,13 @@ impl Checker {
         demand(
             outcomes.len() == commands.len(),
             "every operation of a batch has its own answer",
-            || format!("{} answers to {} operations", outcomes.len(), commands.len()),
+            || {
+                format!(
+                    "{} answers to {} operations",
+                    outcomes.len(),
+                    commands.len()
+                )
+            },
         )?;
         for (command, outcome) in commands.iter().zip(outcomes) {
             self.check_answer(command, outcome, leader, world_ms)?;
@@ -204,12 +235,13 @@ impl Checker {
         )
     }
 
-    /// Folds the whole ledger again, from its first record.
+    /// Folds all that was checked again, from the first record.
     pub(super) fn refold(&self) -> Result<(), Violation> {
         let mut state = State::default();
         let mut tree = Builder::new();
         let mut tiles = Vec::new();
-        for kept in read(&self.store, 0, usize::MAX)? {
+        let count = usize::try_from(self.shadow.head).unwrap_or(usize::MAX);
+        for kept in read(&self.store, 0, count)? {
             let bytes = kept.bytes.unwrap_or_default();
             tree.push(leaf_hash(&bytes), &mut tiles);
             let blob = |sha256: &Hash| self.store.blob(sha256).ok().flatten();
@@ -240,7 +272,12 @@ impl Checker {
         demand(
             self.shadow.head <= head,
             "what was committed never goes away",
-            || format!("the store holds {head} records, {} were there", self.shadow.head),
+            || {
+                format!(
+                    "the store holds {head} records, {} were there",
+                    self.shadow.head
+                )
+            },
         )?;
         Ok(head == self.shadow.head)
     }
@@ -248,7 +285,11 @@ impl Checker {
     fn next_record(&mut self, decided_ms: u64, tally: &mut Tally) -> Result<(), Violation> {
         let seq = self.shadow.head;
         let kept = read(&self.store, seq, 1)?;
-        let bytes = kept.into_iter().next().and_then(|kept| kept.bytes).unwrap_or_default();
+        let bytes = kept
+            .into_iter()
+            .next()
+            .and_then(|kept| kept.bytes)
+            .unwrap_or_default();
         let blob = |sha256: &Hash| self.store.blob(sha256).ok().flatten();
         let record = decode(seq, &bytes, blob)
             .map_err(|error| broken("every record can be read", error.to_string()))?;
@@ -262,8 +303,9 @@ impl Checker {
         tally.record(&record);
         tally.most("heads due at once", self.oracle.due_count());
         if seq.is_multiple_of(SNAPSHOT_EVERY) {
-            invariants::check_snapshot(&self.shadow)
-                .map_err(|broke| broken("a snapshot reads back as the same state", broke.to_string()))?;
+            invariants::check_snapshot(&self.shadow).map_err(|broke| {
+                broken("a snapshot reads back as the same state", broke.to_string())
+            })?;
         }
         if seq % REFOLD_EVERY == REFOLD_EVERY - 1 {
             tally.add("refolds from record 0", 1);
@@ -281,7 +323,9 @@ impl Checker {
             events,
             ..record.clone()
         };
-        let encoded = encode(&again).map(|encoded| encoded.bytes).unwrap_or_default();
+        let encoded = encode(&again)
+            .map(|encoded| encoded.bytes)
+            .unwrap_or_default();
         demand(
             answer.is_ok() && encoded == bytes,
             "deciding a recorded command again gives the same bytes",
@@ -300,7 +344,12 @@ impl Checker {
     ) -> Result<(), Violation> {
         invariants::check_record(mark, events, &self.shadow)
             .and_then(|()| invariants::check(&self.shadow))
-            .map_err(|broke| broken("the engine's invariants hold after every record", broke.to_string()))?;
+            .map_err(|broke| {
+                broken(
+                    "the engine's invariants hold after every record",
+                    broke.to_string(),
+                )
+            })?;
         let declares = |event: &Event| {
             matches!(
                 event,
@@ -321,7 +370,9 @@ impl Checker {
                     && now.in_use <= before.in_use
             })
         };
-        let risen = over_limit(&self.shadow.bookings).into_iter().find(|now| !was_over(now));
+        let risen = over_limit(&self.shadow.bookings)
+            .into_iter()
+            .find(|now| !was_over(now));
         match risen {
             Some(now) => Err(broken(
                 "no grant raises a counter above its bound",
@@ -358,7 +409,9 @@ impl Checker {
         tally: &mut Tally,
     ) -> Result<(), Violation> {
         for (at, event) in &record.events {
-            let Event::Booking(event) = event else { continue };
+            let Event::Booking(event) = event else {
+                continue;
+            };
             match event {
                 BookingEvent::Reserved {
                     id,
@@ -395,7 +448,11 @@ impl Checker {
             "a fence is never given twice, and rises",
             || format!("`{id}` got {fence:?} after {last:?}"),
         )?;
-        let ttl_ms = self.shadow.bookings.request(id).map_or(0, |request| request.ttl.ms());
+        let ttl_ms = self
+            .shadow
+            .bookings
+            .request(id)
+            .map_or(0, |request| request.ttl.ms());
         // A granted one may have ended in the same record; then nothing was promised.
         let before = self.grants.insert(id.clone(), fence);
         let was_forgotten = id.made_at().is_none();
@@ -404,7 +461,10 @@ impl Checker {
             "an id is granted at most once",
             || format!("`{id}` was granted as {before:?} and again under {fence:?}"),
         )?;
-        tally.add("plain ids granted again after a day", u64::from(before.is_some()));
+        tally.add(
+            "plain ids granted again after a day",
+            u64::from(before.is_some()),
+        );
         self.promise(id, since_ms + ttl_ms);
         Ok(())
     }
@@ -417,9 +477,13 @@ impl Checker {
     fn check_expiry(&self, id: &BookingId, at: Instant, decided_ms: u64) -> Result<(), Violation> {
         let promised = self.promises.get(id).copied().unwrap_or(0);
         demand(
-            promised <= decided_ms,
+            promised <= decided_ms + EARLY_MS,
             "nobody expires before the time it was promised",
-            || format!("`{id}` expired at {decided_ms} ms of the world, promised was {promised} ms"),
+            || {
+                format!(
+                    "`{id}` expired at {decided_ms} ms of the world, promised was {promised} ms"
+                )
+            },
         )?;
         let absence = self
             .absences
@@ -443,7 +507,12 @@ impl Checker {
         demand(
             is_renewal || outcome.record < self.shadow.head,
             "no answer leaves before its record is durable",
-            || format!("{command:?} was answered as of record {}, the store holds {}", outcome.record, self.shadow.head),
+            || {
+                format!(
+                    "{command:?} was answered as of record {}, the store holds {}",
+                    outcome.record, self.shadow.head
+                )
+            },
         )?;
         let (Some(id), Ok(answer)) = (command.booking_ids().first(), &outcome.result) else {
             return Ok(());
@@ -492,7 +561,9 @@ fn read(
     from: u64,
     most: usize,
 ) -> Result<Vec<bursar_ledger::store::Kept>, Violation> {
-    store.records(from, most).map_err(|error| unreadable(&error))
+    store
+        .records(from, most)
+        .map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &bursar_ledger::store::Error) -> Violation {
@@ -500,8 +571,7 @@ fn unreadable(error: &bursar_ledger::store::Error) -> Violation {
 }
 
 fn hash(state: &State) -> Result<Hash, Violation> {
-    snapshot::hash(state)
-        .map_err(|error| broken("every state can be written", error.to_string()))
+    snapshot::hash(state).map_err(|error| broken("every state can be written", error.to_string()))
 }
 
 fn difference(one: &State, other: &State) -> String {

@@ -35,6 +35,8 @@ pub(super) struct Lease {
     pub(super) done_ms: u64,
     /// The newest record it was told of.
     pub(super) record: u64,
+    /// When its client turns to it next.
+    pub(super) wake_at_ms: Option<u64>,
 }
 
 /// Where a booking is, as far as its client knows.
@@ -78,6 +80,7 @@ impl Lease {
             fence: None,
             done_ms: 0,
             record: 0,
+            wake_at_ms: None,
         })
     }
 
@@ -87,23 +90,25 @@ impl Lease {
         match self.phase {
             Phase::Over => Deed::Nothing,
             Phase::Asking => Deed::Send(self.reserve(), rng.between(100, 4_000)),
-            Phase::Waiting if rng.once_in(40) => {
+            Phase::Waiting if rng.once_in(150) => {
                 self.phase = Phase::Cancelling;
                 self.wake(rng, now_ms)
             }
             // Asks again under the same id, or goes away and stays queued until its wait ends.
-            Phase::Waiting if rng.once_in(20) => Deed::Send(self.reserve(), 1_000),
-            Phase::Waiting if rng.once_in(60) => self.vanish(),
-            Phase::Waiting => Deed::Look(rng.between(50, 3_000)),
+            Phase::Waiting if rng.once_in(30) => Deed::Send(self.reserve(), 1_000),
+            Phase::Waiting if rng.once_in(300) => self.vanish(),
+            Phase::Waiting => Deed::Look(rng.between(50, 1_500)),
             Phase::Holding if self.done_ms <= now_ms => {
                 self.phase = Phase::Releasing;
                 self.wake(rng, now_ms)
             }
             // Dies: it will neither renew nor release.
-            Phase::Holding if rng.once_in(25) => self.vanish(),
+            Phase::Holding if rng.once_in(40) => self.vanish(),
             Phase::Holding => {
                 let third = ttl_ms / 3;
-                let ttl = rng.once_in(10).then(|| Millis::from_ms(rng.between(1_000, ttl_ms)));
+                let ttl = rng
+                    .once_in(10)
+                    .then(|| Millis::from_ms(rng.between(1_000, ttl_ms)));
                 let nap = rng.between(third.saturating_sub(third / 10), third).max(1);
                 let nap = nap.min(self.done_ms - now_ms);
                 Deed::Send(self.renew(ttl), nap)
@@ -118,11 +123,15 @@ impl Lease {
 
     /// It holds, and works for a while.
     pub(super) fn hold(&mut self, rng: &mut Rng, fence: Fence, now_ms: u64) {
-        if matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Cancelling) {
+        if matches!(
+            self.phase,
+            Phase::Asking | Phase::Waiting | Phase::Cancelling
+        ) {
             let ttl_ms = self.request.ttl.ms();
             self.phase = Phase::Holding;
             self.fence = Some(fence);
-            self.done_ms = now_ms + rng.between(1, ttl_ms * 3).min(90_000);
+            let longest_ms = if rng.once_in(4) { ttl_ms * 3 } else { ttl_ms };
+            self.done_ms = now_ms + rng.between(1, longest_ms);
         }
     }
 
@@ -132,7 +141,11 @@ impl Lease {
         let near = self.fence.unwrap_or_default().0;
         let fence = Fence(rng.between(near.saturating_sub(1), near + 1));
         match rng.below(5) {
-            0 => Command::Renew { id, fence, ttl: None },
+            0 => Command::Renew {
+                id,
+                fence,
+                ttl: None,
+            },
             1 => Command::Release {
                 id,
                 fence,
@@ -194,7 +207,13 @@ fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
     let is_large = habits.load == Load::Large && rng.once_in(30);
     let slots = match habits.load {
         Load::Large if is_large => 4,
-        Load::Plain => rng.one_of([1, 1, 1, 2, 2, 3, 5, 0]),
+        Load::Plain => {
+            if rng.once_in(60) {
+                0
+            } else {
+                rng.one_of([1, 1, 1, 2, 2, 3, 5])
+            }
+        }
         _ => 1,
     };
     let amount = Amount {
@@ -203,13 +222,24 @@ fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
         memory_bytes: rng.one_of([0, 0, 1 << 20, 3 << 30]),
         gpus: rng.one_of([0, 0, 0, 1]),
     };
-    let is_long = rng.once_in(50);
-    let wait_ms = if is_large { 600_000 } else { rng.one_of(habits.wait_ms) };
+    let is_long = rng.once_in(100);
+    let wait_ms = if is_large {
+        600_000
+    } else {
+        rng.one_of(habits.wait_ms)
+    };
     Some(Request {
         class: class(rng.below(habits.classes))?,
         tenant: tenant(rng.below(habits.tenants))?,
-        amount: if habits.load == Load::Plain { amount } else { only_slots(slots) },
-        priority: rng.pick(&bursar_booking::Priority::ALL).copied().unwrap_or_default(),
+        amount: if habits.load == Load::Plain {
+            amount
+        } else {
+            only_slots(slots)
+        },
+        priority: rng
+            .pick(&bursar_booking::Priority::ALL)
+            .copied()
+            .unwrap_or_default(),
         ttl: Millis::from_ms(rng.one_of(habits.ttl_ms)),
         wait: Millis::from_ms(if is_long { 90_000_000 } else { wait_ms }),
         extras: None,

@@ -39,7 +39,8 @@ pub(super) fn overheard(
     let seq = state.head;
     let is_planned = (seq + now.ms()).is_multiple_of(PLANNED_ONCE_IN);
     // A plan copies the small problem, without deadlines: time itself is not planned.
-    let is_planned = is_planned && !matches!(command, Command::Tick { .. } | Command::Resume { .. });
+    let is_planned =
+        is_planned && !matches!(command, Command::Tick { .. } | Command::Resume { .. });
     let planned = is_planned.then(|| plan(state, now, command));
     let result = decide(state, now, command, events);
     let as_planned = planned.map(|(answer, planned, _)| answer == result && planned == *events);

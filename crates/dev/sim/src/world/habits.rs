@@ -50,21 +50,29 @@ impl Habits {
         let is_calm = rng.once_in(6);
         let mut habits = Self {
             load,
-            steps: rng.between(800, 4_000),
+            steps: rng.between(1_000, 8_000),
             clients: usize::try_from(rng.between(2, 8)).unwrap_or(2),
             tenants: rng.between(1, 4),
             classes: rng.between(1, 3),
             replicas: if rng.once_in(4) { 2 } else { 1 },
             is_whole: rng.once_in(4),
-            arrive_ms: rng.one_of([60, 300, 1_500, 8_000]),
+            arrive_ms: rng.one_of([200, 800, 3_000, 10_000]),
             lost_per_mille: if is_calm { 0 } else { rng.one_of([5, 30, 120]) },
-            delay_ms: rng.one_of([2, 40, 400, 3_000]),
-            trouble_ms: if is_calm { 0 } else { rng.one_of([500, 4_000, 30_000]) },
+            delay_ms: rng.one_of([2, 20, 80, 400, 2_000]),
+            trouble_ms: if is_calm {
+                0
+            } else {
+                rng.one_of([2_000, 15_000, 60_000])
+            },
             operate_ms: rng.one_of([700, 5_000, 40_000]),
-            crash_once_in: if is_calm { 0 } else { rng.one_of([60, 300, 2_000]) },
+            crash_once_in: if is_calm {
+                0
+            } else {
+                rng.one_of([60, 300, 2_000])
+            },
             has_days: rng.once_in(5),
-            ttl_ms: [1_000, rng.between(1_000, 9_000), 20_000, 60_000],
-            wait_ms: [0, rng.between(1, 3_000), 30_000, 600_000],
+            ttl_ms: [1_000, 2_000, rng.between(1_000, 9_000), 30_000],
+            wait_ms: [0, rng.between(1, 3_000), 10_000, 60_000],
         };
         habits.fit_load();
         habits

@@ -10,6 +10,8 @@ use super::action::Action;
 use super::client::{class, tenant};
 use super::habits::Load;
 
+const DAY_MS: u64 = 86_400_000;
+
 impl World<'_> {
     /// An operator does one thing, and will do another.
     pub(super) fn operate(&mut self) {
@@ -86,8 +88,10 @@ impl World<'_> {
             memory: rng.once_in(6).then(|| Bound::Percent(rng.between(10, 90))),
             gpus: rng.once_in(6).then(|| rng.below(3)),
             queue_max: rng.one_of([0, 3, 12, 10_000]),
-            wait_max: Millis::from_ms(rng.one_of([0, 5_000, 86_400_000, 86_400_000])),
-            ttl_max: Millis::from_ms(rng.one_of([2_000, 86_400_000, 86_400_000])),
+            wait_max: Millis::from_ms(
+                rng.one_of([0, 5_000, DAY_MS, DAY_MS, DAY_MS, DAY_MS, DAY_MS, DAY_MS]),
+            ),
+            ttl_max: Millis::from_ms(rng.one_of([2_000, DAY_MS, DAY_MS, DAY_MS, DAY_MS])),
             weight: is_tenants.then(|| rng.one_of([1, 7, 100, 1_000])),
             ..Limit::unbounded(class, tenant)
         })

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bursar_engine::{Command, State, snapshot};
+use bursar_engine::{State, snapshot};
 use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey};
 use bursar_journal::hash::Hash;
 use bursar_ledger::clock::{Clock, TermClock};
-use bursar_ledger::committer::{Commit, Committer};
+use bursar_ledger::committer::{Commit, Committer, Reopened};
 use bursar_ledger::intake::{Failure, Intake, Outcome, Submission};
 use bursar_ledger::key;
 use bursar_ledger::pipeline::{InlineTask, Ledger, Observe};
@@ -203,7 +203,11 @@ impl Process {
     pub(super) fn is_over(&self) -> bool {
         match &self.shape {
             Shape::Staged(staged) => staged.is_over,
-            Shape::Whole(whole) => *whole.seen.is_over.lock().unwrap_or_else(PoisonError::into_inner),
+            Shape::Whole(whole) => *whole
+                .seen
+                .is_over
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -238,7 +242,7 @@ impl Staged {
             machine: machine.clone(),
             intake: Arc::default(),
             time: TermClock::begin(machine, state.time),
-            view: Arc::new(View::new(state)),
+            view: Arc::new(View::new(state, writer.evidence())),
             writer,
             committer,
             open: Vec::new(),
@@ -268,20 +272,9 @@ impl Staged {
         if self.is_over {
             return Ok(());
         }
-        let jumped = self.time.jump(&self.machine);
-        let now = self.time.now(&self.machine);
-        let is_due = self.writer.next_deadline().is_some_and(|deadline| deadline <= now);
-        let room = self.writer.room().min(most);
-        let submissions = if room > 0 { self.intake.take(room) } else { Vec::new() };
-        if submissions.is_empty() && !is_due && jumped.is_none() {
-            return Ok(());
-        }
-        let opened = self.writer.open(now).and_then(|()| match jumped {
-            Some(wall) => self.writer.own_command(Command::Resume { wall }),
-            None => Ok(()),
-        });
-        let built = opened.and_then(|()| self.writer.take_all(submissions));
-        self.open.extend(decided::heard(world_ms, now));
+        let moment = self.time.look(&self.machine);
+        let built = self.writer.build(&moment, &self.intake, most);
+        self.open.extend(decided::heard(world_ms, moment.now));
         built.map_err(|poison| broken("deciding never panics", format!("{poison:?}")))
     }
 
@@ -295,14 +288,18 @@ impl Staged {
         if !self.can_send() {
             return false;
         }
-        let Some(batch) = self.writer.close() else { return false };
+        let Some(batch) = self.writer.close() else {
+            return false;
+        };
         self.in_flight = Some((batch, std::mem::take(&mut self.open)));
         true
     }
 
     /// The decisions of the batch that the store has.
     pub(super) fn in_flight(&self) -> &[Decided] {
-        self.in_flight.as_ref().map_or(&[], |(_, decisions)| decisions)
+        self.in_flight
+            .as_ref()
+            .map_or(&[], |(_, decisions)| decisions)
     }
 
     /// Whether something waits to be decided.
@@ -346,7 +343,12 @@ impl Staged {
     pub(super) fn resolve(&mut self) -> Option<bool> {
         let batch = self.unknown.take()?;
         match self.committer.reopen(&batch) {
-            Ok(is_committed) => {
+            Ok(Reopened::Replaced) => {
+                self.step_down();
+                None
+            }
+            Ok(found) => {
+                let is_committed = found == Reopened::Committed;
                 if is_committed {
                     self.durable.push_back(Durable::CaughtUp(batch.facts));
                 }
@@ -354,11 +356,6 @@ impl Staged {
                 self.start_over(&Failure::OutcomeUnknown);
                 self.intake.refuse(None);
                 Some(is_committed)
-            }
-            Err(bursar_ledger::store::Error::Damaged { .. }) => {
-                // The head is not ours: another leads.
-                self.step_down();
-                None
             }
             Err(_) => {
                 self.unknown = Some(batch);
@@ -412,7 +409,12 @@ impl Whole {
     /// One whole step; what was decided in it.
     pub(super) fn step(&mut self, world_ms: u64) -> Result<Vec<Decided>, Violation> {
         self.task.step();
-        let poison = self.seen.poison.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let poison = self
+            .seen
+            .poison
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match poison {
             Some(poison) => Err(broken("deciding never panics", poison)),
             None => Ok(decided::heard(world_ms, self.ledger.now())),
@@ -425,7 +427,13 @@ fn set<T>(place: &Mutex<T>, value: T) {
 }
 
 fn fatal(error: &dyn std::error::Error) -> StartError {
-    StartError::Broken(broken("a start finds what was committed", error.to_string()))
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        words = format!("{words}: {source}");
+        cause = source.source();
+    }
+    StartError::Broken(broken("a start finds what was committed", words))
 }
 
 /// Who signs: the same key in every world.
