@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, Total};
 
 use crate::archive::{Archive, Ended, Ending, Terms};
 use crate::limit::{Applied, DEFAULT_NAME, Declared, Kind, Limit, LimitUse, Limits};
@@ -42,7 +42,7 @@ pub struct Bookings {
 /// What is held and how many wait, under one value of one kind of limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter {
-    pub(crate) used: Amount,
+    pub(crate) used: Total,
     pub(crate) waiting: u64,
 }
 
@@ -287,7 +287,7 @@ impl Bookings {
         let (used, waiting) = self
             .counter_by_labels(declared.limit.kind(), class, tenant)
             .map_or((Amount::default(), 0), |counter| {
-                (counter.used, counter.waiting)
+                (counter.used.shown(), counter.waiting)
             });
         bursar_units::Dimension::ALL
             .into_iter()
@@ -314,7 +314,7 @@ impl Bookings {
         let view = |class, tenant, counter: &Counter| CounterView {
             class,
             tenant,
-            used: counter.used,
+            used: counter.used.shown(),
             waiting: counter.waiting,
         };
         let mut counters: Vec<CounterView<'_>> = match declared.limit.kind() {
@@ -365,14 +365,14 @@ impl Bookings {
             None => self
                 .tenants
                 .iter()
-                .map(|(l, t)| (l, t.counter.used.slots))
+                .map(|(l, t)| (l, t.counter.used.shown().slots))
                 .collect(),
             Some(class) => self
                 .pairs
                 .iter()
                 .filter(|((c, _), _)| self.classes.label(*c) == Some(class))
                 .filter_map(|((_, t), pair)| {
-                    Some((self.tenants.label(*t)?, pair.counter.used.slots))
+                    Some((self.tenants.label(*t)?, pair.counter.used.shown().slots))
                 })
                 .collect(),
         };
@@ -596,11 +596,11 @@ impl Bookings {
 
     pub(crate) fn charge(&mut self, terms: &Terms) {
         self.pair_mut(terms).held += 1;
-        self.each_counter(terms, |counter| counter.used.count_in(&terms.amount));
+        self.each_counter(terms, |counter| counter.used.add(&terms.amount));
     }
 
     fn discharge(&mut self, terms: &Terms) {
-        self.each_counter(terms, |counter| counter.used.count_out(&terms.amount));
+        self.each_counter(terms, |counter| counter.used.take(&terms.amount));
         let pair = self.pair_mut(terms);
         pair.held = pair.held.saturating_sub(1);
         self.drop_idle_pair(terms);
@@ -669,7 +669,7 @@ impl Bookings {
     }
 
     pub(crate) fn refresh_inventory(&mut self) {
-        let mut inventory = Amount::default();
+        let mut inventory = Total::ZERO;
         for capacity in self.nodes.values() {
             inventory.add(capacity);
         }
@@ -761,12 +761,7 @@ pub struct CounterView<'a> {
 }
 
 static NOTHING: Counter = Counter {
-    used: Amount {
-        slots: 0,
-        cpu_milli: 0,
-        memory_bytes: 0,
-        gpus: 0,
-    },
+    used: Total::ZERO,
     waiting: 0,
 };
 

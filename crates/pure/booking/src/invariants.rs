@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_units::{Amount, BookingId, Dimension, Instant, Label};
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Total};
 use thiserror::Error;
 
 use crate::archive::Terms;
@@ -31,11 +31,11 @@ pub enum Broken {
         /// Whose counter it is.
         of: String,
         /// What it keeps as held.
-        kept: Amount,
+        kept: Total,
         /// How many it keeps as waiting.
         kept_waiting: u64,
         /// What its bookings hold.
-        counted: Amount,
+        counted: Total,
         /// How many of its bookings wait.
         counted_waiting: u64,
     },
@@ -206,7 +206,7 @@ impl<'a> Counts<'a> {
         let mut counts = Self(BTreeMap::new());
         for (id, granted) in &bookings.granted {
             counts.add(bookings, id, &granted.terms, |counter| {
-                counter.used.count_in(&granted.terms.amount);
+                counter.used.add(&granted.terms.amount);
             })?;
         }
         for (id, queued) in &bookings.queued {
@@ -242,15 +242,16 @@ impl<'a> Counts<'a> {
         &self,
         declared: &Declared,
         (class, tenant): (&Label, &Label),
-        amount: &Amount,
+        amount: &Total,
     ) -> bool {
         let used = self
             .get(value_of(declared.limit.kind(), class, tenant))
             .used;
         Dimension::ALL.into_iter().any(|dimension| {
-            declared.bounds.of(dimension).is_some_and(|max| {
-                u128::from(max) < u128::from(used.of(dimension)) + u128::from(amount.of(dimension))
-            })
+            declared
+                .bounds
+                .of(dimension)
+                .is_some_and(|max| u128::from(max) < used.of(dimension) + amount.of(dimension))
         })
     }
 }
@@ -541,7 +542,7 @@ impl<'a> Head<'a> {
             .applied
             .iter()
             .collect();
-        let lacks = |limit: &Declared| counts.lacks(limit, (class, tenant), &waiting.amount);
+        let lacks = |limit: &Declared| counts.lacks(limit, (class, tenant), &waiting.amount.into());
         let is_own = |limit: &&&Declared| limit.limit.tenant.is_some();
         Some(Self {
             class,
@@ -556,7 +557,7 @@ impl<'a> Head<'a> {
 
     /// Whether granting `other` leaves less than this one needs of a counter they share.
     fn is_starved_by(&self, other: &Self, counts: &Counts<'_>) -> bool {
-        let mut both = self.waiting.amount;
+        let mut both = Total::from(self.waiting.amount);
         both.add(&other.waiting.amount);
         self.limits.iter().any(|limit| {
             let kind = limit.limit.kind();

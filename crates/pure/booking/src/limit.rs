@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bursar_units::{Amount, Bounds, Dimension, Label, Millis, ObjectName};
+use bursar_units::{Bounds, Dimension, Label, Millis, ObjectName, Total};
 
 /// The name of the limit that ships and can be changed but not deleted.
 pub const DEFAULT_NAME: &str = "default";
@@ -113,7 +113,7 @@ pub(crate) struct Limits {
     /// By class, tenant and name. Outside of a change there is one name for each scope; while
     /// several limits change together two may share one, and neither must push the other out.
     by_scope: BTreeMap<Scopes, BTreeMap<ObjectName, Arc<Declared>>>,
-    inventory: Amount,
+    inventory: Total,
 }
 
 impl Limit {
@@ -151,21 +151,22 @@ impl Limit {
         }
     }
 
-    /// Its bounds on a given inventory; a percentage rounds down.
-    pub fn bounds_on(&self, inventory: &Amount) -> Bounds {
-        let worked_out = |bound: Option<Bound>, whole: u64| {
+    /// Its bounds on a given inventory; a percentage rounds down, and is at most what a bound can be.
+    pub fn bounds_on(&self, inventory: &Total) -> Bounds {
+        let worked_out = |bound: Option<Bound>, dimension| {
             bound.map(|bound| match bound {
                 Bound::Exactly(value) => value,
                 Bound::Percent(percent) => {
-                    let share_floor = u128::from(whole) * u128::from(percent) / 100;
+                    let whole = inventory.of(dimension);
+                    let share_floor = whole.saturating_mul(u128::from(percent)) / 100;
                     u64::try_from(share_floor).unwrap_or(u64::MAX)
                 }
             })
         };
         Bounds {
             slots: self.slots,
-            cpu_milli: worked_out(self.cpu, inventory.cpu_milli),
-            memory_bytes: worked_out(self.memory, inventory.memory_bytes),
+            cpu_milli: worked_out(self.cpu, Dimension::Cpu),
+            memory_bytes: worked_out(self.memory, Dimension::Memory),
             gpus: self.gpus,
         }
     }
@@ -217,7 +218,7 @@ impl Limits {
         }
     }
 
-    pub(crate) fn set_inventory(&mut self, inventory: Amount) {
+    pub(crate) fn set_inventory(&mut self, inventory: Total) {
         self.inventory = inventory;
         let all: Vec<_> = self.declared.values().cloned().collect();
         for declared in all {

@@ -91,7 +91,7 @@ impl Bookings {
     /// When a slot of a class may come free for someone who would be first; for refusals.
     pub fn next_free(&self, class: &Label) -> Option<Estimate> {
         let class = self.classes.get(self.classes.find(class)?);
-        estimate(&class.held_ms, class.counter.used.slots, 0)
+        estimate(&class.held_ms, class.counter.used.shown().slots, 0)
     }
 
     /// The limits that a request would apply, each with its use in every bounded dimension.
@@ -155,7 +155,7 @@ impl Bookings {
             name: declared.name.clone(),
             dimension,
             size: declared.bounds.of(dimension).unwrap_or_default(),
-            in_use: counter.used.of(dimension),
+            in_use: counter.used.shown().of(dimension),
             waiting: counter.waiting,
         }
     }
@@ -238,7 +238,7 @@ impl Bookings {
 
     fn estimate_of(&self, lane: Lane, ahead: u64) -> Option<Estimate> {
         let class = self.classes.get(lane.class);
-        estimate(&class.held_ms, class.counter.used.slots, ahead)
+        estimate(&class.held_ms, class.counter.used.shown().slots, ahead)
     }
 }
 

@@ -10,7 +10,7 @@
 //! passes `big` is due, and a small one is granted only where 4 would stay free: never. The
 //! four drain, and `big` is granted.
 
-use bursar_units::{Amount, BookingId, Instant};
+use bursar_units::{Amount, BookingId, Instant, Total};
 
 use crate::Bookings;
 use crate::limit::{Applied, Declared, Kind};
@@ -137,7 +137,7 @@ impl Bookings {
         let applied = self.applied_of(lane.class, lane.tenant);
         applied
             .iter()
-            .all(|declared| Amount::default().fits(amount, &declared.bounds))
+            .all(|declared| Total::ZERO.fits(amount, &declared.bounds))
     }
 
     /// Whether granting `amount` leaves less than the due head needs of a limit they both count

@@ -44,6 +44,15 @@ pub struct Amount {
     pub gpus: u64,
 }
 
+/// A sum of amounts. It is exact: no machine holds so many amounts that it could overflow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Total {
+    slots: u128,
+    cpu_milli: u128,
+    memory_bytes: u128,
+    gpus: u128,
+}
+
 /// The most of each dimension; `None` is unbounded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Hash)]
 pub struct Bounds {
@@ -76,41 +85,85 @@ impl Amount {
         self.gpus = self.gpus.saturating_add(other.gpus);
     }
 
-    /// Adds to a running total, modulo 2⁶⁴: however much was added, taking the same away again
-    /// leads back to where it began.
-    pub fn count_in(&mut self, other: &Self) {
-        self.slots = self.slots.wrapping_add(other.slots);
-        self.cpu_milli = self.cpu_milli.wrapping_add(other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.wrapping_add(other.memory_bytes);
-        self.gpus = self.gpus.wrapping_add(other.gpus);
-    }
-
-    /// The reverse of [`Self::count_in`].
-    pub fn count_out(&mut self, other: &Self) {
-        self.slots = self.slots.wrapping_sub(other.slots);
-        self.cpu_milli = self.cpu_milli.wrapping_sub(other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.wrapping_sub(other.memory_bytes);
-        self.gpus = self.gpus.wrapping_sub(other.gpus);
-    }
-
     /// Whether every dimension is zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
+}
+
+impl Total {
+    /// The sum of nothing.
+    pub const ZERO: Self = Self {
+        slots: 0,
+        cpu_milli: 0,
+        memory_bytes: 0,
+        gpus: 0,
+    };
+
+    /// The sum in one dimension.
+    pub const fn of(&self, dimension: Dimension) -> u128 {
+        match dimension {
+            Dimension::Slots => self.slots,
+            Dimension::Cpu => self.cpu_milli,
+            Dimension::Memory => self.memory_bytes,
+            Dimension::Gpus => self.gpus,
+        }
+    }
+
+    /// Counts an amount in.
+    pub fn add(&mut self, amount: &Amount) {
+        self.slots += u128::from(amount.slots);
+        self.cpu_milli += u128::from(amount.cpu_milli);
+        self.memory_bytes += u128::from(amount.memory_bytes);
+        self.gpus += u128::from(amount.gpus);
+    }
+
+    /// Takes away what was counted in before; of more than that, all there is.
+    pub fn take(&mut self, amount: &Amount) {
+        let left = |sum: u128, part: u64| sum.saturating_sub(u128::from(part));
+        self.slots = left(self.slots, amount.slots);
+        self.cpu_milli = left(self.cpu_milli, amount.cpu_milli);
+        self.memory_bytes = left(self.memory_bytes, amount.memory_bytes);
+        self.gpus = left(self.gpus, amount.gpus);
+    }
+
+    /// Whether every dimension is zero.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
+
+    /// The sum for people and programs to see: at most the largest number an amount can have.
+    pub fn shown(&self) -> Amount {
+        let shown = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+        Amount {
+            slots: shown(self.slots),
+            cpu_milli: shown(self.cpu_milli),
+            memory_bytes: shown(self.memory_bytes),
+            gpus: shown(self.gpus),
+        }
+    }
 
     /// The dimensions in which `self + more` is above `bounds`.
-    pub fn exceeds(&self, more: &Self, bounds: &Bounds) -> impl Iterator<Item = Dimension> {
-        let (used, more, bounds) = (*self, *more, *bounds);
+    pub fn exceeds(&self, more: &Amount, bounds: &Bounds) -> impl Iterator<Item = Dimension> {
+        let (mut sum, bounds) = (*self, *bounds);
+        sum.add(more);
         Dimension::ALL.into_iter().filter(move |dimension| {
-            bounds.of(*dimension).is_some_and(|max| {
-                u128::from(used.of(*dimension)) + u128::from(more.of(*dimension)) > u128::from(max)
-            })
+            let bound = bounds.of(*dimension);
+            bound.is_some_and(|max| u128::from(max) < sum.of(*dimension))
         })
     }
 
     /// Whether `self + more` stays within `bounds` in every dimension.
-    pub fn fits(&self, more: &Self, bounds: &Bounds) -> bool {
+    pub fn fits(&self, more: &Amount, bounds: &Bounds) -> bool {
         self.exceeds(more, bounds).next().is_none()
+    }
+}
+
+impl From<Amount> for Total {
+    fn from(amount: Amount) -> Self {
+        let mut total = Self::ZERO;
+        total.add(&amount);
+        total
     }
 }
 

@@ -12,7 +12,7 @@ pub mod name;
 pub mod quantity;
 pub mod time;
 
-pub use amount::{Amount, Bounds, Dimension};
+pub use amount::{Amount, Bounds, Dimension, Total};
 pub use index::Index;
 pub use name::{BookingId, Label, NameError, ObjectName};
 pub use time::{Instant, Millis};

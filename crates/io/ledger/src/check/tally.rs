@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bursar_engine::booking::limit::Kind;
 use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing};
 use bursar_engine::{Event, State};
-use bursar_units::{Amount, BookingId, Label, ObjectName};
+use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
 
 use super::{Check, counted, grouped};
 
@@ -17,7 +17,7 @@ use super::{Check, counted, grouped};
 #[derive(Default)]
 pub(super) struct Tally {
     open: BTreeMap<BookingId, Open>,
-    used: BTreeMap<Value, Amount>,
+    used: BTreeMap<Value, Total>,
     limits: BTreeMap<ObjectName, Limit>,
     nodes: BTreeMap<ObjectName, Amount>,
     ended: u64,
@@ -171,7 +171,7 @@ impl Tally {
         open.is_granted = true;
         let amount = open.amount;
         for value in open.values() {
-            self.used.entry(value).or_default().count_in(&amount);
+            self.used.entry(value).or_default().add(&amount);
         }
         true
     }
@@ -185,7 +185,7 @@ impl Tally {
         };
         for value in open.values().into_iter().filter(|_| open.is_granted) {
             if let Some(used) = self.used.get_mut(&value) {
-                used.count_out(&open.amount);
+                used.take(&open.amount);
                 if used.is_zero() {
                     self.used.remove(&value);
                 }
@@ -196,7 +196,7 @@ impl Tally {
     /// The first limit that a granted booking has passed.
     fn bound_passed(&self, id: &BookingId) -> Option<String> {
         let open = self.open.get(id)?;
-        let mut inventory = Amount::default();
+        let mut inventory = Total::ZERO;
         self.nodes
             .values()
             .for_each(|capacity| inventory.add(capacity));
@@ -217,7 +217,10 @@ impl Tally {
                 let used = self.used.get(&value).copied().unwrap_or_default();
                 let bounds = limit.bounds_on(&inventory);
                 let dimension = used.exceeds(&Amount::default(), &bounds).next()?;
-                let (size, in_use) = (bounds.of(dimension).unwrap_or(0), used.of(dimension));
+                let (size, in_use) = (
+                    bounds.of(dimension).unwrap_or(0),
+                    used.shown().of(dimension),
+                );
                 let (size, in_use) = (grouped(size), grouped(in_use));
                 let word = dimension.word();
                 Some(format!(

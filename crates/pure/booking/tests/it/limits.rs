@@ -92,6 +92,39 @@ fn a_refusal_lists_every_binding_limit_headline_first() {
     assert_eq!(limits[0], headline);
 }
 
+/// Method: what is held adds up to 2⁶⁴, which 64 bits would take for nothing.
+#[test]
+fn however_much_is_held_is_counted_exactly() {
+    let mut desk = Desk::new();
+    let large = Request {
+        amount: Amount {
+            slots: 1,
+            memory_bytes: 1 << 63,
+            ..Amount::default()
+        },
+        ..at_once("python", "ann")
+    };
+    desk.hold(0, "a", &large);
+    let fence = desk.hold(0, "b", &large);
+    let bound = Limit {
+        memory: Some(Bound::Exactly((1 << 63) + 1)),
+        ..Limit::unbounded(None, None)
+    };
+    desk.set(0, &[("all", bound)]).unwrap();
+    let small = Request {
+        amount: Amount {
+            memory_bytes: 1,
+            ..large.amount
+        },
+        ..large.clone()
+    };
+    let limits = over(desk.reserve(0, "c", &small));
+    assert_eq!(limits[0].in_use, u64::MAX, "shown as the largest number");
+    desk.release(0, "b", fence).unwrap();
+    desk.hold(0, "c", &small);
+    assert_eq!(over(desk.reserve(0, "d", &small)).len(), 1);
+}
+
 #[test]
 fn what_can_never_fit_is_refused_with_the_limits_and_their_use_and_never_queued() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 4))]);

@@ -1,6 +1,6 @@
 //! Amounts, bounds and times never overflow, and counters come back to where they began.
 
-use bursar_units::{Amount, Bounds, Dimension, INTEGER_MAX, Instant, Millis};
+use bursar_units::{Amount, Bounds, Dimension, INTEGER_MAX, Instant, Millis, Total};
 use proptest::prelude::*;
 
 fn number() -> impl Strategy<Value = u64> {
@@ -32,10 +32,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_amount_fits_iff_the_sum_is_within_every_bound(used in amount(), more in amount(), bounds in bounds()) {
+    fn an_amount_fits_iff_the_sum_is_within_every_bound(held in prop::collection::vec(amount(), 0..4), more in amount(), bounds in bounds()) {
+        let mut used = Total::ZERO;
+        held.iter().for_each(|amount| used.add(amount));
+        let sum = |d: Dimension| held.iter().chain([&more]).map(|a| u128::from(a.of(d))).sum::<u128>();
         let over: Vec<Dimension> = Dimension::ALL
             .into_iter()
-            .filter(|d| bounds.of(*d).is_some_and(|max| u128::from(used.of(*d)) + u128::from(more.of(*d)) > u128::from(max)))
+            .filter(|d| bounds.of(*d).is_some_and(|max| sum(*d) > u128::from(max)))
             .collect();
         prop_assert_eq!(used.fits(&more, &bounds), over.is_empty());
         prop_assert_eq!(used.exceeds(&more, &bounds).collect::<Vec<_>>(), over);
@@ -43,13 +46,15 @@ proptest! {
 
     #[test]
     fn a_counter_comes_back_to_where_it_began(amounts in prop::collection::vec(amount(), 0..20)) {
-        let mut counter = Amount::default();
+        let mut counter = Total::ZERO;
         for amount in &amounts {
-            counter.count_in(amount);
+            counter.add(amount);
         }
         for amount in amounts.iter().rev() {
-            counter.count_out(amount);
+            counter.take(amount);
         }
+        prop_assert!(counter.is_zero());
+        counter.take(&Amount { slots: 1, ..Amount::default() });
         prop_assert!(counter.is_zero());
     }
 
@@ -59,6 +64,12 @@ proptest! {
         sum.add(&b);
         for dimension in Dimension::ALL {
             prop_assert_eq!(sum.of(dimension), a.of(dimension).saturating_add(b.of(dimension)));
+        }
+        let mut total = Total::from(a);
+        total.add(&b);
+        prop_assert_eq!(total.shown(), sum);
+        for dimension in Dimension::ALL {
+            prop_assert_eq!(total.of(dimension), u128::from(a.of(dimension)) + u128::from(b.of(dimension)));
         }
     }
 
