@@ -26,8 +26,7 @@ pub struct Bookings {
     pub(crate) granted: BTreeMap<BookingId, Granted>,
     pub(crate) archive: Archive,
     pub(crate) deadlines: BTreeSet<Deadline>,
-    /// The latest end of a forgotten booking, or the time its id was made where a clock ahead put
-    /// that after the end: an unknown id made until then may be a forgotten one (L6).
+    /// The end of the newest forgotten booking: an unknown id made before it is too old (L6).
     pub(crate) forgotten_at: Option<Instant>,
     /// The last fence given out.
     pub(crate) fence: Fence,
@@ -536,8 +535,7 @@ impl Bookings {
                 return;
             }
             if let Some(ended) = self.archive.pop() {
-                let until = ended.id().made_at().max(Some(ended.ended_at()));
-                self.forgotten_at = self.forgotten_at.max(until);
+                self.forgotten_at = self.forgotten_at.max(Some(ended.ended_at()));
                 self.classes.give(ended.class);
                 self.tenants.give(ended.tenant);
             }

@@ -10,9 +10,7 @@ use crate::book::DeadlineKind;
 use crate::limit::{Applied, DEFAULT_NAME, Declared, LimitUse, WAIT_DEFAULT};
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Lane;
-use crate::{
-    Bookings, CLOCK_AHEAD_MAX, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN,
-};
+use crate::{Bookings, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
 /// Events with the time each carries.
 pub type Events = Vec<(Instant, Event)>;
@@ -89,14 +87,6 @@ pub enum Refusal {
     IdTooOld {
         /// Ids made until then are refused.
         forgotten_at: Instant,
-    },
-    /// An unknown id that was made later than clocks may differ.
-    #[error("the id is from the future")]
-    IdFromFuture {
-        /// When it was made, says the id.
-        made_at: Instant,
-        /// Ids made until then are taken now.
-        latest: Instant,
     },
     /// No such booking.
     #[error("no such booking")]
@@ -175,8 +165,10 @@ pub fn reserve(
             None => Ok(Reply::Repeated),
         };
     }
-    if let Some(made_at) = id.made_at() {
-        check_age(bookings, at, made_at)?;
+    if let (Some(forgotten_at), Some(made_at)) = (bookings.forgotten_at, id.made_at())
+        && made_at <= forgotten_at
+    {
+        return Err(Refusal::IdTooOld { forgotten_at });
     }
     let fence = bookings.with_lane(request, |bookings, lane| admission(bookings, lane, request))?;
     let event = Event::Reserved {
@@ -354,17 +346,6 @@ pub fn tick(
                 settle(bookings, at, &mut grants_left, events);
             }
         }
-    }
-}
-
-/// An unknown id must be too young to have been forgotten, and must not be from the future: it
-/// would still look young when it has been (L6).
-fn check_age(bookings: &Bookings, at: Instant, made_at: Instant) -> Result<(), Refusal> {
-    let latest = at.after(CLOCK_AHEAD_MAX);
-    match bookings.forgotten_at {
-        Some(forgotten_at) if made_at <= forgotten_at => Err(Refusal::IdTooOld { forgotten_at }),
-        _ if latest < made_at => Err(Refusal::IdFromFuture { made_at, latest }),
-        _ => Ok(()),
     }
 }
 

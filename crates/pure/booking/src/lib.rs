@@ -40,14 +40,6 @@ pub const STEPS_PER_RECORD_MAX: usize = 256;
 pub const REMEMBERED: Millis = Millis::from_hours(24);
 /// How many ended bookings are remembered at most (L6).
 pub const REMEMBERED_MAX: usize = 1_000_000;
-/// How far the clock that made an id may be ahead (L6).
-///
-/// An id from the future raises the bar below which unknown ids are too old, once it is forgotten:
-/// to this much after its end at most. At 100,000 ends a second a million are remembered for as
-/// long as this, so up to there the bar never reaches the present, and a clock that is ahead shuts
-/// nobody else out. A larger tolerance would sooner; a smaller one asks more of clocks, and our own
-/// time may lag the wall clock by 5 s (L5).
-pub const CLOCK_AHEAD_MAX: Millis = Millis::from_secs(10);
 /// The shortest time a grant may be asked for without renewal (S7).
 pub const TTL_MIN: Millis = Millis::from_secs(1);
 /// The longest time a grant may be asked for without renewal (S7).

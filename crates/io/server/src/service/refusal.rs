@@ -75,7 +75,6 @@ const fn field_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Booking(BookingRefusal::TimeOutOfBounds { field, .. }) => Some(field),
         Refusal::Booking(BookingRefusal::Slots) => Some("slots"),
-        Refusal::Booking(BookingRefusal::IdFromFuture { .. }) => Some("id"),
         _ => None,
     }
 }
@@ -120,9 +119,7 @@ const fn booking_code(refusal: &BookingRefusal) -> Code {
         | BookingRefusal::OthersFirst { .. }
         | BookingRefusal::QueueFull { .. } => Code::OverLimit,
         BookingRefusal::NeverFits { .. } => Code::NeverFits,
-        BookingRefusal::TimeOutOfBounds { .. }
-        | BookingRefusal::Slots
-        | BookingRefusal::IdFromFuture { .. } => Code::Invalid,
+        BookingRefusal::TimeOutOfBounds { .. } | BookingRefusal::Slots => Code::Invalid,
         BookingRefusal::IdReused { .. } => Code::IdReused,
         BookingRefusal::IdTooOld { .. } => Code::IdTooOld,
         BookingRefusal::NotFound | BookingRefusal::NoSuchObject { .. } => Code::NotFound,

@@ -28,7 +28,6 @@ fn any_world_goes_as_the_plain_rules_say() {
         "slots",
         "id-reused",
         "id-too-old",
-        "id-from-future",
         "not-found",
         "stale-fence",
         "is-granted",

@@ -203,39 +203,6 @@ fn a_uuid_v7_id_is_never_granted_twice_however_late_it_is_repeated() {
     assert!(again(&mut desk, made + DAY, &id("no-uuid")).is_ok());
 }
 
-#[test]
-fn an_id_made_by_a_clock_that_is_ahead_is_never_granted_twice_either() {
-    const AHEAD: u64 = 10_000;
-    let mut desk = Desk::new();
-    let asked = request("python", "a");
-    let reserve = |desk: &mut Desk, now: u64, id: &BookingId| {
-        desk.record(|b, events| decide::reserve(b, at(now), id, &asked, events))
-    };
-    let now = 10 * DAY;
-    let early = uuid_id(now + AHEAD + 1, 1);
-    let from_future = Err(Refusal::IdFromFuture {
-        made_at: at(now + AHEAD + 1),
-        latest: at(now + AHEAD),
-    });
-    assert_eq!(reserve(&mut desk, now, &early), from_future);
-    assert!(reserve(&mut desk, now + 1, &early).is_ok());
-
-    // Granted and given back before it was made, as its own clock has it.
-    let ahead = uuid_id(now + AHEAD, 2);
-    let Ok(Reply::Granted(Fence(fence))) = reserve(&mut desk, now, &ahead) else {
-        panic!()
-    };
-    desk.release(now, ahead.as_str(), fence).unwrap();
-    let fence = desk.hold(now + DAY, "other", &asked);
-    desk.release(now + DAY, "other", fence).unwrap();
-    assert!(desk.bookings.standing(&ahead).is_none(), "it is forgotten");
-    let too_old = Err(Refusal::IdTooOld {
-        forgotten_at: at(now + AHEAD),
-    });
-    assert_eq!(reserve(&mut desk, now + DAY, &ahead), too_old);
-    assert!(reserve(&mut desk, now + DAY, &uuid_id(now + AHEAD + 1, 3)).is_ok());
-}
-
 /// What makes no sense changes nothing: a fold cannot fail.
 #[test]
 fn events_about_the_wrong_standing_change_nothing() {

@@ -71,8 +71,6 @@ pub(crate) struct Oracle {
     fence: u64,
     dues: u64,
     pub(crate) forgotten_at: Option<u64>,
-    /// When ids were made, of those that say so.
-    made_at: BTreeMap<String, u64>,
     pub(crate) happened: Vec<Happened>,
     /// Which rules had a say: a property that never meets a rule proves nothing about it.
     pub(crate) met: BTreeSet<&'static str>,
@@ -104,11 +102,6 @@ impl Oracle {
         if made_at.is_some_and(|made_at| self.forgotten_at.is_some_and(|at| made_at <= at)) {
             return refused("id-too-old");
         }
-        if made_at.is_some_and(|made_at| now + 10_000 < made_at) {
-            return refused("id-from-future");
-        }
-        self.made_at
-            .extend(made_at.map(|made_at| (id.to_owned(), made_at)));
         if let Some(refusal) = self.out_of_bounds(request) {
             return refusal;
         }
@@ -242,12 +235,7 @@ impl Oracle {
             _ => panic!("only what has ended is among the ended"),
         };
         let is_old = |booking: &Booking| ended_at(booking) + 86_400_000 <= now;
-        let known_until = |booking: &Booking| {
-            let made_at = self.made_at.get(&booking.id).copied();
-            ended_at(booking).max(made_at.unwrap_or(0))
-        };
-        let forgotten = self.ended.iter().filter(|b| is_old(b));
-        if let Some(newest) = forgotten.map(known_until).max() {
+        if let Some(newest) = self.ended.iter().filter(|b| is_old(b)).map(ended_at).max() {
             self.forgotten_at = self.forgotten_at.max(Some(newest));
             self.met.insert("forgotten");
             self.ended.retain(|booking| !is_old(booking));

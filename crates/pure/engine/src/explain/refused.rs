@@ -1,7 +1,7 @@
 //! A refusal in words: what, where, and what would change it (design 80, rule 9).
 
 use bursar_booking::decide::Refusal as BookingRefusal;
-use bursar_booking::{CLOCK_AHEAD_MAX, End, LimitUse, REMEMBERED, Request};
+use bursar_booking::{End, LimitUse, REMEMBERED, Request};
 use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::{When, holders, raise};
@@ -114,17 +114,6 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
             ..plain(
                 format!("id {id} is too old"),
                 "it was made before what the ledger remembers, and may have been granted then",
-            )
-        },
-        BookingRefusal::IdFromFuture { made_at, latest } => Refused {
-            changes: vec!["check this machine's clock, then make a new id".to_owned()],
-            ..plain(
-                format!("id {id} was made in the future"),
-                format!(
-                    "it is {} further ahead than clocks may differ, which is {}",
-                    words::length(made_at.since(*latest)),
-                    words::length(CLOCK_AHEAD_MAX)
-                ),
             )
         },
         BookingRefusal::NotFound => plain(
