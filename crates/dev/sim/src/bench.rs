@@ -24,6 +24,7 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
 use table::{Goal, Row, Table};
+use usage::Usage;
 
 /// What can be measured by itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -100,10 +101,12 @@ pub fn bookings(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<T
         directory: directory.path(),
         interrupted,
     };
-    let mut table = Table::new(vec![
-        disk::describe(directory.path())?,
-        usage::describe_machine(),
-    ]);
+    let quiet = Usage::start();
+    let disk = disk::describe(directory.path())?;
+    let mut table = Table::new(vec![disk, usage::describe_machine()]);
+    if let Some(warning) = quiet.used().warning() {
+        table.note(warning);
+    }
     if options.quick {
         table.note("A quick run: a tenth of the counts and times. Not to be quoted.".to_owned());
     }

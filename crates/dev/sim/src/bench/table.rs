@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+pub use bursar_units::words::number as grouped;
+
 /// One measured line.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -122,19 +124,6 @@ fn cells(row: &Row) -> [String; 6] {
         met,
         row.near.clone(),
     ]
-}
-
-/// `1234567` as `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Thousandths as a decimal with two places, rounded to the nearest: `1234` as `1.23`.

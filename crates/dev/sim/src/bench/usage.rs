@@ -10,6 +10,7 @@ use super::table::{tenths, thousandths};
 pub struct Usage {
     started: Instant,
     machine: Machine,
+    own_ms: u64,
     threads: BTreeMap<String, u64>,
 }
 
@@ -20,6 +21,8 @@ pub struct Used {
     pub took: Duration,
     /// Thousandths of a core that were busy, by anybody.
     pub busy_milli: u64,
+    /// Thousandths of a core that this process used, threads that have ended included.
+    pub own_milli: u64,
     /// Thousandths of a core by name of our threads, largest first.
     pub threads_milli: Vec<(String, u64)>,
 }
@@ -31,6 +34,8 @@ struct Machine {
     total: u64,
 }
 
+/// More than this, in thousandths of a core, by other programs makes every figure doubtful.
+const QUIET_MILLI: u64 = 200;
 /// From here on a machine counts as busy, in thousandths of all its cores.
 const BUSY_MILLI: u64 = 850;
 
@@ -40,6 +45,7 @@ impl Usage {
         Self {
             started: Instant::now(),
             machine: machine(),
+            own_ms: own_ms(),
             threads: threads(),
         }
     }
@@ -52,6 +58,7 @@ impl Usage {
         let idle = now.idle.saturating_sub(self.machine.idle);
         let busy_milli = cores() * 1_000 * total.saturating_sub(idle) / total;
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let own_milli = own_ms().saturating_sub(self.own_ms) * 1_000_000 / took_us;
         let mut threads_milli: Vec<(String, u64)> = threads()
             .into_iter()
             .map(|(name, nanos)| {
@@ -64,6 +71,7 @@ impl Usage {
         Used {
             took,
             busy_milli,
+            own_milli,
             threads_milli,
         }
     }
@@ -75,6 +83,18 @@ impl Used {
         self.busy_milli >= cores() * BUSY_MILLI
     }
 
+    /// Words of warning, if other programs used the cores meanwhile.
+    pub fn warning(&self) -> Option<String> {
+        let others_milli = self.busy_milli.saturating_sub(self.own_milli);
+        let words = || {
+            let others = thousandths(others_milli);
+            format!(
+                "Not quiet: other programs used {others} cores before the start. Not to be quoted."
+            )
+        };
+        (others_milli > QUIET_MILLI).then(words)
+    }
+
     /// In words: the cores, and which of our threads used them.
     pub fn words(&self) -> String {
         let threads: Vec<String> = self
@@ -83,9 +103,10 @@ impl Used {
             .map(|(name, milli)| format!("{name} {}", thousandths(*milli)))
             .collect();
         let cores = format!(
-            "{} of {} cores busy",
+            "{} of {} cores busy, ours {}",
             tenths(self.busy_milli / 100),
-            cores()
+            cores(),
+            thousandths(self.own_milli)
         );
         if threads.is_empty() {
             cores
@@ -146,6 +167,18 @@ fn machine() -> Machine {
         })
 }
 
+/// Milliseconds on a core of this process: user and system time, in hundredths of a second.
+fn own_ms() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program comes second and may hold anything, in parentheses.
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after_name.split_whitespace().skip(11).take(2);
+    ticks
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum::<u64>()
+        * 10
+}
+
 /// Nanoseconds on a core by name of thread.
 fn threads() -> BTreeMap<String, u64> {
     let mut by_name = BTreeMap::new();
@@ -169,7 +202,9 @@ fn threads() -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, field, resident_bytes};
+    use std::time::Duration;
+
+    use super::{Usage, Used, field, resident_bytes};
 
     #[test]
     fn a_thread_that_works_is_seen_by_its_name() {
@@ -188,6 +223,22 @@ mod tests {
             worker.map(std::thread::ScopedJoinHandle::join)
         });
         assert!(matches!(threads, Ok(Ok(_))));
+    }
+
+    #[test]
+    fn a_machine_that_is_used_by_others_is_told() {
+        let used = |busy_milli, own_milli| Used {
+            took: Duration::from_secs(1),
+            busy_milli,
+            own_milli,
+            threads_milli: Vec::new(),
+        };
+        assert_eq!(used(700, 600).warning(), None);
+        let warning = used(900, 600).warning().unwrap_or_default();
+        assert!(
+            warning.contains("other programs used 0.30 cores"),
+            "{warning}"
+        );
     }
 
     #[test]
