@@ -56,6 +56,12 @@ pub(crate) fn directory(path: &Path) -> &Path {
     }
 }
 
+/// Bytes that can still be written to the disk of a directory, where the system says.
+pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(directory).ok()?;
+    space.f_bavail.checked_mul(space.f_frsize)
+}
+
 /// The error for what the system said of a file.
 pub(crate) fn failed(operation: &'static str, path: &Path, source: io::Error) -> Error {
     let path = path.display().to_string();

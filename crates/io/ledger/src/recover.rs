@@ -9,6 +9,7 @@ use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_consistency, verify_consistency};
 use bursar_journal::tile::{Builder, TILE_WIDTH, TileId, Tiles};
+use bursar_units::INTEGER_MAX;
 use thiserror::Error;
 
 use crate::store::{self, Reader};
@@ -52,7 +53,8 @@ pub enum Error {
     /// The journal does not extend the newest checkpoint (L11).
     #[error(
         "the ledger was rolled back or changed: it holds {records} records and does not extend \
-         the signed checkpoint over {signed}; restore a newer backup"
+         what was signed or kept of {signed}; put the newer ledger back, or restore the newest \
+         backup as a new generation with `bursar ledger restore`"
     )]
     Rollback {
         /// Records there are.
@@ -124,16 +126,24 @@ pub fn check_extends(
     builder: &Builder,
     keys: &[VerifierKey],
 ) -> Result<u64, Error> {
-    let Some((signed, note)) = reader.checkpoints()?.pop() else {
-        return Ok(0);
-    };
+    match reader.checkpoint(INTEGER_MAX)? {
+        Some(note) => check_extends_note(reader, builder, keys, &note),
+        None => Ok(0),
+    }
+}
+
+/// Checks that the tree extends a checkpoint, and says how many records that covers.
+pub(crate) fn check_extends_note(
+    reader: &dyn Reader,
+    builder: &Builder,
+    keys: &[VerifierKey],
+    note: &str,
+) -> Result<u64, Error> {
     let rollback = || Error::Rollback {
         records: builder.size(),
-        signed,
+        signed: store::signed_size(note).unwrap_or(0),
     };
-    let opened = keys
-        .iter()
-        .find_map(|key| Checkpoint::open(&note, key).ok());
+    let opened = keys.iter().find_map(|key| Checkpoint::open(note, key).ok());
     let checkpoint = opened.ok_or_else(rollback)?;
     if checkpoint.size > builder.size() {
         return Err(rollback());

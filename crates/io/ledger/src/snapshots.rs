@@ -8,7 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
-use bursar_engine::{State, snapshot};
+use bursar_engine::codec::decode_events;
+use bursar_engine::{Event, State, snapshot};
 use bursar_journal::hash::{Hash, leaf_hash, sha256};
 use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{Builder, TILE_WIDTH};
@@ -24,6 +25,9 @@ pub const DIRECTORY_NAME: &str = "snapshots";
 
 /// How many are kept: the newest, and one in case that one is wrong.
 const KEPT: usize = 2;
+
+/// Records that are searched at a time for the one that binds an anchored snapshot.
+const CHUNK: usize = 256;
 
 /// The directory of snapshots.
 #[derive(Clone, Debug)]
@@ -93,6 +97,14 @@ pub enum Wrong {
         covered: u64,
         /// Records there are.
         records: u64,
+        /// The ledger and the generation of it that it was taken of.
+        of: (String, u64),
+    },
+    /// The ledger holds no record that binds these lines.
+    #[error("the anchored snapshot over {head} records is not the one that is on record")]
+    NotAnchored {
+        /// How many records it covers.
+        head: u64,
     },
     /// It was taken of other records than these.
     #[error("it was taken of other records than the ledger's")]
@@ -181,6 +193,57 @@ impl Snapshots {
     }
 }
 
+/// The newest anchored snapshot of the store that is the one on record, and those that are not:
+/// where a start goes on when records below it were pruned (L12, L13).
+///
+/// The record that binds it comes after it, is folded at the same start, and stands in the tree
+/// that the signed checkpoint is checked against.
+pub(crate) fn load_anchored(
+    reader: &dyn Reader,
+    file: &Path,
+) -> Result<(Option<State>, Vec<Skipped>), store::Error> {
+    let mut skipped = Vec::new();
+    for head in reader.anchors()?.into_iter().rev() {
+        match read_anchored(reader, head) {
+            Ok(state) => return Ok((Some(state), skipped)),
+            Err(reason) => skipped.push(Skipped {
+                path: file.to_owned(),
+                reason,
+            }),
+        }
+    }
+    Ok((None, skipped))
+}
+
+fn read_anchored(reader: &dyn Reader, head: u64) -> Result<State, Wrong> {
+    let wrong = || Wrong::NotAnchored { head };
+    let (_, lines) = reader.anchor(head)?.ok_or_else(wrong)?;
+    let sha256 = sha256(lines.as_bytes());
+    let is_bound = |(_, event): &(_, Event)| {
+        matches!(event, Event::Anchored { record, sha256: bound }
+            if *record == head.saturating_sub(1) && *bound == sha256)
+    };
+    let mut next = head;
+    loop {
+        let chunk = reader.records(next, CHUNK)?;
+        let last = chunk.last().ok_or_else(wrong)?.seq;
+        for kept in chunk {
+            let bytes = kept.bytes.ok_or_else(wrong)?;
+            let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+            let events = decode_events(kept.seq, &bytes, blob).map_err(|_| wrong())?;
+            if events.iter().any(is_bound) {
+                let state = snapshot::read(&lines)?;
+                return if state.head == head {
+                    Ok(state)
+                } else {
+                    Err(Wrong::Head)
+                };
+            }
+        }
+        next = last + 1;
+    }
+}
+
 fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
     let bytes = std::fs::read(path).map_err(|source| durable::failed("read", path, source))?;
     let text = String::from_utf8(bytes).map_err(|_| Wrong::Header)?;
@@ -202,6 +265,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
         return Err(Wrong::Ahead {
             covered: head,
             records,
+            of: (state.ledger, state.generation),
         });
     }
     if edge_at(reader, head)? != header.edge {

@@ -218,6 +218,11 @@ pub trait Open {
     fn open(&self) -> Result<Self::Store, Error>;
 }
 
+/// How many records a note says that it signs, whoever signed it.
+pub(crate) fn signed_size(note: &str) -> Option<u64> {
+    note.lines().nth(1)?.parse().ok()
+}
+
 /// The head after an append, if its records follow one another from the head of the term on.
 fn head_after(term: Term, append: &Append) -> Result<u64, Error> {
     append

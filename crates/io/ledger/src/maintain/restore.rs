@@ -10,11 +10,13 @@ use bursar_engine::codec::{Record, encode};
 use bursar_engine::{Command, Events, State, decide};
 use bursar_journal::checkpoint::{Name, VerifierKey};
 use bursar_journal::hash::leaf_hash;
+use bursar_journal::record::blob_refs;
 use bursar_journal::tile::{Builder, FullTile};
 use bursar_units::{Instant, Label, Millis};
 
 use super::{Error, KeptLeaves};
 use crate::check::{Asked, Report, check, state_after};
+use crate::data::newest;
 use crate::key::{self, Signer};
 use crate::store::sqlite::{FILE_NAME, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
@@ -83,11 +85,11 @@ pub fn restore(
     )?;
     let now = now.max(state.time.after(Millis::from_ms(1)));
     record(&mut store, &mut builder, &mut state, now, good, &signer)?;
-    store.put_checkpoint(
-        builder.size(),
-        &signer.sign(now, builder.size(), builder.root()),
-    )?;
+    let note = signer.sign(now, builder.size(), builder.root());
+    store.put_checkpoint(builder.size(), &note)?;
     store.close()?;
+    // What the ledger before had signed last is no longer what this one must extend.
+    newest::keep(data, &note)?;
     let place = data.join(FILE_NAME);
     durable::rename(&path, &place).map_err(|source| durable::failed("write", &place, source))?;
     let left = report.records - good;
@@ -109,7 +111,8 @@ fn check_empty(data: &Path) -> Result<(), Error> {
             .file_name()
             .to_string_lossy()
             .into_owned();
-        if found != lock::FILE_NAME && !found.starts_with(UNFINISHED) {
+        let is_replaced = [lock::FILE_NAME, newest::FILE_NAME].contains(&found.as_str());
+        if !is_replaced && !found.starts_with(UNFINISHED) {
             return Err(Error::NotEmpty {
                 path: data.display().to_string(),
                 found,
@@ -139,7 +142,7 @@ fn replay(copy: &dyn Reader, good: u64, store: &mut SqliteStore) -> Result<Build
             };
             builder.push(leaf, &mut tiles);
             let record = kept.bytes.as_deref().unwrap_or_default();
-            for reference in bursar_engine::codec::blob_refs(kept.seq, record).unwrap_or_default() {
+            for reference in blob_refs(record).unwrap_or_default() {
                 let bytes = copy.blob(&reference.sha256)?;
                 blobs.extend(bytes.map(|bytes| (kept.seq, reference.sha256, bytes)));
             }

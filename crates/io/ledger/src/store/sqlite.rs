@@ -280,8 +280,7 @@ impl Store for SqliteStore {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let space = rustix::fs::statvfs(directory(&self.path)).ok()?;
-        space.f_bavail.checked_mul(space.f_frsize)
+        durable::free_bytes(directory(&self.path))
     }
 }
 

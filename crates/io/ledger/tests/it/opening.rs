@@ -6,17 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar_engine::{Answer, Command};
+use bursar_engine::{Answer, Command, State};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_ledger::clock::MachineClock;
 use bursar_ledger::data::{self, Data, RotateError};
 use bursar_ledger::intake::Failure;
 use bursar_ledger::key::{self, Signer};
+use bursar_ledger::maintain::{backup, restore};
 use bursar_ledger::pipeline::Observe;
-use bursar_ledger::store::sqlite::SqliteStore;
+use bursar_ledger::recover;
+use bursar_ledger::snapshots::Snapshots;
+use bursar_ledger::store::Store as _;
+use bursar_ledger::store::sqlite::{SqliteReader, SqliteStore};
 use bursar_ledger::term::Error;
 use bursar_ledger::writer::Poison;
-use bursar_units::BookingId;
+use bursar_units::{BookingId, Instant};
 
 use crate::world::{LEDGER, World, label};
 
@@ -190,6 +194,130 @@ fn a_rotating_whose_outcome_is_unknown_is_repeated_with_the_same_key() {
     assert_eq!(keys.verifiers().first(), Some(&key));
     assert_eq!(next_key(directory.path()), None);
     data.stop();
+}
+
+/// Method: two anchors, everything below the first pruned, no snapshot file. Then a digit of the
+/// newer one's lines is another, and then of both.
+#[test]
+fn a_pruned_ledger_starts_from_the_anchored_snapshot_that_is_on_record() {
+    let mut world = World::sqlite();
+    for records in [300, 700] {
+        world.live(records);
+        world.anchor();
+    }
+    world.live(730);
+    world.sign();
+    world.store.prune(256).unwrap();
+    let path = world.directory.path();
+    let records = |data: &Data| (data.records, data.skipped.len());
+    let data = open(path).unwrap();
+    assert_eq!(records(&data), (730, 0));
+    let ids =
+        |state: &State| -> Vec<BookingId> { state.bookings.live_ids(None).cloned().collect() };
+    assert_eq!(ids(&data.ledger.view().read()), ids(&world.state));
+    assert_eq!(data.ledger.view().read().anchor, world.state.anchor);
+    data.stop();
+
+    let flip = |head: u64| {
+        let sql = format!(
+            "UPDATE anchor SET lines = replace(lines, '\"slots\":7', '\"slots\":8')
+                WHERE head = {head} AND instr(lines, '\"slots\":7') > 0"
+        );
+        assert_eq!(world.tamper(&sql), 1);
+    };
+    flip(700);
+    let data = open(path).unwrap();
+    let [skipped] = data.skipped.as_slice() else {
+        panic!("{:?}", data.skipped)
+    };
+    assert_eq!(
+        skipped.reason.to_string(),
+        "the anchored snapshot over 700 records is not the one that is on record"
+    );
+    data.stop();
+    flip(300);
+    let error = refused(path);
+    assert!(
+        matches!(error, Error::Recover(recover::Error::Pruned { seq: 0 })),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_older_ledger_in_the_place_of_a_newer_one_is_refused_until_it_is_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ledger.db");
+    let older = directory.path().join("older.db");
+    open(directory.path()).unwrap().stop();
+    backup(&file, &older).unwrap();
+    let data = open(directory.path()).unwrap();
+    let keys = data.keys().verifiers();
+    data.stop();
+    open(directory.path()).unwrap().stop();
+    put_back(&older, &file);
+    let error = refused(directory.path());
+    let Error::Recover(error @ recover::Error::Rollback { .. }) = error else {
+        panic!("{error}")
+    };
+    let words = error.to_string();
+    assert!(words.contains("`bursar ledger restore`"), "{words}");
+
+    // The way out: a new generation, which must extend nothing that the old one signed.
+    let restored = tempfile::tempdir().unwrap();
+    fs::copy(
+        directory.path().join("ledger.checkpoint"),
+        restored.path().join("ledger.checkpoint"),
+    )
+    .unwrap();
+    let copy = SqliteReader::inspect(&older).unwrap();
+    restore(&copy, &keys, restored.path(), Instant::default(), |_, _| ()).unwrap();
+    open(restored.path()).unwrap().stop();
+    open(restored.path()).unwrap().stop();
+}
+
+#[test]
+fn an_older_ledger_beside_a_snapshot_of_a_newer_one_is_refused() {
+    let mut world = World::sqlite();
+    let older = world.directory.path().join("older.db");
+    world.live(10);
+    world.sign();
+    backup(&world.file(), &older).unwrap();
+    world.live(20);
+    let snapshots = Snapshots::of(world.directory.path());
+    snapshots.write(&world.state, world.builder.edge()).unwrap();
+    let (file, directory) = (world.file(), world.directory);
+    drop(world.store);
+    put_back(&older, &file);
+    let error = refused(directory.path());
+    let rollback = recover::Error::Rollback {
+        records: 10,
+        signed: 20,
+    };
+    let Error::Recover(error) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(error.to_string(), rollback.to_string());
+}
+
+#[test]
+fn a_ledger_that_was_taken_away_does_not_begin_anew_beside_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path()).unwrap().stop();
+    fs::remove_file(directory.path().join("ledger.db")).unwrap();
+    let error = refused(directory.path());
+    assert!(matches!(
+        error,
+        Error::Recover(recover::Error::Rollback { records: 0, .. })
+    ));
+}
+
+fn put_back(older: &Path, file: &Path) {
+    for suffix in ["-wal", "-shm"] {
+        let left = format!("{}{suffix}", file.display());
+        // A ledger that was closed has left none.
+        let _none = fs::remove_file(left);
+    }
+    fs::copy(older, file).unwrap();
 }
 
 fn next_key(data: &Path) -> Option<VerifierKey> {

@@ -1,0 +1,330 @@
+//! The thread that keeps a running ledger quick to start and hard to roll back: snapshots of the
+//! view, one a day anchored (L12), and the newest checkpoint beside the key (L11).
+//!
+//! What failed counts as not done and is tried again. Nothing here is needed to go on: with little
+//! room on the disk it waits, and leaves the room to records.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Monotonic};
+
+use bursar_engine::codec::decode;
+use bursar_engine::{Answer, Command, State, invariants, snapshot};
+use bursar_journal::hash::sha256;
+use bursar_units::{INTEGER_MAX, Instant, Millis};
+
+use super::newest;
+use crate::durable;
+use crate::intake::{Failure, Submission};
+use crate::pipeline::Ledger;
+use crate::snapshots::{Snapshots, Wrong, edge_at};
+use crate::store::sqlite::{self, SqliteReader};
+use crate::store::{self, Reader as _};
+
+/// A snapshot is taken after this many records …
+const SNAPSHOT_RECORDS: u64 = 100_000;
+/// … or after this long, if anything happened at all (L12) …
+const SNAPSHOT_AGE: Duration = Duration::from_mins(10);
+/// … but not tried more often than this: at 200,000 records a second it would be all we do.
+const SNAPSHOT_PAUSE: Duration = Duration::from_mins(1);
+/// How often a snapshot is anchored (L12).
+const ANCHOR_AGE: Millis = Millis::from_hours(24);
+/// How often the newest checkpoint is kept in its file at most.
+const NOTE_PAUSE: Duration = Duration::from_secs(10);
+/// How often the keeper looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the ledger may take to answer.
+const ANSWER: Duration = Duration::from_secs(30);
+/// With less room than this, nothing is kept that can be had again.
+const ROOM_BYTES_MIN: u64 = 256 << 20;
+
+/// Why something was not kept.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("the ledger cannot be read")]
+    Read(#[from] store::Error),
+    #[error("the snapshot cannot be written")]
+    Snapshot(#[from] Wrong),
+    #[error("the state cannot be written")]
+    State(#[from] snapshot::Error),
+    #[error("the anchor was not put on record")]
+    Record(#[from] Failure),
+}
+
+/// What there is to keep, and when it was last kept. Times count from the start.
+pub(super) struct Keeper {
+    ledger: Ledger,
+    data: PathBuf,
+    free_bytes: fn(&Path) -> Option<u64>,
+    snapshotted: u64,
+    taken: Duration,
+    tried: Duration,
+    anchored_at: Instant,
+    noted: Duration,
+    note: String,
+}
+
+impl Keeper {
+    /// A keeper of a ledger that started from a snapshot over `snapshotted` records.
+    pub(super) fn new(ledger: Ledger, data: &Path, snapshotted: u64) -> Self {
+        let anchored_at = last_anchor(&ledger, data);
+        Self {
+            ledger,
+            data: data.to_owned(),
+            free_bytes: durable::free_bytes,
+            snapshotted,
+            taken: Duration::ZERO,
+            tried: Duration::ZERO,
+            anchored_at,
+            noted: Duration::ZERO,
+            note: String::new(),
+        }
+    }
+
+    /// Runs it. What is sent ends it in order; a sender that is dropped was a crash.
+    pub(super) fn spawn(mut self) -> std::io::Result<(SyncSender<()>, JoinHandle<()>)> {
+        let (stop, stopped) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || self.run(&stopped))?;
+        Ok((stop, thread))
+    }
+
+    fn run(&mut self, stopped: &Receiver<()>) {
+        let started = Monotonic::now();
+        loop {
+            match stopped.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) => self.look(started.elapsed()),
+                Ok(()) => return self.keep_note(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn look(&mut self, at: Duration) {
+        if (self.free_bytes)(&self.data).is_some_and(|free| free < ROOM_BYTES_MIN) {
+            return;
+        }
+        if at.saturating_sub(self.noted) >= NOTE_PAUSE {
+            self.noted = at;
+            self.keep_note();
+        }
+        let (head, now) = (self.ledger.view().read().head, self.ledger.now());
+        let anchor_due = self.anchored_at.after(ANCHOR_AGE) <= now;
+        let fresh = head.saturating_sub(self.snapshotted);
+        let is_due = fresh >= SNAPSHOT_RECORDS || at.saturating_sub(self.taken) >= SNAPSHOT_AGE;
+        let is_early = at.saturating_sub(self.tried) < SNAPSHOT_PAUSE;
+        if fresh == 0 || !is_due && !anchor_due || is_early {
+            return;
+        }
+        self.tried = at;
+        // Cloned under the lock, checked and written outside of it.
+        let state = self.ledger.view().read().clone();
+        if let Err(broken) = invariants::check(&state) {
+            tracing::error!(%broken, head = state.head, "an invariant does not hold");
+        }
+        match self.snapshot(&state) {
+            Ok(()) => (self.snapshotted, self.taken) = (state.head, at),
+            Err(error) => return warn("no snapshot was taken", &error),
+        }
+        if anchor_due {
+            match self.anchor(&state) {
+                Ok(()) => self.anchored_at = now,
+                Err(error) => warn("no snapshot was anchored", &error),
+            }
+        }
+    }
+
+    fn snapshot(&self, state: &State) -> Result<(), Error> {
+        let edge = edge_at(&self.reader()?, state.head)?;
+        Snapshots::of(&self.data).write(state, &edge)?;
+        Ok(())
+    }
+
+    /// Keeps the lines in the store, then binds their hash into the ledger: an anchor on record
+    /// always has its lines.
+    fn anchor(&self, state: &State) -> Result<(), Error> {
+        let lines = snapshot::write(state)?;
+        let (head, sha256) = (state.head, sha256(lines.as_bytes()));
+        let (tell, told) = sync_channel(1);
+        let is_taken = self.ledger.run_on_store(move |committer| {
+            // Who no longer waits needs no word.
+            let _gone = tell.send(committer.store().put_anchor(head, &lines));
+        });
+        if !is_taken {
+            return Err(Failure::Busy.into());
+        }
+        told.recv_timeout(ANSWER)
+            .map_err(|_| Failure::Unavailable)??;
+        let (tell, told) = sync_channel(1);
+        let record = head.saturating_sub(1);
+        self.ledger.push(Submission {
+            reply: Box::new(move |outcome| {
+                let _gone = tell.send(outcome);
+            }),
+            ..Submission::own(Command::Anchor { record, sha256 })
+        });
+        let answered = told
+            .recv_timeout(ANSWER)
+            .map_err(|_| Failure::OutcomeUnknown)?;
+        match answered?.pop().map(|outcome| outcome.result) {
+            Some(Ok(Answer::Done)) => Ok(()),
+            _ => Err(Failure::Internal.into()),
+        }
+    }
+
+    fn keep_note(&mut self) {
+        let newest = self
+            .reader()
+            .and_then(|reader| reader.checkpoint(INTEGER_MAX));
+        let kept = newest.and_then(|newest| match newest {
+            Some(note) if note != self.note => {
+                newest::keep(&self.data, &note)?;
+                self.note = note;
+                Ok(())
+            }
+            _ => Ok(()),
+        });
+        if let Err(error) = kept {
+            warn(
+                "the newest checkpoint was not kept beside the key",
+                &error.into(),
+            );
+        }
+    }
+
+    fn reader(&self) -> Result<SqliteReader, store::Error> {
+        SqliteReader::open(&self.data.join(sqlite::FILE_NAME))
+    }
+}
+
+fn warn(what: &str, error: &Error) {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    tracing::warn!(%error, cause, "{what}");
+}
+
+/// The time of the last record that an anchored snapshot covers, or of the first of all.
+fn last_anchor(ledger: &Ledger, data: &Path) -> Instant {
+    let record = ledger.view().read().anchor.map_or(0, |(record, _)| record);
+    let file = data.join(sqlite::FILE_NAME);
+    let kept = SqliteReader::open(&file).and_then(|reader| reader.records(record, 1));
+    let bytes = kept.ok().and_then(|kept| kept.into_iter().next()?.bytes);
+    let time = bytes.and_then(|bytes| decode(record, &bytes, |_| None).ok());
+    time.map_or_else(Instant::default, |record| record.time)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::{ANCHOR_AGE, Keeper, NOTE_PAUSE, SNAPSHOT_AGE, SNAPSHOT_PAUSE, newest};
+    use crate::clock::{Clock, MachineClock};
+    use crate::data::{Data, open};
+    use crate::pipeline::Observe;
+    use crate::snapshots::DIRECTORY_NAME;
+    use crate::store::Reader as _;
+    use crate::writer::Poison;
+
+    /// Method: a file stands where the directory of snapshots should be, until it does not.
+    #[test]
+    fn a_snapshot_that_failed_is_tried_again_after_a_pause() {
+        let (directory, data, mut keeper) = kept();
+        let blocked = directory.path().join(DIRECTORY_NAME);
+        std::fs::write(&blocked, "").unwrap();
+        keeper.look(SNAPSHOT_AGE);
+        assert_eq!((keeper.snapshotted, keeper.taken), (0, Duration::ZERO));
+        std::fs::remove_file(&blocked).unwrap();
+        keeper.look(SNAPSHOT_AGE + SNAPSHOT_PAUSE / 2);
+        assert_eq!(keeper.snapshotted, 0, "too early");
+        let later = SNAPSHOT_AGE + SNAPSHOT_PAUSE;
+        keeper.look(later);
+        let head = data.ledger.view().read().head;
+        assert_eq!((keeper.snapshotted, keeper.taken), (head, later));
+        data.stop();
+    }
+
+    /// Method: the table of anchors is not there, until it is.
+    #[test]
+    fn an_anchor_that_failed_is_due_still_and_one_that_is_done_is_on_record() {
+        let (directory, data, mut keeper) = kept();
+        let due = data.ledger.now().before(ANCHOR_AGE);
+        keeper.anchored_at = due;
+        let file = directory.path().join("ledger.db");
+        let sql = |sql: &str| {
+            let connection = rusqlite::Connection::open(&file).unwrap();
+            connection.busy_timeout(Duration::from_secs(5)).unwrap();
+            connection.execute_batch(sql).unwrap();
+        };
+        sql("CREATE TRIGGER full BEFORE INSERT ON anchor BEGIN SELECT RAISE(ABORT, 'full'); END");
+        let head = data.ledger.view().read().head;
+        keeper.look(SNAPSHOT_PAUSE);
+        assert_eq!((keeper.snapshotted, keeper.anchored_at), (head, due));
+        assert_eq!(data.ledger.view().read().anchor, None);
+        sql("DROP TRIGGER full");
+        // A further record, so that there is something to take a snapshot of.
+        keeper.snapshotted = 0;
+        keeper.look(SNAPSHOT_PAUSE * 2);
+        assert!(due < keeper.anchored_at);
+        let anchor = data.ledger.view().read().anchor;
+        assert_eq!(anchor.map(|(record, _)| record), head.checked_sub(1));
+        assert_eq!(keeper.reader().unwrap().anchors().unwrap(), [head]);
+        data.stop();
+    }
+
+    #[test]
+    fn with_little_room_nothing_is_kept_that_can_be_had_again() {
+        let (directory, data, mut keeper) = kept();
+        keeper.free_bytes = |_| Some((256 << 20) - 1);
+        keeper.look(SNAPSHOT_AGE);
+        assert_eq!((keeper.snapshotted, keeper.noted), (0, Duration::ZERO));
+        assert!(!directory.path().join(DIRECTORY_NAME).exists());
+        keeper.free_bytes = |_| Some(256 << 20);
+        keeper.look(SNAPSHOT_AGE);
+        assert_eq!(keeper.snapshotted, data.ledger.view().read().head);
+        data.stop();
+    }
+
+    #[test]
+    fn the_newest_checkpoint_is_kept_every_ten_seconds_at_most_and_at_the_end() {
+        let (directory, data, mut keeper) = kept();
+        let path = directory.path().join(newest::FILE_NAME);
+        let signed = std::sync::mpsc::sync_channel(1);
+        data.ledger.run_on_store(move |committer| {
+            signed.0.send(committer.checkpoint().is_ok()).unwrap();
+        });
+        assert!(signed.1.recv().unwrap());
+        keeper.look(NOTE_PAUSE.saturating_sub(Duration::from_millis(1)));
+        assert!(!path.exists());
+        keeper.look(NOTE_PAUSE);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), keeper.note);
+        std::fs::remove_file(&path).unwrap();
+        data.stop();
+        assert!(path.exists());
+    }
+
+    fn kept() -> (tempfile::TempDir, Data, Keeper) {
+        let directory = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(MachineClock::default());
+        let data = open(directory.path(), clock, Arc::new(Quiet), |_, _| ()).unwrap();
+        let keeper = Keeper::new(data.ledger.clone(), directory.path(), 0);
+        (directory, data, keeper)
+    }
+
+    struct Quiet;
+
+    impl Observe for Quiet {
+        fn poisoned(&self, _: &Poison) {}
+
+        fn store_failed(&self, _: &crate::store::Error) {}
+
+        fn not_leader(&self) {}
+
+        fn committed(&self, _: usize, _: Duration) {}
+
+        fn signed(&self, _: u64) {}
+    }
+}
