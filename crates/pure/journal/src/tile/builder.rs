@@ -68,6 +68,9 @@ impl Builder {
         let size = full
             .checked_mul(u64::from(TILE_WIDTH))
             .ok_or(ResumeError::Count { full })?;
+        if full == 0 {
+            return Ok(Self::new());
+        }
         let mut partial = vec![Vec::new()];
         let (mut level, mut entries) = (0, full);
         while 0 < entries {
