@@ -31,11 +31,11 @@ pub enum Broken {
         /// Whose counter it is.
         of: String,
         /// What it keeps as held.
-        kept: Total,
+        kept: Box<Total>,
         /// How many it keeps as waiting.
         kept_waiting: u64,
         /// What its bookings hold.
-        counted: Total,
+        counted: Box<Total>,
         /// How many of its bookings wait.
         counted_waiting: u64,
     },
@@ -302,9 +302,9 @@ fn compare(counts: &Counts<'_>, value: Value<'_>, kept: &Counter) -> Result<(), 
     let (kind, class, tenant) = value;
     Err(Broken::Counter {
         of: format!("{kind:?}, class {class:?}, tenant {tenant:?}"),
-        kept: kept.used,
+        kept: Box::new(kept.used),
         kept_waiting: kept.waiting,
-        counted: counted.used,
+        counted: Box::new(counted.used),
         counted_waiting: counted.waiting,
     })
 }

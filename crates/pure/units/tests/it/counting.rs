@@ -34,7 +34,9 @@ proptest! {
     #[test]
     fn an_amount_fits_iff_the_sum_is_within_every_bound(held in prop::collection::vec(amount(), 0..4), more in amount(), bounds in bounds()) {
         let mut used = Total::ZERO;
-        held.iter().for_each(|amount| used.add(amount));
+        for amount in &held {
+            used.add(amount);
+        }
         let sum = |d: Dimension| held.iter().chain([&more]).map(|a| u128::from(a.of(d))).sum::<u128>();
         let over: Vec<Dimension> = Dimension::ALL
             .into_iter()
