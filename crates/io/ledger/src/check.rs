@@ -161,22 +161,3 @@ fn read(reader: &dyn Reader, next: u64) -> Result<Vec<Kept>, Error> {
     }
     Ok(chunk)
 }
-
-/// A number as people read it: 48,230.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if 0 < place && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 snapshot`, `2 snapshots`.
-fn counted(number: u64, one: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {one}{plural}", grouped(number))
-}

@@ -247,7 +247,7 @@ pub fn decode(
     blob: impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Record, Error> {
     let frame: FrameIn<Label, &RawValue, EventsIn> = frame(seq, bytes)?;
-    let command: shapes::CommandShape = match blob_ref(frame.cmd) {
+    let command: shapes::CommandShape = match BlobRef::read(frame.cmd) {
         None => read(seq, frame.cmd.get().as_bytes(), kinds::COMMANDS)?,
         Some(reference) => read(seq, &fetch(seq, &reference, &blob)?, kinds::COMMANDS)?,
     };
@@ -272,15 +272,6 @@ pub fn decode_events(
 ) -> Result<Events, Error> {
     let frame: FrameIn<IgnoredAny, IgnoredAny, EventsIn> = frame(seq, bytes)?;
     read_events(seq, frame.t, frame.ev, &blob)
-}
-
-/// The blobs that a record names.
-pub fn blob_refs(seq: u64, bytes: &[u8]) -> Result<Vec<BlobRef>, Error> {
-    let frame: FrameIn<IgnoredAny, &RawValue, &RawValue> = frame(seq, bytes)?;
-    Ok([frame.cmd, frame.ev]
-        .into_iter()
-        .filter_map(blob_ref)
-        .collect())
 }
 
 fn frame<'a, B, C, E>(seq: u64, bytes: &'a [u8]) -> Result<FrameIn<B, C, E>, Error>
@@ -367,11 +358,4 @@ fn read<'a, T: Deserialize<'a>>(seq: u64, bytes: &'a [u8], known: &[&str]) -> Re
         Some(kind) => Error::UnknownKind { seq, kind },
         None => Error::Form { seq, source },
     })
-}
-
-fn blob_ref(raw: &RawValue) -> Option<BlobRef> {
-    let text = raw.get();
-    text.starts_with("{\"blob\"")
-        .then(|| serde_json::from_str(text).ok())
-        .flatten()
 }

@@ -7,24 +7,7 @@ use bursar_booking::LimitUse;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, Dimension, Label, Millis};
 
-/// A whole number with commas between thousands: `48,102`.
-pub fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A count and its noun: `1 waiting booking`, `3 waiting bookings`.
-pub fn count(value: u64, noun: &str) -> String {
-    let ending = if value == 1 { "" } else { "s" };
-    format!("{} {noun}{ending}", number(value))
-}
+pub use bursar_units::words::{count, number};
 
 /// A length of time, rounded down to at most two units: `210ms`, `37s`, `5m 02s`, `2h 41m`, `3d`.
 pub fn length(length: Millis) -> String {
@@ -126,21 +109,8 @@ pub fn used(of: &LimitUse) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{about, amount, length, number, slots, value_of};
+    use super::{about, amount, length, slots, value_of};
     use bursar_units::{Amount, Dimension, Label, Millis};
-
-    #[test]
-    fn numbers_have_commas_between_thousands() {
-        for (value, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1,000"),
-            (48_102, "48,102"),
-            (1_234_567, "1,234,567"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
 
     #[test]
     fn a_length_of_time_has_at_most_two_units_and_rounds_down() {

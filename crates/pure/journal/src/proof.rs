@@ -9,13 +9,13 @@
 //! What is deliberately not checked here: that the records concern `object`, and what they mean.
 //! Whoever can decode them (`engine`) adds those checks to the list.
 
+use bursar_units::words::number;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::checkpoint::{Checkpoint, NOTE_BYTES_MAX, VerifierKey};
 use crate::hash::{Hash, leaf_hash};
 use crate::merkle::{VerifyError, verify_inclusion};
-use crate::record::{BlobRef, RECORD_BYTES_MAX};
+use crate::record::{BlobRef, RECORD_BYTES_MAX, blob_refs};
 
 /// The only version of the file there is.
 pub const PROOF_VERSION: u32 = 1;
@@ -167,7 +167,7 @@ impl Proof {
     fn included(&self, checkpoint: &Checkpoint) -> Check {
         let ordered = self.records.iter().zip(self.records.iter().skip(1));
         if let Some((one, next)) = ordered.into_iter().find(|(one, next)| next.seq <= one.seq) {
-            let (one, next) = (grouped(one.seq), grouped(next.seq));
+            let (one, next) = (number(one.seq), number(next.seq));
             return Check::failed(
                 "included",
                 format!("record {next} stands after record {one}"),
@@ -193,13 +193,13 @@ impl Proof {
 
     fn included_detail(&self, first: u64, last: u64) -> String {
         let count = u64::try_from(self.records.len()).unwrap_or(u64::MAX);
-        let (from, to) = (grouped(first), grouped(last));
+        let (from, to) = (number(first), number(last));
         match last - first {
             0 => format!("record {from} is in that ledger"),
             gap if gap == count - 1 => format!("records {from} to {to} are in that ledger"),
             _ => format!(
                 "{} records from {from} to {to} are in that ledger",
-                grouped(count)
+                number(count)
             ),
         }
     }
@@ -216,7 +216,7 @@ impl Proof {
         let detail = if count == 1 {
             "1 blob is".to_owned()
         } else {
-            format!("{} blobs are", grouped(count))
+            format!("{} blobs are", number(count))
         };
         (0 < count).then(|| Check::passed("blobs", format!("{detail} as the records say")))
     }
@@ -236,7 +236,7 @@ impl Proof {
 impl Proven {
     /// What does not agree between the record and the signed ledger.
     fn difference(&self, checkpoint: &Checkpoint) -> Option<String> {
-        let seq = grouped(self.seq);
+        let seq = number(self.seq);
         let included = verify_inclusion(
             &self.leaf,
             self.seq,
@@ -259,7 +259,7 @@ impl Proven {
             )),
             Err(VerifyError::Outside { .. }) => Some(format!(
                 "record {seq} is after the signed {}",
-                grouped(checkpoint.size)
+                number(checkpoint.size)
             )),
             Err(error) => Some(format!("record {seq}: {error}")),
         }
@@ -267,8 +267,8 @@ impl Proven {
 
     /// How many blobs belong to the record, if they are all here and no others.
     fn blobs_found(&self) -> Result<u64, String> {
-        let seq = grouped(self.seq);
-        let wanted = blob_refs(&self.bytes)
+        let seq = number(self.seq);
+        let wanted = blob_refs(self.bytes.as_bytes())
             .map_err(|error| format!("record {seq} is not readable as JSON: {error}"))?;
         let held: Vec<BlobRef> = self
             .blobs
@@ -276,7 +276,7 @@ impl Proven {
             .map(|blob| BlobRef::to(blob.as_bytes()))
             .collect();
         let describe =
-            |blob: &BlobRef| format!("{} of {} bytes", blob.sha256.short(), grouped(blob.size));
+            |blob: &BlobRef| format!("{} of {} bytes", blob.sha256.short(), number(blob.size));
         if let Some(missing) = wanted.iter().find(|blob| !held.contains(blob)) {
             return Err(format!(
                 "record {seq} refers to blob {}, which is not here",
@@ -319,30 +319,8 @@ struct Version {
     v: u32,
 }
 
-/// The two parts of a record that may have become blobs (L9).
-#[derive(Deserialize)]
-struct Parts<'a> {
-    #[serde(borrow)]
-    cmd: Option<&'a RawValue>,
-    #[serde(borrow)]
-    ev: Option<&'a RawValue>,
-}
-
-fn blob_refs(record: &str) -> Result<Vec<BlobRef>, serde_json::Error> {
-    let parts: Parts<'_> = serde_json::from_str(record)?;
-    let texts = [parts.cmd, parts.ev]
-        .into_iter()
-        .flatten()
-        .map(RawValue::get);
-    // Serde would also read the two fields from an array, which is a list of events instead.
-    let objects = texts.filter(|text| text.starts_with('{'));
-    Ok(objects
-        .filter_map(|text| serde_json::from_str(text).ok())
-        .collect())
-}
-
 fn signed_detail(checkpoint: &Checkpoint, key: &VerifierKey) -> String {
-    let (size, name, id) = (grouped(checkpoint.size), key.name().short(), key.id());
+    let (size, name, id) = (number(checkpoint.size), key.name().short(), key.id());
     if checkpoint.origin == *key.name() {
         return format!("checkpoint {size} by {name}+{id}");
     }
@@ -358,16 +336,4 @@ fn limit(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
     } else {
         Err(Error::TooLarge { what, size, limit })
     }
-}
-
-/// A number as people read it: 48,230.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(",")
 }

@@ -4,6 +4,7 @@
 //! What a record says is the business of `engine::codec`; here it is bytes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::hash::{Hash, sha256};
 use crate::tile::TILE_WIDTH;
@@ -50,11 +51,27 @@ impl BlobRef {
             size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
         }
     }
+
+    /// The reference that stands in a record for one of its parts, if one does.
+    pub fn read(part: &RawValue) -> Option<Self> {
+        // Serde would also read the two fields from an array, which is a list of events instead.
+        let object = Some(part.get()).filter(|text| text.starts_with('{'))?;
+        serde_json::from_str(object).ok()
+    }
 }
 
-/// Checks that a record has a size that the ledger can hold.
-pub fn check_size(record: &[u8]) -> Result<(), Error> {
-    entry_size(record).map(drop)
+/// The blobs that a record names: in place of its `cmd`, of its `ev`, or of both (L9).
+pub fn blob_refs(record: &[u8]) -> Result<Vec<BlobRef>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Parts<'a> {
+        #[serde(borrow)]
+        cmd: Option<&'a RawValue>,
+        #[serde(borrow)]
+        ev: Option<&'a RawValue>,
+    }
+    let parts: Parts<'_> = serde_json::from_slice(record)?;
+    let parts = [parts.cmd, parts.ev].into_iter().flatten();
+    Ok(parts.filter_map(BlobRef::read).collect())
 }
 
 /// Adds a record to the bundle of an export: its size in two bytes, big end first, and its bytes.

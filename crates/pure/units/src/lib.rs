@@ -11,6 +11,7 @@ pub mod index;
 pub mod name;
 pub mod quantity;
 pub mod time;
+pub mod words;
 
 pub use amount::{Amount, Bounds, Dimension, Total};
 pub use index::Index;

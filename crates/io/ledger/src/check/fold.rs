@@ -6,9 +6,10 @@ use bursar_engine::codec::{self, Record, encode};
 use bursar_engine::{Event, Events, State, decide, snapshot};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
+use bursar_units::words::{count, number};
 
 use super::tally::Tally;
-use super::{Asked, Check, counted, grouped};
+use super::{Asked, Check};
 use crate::store::{Error, Kept, Reader};
 
 /// A fold under way.
@@ -141,7 +142,7 @@ impl Fold {
         match damaged_at {
             Some(0) => Check::failed("state", "no record is good".to_owned()),
             Some(seq) => {
-                let (first, last) = (grouped(self.begin()), grouped(seq - 1));
+                let (first, last) = (number(self.begin()), number(seq - 1));
                 Check::passed("state", format!("records {first} to {last} re-fold"))
             }
             None => match self.unmet.clone().or_else(|| self.unrecorded()) {
@@ -158,7 +159,7 @@ impl Fold {
         }
         let mut checks = Vec::new();
         if self.redecided.is_some() {
-            let decided = counted(self.state.head - self.begin(), "command");
+            let decided = count(self.state.head - self.begin(), "command");
             let again = format!("{decided} decided again, byte for byte");
             let otherwise = self.otherwise.clone();
             checks.push(
@@ -180,7 +181,7 @@ impl Fold {
         let mut events = Events::new();
         let decided = decide(state, record.time, &record.command, &mut events);
         state.head += 1;
-        let seq = grouped(record.seq);
+        let seq = number(record.seq);
         let again = Record {
             events,
             ..record.clone()
@@ -229,7 +230,7 @@ impl Fold {
             if hash == Some(*expected) {
                 self.met.push(*claim);
             } else {
-                let head = grouped(self.state.head);
+                let head = number(self.state.head);
                 let what = match claim {
                     Claim::Snapshot => format!("the snapshot over {head} records"),
                     Claim::Live => format!("the live state after {head} records"),
@@ -247,7 +248,7 @@ impl Fold {
                 is_recorded: false,
                 ..
             } => {
-                let head = grouped(*head);
+                let head = number(*head);
                 Some(format!(
                     "no record states the hash of the anchored snapshot over {head} records"
                 ))
@@ -269,7 +270,7 @@ impl Fold {
             Start::Anchor { head, .. } => {
                 format!(
                     "re-folded from the anchored snapshot over {} records",
-                    grouped(head)
+                    number(head)
                 )
             }
             Start::Nowhere => return "every record reads well, none to fold them onto".to_owned(),
@@ -279,10 +280,10 @@ impl Fold {
         match (snapshots, met(Claim::Live)) {
             (0, 0) => from,
             (0, _) => format!("{from}, equals the live state"),
-            (_, 0) => format!("{from}, equals {}", counted(snapshots, "snapshot")),
+            (_, 0) => format!("{from}, equals {}", count(snapshots, "snapshot")),
             _ => format!(
                 "{from}, equals {} and the live state",
-                counted(snapshots, "snapshot")
+                count(snapshots, "snapshot")
             ),
         }
     }
@@ -323,7 +324,7 @@ fn find_start(
         _ => {
             let what = format!(
                 "the anchored snapshot over {} records is damaged",
-                grouped(anchor)
+                number(anchor)
             );
             Ok((Start::Nowhere, State::blank(), Some(what)))
         }

@@ -6,8 +6,9 @@ use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{Builder, FullTile, TILE_WIDTH};
+use bursar_units::words::{count, number};
 
-use super::{Check, counted, grouped};
+use super::Check;
 use crate::store::{Error, Kept, Reader};
 
 /// Records that differ from a tile and are remembered by number: more than one tile holds.
@@ -150,19 +151,19 @@ impl<'a> Hashes<'a> {
             .next_back()
             .filter(|signed| size < **signed);
         if let Some(beyond) = beyond {
-            let (beyond, size) = (grouped(*beyond), grouped(size));
+            let (beyond, size) = (number(*beyond), number(size));
             let detail =
                 format!("a checkpoint signs {beyond} records, only {size} are here: it was cut");
             return verdict(Err(detail), None);
         }
         if let Some((size, error)) = unsigned {
-            let detail = format!("the checkpoint over {} records: {error}", grouped(size));
+            let detail = format!("the checkpoint over {} records: {error}", number(size));
             return verdict(Err(detail), None);
         }
         let misplaced = self.suspects.first().map(|seq| {
             format!(
                 "the hash kept of record {} is damaged, the record is good",
-                grouped(*seq)
+                number(*seq)
             )
         });
         if let Some(detail) = self.wrong_tile.clone().or(misplaced) {
@@ -263,7 +264,7 @@ impl<'a> Hashes<'a> {
                 *seq,
                 format!(
                     "record {} does not hash to the value its {by}",
-                    grouped(*seq)
+                    number(*seq)
                 ),
             )
         });
@@ -273,14 +274,14 @@ impl<'a> Hashes<'a> {
             let to = signed
                 .get(wrong)
                 .map_or(from, |signed| signed.checkpoint.size);
-            let (first, last) = (grouped(from), grouped(to.saturating_sub(1)));
+            let (first, last) = (number(from), number(to.saturating_sub(1)));
             (
                 from,
                 format!("records {first} to {last} do not hash to the root that is signed"),
             )
         });
         let cut = self.unreadable.as_ref();
-        let cut = cut.map(|(seq, why)| (*seq, format!("record {}: {why}", grouped(*seq))));
+        let cut = cut.map(|(seq, why)| (*seq, format!("record {}: {why}", number(*seq))));
         // A record that is known to be changed explains a root that does not fit.
         let found = changed.or(unplaced);
         [found, cut]
@@ -290,9 +291,9 @@ impl<'a> Hashes<'a> {
     }
 
     fn summary(&self, signed: usize, used: usize, covered: u64) -> String {
-        let mut detail = format!("{} records", grouped(self.size()));
+        let mut detail = format!("{} records", number(self.size()));
         if 0 < self.pruned {
-            detail = format!("{detail} ({} pruned)", grouped(self.pruned));
+            detail = format!("{detail} ({} pruned)", number(self.pruned));
         }
         if signed == 0 {
             return format!("{detail}, no checkpoint");
@@ -303,12 +304,12 @@ impl<'a> Hashes<'a> {
             format!("{used} keys")
         };
         let checkpoints = u64::try_from(self.notes.len()).unwrap_or(u64::MAX);
-        let checkpoints = counted(checkpoints, "checkpoint");
+        let checkpoints = count(checkpoints, "checkpoint");
         match self.size() - covered {
             0 => format!("{detail}, {checkpoints}, {keys}"),
             open => format!(
                 "{detail}, {checkpoints}, {keys}, the last {} not signed yet",
-                grouped(open)
+                number(open)
             ),
         }
     }

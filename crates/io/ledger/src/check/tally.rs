@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use bursar_engine::booking::limit::Kind;
 use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing};
 use bursar_engine::{Event, State};
+use bursar_units::words::{count, number};
 use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
 
-use super::{Check, counted, grouped};
+use super::Check;
 
 /// The counts.
 #[derive(Default)]
@@ -102,7 +103,7 @@ impl Tally {
         if let Some(detail) = &self.above {
             return Check::failed("limits", detail.clone());
         }
-        let changes = counted(self.changes, "change");
+        let changes = count(self.changes, "change");
         Check::passed(
             "limits",
             format!("no slot limit above its bound, {changes}"),
@@ -122,16 +123,16 @@ impl Tally {
         let (granted, queued, _) = state.bookings.counts();
         let lost = self.open.len() - active.len() - waiting.len();
         let unknown = granted + queued - active.len() - waiting.len();
-        let number = |count: usize| grouped(u64::try_from(count).unwrap_or(u64::MAX));
+        let length = |of: usize| number(u64::try_from(of).unwrap_or(u64::MAX));
         let mut detail = format!(
             "{} ended once, {} active",
-            grouped(self.ended),
-            number(active.len())
+            number(self.ended),
+            length(active.len())
         );
         if !waiting.is_empty() {
-            detail = format!("{detail}, {} waiting", number(waiting.len()));
+            detail = format!("{detail}, {} waiting", length(waiting.len()));
         }
-        detail = format!("{detail}, {} without an end", number(lost + unknown));
+        detail = format!("{detail}, {} without an end", length(lost + unknown));
         match &self.wrong {
             Some(wrong) => Check::failed("bookings", wrong.clone()),
             None if lost + unknown == 0 => Check::passed("bookings", detail),
@@ -160,7 +161,7 @@ impl Tally {
         if self.above.is_none() {
             self.above = self
                 .bound_passed(id)
-                .map(|what| format!("record {}: {what}", grouped(seq)));
+                .map(|what| format!("record {}: {what}", number(seq)));
         }
     }
 
@@ -221,7 +222,7 @@ impl Tally {
                     bounds.of(dimension).unwrap_or(0),
                     used.shown().of(dimension),
                 );
-                let (size, in_use) = (grouped(size), grouped(in_use));
+                let (size, in_use) = (number(size), number(in_use));
                 let word = dimension.word();
                 Some(format!(
                     "limit {name} has {in_use} {word} in use, its bound is {size}"
@@ -231,7 +232,7 @@ impl Tally {
 
     fn note_wrong(&mut self, seq: u64, id: &BookingId, what: &str) {
         self.wrong
-            .get_or_insert(format!("record {}: booking {id} {what}", grouped(seq)));
+            .get_or_insert(format!("record {}: booking {id} {what}", number(seq)));
     }
 }
 

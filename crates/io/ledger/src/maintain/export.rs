@@ -16,9 +16,9 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use bursar_engine::codec;
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::Edge;
+use bursar_journal::record::blob_refs;
 use bursar_journal::tile::{Builder, TILE_WIDTH};
 use serde::{Deserialize, Serialize};
 
@@ -144,7 +144,7 @@ fn write_records(
                 leaves.push(leaf);
                 continue;
             };
-            write_blobs(reader, kept.seq, &bytes, &mut written, out)?;
+            write_blobs(reader, &bytes, &mut written, out)?;
             leaves.push(leaf_hash(&bytes));
             out.write_all(&bytes)?;
             out.write_all(b"\n")?;
@@ -157,13 +157,12 @@ fn write_records(
 /// The blobs of a record that are not in the export yet.
 fn write_blobs(
     reader: &dyn Reader,
-    seq: u64,
     record: &[u8],
     written: &mut BTreeSet<Hash>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
     // A record that cannot be read is exported all the same: the export is no judge.
-    for reference in codec::blob_refs(seq, record).unwrap_or_default() {
+    for reference in blob_refs(record).unwrap_or_default() {
         let sha256 = reference.sha256;
         let text = reader
             .blob(&sha256)?

@@ -9,7 +9,7 @@ use bursar_engine::{Command, Event, State};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
-use bursar_journal::record::{BlobRef, write_entry};
+use bursar_journal::record::{BlobRef, blob_refs, write_entry};
 use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
@@ -194,7 +194,7 @@ impl Object {
                 .windows(quoted.len())
                 .any(|window| window == quoted.as_bytes())
         };
-        let refs = codec::blob_refs(seq, bytes).unwrap_or_default();
+        let refs = blob_refs(bytes).unwrap_or_default();
         if !says(bytes) && refs.is_empty() {
             return false;
         }
@@ -317,7 +317,7 @@ fn prove(
 }
 
 fn blobs(reader: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<Vec<String>, Problem> {
-    let refs = codec::blob_refs(seq, bytes).map_err(|error| unreadable(&error))?;
+    let refs = blob_refs(bytes).map_err(|error| unreadable(&error))?;
     let read = |of: BlobRef| {
         let bytes = reader
             .blob(&of.sha256)

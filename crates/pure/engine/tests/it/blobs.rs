@@ -2,10 +2,10 @@
 
 use bursar_booking::decide::Change;
 use bursar_booking::{Event as BookingEvent, Fence};
-use bursar_engine::codec::{Encoded, Error, Record, blob_refs, decode, decode_events, encode};
+use bursar_engine::codec::{Encoded, Error, Record, decode, decode_events, encode};
 use bursar_engine::{Command, Events};
 use bursar_journal::hash::Hash;
-use bursar_journal::record::RECORD_BYTES_MAX;
+use bursar_journal::record::{RECORD_BYTES_MAX, blob_refs};
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 
 fn record(changes: usize, grants: usize) -> Record {
@@ -70,7 +70,7 @@ fn only_what_would_not_fit_is_moved_out_the_larger_part_first() {
             decode_events(3, &encoded.bytes, blob_of(&encoded)).unwrap(),
             record.events
         );
-        let named: Vec<Hash> = blob_refs(3, &encoded.bytes)
+        let named: Vec<Hash> = blob_refs(&encoded.bytes)
             .unwrap()
             .into_iter()
             .map(|blob| blob.sha256)

@@ -6,7 +6,7 @@ use bursar_journal::merkle::{
     inclusion_root, prove_consistency, prove_inclusion, verify_consistency, verify_inclusion,
 };
 use bursar_journal::proof::Proof;
-use bursar_journal::record::read_entries;
+use bursar_journal::record::{blob_refs, read_entries};
 use bursar_journal::tile::{Builder, NoTiles, Path, TileId, tile_hashes};
 use proptest::prelude::*;
 
@@ -67,6 +67,7 @@ fn mangled() -> impl Strategy<Value = String> {
 }
 
 fn read_all(text: &str) {
+    drop(blob_refs(text.as_bytes()));
     let key = SigningKey::from_seed("bursar/x/1".parse().unwrap(), [7; 32]).verifier();
     drop(text.parse::<Hash>());
     drop(text.parse::<Name>());
