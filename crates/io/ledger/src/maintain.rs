@@ -9,10 +9,10 @@ mod export;
 mod restore;
 mod tiles;
 
-use bursar_engine::{State, codec};
+use bursar_engine::codec;
 use bursar_journal::hash::Hash;
 use bursar_journal::tile::TILE_WIDTH;
-use bursar_units::Instant;
+use bursar_units::{INTEGER_MAX, Instant};
 use thiserror::Error;
 
 use crate::store::{self, Kept, Reader};
@@ -82,6 +82,8 @@ pub enum Error {
 pub struct Prunable {
     /// No record from this one on may be pruned.
     pub below_max: u64,
+    /// So many payloads are gone already, whatever is on record of it.
+    pub pruned: u64,
     /// So many records an anchored snapshot covers.
     pub anchored: u64,
     /// So many records a checkpoint signs.
@@ -92,20 +94,30 @@ pub struct Prunable {
 
 /// How far a ledger may be pruned: below what is anchored, signed and exported, in whole tiles,
 /// so that leaf hashes stay and a start can go on from the anchored snapshot (L13).
-pub fn prunable(reader: &dyn Reader, state: &State) -> Result<Prunable, store::Error> {
-    let recorded = state.anchor.map_or(0, |(record, _)| record + 1);
+///
+/// `anchor` is the newest that the state knows of.
+pub fn prunable(
+    reader: &dyn Reader,
+    anchor: Option<(u64, Hash)>,
+) -> Result<Prunable, store::Error> {
+    let recorded = anchor.map_or(0, |(record, _)| record + 1);
     let anchored = reader
         .anchors()?
         .into_iter()
         .filter(|head| *head == recorded)
         .max();
     let anchored = anchored.unwrap_or(0);
-    let signed = reader.checkpoints()?.last().map_or(0, |(size, _)| *size);
+    let newest = reader.checkpoint(INTEGER_MAX)?;
+    let signed = newest
+        .and_then(|note| store::signed_size(&note))
+        .unwrap_or(0);
     let exported = reader.exported()?;
     let covered = anchored.min(signed).min(exported).min(reader.head()?);
     let below_max = covered - covered % u64::from(TILE_WIDTH);
+    let pruned = store::first_kept(reader)?;
     Ok(Prunable {
         below_max,
+        pruned,
         anchored,
         signed,
         exported,

@@ -14,6 +14,12 @@ use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{FullTile, TILE_WIDTH, TileId};
 use thiserror::Error;
 
+/// So many of the newest checkpoints are all kept.
+pub const CHECKPOINTS_WHOLE: u16 = 256;
+
+/// Of older checkpoints one is kept for each so many records: sixteen tiles.
+pub const CHECKPOINT_SPAN: u64 = 4_096;
+
 /// What one commit carries.
 #[derive(Clone, Debug, Default)]
 pub struct Append {
@@ -149,6 +155,10 @@ pub trait Store: Send {
 
     /// Keeps a signed checkpoint, and the leaf hashes it covers that are in no full tile yet: they
     /// tell which record is damaged, where the root only tells that one is.
+    ///
+    /// Of checkpoints older than the newest [`CHECKPOINTS_WHOLE`] only the newest in each
+    /// [`CHECKPOINT_SPAN`] records stays. Whatever any of them signed the later ones sign too, and
+    /// an export still ends at most so many records after what was asked for.
     fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error>;
 
     /// Keeps the lines of an anchored snapshot for ever (L12).
@@ -221,6 +231,20 @@ pub trait Open {
 /// How many records a note says that it signs, whoever signed it.
 pub(crate) fn signed_size(note: &str) -> Option<u64> {
     note.lines().nth(1)?.parse().ok()
+}
+
+/// The first record that has its payload still; the head if none has. Payloads are blanked from the
+/// first on, so those that are make a whole.
+pub(crate) fn first_kept(reader: &dyn Reader) -> Result<u64, Error> {
+    let (mut low, mut high) = (0, reader.head()?);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match reader.records(middle, 1)?.first() {
+            Some(Kept { bytes: None, .. }) => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
 }
 
 /// The head after an append, if its records follow one another from the head of the term on.

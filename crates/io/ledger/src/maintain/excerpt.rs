@@ -15,7 +15,7 @@ use bursar_journal::tile::{TILE_WIDTH, TileId};
 
 use super::export::{Line, VERSION};
 use crate::durable;
-use crate::store::{Error, Kept, Reader};
+use crate::store::{Error, Kept, Reader, signed_size};
 
 /// An export file.
 #[derive(Debug)]
@@ -180,11 +180,10 @@ impl Reader for Export {
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
         // A note that states no size is taken to be about the end, where it will not verify.
-        let size = |note: &String| note.lines().nth(1)?.parse().ok();
         let note = self
             .note
             .iter()
-            .map(|note| (size(note).unwrap_or(self.next()), note.clone()));
+            .map(|note| (signed_size(note).unwrap_or(self.next()), note.clone()));
         Ok(note.collect())
     }
 

@@ -10,15 +10,17 @@ use bursar_journal::record::write_entry;
 use bursar_journal::tile::{
     Builder, FullTile, LEVEL_MAX, Path as Name, TILE_WIDTH, TileId, tile_bytes,
 };
+use bursar_units::INTEGER_MAX;
 
 use super::{Error, KeptLeaves};
 use crate::durable;
-use crate::store::Reader;
+use crate::store::{Reader, signed_size};
 
 /// Writes the ledger up to its newest checkpoint into a directory, which is made. Returns how many
 /// records that are.
 pub fn export_tiles(reader: &dyn Reader, directory: &Path) -> Result<u64, Error> {
-    let Some((size, note)) = reader.checkpoints()?.pop() else {
+    let newest = reader.checkpoint(INTEGER_MAX)?;
+    let Some((size, note)) = newest.and_then(|note| Some((signed_size(&note)?, note))) else {
         return Ok(0);
     };
     let mut builder = Builder::new();

@@ -12,8 +12,8 @@ use bursar_journal::hash::Hash;
 use bursar_journal::tile::{TILE_WIDTH, TileId};
 
 use super::{
-    Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles,
-    loose_leaves,
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Open, Reader, Store, Term,
+    head_after, in_full_tiles, loose_leaves,
 };
 
 /// A handle on a store in memory. Clones share what is kept.
@@ -118,6 +118,23 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// As the contract has it.
+    fn thin_checkpoints(&mut self) {
+        let mut older = self
+            .checkpoints
+            .keys()
+            .rev()
+            .skip(usize::from(CHECKPOINTS_WHOLE) - 1);
+        let (Some(newer), Some(oldest)) = (older.next().copied(), older.next().copied()) else {
+            return;
+        };
+        if newer / CHECKPOINT_SPAN == oldest / CHECKPOINT_SPAN {
+            self.checkpoints.remove(&oldest);
+        }
+    }
+}
+
 impl Open for MemoryStore {
     type Store = Self;
 
@@ -169,6 +186,7 @@ impl Store for MemoryStore {
         let leaves = loose_leaves(self, size)?;
         let mut shared = self.writing()?;
         shared.checkpoints.insert(size, note.to_owned());
+        shared.thin_checkpoints();
         shared.loose = (in_full_tiles(size), leaves);
         Ok(())
     }

@@ -20,8 +20,8 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{
-    Append, Appended, Error, Kept, Open, Reader, Store, Term, head_after, in_full_tiles,
-    loose_leaves,
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Open, Reader, Store, Term,
+    first_kept, head_after, in_full_tiles, loose_leaves,
 };
 use crate::durable::{self, beside, directory};
 use failure::{Place, count, number};
@@ -233,6 +233,7 @@ impl Store for SqliteStore {
             transaction
                 .prepare_cached(sql)?
                 .execute(params![number(size)?, note])?;
+            thin_checkpoints(transaction)?;
             let sql = "INSERT INTO tile (level, idx, bytes) VALUES (0, ?1, ?2)
                 ON CONFLICT (level, idx) DO UPDATE SET bytes = excluded.bytes
                 WHERE length(bytes) < length(excluded.bytes)";
@@ -259,10 +260,13 @@ impl Store for SqliteStore {
     }
 
     fn prune(&mut self, below: u64) -> Result<u64, Error> {
+        // What is blanked already is not looked at again, row by row.
+        let from = number(first_kept(self.reader()?.as_ref())?).unwrap_or(i64::MAX);
         self.change("prune", |transaction| {
             let below = number(below.min(in_full_tiles(reader::head(transaction)?)))?;
-            let blank = "UPDATE journal SET bytes = NULL WHERE seq < ?1 AND bytes IS NOT NULL";
-            let blanked = transaction.execute(blank, [below])?;
+            let blank = "UPDATE journal SET bytes = NULL
+                WHERE ?1 <= seq AND seq < ?2 AND bytes IS NOT NULL";
+            let blanked = transaction.execute(blank, [from, below])?;
             transaction.execute("DELETE FROM blob WHERE last < ?1", [below])?;
             Ok(u64::try_from(blanked).unwrap_or(u64::MAX))
         })
@@ -309,6 +313,18 @@ fn insert_blob(
     insert
         .execute(params![sha256.0, number(seq)?, bytes])
         .map(drop)
+}
+
+/// Forgets the checkpoint that is no longer among the newest, unless it is the last of its span.
+fn thin_checkpoints(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let sql = "WITH oldest AS (
+            SELECT size FROM checkpoint ORDER BY size DESC LIMIT 1 OFFSET ?1
+        ) DELETE FROM checkpoint WHERE size = (SELECT size FROM oldest) AND size / ?2 = (
+            SELECT min(size) FROM checkpoint WHERE size > (SELECT size FROM oldest)
+        ) / ?2";
+    let mut delete = transaction.prepare_cached(sql)?;
+    let span = params![CHECKPOINTS_WHOLE, number(CHECKPOINT_SPAN)?];
+    delete.execute(span).map(drop)
 }
 
 fn insert_tiles(transaction: &Transaction<'_>, tiles: &[FullTile]) -> rusqlite::Result<()> {

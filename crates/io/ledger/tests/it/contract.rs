@@ -6,7 +6,9 @@ use bursar_journal::record::RECORD_BYTES_MAX;
 use bursar_journal::tile::{Builder, FullTile, TileId};
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::sqlite::{SqliteFile, SqliteStore};
-use bursar_ledger::store::{Append, Appended, Error, Open, Store, Term};
+use bursar_ledger::store::{
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Open, Store, Term,
+};
 use tempfile::TempDir;
 
 /// A SQLite file that lives as long as its test.
@@ -59,6 +61,7 @@ contract!(
     the_largest_record_and_its_blobs_come_back,
     a_tile_comes_back_when_full_and_its_leaves_before,
     the_newest_checkpoint_that_fits_is_found,
+    old_checkpoints_are_thinned_and_new_ones_are_all_kept,
     the_newest_anchor_that_fits_is_found_whole,
     pruning_blanks_what_tiles_cover_and_keeps_the_rest,
     a_blob_outlives_all_but_the_last_record_that_names_it,
@@ -313,6 +316,25 @@ fn the_newest_checkpoint_that_fits_is_found(place: &impl Open) {
     let all = reader.checkpoints().unwrap();
     let expected = [(3, "three"), (7, "seven again"), (20, "twenty")];
     assert_eq!(all, expected.map(|(size, note)| (size, note.to_owned())));
+}
+
+/// Method: against the rule itself, said over all sizes at once.
+fn old_checkpoints_are_thinned_and_new_ones_are_all_kept(place: &impl Open) {
+    let mut store = place.open().unwrap();
+    let whole = u64::from(CHECKPOINTS_WHOLE);
+    let sizes: Vec<u64> = (1..=whole + 30).map(|number| number * 1_000).collect();
+    for size in &sizes {
+        store.put_checkpoint(*size, "note").unwrap();
+    }
+    let is_last = |size: u64| (size + 1_000) / CHECKPOINT_SPAN != size / CHECKPOINT_SPAN;
+    let expected: Vec<u64> = sizes
+        .into_iter()
+        .filter(|size| 30_000 < *size || is_last(*size))
+        .collect();
+    let kept = store.reader().unwrap().checkpoints().unwrap();
+    let kept: Vec<u64> = kept.into_iter().map(|(size, _)| size).collect();
+    assert_eq!(kept, expected);
+    assert!(kept.len() < usize::from(CHECKPOINTS_WHOLE) + 10);
 }
 
 fn the_newest_anchor_that_fits_is_found_whole(place: &impl Open) {

@@ -21,6 +21,9 @@ use crate::caller::Caller;
 pub use chunks::Chunks;
 pub use records::RecordFilter;
 
+/// Payloads that are blanked in one transaction.
+const BLANKED_MAX: u64 = 4_096;
+
 impl Service {
     /// How the ledger stands.
     pub async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
@@ -36,6 +39,8 @@ impl Service {
                 .find_map(|key| Checkpoint::open(&note, key).ok())
         });
         let mut keys = keys.iter().map(ToString::to_string);
+        let file = self.info.file.as_ref();
+        let bytes = file.and_then(|file| Some(file.metadata().ok()?.len()));
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let body = LedgerStatus {
@@ -52,11 +57,7 @@ impl Service {
             key: keys.next().unwrap_or_default(),
             former_keys: keys.collect(),
             store: self.info.store.clone(),
-            bytes: self
-                .info
-                .file
-                .as_ref()
-                .and_then(|file| Some(file.metadata().ok()?.len())),
+            bytes,
             leads_since: Some(self.info.leads_since),
         };
         Ok(Answer {
@@ -78,25 +79,24 @@ impl Service {
         let ledger = self.ledger.clone();
         let found = self.read_store(move |reader| {
             let below = maintain::first_at(reader, asked.before).map_err(|e| unreadable(&e))?;
-            let state = ledger.view().read();
-            let prunable = maintain::prunable(reader, &state).map_err(|e| unreadable(&e))?;
-            Ok((below, prunable, state.pruned_below))
+            let (anchor, pruned_below) = {
+                let state = ledger.view().read();
+                (state.anchor, state.pruned_below)
+            };
+            let prunable = maintain::prunable(reader, anchor).map_err(|e| unreadable(&e))?;
+            Ok((below, prunable, pruned_below))
         });
         let (wanted, prunable, pruned_below) = found.await?;
         let below = wanted.min(prunable.below_max).max(pruned_below);
-        if below == pruned_below && below < wanted {
+        // What is on record as pruned but could not be blanked is blanked now.
+        if below <= prunable.pruned && below < wanted {
             return Err(nothing_to_prune(wanted, &prunable));
         }
         let command = Command::Prune { below, idempotency };
         let record = self.submit_or_plan(caller, &command, mode).await?.record;
         let pruned = match mode {
-            Mode::DryRun => below - pruned_below,
-            Mode::Real => self
-                .ledger
-                .on_store(move |committer| committer.store().prune(below))
-                .await
-                .map_err(|failure| of_failure(&failure))?
-                .map_err(|error| unreadable(&error))?,
+            Mode::DryRun => below.saturating_sub(prunable.pruned),
+            Mode::Real => self.blank(prunable.pruned, below).await?,
         };
         let dry_run = (mode == Mode::DryRun).then_some(true);
         Ok(Answer {
@@ -109,6 +109,22 @@ impl Service {
                 dry_run,
             },
         })
+    }
+
+    /// Blanks payloads in slices, so that batches of others come in between.
+    async fn blank(&self, from: u64, below: u64) -> Result<u64, Problem> {
+        let (mut next, mut blanked) = (from, 0);
+        while next < below {
+            next = next.saturating_add(BLANKED_MAX).min(below);
+            let slice = self
+                .ledger
+                .on_store(move |committer| committer.store().prune(next));
+            blanked += slice
+                .await
+                .map_err(|failure| of_failure(&failure))?
+                .map_err(|error| unreadable(&error))?;
+        }
+        Ok(blanked)
     }
 
     /// Signs with a further key from now on (L11).
@@ -189,6 +205,7 @@ fn nothing_to_prune(wanted: u64, prunable: &Prunable) -> Problem {
         anchored,
         signed,
         exported,
+        pruned: _,
     } = prunable;
     let detail = format!(
         "nothing may be pruned below record {wanted}: {anchored} records are in an anchored \

@@ -46,15 +46,17 @@ impl Service {
     pub async fn proof(&self, caller: &Caller, kind: &str, name: &str) -> Result<String, Problem> {
         let object = Object::parse(kind, name)?;
         self.may_prove(caller, &object)?;
-        let builder = self.signed_tree().await?;
         let keys = self.verifier_keys();
-        let wanted = object.clone();
-        let proof = self
-            .read_store(move |reader| {
-                let found = find(reader, &wanted, builder.size())?;
-                prove(reader, &builder, &wanted, found).map(|proof| Proof { keys, ..proof })
-            })
-            .await?;
+        // Signing is the store's own work, once a second: it is only asked for where the newest
+        // checkpoint does not cover what is to be proven.
+        let proof = match self.try_prove(&object, self.tree().await?).await? {
+            Some(proof) => proof,
+            None => {
+                let signed = self.try_prove(&object, self.signed_tree().await?).await?;
+                signed.ok_or_else(|| Problem::new(Code::Internal, "a checkpoint is missing"))?
+            }
+        };
+        let proof = Proof { keys, ..proof };
         self.hide_others(caller, &proof)?;
         proof
             .to_text()
@@ -128,6 +130,23 @@ impl Service {
                 caller.require_view(&what)
             }
         }
+    }
+
+    /// The proof under the newest checkpoint, if that covers all records of the object.
+    async fn try_prove(&self, object: &Object, builder: Builder) -> Result<Option<Proof>, Problem> {
+        let object = object.clone();
+        self.read_store(move |reader| {
+            let note = reader
+                .checkpoint(builder.size())
+                .map_err(|error| unreadable(&error))?;
+            let found = find(reader, &object, builder.size())?;
+            let size = note.as_deref().and_then(size_of).unwrap_or(0);
+            match note.filter(|_| found.last().is_some_and(|(last, _)| *last < size)) {
+                Some(note) => prove(reader, &builder, &object, found, (size, note)).map(Some),
+                None => Ok(None),
+            }
+        })
+        .await
     }
 
     /// The tree over all records, under a checkpoint.
@@ -275,9 +294,9 @@ fn prove(
     builder: &Builder,
     object: &Object,
     found: Vec<(u64, Vec<u8>)>,
+    (size, checkpoint): (u64, String),
 ) -> Result<Proof, Problem> {
     let internal = |what: String| Problem::new(Code::Internal, what);
-    let size = builder.size();
     let stored = StoredTiles(reader);
     let tiles = builder.over(&stored);
     let mut total = 0_usize;
@@ -302,11 +321,6 @@ fn prove(
             inclusion,
         });
     }
-    let note = reader
-        .checkpoint(size)
-        .map_err(|error| unreadable(&error))?;
-    let checkpoint =
-        note.ok_or_else(|| internal("the checkpoint is not in the store".to_owned()))?;
     Ok(Proof {
         v: PROOF_VERSION,
         object: object.reference(),
@@ -314,6 +328,11 @@ fn prove(
         keys: Vec::new(),
         records,
     })
+}
+
+/// How many records a note of ours signs.
+fn size_of(note: &str) -> Option<u64> {
+    note.lines().nth(1)?.parse().ok()
 }
 
 fn blobs(reader: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<Vec<String>, Problem> {
