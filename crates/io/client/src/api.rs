@@ -30,8 +30,8 @@ pub use event::StreamEvent;
 pub use explanation::{Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 pub use health::Health;
 pub use ledger::{
-    Checkpoint, LedgerStatus, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer,
-    RotateKeyRequest,
+    Checkpoint, ExportedAnswer, ExportedRequest, LedgerStatus, PruneAnswer, PruneRequest,
+    RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;

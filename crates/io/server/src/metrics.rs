@@ -44,6 +44,7 @@ pub const ROUTES: &[&str] = &[
     "/v1/ledger",
     "/v1/ledger/backup",
     "/v1/ledger/export",
+    "/v1/ledger/exported",
     "/v1/ledger/prune",
     "/v1/ledger/rotate-key",
     "/v1/limits",

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::booking::{BookingRequest, CancelRequest, ReleaseRequest, RenewRequest};
-use super::ledger::{PruneRequest, RotateKeyRequest};
+use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
 use super::token::TokenRequest;
 use super::{
     APPLY_OBJECTS_MAX, ApplyRequest, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch, Operation,
@@ -103,6 +103,10 @@ shaped! {
         Field::optional("expires", Shape::Text(duration)),
     ]);
     PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
+    ExportedRequest = Shape::Map(&[
+        Field::required("from", WHOLE),
+        Field::required("below", WHOLE),
+    ]);
     RotateKeyRequest = Shape::Map(&[]);
 }
 
@@ -125,6 +129,7 @@ impl Body for ReleaseRequest {
 }
 
 impl Body for CancelRequest {}
+impl Body for ExportedRequest {}
 impl Body for PruneRequest {}
 impl Body for RotateKeyRequest {}
 

@@ -102,6 +102,26 @@ pub struct PruneRequest {
     pub before: Instant,
 }
 
+/// The body of `POST /v1/ledger/exported`: an export that its maker has safe.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExportedRequest {
+    /// The first record in it.
+    pub from: u64,
+    /// The first record after those in it that a checkpoint in it signs.
+    pub below: u64,
+}
+
+/// What was exported.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedAnswer {
+    /// All records below this one are in some export, and may be pruned as far as that goes.
+    pub below: u64,
+    /// The last ledger record this answer reflects.
+    pub record: u64,
+}
+
 /// The answer to a prune.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

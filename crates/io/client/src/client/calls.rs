@@ -15,9 +15,10 @@ use super::query::escape;
 use super::{Client, Download, Error, Query};
 use crate::api::{
     ApplyAnswer, ApplyRequest, Batch, BatchAnswer, Booking, BookingRequest, CancelRequest,
-    Explanation, Health, IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node,
-    PAGE_MAX, PruneAnswer, PruneRequest, RecordView, ReleaseRequest, RenewRequest, RotateKeyAnswer,
-    RotateKeyRequest, Token, TokenCreated, TokenRequest,
+    Explanation, ExportedAnswer, ExportedRequest, Health, IDEMPOTENCY_HEADER, Identity,
+    LedgerStatus, Limit, ListAnswer, Node, PAGE_MAX, PruneAnswer, PruneRequest, RecordView,
+    ReleaseRequest, RenewRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated,
+    TokenRequest,
 };
 use crate::object::Object;
 
@@ -285,6 +286,12 @@ impl Client {
             format!("/v1/ledger/export{}", query.as_str()),
         ))
         .await
+    }
+
+    /// Says that an export is safe, so that what is in it may be pruned.
+    pub async fn exported(&self, request: &ExportedRequest) -> Result<ExportedAnswer, Error> {
+        self.post("/v1/ledger/exported", &Query::new(), request)
+            .await
     }
 
     /// The whole store, as one file.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bursar_booking::Limit as Bounds;
 use bursar_client::api::{
-    Batch, BookingRequest, Limit, LimitSpec, Node, Operation, PruneRequest, ReleaseRequest,
-    RenewRequest, TokenRequest,
+    Batch, BookingRequest, ExportedRequest, Limit, LimitSpec, Node, Operation, PruneRequest,
+    ReleaseRequest, RenewRequest, TokenRequest,
 };
 use bursar_client::client::{Mode, Query};
 use bursar_client::object::Object;
@@ -90,6 +90,9 @@ async fn calls_have_the_addresses_of_the_page() {
     let _ = client.checkpoint().await;
     let _ = client.tile(&"tile/0/x001/067".parse().unwrap()).await;
     let _ = client.export(&Query::new().with("format", "jsonl")).await;
+    let _ = client
+        .exported(&ExportedRequest { from: 0, below: 7 })
+        .await;
     let _ = client.backup().await;
     let _ = client
         .prune(
@@ -134,6 +137,7 @@ async fn calls_have_the_addresses_of_the_page() {
             "GET /log/checkpoint",
             "GET /log/tile/0/x001/067",
             "GET /v1/ledger/export?format=jsonl",
+            "POST /v1/ledger/exported",
             "GET /v1/ledger/backup",
             "POST /v1/ledger/prune",
             "POST /v1/ledger/rotate-key",

@@ -3,8 +3,8 @@
 use axum::body::Body;
 use bursar_client::Problem;
 use bursar_client::api::{
-    LedgerStatus, ListAnswer, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer,
-    RotateKeyRequest,
+    ExportedAnswer, ExportedRequest, LedgerStatus, ListAnswer, PruneAnswer, PruneRequest,
+    RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
 use futures_util::stream;
 use http::HeaderValue;
@@ -27,6 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(get_ledger))
         .routes(routes!(list_records))
         .routes(routes!(export_ledger))
+        .routes(routes!(note_exported))
         .routes(routes!(backup_ledger))
         .routes(routes!(prune_ledger))
         .routes(routes!(rotate_key))
@@ -82,6 +83,16 @@ async fn export_ledger(call: Call) -> Handled {
     let (from, to) = (call.query.read("from")?, call.query.read("to")?);
     let chunks = call.shared_service().export(&call.caller, from, to)?;
     Ok(bytes("application/jsonl", body(chunks)))
+}
+
+/// Says that an export is safe where it was written: what is in it may be pruned.
+#[utoipa::path(post, path = "/v1/ledger/exported", tag = "ledger", request_body = ExportedRequest,
+    responses((status = 200, body = ExportedAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn note_exported(call: Call) -> Handled {
+    call.query.only(&[])?;
+    let request: ExportedRequest = call.body()?;
+    json(call.service().exported(&call.caller, request).await?)
 }
 
 /// The whole store in one file, consistent as of when it began. The signing key is not in it.

@@ -4,8 +4,10 @@ mod chunks;
 mod records;
 
 use bursar_client::api::{
-    Checkpoint as ApiCheckpoint, LedgerStatus, PruneAnswer, PruneRequest, RotateKeyAnswer,
+    Checkpoint as ApiCheckpoint, ExportedAnswer, ExportedRequest, LedgerStatus, PruneAnswer,
+    PruneRequest, RotateKeyAnswer,
 };
+use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::Command;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
@@ -64,6 +66,38 @@ impl Service {
             status: 200,
             record,
             body,
+        })
+    }
+
+    /// Notes that whoever exported records has them safe, so that they may be pruned (L13). An
+    /// export that begins after what is noted leaves a gap, and is not counted.
+    pub async fn exported(
+        &self,
+        caller: &Caller,
+        asked: ExportedRequest,
+    ) -> Result<Answer<ExportedAnswer>, Problem> {
+        caller.require_operate("say that the ledger was exported")?;
+        let record = self.record();
+        if asked.below > record.saturating_add(1) {
+            let words = format!("is after the last record, {record}");
+            return Err(Problem::invalid(vec![FieldError::new("below", words)]));
+        }
+        let noted = self.ledger.on_store(move |committer| {
+            let known = committer.store().reader()?.exported()?;
+            if asked.from <= known {
+                committer.store().note_exported(asked.below)?;
+                return Ok(known.max(asked.below));
+            }
+            Ok(known)
+        });
+        let below = noted
+            .await
+            .map_err(|failure| of_failure(&failure))?
+            .map_err(|error: bursar_ledger::store::Error| unreadable(&error))?;
+        Ok(Answer {
+            status: 200,
+            record,
+            body: ExportedAnswer { below, record },
         })
     }
 

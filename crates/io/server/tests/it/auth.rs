@@ -266,7 +266,7 @@ async fn the_matrix_of_roles_and_routes() {
     let token = r#"{"name":"t","roles":["view"]}"#;
     let prune = r#"{"before":"2026-01-01T00:00:00Z"}"#;
     // Method, address, body, then who gets in: view, use, operate.
-    let matrix: [(&str, &str, &str, [bool; 3]); 24] = [
+    let matrix: [(&str, &str, &str, [bool; 3]); 25] = [
         ("GET", "/v1/bookings", "", [true, true, true]),
         ("GET", "/v1/bookings/a", "", [true, true, true]),
         ("GET", "/v1/limits", "", [true, true, true]),
@@ -322,6 +322,12 @@ async fn the_matrix_of_roles_and_routes() {
             "POST",
             "/v1/tokens?dryRun=true",
             token,
+            [false, false, true],
+        ),
+        (
+            "POST",
+            "/v1/ledger/exported",
+            r#"{"from":0,"below":0}"#,
             [false, false, true],
         ),
         (

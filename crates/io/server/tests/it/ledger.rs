@@ -216,7 +216,7 @@ async fn what_the_newest_checkpoint_covers_is_proven_without_signing_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_export_holds_every_record_and_is_noted_when_an_operator_made_it() {
+async fn an_export_holds_every_record_and_is_noted_once_it_is_said_to_be_safe() {
     let world = World::new();
     work(&world, 300).await;
     let export = world.ask("GET", "/v1/ledger/export", "").await;
@@ -238,17 +238,22 @@ async fn an_export_holds_every_record_and_is_noted_when_an_operator_made_it() {
         .await
         .is_problem("conflict");
 
-    let early = world
-        .ask(
-            "POST",
-            "/v1/ledger/prune",
-            r#"{"before":"2027-01-01T00:00:00Z"}"#,
-        )
-        .await;
-    let detail = early.is_problem("conflict")["detail"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let early = async || {
+        let body = r#"{"before":"2027-01-01T00:00:00Z"}"#;
+        let early = world.ask("POST", "/v1/ledger/prune", body).await;
+        let detail = early.is_problem("conflict")["detail"].clone();
+        detail.as_str().unwrap().to_owned()
+    };
+    let say = async |from: u64, below: u64| {
+        let body = json!({"from": from, "below": below}).to_string();
+        world.ask("POST", "/v1/ledger/exported", &body).await
+    };
+    assert!(early().await.contains("0 are exported"));
+    assert_eq!(say(256, records).await.json()["below"], 0, "a gap");
+    say(0, records + 1).await.is_problem("invalid");
+    assert_eq!(say(0, 256).await.json()["below"], 256);
+    assert_eq!(say(256, records).await.json()["below"], records);
+    let detail = early().await;
     assert!(
         detail.contains("0 records are in an anchored snapshot"),
         "{detail}"

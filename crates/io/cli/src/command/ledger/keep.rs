@@ -4,8 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use bursar_client::api::{PruneRequest, RotateKeyAnswer};
-use bursar_client::client::{Download, Mode, Query};
+use bursar_client::Code;
+use bursar_client::api::{ExportedRequest, PruneRequest, RotateKeyAnswer};
+use bursar_client::client::{Download, Error, Mode, Query};
 use bursar_engine::words;
 use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::Lock;
@@ -34,8 +35,8 @@ pub(super) struct Export {
     pub(super) store: Option<PathBuf>,
 }
 
-/// Through the server, which notes that it was exported and may be pruned; a store that is named
-/// is read directly.
+/// Through the server, which is told when the file is safe and may be pruned that far; a store that
+/// is named is read directly.
 pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), Stop> {
     if asked.format == ExportFormat::Tiles {
         return tiles(session, asked);
@@ -48,7 +49,9 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         let query = Query::new().with("from", asked.from);
         let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
         let download = client.export(&query).await?;
-        save(create(session, &asked.out)?, &shown, download).await?
+        let written = save(create(session, &asked.out)?, &shown, download).await?;
+        say_exported(session, &asked.out).await?;
+        written
     };
     let bytes = written
         .metadata()
@@ -62,6 +65,29 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         "\nhint: `bursar audit verify {shown}` checks it, offline\n"
     ));
     Ok(())
+}
+
+/// Tells the server what is in the file now that it is safe: only that may be pruned.
+async fn say_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
+    let shown = out.display().to_string();
+    let written = maintain::Export::open(&session.path_out(out));
+    let written = written.map_err(|error| store::unreadable(&shown, &error))?;
+    let Some(written) = written else {
+        return Err(Failure::unavailable(format!("{shown} is no export")).into());
+    };
+    let from = written.excerpt().map_or(0, |edge| edge.size());
+    let signed = written.checkpoints().ok().and_then(|mut all| all.pop());
+    let below = signed.map_or(from, |(signed, _)| signed);
+    let request = ExportedRequest { from, below };
+    let client = session.client().await?;
+    match client.exported(&request).await {
+        Ok(_) => Ok(()),
+        Err(Error::Problem(problem)) if problem.code == Code::NotAllowed => {
+            session.aside("note: only an operator's export allows pruning\n");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn export_store(session: &Session, asked: &Export, store: &Path) -> Result<File, Stop> {

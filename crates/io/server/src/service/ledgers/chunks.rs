@@ -10,7 +10,7 @@ use bursar_units::INTEGER_MAX;
 use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::super::{Service, chain, unreadable};
+use super::super::{Service, chain};
 use crate::caller::Caller;
 
 /// Bytes that are handed over at a time.
@@ -29,7 +29,7 @@ impl Chunks {
 }
 
 impl Service {
-    /// Records as JSON lines. An operator's export of everything allows pruning (L13).
+    /// Records as JSON lines. That they arrived is for whoever has them to say (L13).
     pub fn export(
         self: &Arc<Self>,
         caller: &Caller,
@@ -37,20 +37,13 @@ impl Service {
         to: Option<u64>,
     ) -> Result<Chunks, Problem> {
         caller.require_view("export the ledger")?;
-        let notes = caller.may_operate();
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));
-        Ok(written(
-            move |out| {
-                let reader = (service.readers)().map_err(io::Error::other)?;
-                let exported =
-                    maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
-                let below = exported.signed.min(exported.to);
-                let known = reader.exported().map_err(io::Error::other)?;
-                Ok((notes && exported.from <= known).then_some(below))
-            },
-            Arc::clone(self),
-        ))
+        Ok(written(move |out| {
+            let reader = (service.readers)().map_err(io::Error::other)?;
+            maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
+            Ok(())
+        }))
     }
 
     /// The whole store in one file.
@@ -64,18 +57,15 @@ impl Service {
             return Err(Problem::new(Code::Conflict, detail));
         };
         let name = super::super::tokens::random_name("backup")?;
-        Ok(written(
-            move |out| {
-                let copy = file.with_file_name(name);
-                let copied = copy_out(&file, &copy, out);
-                if copied.is_err() {
-                    // It may not have come into being; what is left would only take space.
-                    let _absent = std::fs::remove_file(&copy);
-                }
-                copied.map(|()| None)
-            },
-            Arc::clone(self),
-        ))
+        Ok(written(move |out| {
+            let copy = file.with_file_name(name);
+            let copied = copy_out(&file, &copy, out);
+            if copied.is_err() {
+                // It may not have come into being; what is left would only take space.
+                let _absent = std::fs::remove_file(&copy);
+            }
+            copied
+        }))
     }
 }
 
@@ -93,11 +83,8 @@ fn copy_out(file: &Path, copy: &Path, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Runs a writer whose output is read in pieces. What it returns was exported as a whole.
-fn written(
-    write: impl FnOnce(&mut dyn Write) -> io::Result<Option<u64>> + Send + 'static,
-    service: Arc<Service>,
-) -> Chunks {
+/// Runs a writer whose output is read in pieces.
+fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Chunks {
     let (send, receive) = channel(CHUNKS_MAX);
     let last = send.clone();
     tokio::spawn(async move {
@@ -106,28 +93,15 @@ fn written(
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
         let done = tokio::task::spawn_blocking(move || {
-            let exported = write(&mut out)?;
-            out.flush()?;
-            Ok(exported)
+            write(&mut out)?;
+            out.flush()
         });
-        match done
-            .await
-            .unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")))
-        {
-            Ok(Some(below)) => {
-                let noted = service
-                    .ledger
-                    .on_store(move |committer| committer.store().note_exported(below));
-                if let Ok(Err(error)) = noted.await {
-                    drop(unreadable(&error));
-                }
-            }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(error = chain(&error), "copy.failed");
-                // A reader that went away needs no word.
-                let _gone = last.send(Err(error)).await;
-            }
+        let done = done.await;
+        let done = done.unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")));
+        if let Err(error) = done {
+            tracing::warn!(error = chain(&error), "copy.failed");
+            // A reader that went away needs no word.
+            let _gone = last.send(Err(error)).await;
         }
     });
     Chunks(receive)
