@@ -49,12 +49,12 @@ impl Service {
         let keys = self.verifier_keys();
         // Signing is the store's own work, once a second: it is only asked for where the newest
         // checkpoint does not cover what is to be proven.
-        let proof = match self.try_prove(&object, self.tree().await?).await? {
-            Some(proof) => proof,
-            None => {
-                let signed = self.try_prove(&object, self.signed_tree().await?).await?;
-                signed.ok_or_else(|| Problem::new(Code::Internal, "a checkpoint is missing"))?
-            }
+        let covered = self.try_prove(&object, self.tree().await?).await?;
+        let proof = if let Some(proof) = covered {
+            proof
+        } else {
+            let signed = self.try_prove(&object, self.signed_tree().await?).await?;
+            signed.ok_or_else(|| Problem::new(Code::Internal, "a checkpoint is missing"))?
         };
         let proof = Proof { keys, ..proof };
         self.hide_others(caller, &proof)?;
