@@ -6,6 +6,7 @@
 //! loopback nobody comes in without a token.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bursar_client::{Code, Problem};
@@ -15,7 +16,7 @@ use bursar_journal::hash::{Hash, sha256};
 use bursar_ledger::view::View;
 use bursar_units::{Instant, Label};
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HOST};
 
 use crate::caller::{Caller, Via};
 use crate::users::user_name;
@@ -99,10 +100,28 @@ impl CallerSource {
         }
         match (peer, anonymous) {
             (Some(Peer::Socket(caller)), _) => Ok(Arc::clone(caller)),
-            (Some(Peer::Loopback), Anonymous::Read) => Ok(Arc::new(Caller::anonymous())),
+            (Some(Peer::Loopback), Anonymous::Read) if names_loopback(headers) => {
+                Ok(Arc::new(Caller::anonymous()))
+            }
             _ => Err(unauthenticated("the request carries no token")),
         }
     }
+}
+
+/// Whether a request was addressed to this machine by a name that only means this machine. A
+/// page in a browser that was made to resolve its own name to loopback has another (DNS
+/// rebinding), and gets nothing without a token.
+fn names_loopback(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else {
+        return true;
+    };
+    let host = host.to_str().unwrap_or_default();
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_loopback = |address: IpAddr| address.is_loopback();
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
 }
 
 /// Refuses a caller whose time is over.

@@ -266,8 +266,10 @@ impl Service {
             return caller.require_operate("act on bookings of others");
         }
         let state = self.ledger.view().read();
-        let tenant = own.get(id).cloned();
-        match tenant.or_else(|| state.bookings.request(id).map(|request| request.tenant)) {
+        // Whoever is known to hold the id comes first: asking for it again in the same batch makes
+        // it nobody else's.
+        let known = state.bookings.request(id).map(|request| request.tenant);
+        match known.or_else(|| own.get(id).cloned()) {
             Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
             Some(tenant) if caller.sees(&tenant) => caller.require_tenant(&tenant),
             _ => Err(no_booking(&state, caller, id)),

@@ -227,10 +227,49 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
         .map(|r| r["status"].clone())
         .collect();
     assert_eq!(json!(status), json!([404, 201, 409]), "{results:#}");
+    // Asking for somebody's id first does not make it one's own.
+    let batch = json!({"operations":[{"op":"reserve","id":"theirs","class":"python"},
+        {"op":"release","id":"theirs","fence":fence},{"op":"cancel","id":"theirs"},
+        {"op":"renew","id":"theirs","fence":fence}]});
+    let results = world
+        .ask_as(app(), "POST", "/v1/bookings", &batch.to_string())
+        .await
+        .json();
+    let status: Vec<_> = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["status"].clone())
+        .collect();
+    assert_eq!(json!(status), json!([409, 404, 404, 404]), "{results:#}");
     assert_eq!(
         world.ask("GET", "/v1/bookings/theirs", "").await.json()["state"],
         "granted"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_was_rebound_to_loopback_reads_nothing() {
+    let world = World::new();
+    let router = router(
+        Arc::clone(&world.service),
+        CallerSource::Connection(Anonymous::Read),
+    );
+    for (host, expected) in [
+        ("127.0.0.1:7171", 200),
+        ("localhost", 200),
+        ("[::1]:7171", 200),
+        ("evil.example:7171", 401),
+        ("127.0.0.1.evil.example", 401),
+        ("", 401),
+    ] {
+        let request = Request::builder()
+            .uri("/v1/bookings")
+            .header("host", host)
+            .extension(Peer::Loopback);
+        let reply = send(&router, request.body(Body::empty()).unwrap()).await;
+        assert_eq!(reply.status.as_u16(), expected, "{host}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

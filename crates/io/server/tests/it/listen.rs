@@ -60,7 +60,7 @@ impl Server {
 fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: bursar\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
     )
 }
 
@@ -95,8 +95,8 @@ async fn loopback_may_look_and_the_socket_knows_its_user() {
 #[tokio::test]
 async fn requests_may_be_pipelined_and_are_answered_in_order() {
     let server = Server::start(None).await;
-    let one = "GET /v1/limits/default HTTP/1.1\r\nhost: x\r\n\r\n";
-    let two = "GET /v1/limits/none HTTP/1.1\r\nhost: x\r\n\r\n";
+    let one = "GET /v1/limits/default HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let two = "GET /v1/limits/none HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let answers = talk(
         server.tcp().await,
         &format!("{one}{two}{}", request("GET", "/healthz", "")),
@@ -118,7 +118,7 @@ async fn connections_past_the_limit_are_told_busy_and_those_inside_go_on() {
         let mut stream = server.tcp().await;
         // Answered once, so it is surely counted.
         stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         stream.read_u8().await.unwrap();
@@ -208,7 +208,7 @@ async fn a_stop_ends_streams_removes_the_socket_and_lets_requests_end() {
     let server = Server::start(None).await;
     let mut stream = server.tcp().await;
     stream
-        .write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        .write_all(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     stream.read_u8().await.unwrap();
