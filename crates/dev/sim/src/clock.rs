@@ -14,6 +14,7 @@ pub const BEGINNING_MS: u64 = 1_794_823_200_000;
 pub struct Machine(Arc<Hands>);
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "units stand last in names")]
 struct Hands {
     /// The time of the world, which no machine knows.
     world_ms: AtomicU64,

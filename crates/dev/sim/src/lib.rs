@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod clock;
+pub mod fuzz;
 pub mod oracle;
 pub mod rng;
 pub mod simulation;
@@ -14,3 +15,10 @@ pub mod summary;
 pub mod trace;
 pub mod violation;
 pub mod world;
+
+/// What a panic said.
+fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
+}

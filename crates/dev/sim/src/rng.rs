@@ -57,6 +57,7 @@ impl Rng {
     }
 
     /// A generator of its own, which follows from this one.
+    #[must_use]
     pub const fn split(&mut self) -> Self {
         Self(self.number())
     }

@@ -72,7 +72,7 @@ fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Fa
     let cause = match result {
         Ok(Ok(())) => return Ok(trace),
         Ok(Err(violation)) => words(&violation),
-        Err(panic) => format!("a panic: {}", panic_words(panic.as_ref())),
+        Err(panic) => format!("a panic: {}", crate::panic_words(panic.as_ref())),
     };
     Err(Box::new(Failure {
         seed,
@@ -84,10 +84,4 @@ fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Fa
 
 fn words(violation: &Violation) -> String {
     format!("{}\n  seen: {}", violation.promise, violation.seen)
-}
-
-fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
 }

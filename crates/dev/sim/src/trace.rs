@@ -59,9 +59,10 @@ impl Trace {
         let shown = u64::try_from(self.last.len()).unwrap_or(0);
         let first = self.steps - shown + 1;
         let lines = self.last.iter().zip(first..);
-        lines
+        let lines: Vec<String> = lines
             .map(|(line, step)| format!("{step:>7}  {line}\n"))
-            .collect()
+            .collect();
+        lines.concat()
     }
 
     /// FNV-1a: small, and the same everywhere.

@@ -519,12 +519,16 @@ impl<'a> World<'a> {
             .zip(sent.commands.clone())
             .collect();
         for ((lease, command), outcome) in told.into_iter().zip(outcomes) {
-            self.told(client, lease, &command, outcome);
+            self.told(client, lease, &command, &outcome);
         }
     }
 
     /// The word of the engine on one command.
-    fn told(&mut self, client: usize, lease: usize, command: &Command, outcome: Outcome) {
+    #[expect(
+        clippy::match_same_arms,
+        reason = "each arm is a rule of the protocol, and their order matters"
+    )]
+    fn told(&mut self, client: usize, lease: usize, command: &Command, outcome: &Outcome) {
         let (now_ms, rng) = (self.now_ms, &mut self.rng);
         let Some(one) = self
             .clients
@@ -538,9 +542,9 @@ impl<'a> World<'a> {
         }
         one.record = one.record.max(outcome.record);
         let is_reserve = matches!(command, Command::Reserve { .. });
-        match outcome.result {
+        match &outcome.result {
             Ok(Answer::Booking(Reply::Granted(fence))) => {
-                one.hold(rng, fence, now_ms);
+                one.hold(rng, *fence, now_ms);
                 self.plan_wake(client, lease, now_ms);
             }
             Ok(Answer::Booking(Reply::Queued | Reply::Repeated)) if one.phase == Phase::Asking => {
@@ -619,16 +623,14 @@ impl<'a> World<'a> {
         };
         one.record = one.record.max(head.saturating_sub(1));
         match sight {
-            Sight::Queued => {}
             Sight::Held(fence) if one.phase == Phase::Waiting => {
                 one.hold(rng, *fence, now_ms);
                 self.plan_wake(client, lease, now_ms);
             }
             Sight::Ended(_) => one.phase = Phase::Over,
-            Sight::Held(_) => {}
             // It was forgotten, or a stale replica does not know it yet: ask again.
             Sight::Unknown if one.phase == Phase::Waiting => one.phase = Phase::Asking,
-            Sight::Unknown => {}
+            Sight::Queued | Sight::Held(_) | Sight::Unknown => {}
         }
     }
 
@@ -723,7 +725,7 @@ impl<'a> World<'a> {
             Shape::Staged(staged) => {
                 staged.build(most, now_ms)?;
                 if most == 1 {
-                    self.checker.check_working(staged.writer.working())?;
+                    Checker::check_working(staged.writer.working())?;
                 }
                 None
             }
@@ -1025,7 +1027,10 @@ impl<'a> World<'a> {
     }
 
     fn is_leader(&self, replica: usize) -> bool {
-        let process = self.replicas.get(replica).and_then(|one| one.process.as_ref());
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
         process.is_some_and(|process| process.epoch == self.epoch)
     }
 

@@ -150,7 +150,7 @@ impl Checker {
     }
 
     /// A state that runs ahead of what is committed.
-    pub(super) fn check_working(&self, working: &State) -> Result<(), Violation> {
+    pub(super) fn check_working(working: &State) -> Result<(), Violation> {
         invariants::check(working).map_err(|broke| {
             broken(
                 "the engine's invariants hold while it works",

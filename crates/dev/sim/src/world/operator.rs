@@ -81,9 +81,12 @@ impl World<'_> {
         let rng = &mut self.rng;
         Some(Limit {
             slots: rng.once_in(2).then(|| rng.below(8)),
-            cpu: rng.once_in(4).then(|| match rng.once_in(2) {
-                true => Bound::Percent(rng.between(0, 100)),
-                false => Bound::Exactly(rng.below(9_000)),
+            cpu: rng.once_in(4).then(|| {
+                if rng.once_in(2) {
+                    Bound::Percent(rng.between(0, 100))
+                } else {
+                    Bound::Exactly(rng.below(9_000))
+                }
             }),
             memory: rng.once_in(6).then(|| Bound::Percent(rng.between(10, 90))),
             gpus: rng.once_in(6).then(|| rng.below(3)),
