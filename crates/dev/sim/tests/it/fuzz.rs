@@ -26,7 +26,7 @@ fn a_panic_is_found_and_its_input_kept() {
         run: |bytes| assert!(!bytes.contains(&0xFF), "it came"),
     };
     let corpus = Corpus::read(&root(), fussy.name).unwrap();
-    let failure = run(&[&fussy], &[corpus], 1, Duration::from_secs(60)).unwrap_err();
+    let failure = run(&[&fussy], &[corpus], 1, Duration::from_mins(1)).unwrap_err();
     assert_eq!(failure.target, "units");
     assert_eq!(failure.what, "it came");
     assert!(failure.input.contains(&0xFF));
