@@ -92,10 +92,15 @@ impl Session {
         let contact = Contact {
             ledger: &status.ledger,
             key: &status.key,
+            former: &status.former_keys,
             note: note.as_deref(),
             now: self.now(),
         };
-        Ok((client, pin(&pins, found, &contact)))
+        let contact = pin(&pins, found, &contact).map(|kept| {
+            let kept = kept.iter().try_for_each(|pin| pins.put(pin));
+            self.warn_unless(kept);
+        });
+        Ok((client, contact))
     }
 
     fn is_default(&self, found: &Found) -> bool {
@@ -239,19 +244,22 @@ fn read_address(text: &str, environment: &Environment) -> Result<Address, Failur
 }
 
 /// What a server says of its ledger, held against what is known of it.
-pub(crate) struct Contact<'a> {
+struct Contact<'a> {
     /// The ledger's id.
-    pub(crate) ledger: &'a str,
+    ledger: &'a str,
     /// The key that signs now.
-    pub(crate) key: &'a str,
+    key: &'a str,
+    /// Those that sign beside it, which are believed on first contact only.
+    former: &'a [String],
     /// A checkpoint of it, if one was fetched to prove a change of keys.
-    pub(crate) note: Option<&'a str>,
+    note: Option<&'a str>,
     /// When.
-    pub(crate) now: Instant,
+    now: Instant,
 }
 
-/// Pins the key of a ledger on first contact, and refuses a changed one (as ssh does).
-pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(), Stop> {
+/// What is to be pinned, the newest last: the keys of a ledger on first contact, one that a pinned
+/// key vouches for later. A changed one is refused (as ssh does).
+fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, Stop> {
     let bad = |error: KeyError| {
         Failure::new(
             exit::UNVERIFIED,
@@ -267,7 +275,7 @@ pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(
                 None,
             ));
         }
-        return Ok(());
+        return Ok(Vec::new());
     }
     let server = match &found.address {
         Address::Tcp { .. } => Some(found.address.to_string()),
@@ -283,8 +291,9 @@ pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(
         server,
     };
     let Some(known) = known else {
-        pins.put(&pin)?;
-        return Ok(());
+        let former = contact.former.iter().filter_map(|key| key.parse().ok());
+        let former = former.map(|key| Pin { key, ..pin.clone() });
+        return Ok(former.chain([pin.clone()]).collect());
     };
     if known.ledger != contact.ledger {
         let reason = format!(
@@ -294,24 +303,22 @@ pub(crate) fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<(
         return Err(changed(found, &reason, Some(pins)));
     }
     if known.key == key {
-        if pin.server.is_some() && pin.server != known.server {
-            pins.put(&Pin {
-                at: known.at,
-                ..pin
-            })?;
-        }
-        return Ok(());
+        let is_elsewhere = pin.server.is_some() && pin.server != known.server;
+        let moved = Pin {
+            at: known.at,
+            ..pin
+        };
+        return Ok(Some(moved).filter(|_| is_elsewhere).into_iter().collect());
     }
     // A rotated key is believed while the pinned one still signs beside it.
     let is_vouched_for = contact.note.is_some_and(|note| {
         Checkpoint::open(note, &known.key).is_ok() && Checkpoint::open(note, &key).is_ok()
     });
     if is_vouched_for {
-        pins.put(&Pin {
+        return Ok(vec![Pin {
             server: pin.server.clone().or(known.server),
             ..pin
-        })?;
-        return Ok(());
+        }]);
     }
     Err(changed(
         found,
@@ -329,7 +336,7 @@ fn changed(found: &Found, reason: &str, pins: Option<&Pins>) -> Stop {
     match pins {
         Some(pins) => failure
             .hint(format!(
-                "if that is meant to be so, remove its line from {}",
+                "if that is meant to be so, remove its lines from {}",
                 pins.path().display()
             ))
             .into(),

@@ -1,8 +1,10 @@
 //! Which key signs which ledger, and what was last seen of it: trust on first contact, as ssh does
 //! (design 80, 1.5).
 //!
-//! `known-ledgers` has a line per ledger: `ledger key pinned-at [server]`. `checkpoints` has a
-//! line per origin: `origin size root`. Both are small text files that a person can read and mend.
+//! `known-ledgers` has a line per key of a ledger: `ledger key pinned-at [server]`. The last line
+//! of a ledger is the key that signs now; those before it vouched for it and still verify what
+//! they signed. `checkpoints` has a line per origin: `origin size root`. Both are small text files
+//! that a person can read and mend.
 
 use std::path::{Path, PathBuf};
 
@@ -14,8 +16,8 @@ use bursar_units::Instant;
 use crate::environment::Environment;
 use crate::failure::Failure;
 
-/// How many ledgers are remembered; the oldest are forgotten first.
-const LEDGERS_MAX: usize = 1_000;
+/// How many keys and origins are remembered; the oldest are forgotten first.
+const LINES_MAX: usize = 1_000;
 
 /// A ledger whose key is known.
 #[derive(Clone, Debug)]
@@ -44,16 +46,21 @@ impl Pins {
         })
     }
 
-    /// The pin of a ledger.
+    /// The pin of a ledger: of the key that signs it now.
     pub(crate) fn of_ledger(&self, ledger: &str) -> Option<Pin> {
-        self.pins().into_iter().find(|pin| pin.ledger == ledger)
+        self.all_of_ledger(ledger).into_iter().next()
+    }
+
+    /// Every pin of a ledger, the newest first.
+    pub(crate) fn all_of_ledger(&self, ledger: &str) -> Vec<Pin> {
+        let pins = self.pins().into_iter().rev();
+        pins.filter(|pin| pin.ledger == ledger).collect()
     }
 
     /// The pin of a server's address.
     pub(crate) fn of_server(&self, server: &str) -> Option<Pin> {
-        self.pins()
-            .into_iter()
-            .find(|pin| pin.server.as_deref() == Some(server))
+        let mut pins = self.pins().into_iter().rev();
+        pins.find(|pin| pin.server.as_deref() == Some(server))
     }
 
     /// Where pins are kept, for messages.
@@ -61,12 +68,12 @@ impl Pins {
         self.directory.join("known-ledgers")
     }
 
-    /// Keeps a pin in place of an earlier one of the same ledger.
+    /// Keeps a pin as the newest of its ledger; earlier keys stay, for what they signed.
     pub(crate) fn put(&self, pin: &Pin) -> Result<(), Failure> {
         let mut pins = self.pins();
-        pins.retain(|other| other.ledger != pin.ledger);
+        pins.retain(|other| other.ledger != pin.ledger || other.key != pin.key);
         pins.push(pin.clone());
-        let skipped = pins.len().saturating_sub(LEDGERS_MAX);
+        let skipped = pins.len().saturating_sub(LINES_MAX);
         let lines = pins.iter().skip(skipped).map(|pin| {
             let server = pin.server.as_deref().map(|server| format!(" {server}"));
             format!(
@@ -100,7 +107,7 @@ impl Pins {
         let mut all = self.checkpoints();
         all.retain(|(name, ..)| name != origin);
         all.push((origin.to_owned(), checkpoint.size, checkpoint.root));
-        let skipped = all.len().saturating_sub(LEDGERS_MAX);
+        let skipped = all.len().saturating_sub(LINES_MAX);
         let lines = all
             .iter()
             .skip(skipped)

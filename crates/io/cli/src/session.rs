@@ -187,6 +187,13 @@ impl Session {
         }
     }
 
+    /// Something that was to be remembered and was not: no reason to withhold an answer.
+    pub(crate) fn warn_unless(&mut self, remembered: Result<(), Failure>) {
+        if let Err(failure) = remembered {
+            self.aside(&format!("warning: {}\n", failure.message));
+        }
+    }
+
     /// What `-v` asks for.
     pub(crate) fn verbose(&mut self, text: &str) {
         if self.common.verbose {

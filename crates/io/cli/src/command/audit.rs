@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
 use crate::layout::Look;
-use crate::pins::Pins;
+use crate::pins::{Pin, Pins};
 use crate::session::{Reach, Session};
 
 /// How wide the names of checks are.
@@ -61,11 +61,11 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
 }
 
 /// A key to verify with, and where it comes from.
-pub(super) struct Trusted {
+struct Trusted {
     /// The key.
-    pub(super) key: VerifierKey,
+    key: VerifierKey,
     /// Where it comes from, in words.
-    pub(super) from: String,
+    from: String,
 }
 
 fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
@@ -93,13 +93,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
             format!("{shown} does not verify: {}", crate::failure::chain(&error)),
         )
     })?;
-    let origin = proof
-        .checkpoint
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    let trusted = trusted(session, &origin, key)?;
+    let trusted = trusted(session, &proof.checkpoint, key)?;
     let mut checks = proof.verify(&trusted.key);
     if let Some(signed) = checks.first_mut().filter(|check| check.ok) {
         signed.detail = format!("{}, {}", signed.detail, trusted.from);
@@ -115,7 +109,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
     if let (true, Some(checkpoint), Some(pins)) =
         (is_ok, &checkpoint, Pins::of(&session.environment))
     {
-        pins.see(checkpoint)?;
+        session.warn_unless(pins.see(checkpoint));
     }
     let took = if session.is_virtual() {
         0
@@ -163,13 +157,24 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
             root,
         })
     };
-    let trusting = |session: &Session, origin: &str| {
-        let Trusted { key, from } = trusted(session, origin, key)?;
+    let trusting = |session: &Session, note: &str| {
+        let Trusted { key, from } = trusted(session, note, key)?;
         Ok((key, from))
     };
     let checkpoint = check_export(session, file, trusting, seen)?;
+    let before = checkpoint.as_ref().and_then(|checkpoint| {
+        let (size, _) = pins.as_ref()?.seen(checkpoint.origin.as_str())?;
+        (checkpoint.size < size).then_some((checkpoint.size, size))
+    });
+    if let Some((here, size)) = before {
+        session.aside(&format!(
+            "not checked: what follows, it ends at record {} and the ledger had {} when it was last seen\n",
+            words::number(here.saturating_sub(1)),
+            words::count(size, "record")
+        ));
+    }
     if let (Some(checkpoint), Some(pins)) = (checkpoint, &pins) {
-        pins.see(&checkpoint)?;
+        session.warn_unless(pins.see(&checkpoint));
     }
     session.aside("note: unwitnessed: order rests on the operator's word\n");
     Ok(())
@@ -249,12 +254,9 @@ fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     })
 }
 
-/// The key for an origin: from the file given, the context, or the pins.
-pub(super) fn trusted(
-    session: &Session,
-    origin: &str,
-    file: Option<&Path>,
-) -> Result<Trusted, Stop> {
+/// The key for a checkpoint: from the file given, the context, or the pins. Of several that are
+/// trusted it is the one that signed, or the newest where none did.
+fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted, Stop> {
     if let Some(file) = file {
         let text = std::fs::read_to_string(session.path(file))
             .map_err(|error| Failure::file("read", file.display(), &error))?;
@@ -298,9 +300,12 @@ pub(super) fn trusted(
         });
     }
     // `bursar/<uuid>/<generation>`: the pin is of the ledger.
+    let origin = note.lines().next().unwrap_or_default();
     let ledger = origin.split('/').nth(1).unwrap_or_default();
-    let pin = Pins::of(&session.environment).and_then(|pins| pins.of_ledger(ledger));
-    let Some(pin) = pin else {
+    let pins = Pins::of(&session.environment).map(|pins| pins.all_of_ledger(ledger));
+    let pins = pins.unwrap_or_default();
+    let signed = |pin: &&Pin| Checkpoint::open(note, &pin.key).is_ok();
+    let Some(pin) = pins.iter().find(signed).or(pins.first()) else {
         let message = format!("there is no key to verify with: ledger {ledger} is not pinned here");
         return Err(Failure::usage(message)
             .hint("ask its operator for the output of `bursar ledger key`, and name that file with `--key FILE`")
@@ -308,7 +313,7 @@ pub(super) fn trusted(
     };
     Ok(Trusted {
         from: format!("pinned {}", session.look().date(pin.at)),
-        key: pin.key,
+        key: pin.key.clone(),
     })
 }
 

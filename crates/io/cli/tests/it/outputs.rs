@@ -265,13 +265,100 @@ fn a_changed_key_is_an_error_and_a_rotated_one_is_not() {
     let pins = house.path(".local/state/bursar/known-ledgers");
     let known = std::fs::read_to_string(&pins).unwrap();
     // Another ledger at the same address: what a stranger in between would look like.
-    let ledger = known.split_whitespace().next().unwrap();
+    let ledger = known.split_inclusive(' ').next().unwrap();
     std::fs::write(
         &pins,
-        known.replacen(ledger, "01a00000-0000-7000-8000-000000000000", 1),
+        known.replace(ledger, "01a00000-0000-7000-8000-000000000000 "),
     )
     .unwrap();
     let changed = house.run(&["--server", &server.address, "limits"]);
     assert_eq!(changed.code, 4, "{}", changed.stderr);
     assert!(changed.stderr.contains("has changed"), "{}", changed.stderr);
+}
+
+#[test]
+fn a_proof_from_before_a_new_key_still_verifies() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["booking", "reserve", "python", "--id", "a"]);
+    house.ok(&["audit", "proof", "booking/a"]);
+    let other = House::new();
+    other.ok(&["--server", &server.address, "limits"]);
+    house.ok(&["ledger", "rotate-key", "--yes"]);
+    house.ok(&["limits"]);
+    other.ok(&["--server", &server.address, "limits"]);
+    house.ok(&["audit", "verify", "a.proof"]);
+    std::fs::copy(house.path("a.proof"), other.path("a.proof")).unwrap();
+    other.ok(&["audit", "verify", "a.proof"]);
+    let first = House::new();
+    first.ok(&["--server", &server.address, "limits"]);
+    std::fs::copy(house.path("a.proof"), first.path("a.proof")).unwrap();
+    first.ok(&["audit", "verify", "a.proof"]);
+}
+
+#[test]
+fn a_copy_restored_elsewhere_leaves_the_live_ledger_trusted() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    let restored = house.run(&["ledger", "restore", "b.bak", "--store", "other", "--yes"]);
+    assert_eq!(restored.code, 0, "{}", restored.stderr);
+    assert!(
+        restored.stderr.contains("log-key = \"bursar/"),
+        "{}",
+        restored.stderr
+    );
+    house.ok(&["limits"]);
+}
+
+#[test]
+fn a_cut_of_the_ledger_is_widened_until_it_verifies() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    for number in 0..6 {
+        house.ok(&[
+            "booking",
+            "reserve",
+            "python",
+            "--id",
+            &format!("a{number}"),
+        ]);
+        house.ok(&["audit", "proof", &format!("booking/a{number}")]);
+    }
+    house.ok(&["audit", "verify", "a5.proof"]);
+    let cut = ["ledger", "export", "--from", "2", "--to", "3", "--out"];
+    let written = house.run(&[&cut[..], &["cut.jsonl"]].concat());
+    assert_eq!(written.code, 0, "{}", written.stderr);
+    assert!(
+        written.stderr.contains("note: widened to records 0.."),
+        "{}",
+        written.stderr
+    );
+    let verified = house.run(&["audit", "verify", "cut.jsonl"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
+    assert!(
+        verified.stderr.contains("not checked: what follows"),
+        "{}",
+        verified.stderr
+    );
+    let wrong = house.run(&[
+        "ledger", "export", "--from", "3", "--to", "2", "--out", "no.jsonl",
+    ]);
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    assert!(!house.path("no.jsonl").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_a_warning() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    std::fs::create_dir_all(house.path(".local")).unwrap();
+    std::fs::write(house.path(".local/state"), "in the way").unwrap();
+    let read = house.run(&["limits", "-o", "name"]);
+    assert_eq!(read.code, 0, "{}", read.stderr);
+    assert!(
+        read.stderr.starts_with("warning: cannot write "),
+        "{}",
+        read.stderr
+    );
 }

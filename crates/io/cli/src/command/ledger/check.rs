@@ -150,13 +150,13 @@ pub(in crate::command) fn export(
         .reader
         .checkpoints()
         .map_err(|error| store::unreadable(&subject.shown, &error))?;
-    let origin = notes
-        .last()
-        .and_then(|(_, note)| note.lines().next())
-        .unwrap_or_default()
-        .to_owned();
-    let (key, from) = trusted(session, &origin)?;
-    let (keys, seen) = ([key], Vec::from_iter(seen(&origin)));
+    let (signed, note) = notes.last().cloned().unwrap_or_default();
+    let (key, from) = trusted(session, &note)?;
+    // An export of the first records is whole as far as it goes: its own note says how far. What
+    // was seen beyond that can be held only against a longer one.
+    let seen = seen(note.lines().next().unwrap_or_default());
+    let seen = seen.filter(|seen| seen.size <= signed);
+    let (keys, seen) = ([key], Vec::from_iter(seen));
     let asked = Asked {
         keys: &keys,
         seen: &seen,

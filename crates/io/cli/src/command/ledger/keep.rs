@@ -41,6 +41,11 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
     if asked.format == ExportFormat::Tiles {
         return tiles(session, asked);
     }
+    if let Some(to) = asked.to.filter(|to| *to < asked.from) {
+        let (from, to) = (words::number(asked.from), words::number(to));
+        let message = format!("--from {from} comes after --to {to}: there is no record between");
+        return Err(Failure::usage(message).into());
+    }
     let shown = asked.out.display().to_string();
     let written = if let Some(store) = &asked.store {
         export_store(session, asked, store)?
@@ -53,6 +58,7 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         say_exported(session, &asked.out).await?;
         written
     };
+    say_widened(session, asked)?;
     let bytes = written
         .metadata()
         .map(|data| data.len())
@@ -69,12 +75,7 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
 
 /// Tells the server what is in the file now that it is safe: only that may be pruned.
 async fn say_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
-    let shown = out.display().to_string();
-    let written = maintain::Export::open(&session.path_out(out));
-    let written = written.map_err(|error| store::unreadable(&shown, &error))?;
-    let Some(written) = written else {
-        return Err(Failure::unavailable(format!("{shown} is no export")).into());
-    };
+    let written = open_written(session, out)?;
     let from = written.excerpt().map_or(0, |edge| edge.size());
     let signed = written.checkpoints().ok().and_then(|mut all| all.pop());
     let below = signed.map_or(from, |(signed, _)| signed);
@@ -88,6 +89,33 @@ async fn say_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Says which records are in the file where those are not the ones asked for: it begins at a whole
+/// tile and ends at a checkpoint, or nobody could check it.
+fn say_widened(session: &mut Session, asked: &Export) -> Result<(), Stop> {
+    let written = open_written(session, &asked.out)?;
+    let from = written.excerpt().map_or(0, |edge| edge.size());
+    let next = written
+        .head()
+        .map_err(|error| store::unreadable(&asked.out.display().to_string(), &error))?;
+    let last = next.saturating_sub(1);
+    if from < asked.from || asked.to.is_some_and(|to| to < last) {
+        session.aside(&format!(
+            "note: widened to records {}..{}, as far as a tile and a checkpoint reach\n",
+            words::number(from),
+            words::number(last)
+        ));
+    }
+    Ok(())
+}
+
+/// The file that was just written.
+fn open_written(session: &Session, out: &Path) -> Result<maintain::Export, Stop> {
+    let shown = out.display().to_string();
+    let written = maintain::Export::open(&session.path_out(out));
+    let written = written.map_err(|error| store::unreadable(&shown, &error))?;
+    written.ok_or_else(|| Failure::unavailable(format!("{shown} is no export")).into())
 }
 
 fn export_store(session: &Session, asked: &Export, store: &Path) -> Result<File, Stop> {
@@ -163,6 +191,7 @@ pub(super) fn restore(
         return session.show_unnamed(&value, |_| plan.clone() + DRY_RUN);
     }
     session.confirm(yes, &plan)?;
+    let replaced = signer_of(&data);
     let kept = set_aside(session, &data)?;
     let now = session.now();
     let mut progress = Progress::new(session, "records");
@@ -184,7 +213,7 @@ pub(super) fn restore(
         })
     })?;
     drop(progress);
-    pin_again(session, &data)?;
+    let trust = pin_again(session, &data, replaced.as_ref());
     let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "origin": restored.origin.as_str()});
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
@@ -203,29 +232,45 @@ pub(super) fn restore(
             words::count(restored.records, "record"),
             details(&lines, REPORT_WORD)
         )
-    })
-}
-
-/// Whoever restores a ledger knows its new key: others are told that it has changed.
-fn pin_again(session: &Session, data: &Path) -> Result<(), Stop> {
-    let signer = Signer::load(&data.join(key::FILE_NAME)).ok().flatten();
-    if let (Some(pins), Some(signer)) = (Pins::of(&session.environment), signer) {
-        let ledger = signer
-            .origin()
-            .as_str()
-            .split('/')
-            .nth(1)
-            .unwrap_or_default()
-            .to_owned();
-        let server = pins.of_ledger(&ledger).and_then(|pin| pin.server);
-        pins.put(&Pin {
-            ledger,
-            key: signer.verifier(),
-            at: session.now(),
-            server,
-        })?;
+    })?;
+    if let Some(trust) = trust {
+        session.aside(&trust);
     }
     Ok(())
+}
+
+/// Whoever restores a ledger in its place knows its new key: others are told that it has changed.
+/// A copy put elsewhere is not the ledger that commands go to, whose key stays the one that is
+/// trusted; then this says how to trust the copy.
+fn pin_again(session: &mut Session, data: &Path, replaced: Option<&Signer>) -> Option<String> {
+    let (pins, signer) = (Pins::of(&session.environment)?, signer_of(data)?);
+    let ledger = signer.origin().as_str().split('/').nth(1)?.to_owned();
+    let known = pins.of_ledger(&ledger);
+    let is_replaced = known.as_ref().is_some_and(|known| {
+        replaced.is_some_and(|replaced| replaced.verifiers().contains(&known.key))
+    });
+    let default = session.environment.data_home.as_ref();
+    let is_default =
+        default.is_some_and(|home| home.canonicalize().ok() == data.canonicalize().ok());
+    if !is_replaced && !is_default {
+        return Some(format!(
+            "note: this copy has a key of its own, the ledger it came from stays the trusted one\n\
+             \nhint: to use the copy, give its context `log-key = \"{}\"`\n",
+            signer.verifier()
+        ));
+    }
+    let kept = pins.put(&Pin {
+        ledger,
+        key: signer.verifier(),
+        at: session.now(),
+        server: known.and_then(|pin| pin.server),
+    });
+    session.warn_unless(kept);
+    None
+}
+
+fn signer_of(data: &Path) -> Option<Signer> {
+    Signer::load(&data.join(key::FILE_NAME)).ok().flatten()
 }
 
 /// Moves a present data directory out of the way, if no server uses it.
