@@ -25,7 +25,7 @@ use bursar_units::{Instant, Label, Millis};
 use self::action::{Action, Schedule};
 use self::checker::Checker;
 use self::client::{Client, Deed, Lease, Phase, Sight};
-use self::habits::Habits;
+use self::habits::{Habits, Load};
 use self::replica::{Committed, Process, Shape, StartError};
 use crate::clock::Machine;
 use crate::rng::Rng;
@@ -421,10 +421,10 @@ impl<'a> World<'a> {
             self.send_nonsense(client);
             return;
         }
-        let count = if self.rng.once_in(12) {
-            self.rng.between(2, 5)
-        } else {
-            1
+        let count = match self.habits.load {
+            Load::Crowd => self.rng.between(1, 12),
+            _ if self.rng.once_in(12) => self.rng.between(2, 5),
+            _ => 1,
         };
         let mut asked = Vec::new();
         for _ in 0..count {
