@@ -298,7 +298,7 @@ impl Asked<'_> {
                 estimate_ms: None,
                 rests_on: "a paused limit grants nothing".to_owned(),
             },
-            _ => when(estimate, &self.request.class),
+            _ => when(self.state, estimate, &self.request.class),
         };
         let headline = format!(
             "{} waits{}",
@@ -493,7 +493,11 @@ fn said(ended: &Ended) -> String {
     format!("{outcome}{}", code.unwrap_or_default())
 }
 
-fn when(estimate: Option<Estimate>, class: &Label) -> When {
+fn when(state: &State, estimate: Option<Estimate>, class: &Label) -> When {
+    let is_held = || {
+        let holders = state.bookings.holders(Some(class));
+        holders.iter().any(|(_, slots)| *slots > 0)
+    };
     match estimate {
         Some(Estimate { ms, rests_on }) => When {
             estimate_ms: Some(ms),
@@ -501,9 +505,11 @@ fn when(estimate: Option<Estimate>, class: &Label) -> When {
         },
         None => When {
             estimate_ms: None,
-            rests_on: format!(
-                "nothing holds a {class} slot, or fewer than {ESTIMATE_RESTS_ON_MIN} have ended"
-            ),
+            rests_on: if is_held() {
+                format!("fewer than {ESTIMATE_RESTS_ON_MIN} {class} bookings have ended")
+            } else {
+                format!("nothing holds a {class} slot")
+            },
         },
     }
 }

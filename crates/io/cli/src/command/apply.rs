@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bursar_client::api::{ApplyAnswer, Change};
+use bursar_client::api::{ApplyAnswer, Change, ChangeKind};
 use bursar_client::client::Mode;
 use bursar_client::object::{File, Object, read_files};
 
@@ -47,17 +47,17 @@ pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), S
             .map(|change| change.object.chars().count())
             .max()
             .unwrap_or(0);
-        let lines = answer.results.iter().map(|change| line(change, width));
+        let is_dry = answer.dry_run == Some(true);
+        let lines = answer
+            .results
+            .iter()
+            .map(|change| line(change, width, is_dry));
         let text: String = lines.collect();
-        if answer.dry_run == Some(true) {
-            text + DRY_RUN
-        } else {
-            text
-        }
+        if is_dry { text + DRY_RUN } else { text }
     })
 }
 
-fn line(change: &Change, width: usize) -> String {
+fn line(change: &Change, width: usize, is_dry: bool) -> String {
     let fields = telling(change).map(|field| {
         format!(
             "{} {}",
@@ -69,11 +69,12 @@ fn line(change: &Change, width: usize) -> String {
         .chain(change.effect.clone())
         .collect::<Vec<_>>()
         .join(", ");
-    let text = format!(
-        "{:<width$}  {:<9}  {facts}",
-        change.object,
-        change.change.word()
-    );
+    let word = match change.change {
+        // Whoever reads this alone must not think that it is gone.
+        ChangeKind::Deleted if is_dry => "would be deleted",
+        kind => kind.word(),
+    };
+    let text = format!("{:<width$}  {word:<9}  {facts}", change.object);
     format!("{}\n", text.trim_end())
 }
 

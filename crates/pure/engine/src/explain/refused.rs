@@ -239,9 +239,13 @@ fn bound(state: &State, command: &Command, headline: String, limits: &[LimitUse]
         .map(|kind| holders(state, kind, class, tenant))
         .unwrap_or_default();
     let is_paused = first.is_some_and(|of| of.size == 0);
-    let when = class
-        .filter(|_| !is_paused)
-        .and_then(|class| Some(super::when(Some(state.bookings.next_free(class)?), class)));
+    let when = class.filter(|_| !is_paused).and_then(|class| {
+        Some(super::when(
+            state,
+            Some(state.bookings.next_free(class)?),
+            class,
+        ))
+    });
     Refused {
         headline,
         detail: first.map(in_use_words).unwrap_or_default(),

@@ -141,7 +141,29 @@ fn an_estimate_without_a_basis_is_unknown_and_says_why() {
         told.headline,
         "job-2 waits for a python slot: 1/1 in use, nobody ahead"
     );
-    assert!(told.when.unwrap().text().starts_with("unknown ("));
+    assert_eq!(
+        told.when.unwrap().text(),
+        "unknown (fewer than 20 python bookings have ended)"
+    );
+}
+
+#[test]
+fn where_nothing_of_the_class_is_held_that_alone_is_why_there_is_no_estimate() {
+    let mut world = World::new();
+    let acme = Limit {
+        slots: Some(1),
+        ..Limit::unbounded(None, Some(Scope::Named(label("acme"))))
+    };
+    world.run(set_limit("acme", acme)).unwrap();
+    world.run(reserve("job-1", request("go", "acme"))).unwrap();
+    world
+        .run(reserve("job-2", patient("python", "acme")))
+        .unwrap();
+    let told = booking(&world.state, world.now, &id("job-2")).unwrap();
+    assert_eq!(
+        told.when.unwrap().text(),
+        "unknown (nothing holds a python slot)"
+    );
 }
 
 #[test]
