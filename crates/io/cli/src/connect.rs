@@ -72,6 +72,10 @@ impl Session {
                 self.verbose(&chain(&error));
                 return Err(nobody(socket_path(&self.environment).as_deref()).into());
             }
+            Err(error @ Error::Unreachable { .. }) => {
+                let message = format!("{} ({})", chain(&error), found.because);
+                return Err(Failure::new(error.exit_code(), message).into());
+            }
             Err(error) => return Err(error.into()),
         };
         self.verbose(&format!(
@@ -160,12 +164,24 @@ pub(crate) fn discover(session: &Session) -> Result<Found, Failure> {
         .common
         .context
         .clone()
-        .map(|name| (name, "--context"));
-    let named = named.or_else(|| Some((environment.context.clone()?, "BURSAR_CONTEXT")));
-    let named = named.or_else(|| Some((config.current.clone()?, "config.toml")));
-    if let Some((name, because)) = named {
+        .map(|name| (name, Some("--context")));
+    let named = named.or_else(|| Some((environment.context.clone()?, Some("BURSAR_CONTEXT"))));
+    let named = named.or_else(|| Some((config.current.clone()?, None)));
+    if let Some((name, chosen_by)) = named {
         let context = config.context(&name, environment)?;
-        return of_context(&context, &name, because, token, environment);
+        // The file, where it named the context or says what it is: the demo needs none.
+        let is_of_file = chosen_by.is_none() || config.context.contains_key(&name);
+        let file = environment.config.as_deref().filter(|_| is_of_file);
+        let because = [
+            Some(format!("context {name}")),
+            chosen_by.map(ToOwned::to_owned),
+        ]
+        .into_iter()
+        .chain([file.map(|file| environment.shown(file))])
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ");
+        return of_context(&context, because, token, environment);
     }
     let socket = socket_path(environment);
     if let Some(path) = socket.as_ref().filter(|path| path.exists()) {
@@ -204,8 +220,7 @@ pub(crate) fn nobody(socket: Option<&Path>) -> Failure {
 
 fn of_context(
     context: &Context,
-    name: &str,
-    because: &str,
+    because: String,
     token: Option<(BearerToken, String)>,
     environment: &Environment,
 ) -> Result<Found, Failure> {
@@ -215,7 +230,7 @@ fn of_context(
         .map(|path| read_token(&environment.expanded(path)));
     Ok(Found {
         address: read_address(&context.server, environment)?,
-        because: format!("context {name}, {because}"),
+        because,
         token: match (token, own) {
             (Some(token), _) => Some(token),
             (None, own) => own.transpose()?,

@@ -157,7 +157,7 @@ pub(crate) enum Command {
     /// Is it set up right
     #[command(
         before_help = "example:  bursar doctor",
-        after_help = "Exits 1 if a line says FAIL.",
+        after_help = "Exits 1 if a line says FAIL, 3 if no server answers, 2 if none can be looked for.",
         help_template = HELP
     )]
     Doctor,

@@ -18,6 +18,7 @@ use crate::grammar::{
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::list::Filter;
 use crate::session::Session;
+use crate::suggest::did_you_mean;
 
 /// How long one look at a waiting booking waits for it to change.
 const LOOK: Duration = Duration::from_secs(20);
@@ -43,6 +44,18 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
         BookingVerb::Show { id, fence, watch } => show(session, &id, fence, watch).await,
     }
 }
+
+/// What `--where state=…` can ask for: how a booking stands, or how it ended.
+const STATES: [&str; 8] = [
+    State::Queued.word(),
+    State::Granted.word(),
+    State::Ended.word(),
+    End::Released.word(),
+    End::Cancelled.word(),
+    End::Expired.word(),
+    End::WaitOver.word(),
+    End::Forced.word(),
+];
 
 /// How many ended bookings a list shows at most.
 const ENDED_MAX: usize = 1_000;
@@ -144,8 +157,15 @@ async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<()
 /// thousand. Whoever watches is also told what ends.
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Booking>(flags.filter.as_deref())?;
-    let client = session.client().await?;
     let state = filter.value::<Booking>("state");
+    if let Some(word) = state.filter(|word| !STATES.contains(word)) {
+        let suggestion = did_you_mean(word, STATES);
+        let message = format!("a booking is never `{word}`{suggestion}");
+        return Err(Failure::usage(message)
+            .detail("states", STATES.join(", "))
+            .into());
+    }
+    let client = session.client().await?;
     let live = match state {
         None => Some("queued,granted"),
         Some(word @ ("queued" | "granted")) => Some(word),

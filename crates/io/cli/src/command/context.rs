@@ -1,8 +1,10 @@
 //! `bursar context`: which server commands go to.
 
+use std::os::unix::net::UnixStream;
+
 use serde::Serialize;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, DEMO};
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ContextNoun, ContextVerb, ListFlags};
 use crate::layout::{Align, Column, Shown, no_meaning, nothing_else};
@@ -33,7 +35,11 @@ fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     }
     let filter = Filter::read::<Row>(flags.filter.as_deref())?;
     let config = Config::read(session.environment.config.as_deref())?;
-    let rows = config.context.into_iter().map(|(name, context)| Row {
+    let mut contexts = config.context.clone();
+    if !contexts.contains_key(DEMO) && (is_chosen(session, &config) || is_running(session)) {
+        contexts.insert(DEMO.to_owned(), config.context(DEMO, &session.environment)?);
+    }
+    let rows = contexts.into_iter().map(|(name, context)| Row {
         current: config.current.as_ref() == Some(&name),
         name,
         server: context.server,
@@ -42,6 +48,20 @@ fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let look = session.look();
     let rows: Vec<Row> = rows.filter(|row| filter.admits(row, &look)).collect();
     list::print(session, &rows)
+}
+
+/// Whether commands go to the demo, running or not.
+fn is_chosen(session: &Session, config: &Config) -> bool {
+    let named = session.common.context.as_ref();
+    let named = named.or(session.environment.context.as_ref());
+    let chosen = named.or(config.current.as_ref());
+    chosen.is_some_and(|name| name == DEMO) && config::demo_socket(&session.environment).is_some()
+}
+
+/// Whether somebody answers at the demo's socket; a file alone may be what a crash left.
+fn is_running(session: &Session) -> bool {
+    let socket = config::demo_socket(&session.environment);
+    socket.is_some_and(|socket| UnixStream::connect(socket).is_ok())
 }
 
 fn make_current(session: &mut Session, name: &str) -> Result<(), Stop> {

@@ -38,7 +38,7 @@ enum Verdict {
 }
 
 pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
-    let (lines, is_there) = examine(session).await;
+    let (lines, code) = examine(session).await;
     let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
     let (failed, warned) = (count(Verdict::Fail), count(Verdict::Warn));
     session.show_unnamed(&lines, |look| {
@@ -52,11 +52,6 @@ pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
         1 => ", 1 warning".to_owned(),
         many => format!(", {many} warnings"),
     };
-    let code = if is_there {
-        exit::REFUSED
-    } else {
-        exit::UNAVAILABLE
-    };
     let mut failure = Failure::new(code, format!("{failed} failed{warnings}"));
     failure.hint = lines
         .into_iter()
@@ -64,7 +59,8 @@ pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
     Err(failure.into())
 }
 
-async fn examine(session: &mut Session) -> (Vec<Line>, bool) {
+/// The lines, and the exit code if one of them failed.
+async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
     let found = match &session.reach {
         Reach::Within(within) => Some((
             within.client.clone(),
@@ -78,7 +74,7 @@ async fn examine(session: &mut Session) -> (Vec<Line>, bool) {
         Some(found) => found,
         None => match find(session).await {
             Ok(found) => found,
-            Err(line) => return (vec![*line], false),
+            Err((line, code)) => return (vec![*line], code),
         },
     };
     let mut lines = Vec::new();
@@ -103,7 +99,7 @@ async fn examine(session: &mut Session) -> (Vec<Line>, bool) {
                 crate::failure::chain(error),
                 Some("start one here with `bursar up`".to_owned()),
             ));
-            return (lines, false);
+            return (lines, exit::UNAVAILABLE);
         }
     }
     lines.push(identity(
@@ -117,15 +113,24 @@ async fn examine(session: &mut Session) -> (Vec<Line>, bool) {
     ));
     lines.extend(health.ok().and_then(|health| clock(&health, session)));
     lines.push(store(&client).await);
-    (lines, true)
+    (lines, exit::REFUSED)
 }
 
 type There = (Client, String, String, Result<(), Stop>);
 
-async fn find(session: &mut Session) -> Result<There, Box<Line>> {
-    let failed = |stop: Stop| match stop {
-        Stop::Failed(failure) => Box::new(fail("server", sentence(&failure), failure.hint.clone())),
-        Stop::Pipe | Stop::Exit(_) => Box::new(fail("server", "cannot be asked".to_owned(), None)),
+async fn find(session: &mut Session) -> Result<There, (Box<Line>, u8)> {
+    let failed = |stop: Stop| {
+        let (line, code) = match stop {
+            Stop::Failed(failure) => (
+                fail("server", sentence(&failure), failure.hint.clone()),
+                failure.exit,
+            ),
+            Stop::Pipe | Stop::Exit(_) => (
+                fail("server", "cannot be asked".to_owned(), None),
+                exit::UNAVAILABLE,
+            ),
+        };
+        (Box::new(line), code)
     };
     let found: Found = connect::discover(session).map_err(|failure| failed(failure.into()))?;
     let (client, contact) = session.contact(&found).await.map_err(failed)?;

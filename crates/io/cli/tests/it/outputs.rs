@@ -71,6 +71,8 @@ fn exit_codes_are_those_of_the_table() {
         (&["booking", "reserve", "python", "--slots", "1000"], 1),
         (&["limits", "--wher", "x=y"], 2),
         (&["limitz"], 2),
+        (&["bookings", "--where", "state=foo"], 2),
+        (&["bookings", "--where", "state=wait-over"], 0),
         (&["token", "revoke", "ci"], 2),
         (&["audit", "verify", "nothing.proof"], 2),
         (&["--server", "http://127.0.0.1:1", "limits"], 3),
@@ -231,7 +233,8 @@ fn a_context_names_the_server_and_use_makes_it_current() {
     house.ok(&["context", "use", "lab"]);
     let said = house.run(&["-v", "limits", "-o", "name"]);
     assert!(
-        said.stderr.contains("context lab, config.toml"),
+        said.stderr
+            .contains("context lab, ~/.config/bursar/config.toml"),
         "{}",
         said.stderr
     );
@@ -360,5 +363,62 @@ fn a_place_that_cannot_be_written_is_a_warning() {
         read.stderr.starts_with("warning: cannot write "),
         "{}",
         read.stderr
+    );
+}
+
+#[test]
+fn an_unknown_state_names_the_states() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let wrong = house.run(&["bookings", "--where", "state=foo"]);
+    assert!(
+        wrong
+            .stderr
+            .contains("queued, granted, ended, released, cancelled, expired, wait-over, forced"),
+        "{}",
+        wrong.stderr
+    );
+}
+
+#[test]
+fn the_doctor_exits_as_its_help_says() {
+    let house = House::new();
+    assert_eq!(house.run(&["doctor"]).code, 3);
+    std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
+    std::fs::write(house.path(".config/bursar/config.toml"), "curent = 1\n").unwrap();
+    assert_eq!(house.run(&["doctor"]).code, 2);
+    let help = house.ok(&["doctor", "--help"]);
+    assert!(help.contains("3 if no server answers"), "{help}");
+}
+
+#[test]
+fn a_context_that_nobody_answers_is_named_with_its_file() {
+    let house = House::new();
+    std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
+    let config = "current = \"lab\"\n[context.lab]\nserver = \"http://127.0.0.1:1\"\n";
+    std::fs::write(house.path(".config/bursar/config.toml"), config).unwrap();
+    let nobody = house.run(&["limits"]);
+    assert_eq!(nobody.code, 3);
+    assert!(
+        nobody
+            .stderr
+            .contains("(context lab, ~/.config/bursar/config.toml)"),
+        "{}",
+        nobody.stderr
+    );
+    assert!(!house.ok(&["contexts"]).contains("demo"));
+    house.ok(&["context", "use", "demo"]);
+    assert!(
+        house
+            .ok(&["contexts", "-o", "name"])
+            .contains("context/demo")
+    );
+    let stopped = house.run(&["limits"]);
+    assert!(
+        stopped
+            .stderr
+            .contains("(context demo, ~/.config/bursar/config.toml)"),
+        "{}",
+        stopped.stderr
     );
 }
