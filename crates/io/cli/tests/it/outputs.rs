@@ -422,3 +422,21 @@ fn a_context_that_nobody_answers_is_named_with_its_file() {
         stopped.stderr
     );
 }
+
+#[test]
+fn a_ledger_restored_in_its_place_is_trusted_with_its_new_key() {
+    let house = House::new();
+    let server = house.up(&["--data", "mine"]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    assert_eq!(server.interrupt(), 0);
+    house.ok(&["ledger", "restore", "b.bak", "--store", "mine", "--yes"]);
+    let _server = house.up(&["--data", "mine"]);
+    house.ok(&["limits"]);
+}
+
+#[test]
+fn a_demo_that_runs_is_a_context() {
+    let house = House::new();
+    let _demo = house.up(&["--demo"]);
+    assert_eq!(house.ok(&["contexts", "-o", "name"]), "context/demo\n");
+}
