@@ -235,7 +235,7 @@ impl World<'_> {
 
 impl super::Replica {
     /// From now on the ledger is away, until its engine's next turn.
-    fn leave(&mut self, slack: Millis) {
+    pub(super) fn leave(&mut self, slack: Millis) {
         if let Some(process) = &self.process
             && self.away_from.is_none()
         {

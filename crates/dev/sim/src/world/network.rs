@@ -1,0 +1,163 @@
+//! The network: messages are lost, doubled, delayed and overtake one another, both ways.
+
+use std::sync::{Arc, PoisonError};
+
+use bursar_engine::Command;
+use bursar_ledger::intake::{Failure, Outcome, Submission};
+use bursar_units::Label;
+
+use super::action::Action;
+use super::{Sent, World};
+use crate::violation::Violation;
+
+impl World<'_> {
+    /// Sends something on its way: lost, doubled, delayed.
+    pub(super) fn post(&mut self, action: &Action) {
+        if !self.is_stopping && self.rng.per_mille(self.habits.lost_per_mille) {
+            let is_answer = matches!(action, Action::Answer { .. } | Action::Sight { .. });
+            let word = if is_answer {
+                "answers lost"
+            } else {
+                "messages lost"
+            };
+            self.tally.add(word, 1);
+            self.trace.note("lost");
+            return;
+        }
+        let copies = if self.rng.per_mille(self.habits.lost_per_mille) {
+            self.tally.add("messages doubled", 1);
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let delay = self.rng.below(self.habits.delay_ms + 1);
+            // Now and then one takes much longer than all others.
+            let delay = if self.rng.once_in(200) {
+                delay * 50
+            } else {
+                delay
+            };
+            self.schedule.plan(self.now_ms + delay, action.clone());
+        }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        client: Option<usize>,
+        leases: Vec<usize>,
+        commands: Vec<Command>,
+    ) {
+        let by = match client.and_then(|number| self.clients.get(number)) {
+            Some(client) => client.name.clone(),
+            None => match Label::new("operator") {
+                Ok(name) => name,
+                Err(_) => return,
+            },
+        };
+        let replica = client.and_then(|number| self.clients.get(number));
+        let replica = replica.map_or(0, |client| client.replica);
+        self.request_count += 1;
+        let request = self.request_count;
+        self.trace.note(&words_of(request, &commands));
+        self.tally.add(
+            "batches of several operations",
+            u64::from(commands.len() > 1),
+        );
+        self.requests.insert(
+            request,
+            Sent {
+                client,
+                by,
+                leases,
+                commands,
+            },
+        );
+        self.post(&Action::Deliver { request, replica });
+    }
+
+    pub(super) fn deliver(&mut self, request: u64, replica: usize) {
+        if request < self.newest_delivered {
+            self.tally.add("messages out of order", 1);
+        }
+        self.newest_delivered = self.newest_delivered.max(request);
+        let Some(sent) = self.requests.get(&request) else {
+            return;
+        };
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|replica| replica.process.as_ref());
+        let Some(process) = process else {
+            // Nobody listens; the client finds out by waiting, and tries the other one.
+            self.trace.note("nobody listens");
+            let client = sent.client;
+            self.turn_elsewhere(client);
+            return;
+        };
+        let outbox = Arc::clone(&process.outbox);
+        process.push(Submission {
+            by: sent.by.clone(),
+            commands: sent.commands.clone(),
+            reply: Box::new(move |result| {
+                let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
+                outbox.push((request, result));
+            }),
+        });
+        let delay = self.rng.below(3);
+        self.plan_build(replica, self.now_ms + delay);
+    }
+
+    /// Lets at most `most` answers out of a process.
+    pub(super) fn let_answers_out(&mut self, replica: usize, most: usize) -> Result<(), Violation> {
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
+            return Ok(());
+        };
+        let leader = (process.epoch == self.epoch).then(|| process.now());
+        let mut outbox = process
+            .outbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let leaving: Vec<_> = outbox.drain(..).take(most).collect();
+        drop(outbox);
+        for (request, result) in leaving {
+            if let Some(sent) = self.requests.get(&request) {
+                self.checker
+                    .check_answers(&sent.commands, &result, leader, self.now_ms)?;
+            }
+            self.tally_answer(&result);
+            self.post(&Action::Answer { request, result });
+        }
+        Ok(())
+    }
+
+    fn tally_answer(&mut self, result: &Result<Vec<Outcome>, Failure>) {
+        let word = match result {
+            Ok(_) => "answer: outcomes",
+            Err(Failure::OutcomeUnknown) => "answer: outcome unknown",
+            Err(Failure::NotLeader) => "answer: not leader",
+            Err(Failure::Unavailable) => "answer: unavailable",
+            Err(Failure::DiskLow) => "answer: disk low",
+            Err(_) => "answer: other failure",
+        };
+        self.tally.add(word, 1);
+    }
+}
+
+fn words_of(request: u64, commands: &[Command]) -> String {
+    let word = |command: &Command| match command {
+        Command::Reserve { id, request } => format!("reserve {id} {:?}", request.amount.slots),
+        Command::Release { id, fence, .. } => format!("release {id} {}", fence.0),
+        Command::Renew { id, fence, .. } => format!("renew {id} {}", fence.0),
+        Command::Cancel { id } => format!("cancel {id}"),
+        Command::Force { id, .. } => format!("force {id}"),
+        Command::Change { changes } => format!("change {changes:?}"),
+        other => format!("{other:?}"),
+    };
+    let words: Vec<_> = commands.iter().map(word).collect();
+    format!("request {request}: {}", words.join(", "))
+}

@@ -1,0 +1,446 @@
+//! The turns of engine, store and view on every replica, and what is checked after each.
+
+use bursar_engine::snapshot;
+use bursar_units::Millis;
+
+use super::action::Action;
+use super::checker::Checker;
+use super::replica::{self, Committed, Process, Shape, StartError};
+use super::{ABSENCE, COMPARE_ONCE_IN, World};
+use crate::violation::{Violation, broken};
+
+impl World<'_> {
+    pub(super) fn is_awake(&mut self, replica: usize, action: &Action) -> bool {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return false;
+        };
+        if self.now_ms < one.busy_until_ms {
+            if matches!(action, Action::Build(..)) {
+                one.build_at_ms = Some(one.busy_until_ms);
+            }
+            self.schedule.plan(one.busy_until_ms, action.clone());
+            self.trace.note("still away");
+            return false;
+        }
+        true
+    }
+
+    /// Whether an action has lost its purpose: its process is gone, or an earlier turn did it all.
+    pub(super) fn is_idle(&self, at_ms: u64, action: &Action) -> bool {
+        let (replica, incarnation) = match action {
+            Action::Wake { client, lease } => {
+                let known = self
+                    .clients
+                    .get(*client)
+                    .and_then(|one| one.leases.get(*lease));
+                return known.is_none_or(|one| one.wake_at_ms != Some(at_ms));
+            }
+            Action::Build(replica, incarnation)
+            | Action::Commit(replica, incarnation)
+            | Action::Publish(replica, incarnation)
+            | Action::Resolve(replica, incarnation) => (*replica, *incarnation),
+            _ => return false,
+        };
+        self.replicas.get(replica).is_none_or(|one| {
+            let is_build = matches!(action, Action::Build(..));
+            let has_turn = !is_build || one.build_at_ms == Some(at_ms);
+            one.process.is_none() || one.incarnation != incarnation || !has_turn
+        })
+    }
+
+    pub(super) fn plan_build(&mut self, replica: usize, at_ms: u64) {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
+        if one.build_at_ms.is_some_and(|planned| planned <= at_ms) {
+            return;
+        }
+        one.build_at_ms = Some(at_ms);
+        self.schedule
+            .plan(at_ms, Action::Build(replica, one.incarnation));
+    }
+
+    /// Plans the engine's next turn for when time itself wants it.
+    fn plan_deadline(&mut self, replica: usize) {
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
+        let Some(process) = process.filter(|process| !process.is_over()) else {
+            return;
+        };
+        // While the store is busy the batch stays open, and time has had its say in it.
+        if matches!(&process.shape, Shape::Staged(staged) if !staged.can_send()) {
+            return;
+        }
+        if let Some(deadline) = process.next_deadline() {
+            let wait = deadline.since(process.now()).ms().max(1);
+            let late = if self.rng.once_in(4) {
+                self.rng.below(300)
+            } else {
+                0
+            };
+            self.plan_build(replica, self.now_ms + wait + late);
+        }
+    }
+
+    pub(super) fn build(&mut self, replica: usize) -> Result<(), Violation> {
+        let most = if self.rng.once_in(3) { 1 } else { usize::MAX };
+        let now_ms = self.now_ms;
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
+        one.build_at_ms = None;
+        let is_unknown = matches!(
+            &one.process,
+            Some(Process { shape: Shape::Staged(staged), .. }) if staged.is_unknown()
+        );
+        // What is decided while the store is away comes to nothing: the absence goes on.
+        let away_from = if is_unknown {
+            None
+        } else {
+            one.away_from.take()
+        };
+        let Some(process) = one.process.as_mut() else {
+            return Ok(());
+        };
+        let decisions = match &mut process.shape {
+            Shape::Staged(staged) => {
+                staged.build(most, now_ms)?;
+                if most == 1 {
+                    Checker::check_working(staged.writer.working())?;
+                }
+                None
+            }
+            Shape::Whole(whole) => Some(whole.step(now_ms)?),
+        };
+        let now = process.now();
+        let is_leader = process.epoch == self.epoch;
+        if let Some((from, slack)) = away_from
+            && is_leader
+            && now.since(from) > ABSENCE
+        {
+            self.checker.was_away(from, now.before(slack));
+        }
+        if let Some(decisions) = decisions {
+            self.checker.about_to_commit(&decisions);
+            let decisions = if is_leader { decisions } else { Vec::new() };
+            self.checker.follow(&decisions, now_ms, self.tally)?;
+            return self.after_whole_step(replica);
+        }
+        self.after_build(replica)
+    }
+
+    fn after_build(&mut self, replica: usize) -> Result<(), Violation> {
+        if self.crash_here(replica)? {
+            return Ok(());
+        }
+        let latency = self.rng.one_of([0, 1, 3, 20]);
+        self.send_on(replica, latency);
+        let again = self.rng.between(1, 5);
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
+        if let Some(Process {
+            shape: Shape::Staged(staged),
+            ..
+        }) = &one.process
+            && staged.has_more()
+        {
+            self.plan_build(replica, self.now_ms + again);
+        }
+        self.plan_deadline(replica);
+        Ok(())
+    }
+
+    /// Hands the open batch to the store, where that is free.
+    fn send_on(&mut self, replica: usize, latency_ms: u64) {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
+        let incarnation = one.incarnation;
+        if let Some(Process {
+            shape: Shape::Staged(staged),
+            ..
+        }) = &mut one.process
+            && staged.send()
+        {
+            let action = Action::Commit(replica, incarnation);
+            self.schedule.plan(self.now_ms + latency_ms, action);
+        }
+    }
+
+    fn after_whole_step(&mut self, replica: usize) -> Result<(), Violation> {
+        self.note_end_of_term(replica);
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
+            return Ok(());
+        };
+        self.checker.check_view(&process.view().read())?;
+        if self.rng.once_in(COMPARE_ONCE_IN) {
+            self.checker
+                .check_same(&process.view().read(), "the view")?;
+        }
+        if self.crash_between_answers(replica)? || self.crash_here(replica)? {
+            return Ok(());
+        }
+        // A store that was away is asked again.
+        let retry = self.rng.between(50, 400);
+        if self.disk_is_full() {
+            self.plan_build(replica, self.now_ms + retry);
+        }
+        self.plan_deadline(replica);
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, replica: usize) -> Result<(), Violation> {
+        if self.crash_here(replica)? {
+            return Ok(());
+        }
+        let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
+        let is_leader = self.is_leader(replica);
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
+        let decisions = staged.in_flight().to_vec();
+        let committed = staged.commit();
+        self.checker.about_to_commit(&decisions);
+        match committed {
+            None => return Ok(()),
+            Some(Committed::Done) => {
+                // A stale leader cannot write, but it refuses by what it knows.
+                if is_leader {
+                    self.checker.follow(&decisions, now_ms, self.tally)?;
+                }
+                let later = now_ms + self.rng.one_of([0, 1, 10]);
+                self.schedule
+                    .plan(later, Action::Publish(replica, incarnation));
+            }
+            Some(Committed::Refused) => {
+                self.trace.note("refused");
+                self.note_end_of_term(replica);
+            }
+            Some(Committed::Unknown) => {
+                self.trace.note("outcome unknown");
+                if let Some(one) = self.replicas.get_mut(replica) {
+                    one.leave(Millis::ZERO);
+                }
+                if self.rng.once_in(2) {
+                    // Should it be one that hangs, it may yet be done.
+                    let later = now_ms + self.rng.below(300);
+                    self.schedule.plan(later, Action::Land);
+                }
+                let later = now_ms + self.rng.below(400);
+                self.schedule
+                    .plan(later, Action::Resolve(replica, incarnation));
+            }
+        }
+        self.checker.follow(&[], now_ms, self.tally)?;
+        if self.crash_here(replica)? {
+            return Ok(());
+        }
+        let latency = self.rng.below(10);
+        self.send_on(replica, latency);
+        Ok(())
+    }
+
+    pub(super) fn publish(&mut self, replica: usize) -> Result<(), Violation> {
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
+        staged.publish();
+        if self.crash_between_answers(replica)? {
+            return Ok(());
+        }
+        self.compare(replica)?;
+        if self.rng.once_in(self.habits.crash_once_in) && !self.is_stopping {
+            self.let_answers_out(replica, usize::MAX)?;
+            self.tally.add("crash: after publish", 1);
+            self.crash(replica);
+            return Ok(());
+        }
+        if self.rng.once_in(50)
+            && let Some(staged) = self.staged(replica)
+        {
+            staged.checkpoint();
+        }
+        self.plan_build(replica, self.now_ms);
+        Ok(())
+    }
+
+    /// What readers and the engine see against what is committed.
+    fn compare(&mut self, replica: usize) -> Result<(), Violation> {
+        let is_whole_look = self.rng.once_in(COMPARE_ONCE_IN);
+        let Some(process) = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref())
+        else {
+            return Ok(());
+        };
+        let state = process.view().read();
+        self.checker.check_view(&state)?;
+        if is_whole_look {
+            self.checker.check_same(&state, "the view")?;
+            if let Shape::Staged(staged) = &process.shape
+                && staged.has_nothing_uncommitted()
+            {
+                self.checker
+                    .check_same(staged.writer.working(), "the working state")?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn resolve(&mut self, replica: usize) -> Result<(), Violation> {
+        let (now_ms, incarnation) = (self.now_ms, self.incarnation(replica));
+        let Some(staged) = self.staged(replica) else {
+            return Ok(());
+        };
+        let resolved = staged.resolve();
+        let (is_unknown, is_over) = (staged.is_unknown(), staged.is_over());
+        match resolved {
+            Some(true) => self.tally.add("unknown outcomes that were committed", 1),
+            Some(false) => self.tally.add("unknown outcomes that were not", 1),
+            None => {}
+        }
+        if is_unknown {
+            let later = now_ms + self.rng.between(50, 400);
+            self.schedule
+                .plan(later, Action::Resolve(replica, incarnation));
+        }
+        if is_over {
+            self.note_end_of_term(replica);
+            return Ok(());
+        }
+        if resolved.is_some() {
+            self.compare(replica)?;
+            self.plan_build(replica, now_ms);
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, replica: usize) -> Result<(), Violation> {
+        let is_leading = |process: &Process| process.epoch == self.epoch && !process.is_over();
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
+        one.start_at_ms = None;
+        if one.process.as_ref().is_some_and(is_leading) {
+            return Ok(());
+        }
+        if self.now_ms < one.busy_until_ms {
+            // Nothing starts on a machine that sleeps.
+            let later = one.busy_until_ms;
+            self.plan_start(replica, later);
+            return Ok(());
+        }
+        let from_snapshot = one.snapshot.clone().filter(|_| self.rng.once_in(2));
+        self.epoch += 1;
+        let begun = Process::start(
+            &self.store,
+            &one.machine,
+            from_snapshot.as_deref(),
+            self.habits.is_whole,
+            self.epoch,
+        );
+        self.checker.begins_anew();
+        let (records, before) = (self.checker.head(), self.checker.time());
+        self.checker.follow(&[], self.now_ms, self.tally)?;
+        self.checker.was_away(before, self.checker.time());
+        let started = match begun {
+            Ok(started) => started,
+            Err(StartError::Broken(violation)) => return Err(violation),
+            Err(StartError::Away) => {
+                self.trace.note("the store is away");
+                self.plan_start(replica, self.now_ms + 200);
+                return Ok(());
+            }
+        };
+        self.checker
+            .check_recovered(&started.state, &started.root)?;
+        if records > 0 {
+            let word = if from_snapshot.is_some() {
+                "recovered from a snapshot"
+            } else {
+                "recovered from record 0"
+            };
+            self.tally.add(word, 1);
+        }
+        if let Some(one) = self.replicas.get_mut(replica) {
+            one.incarnation += 1;
+            one.build_at_ms = None;
+            one.away_from = None;
+            one.busy_until_ms = 0;
+            one.process = Some(started.process);
+        }
+        self.plan_build(replica, self.now_ms);
+        Ok(())
+    }
+
+    /// A process that may not write any more starts again, after a while.
+    fn note_end_of_term(&mut self, replica: usize) {
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
+        if process.is_some_and(Process::is_over) {
+            if process.is_some_and(|process| process.epoch < self.epoch) {
+                self.tally.add("stale leader refused", 1);
+            }
+            // Two that never let go of each other would do nothing else.
+            let patience_ms = if self.replicas.len() > 1 {
+                90_000
+            } else {
+                5_000
+            };
+            let later = self.now_ms + self.rng.between(10, patience_ms);
+            self.plan_start(replica, later);
+        }
+    }
+
+    pub(super) fn plan_start(&mut self, replica: usize, at_ms: u64) {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return;
+        };
+        if one.start_at_ms.is_none() {
+            one.start_at_ms = Some(at_ms);
+            self.schedule.plan(at_ms, Action::Start(replica));
+        }
+    }
+
+    fn is_leader(&self, replica: usize) -> bool {
+        let process = self
+            .replicas
+            .get(replica)
+            .and_then(|one| one.process.as_ref());
+        process.is_some_and(|process| process.epoch == self.epoch)
+    }
+
+    fn incarnation(&self, replica: usize) -> u64 {
+        self.replicas.get(replica).map_or(0, |one| one.incarnation)
+    }
+
+    fn staged(&mut self, replica: usize) -> Option<&mut replica::Staged> {
+        match &mut self.replicas.get_mut(replica)?.process.as_mut()?.shape {
+            Shape::Staged(staged) => Some(staged),
+            Shape::Whole(_) => None,
+        }
+    }
+
+    pub(super) fn take_snapshot(&mut self, replica: usize) -> Result<(), Violation> {
+        let Some(one) = self.replicas.get_mut(replica) else {
+            return Ok(());
+        };
+        if let Some(process) = &one.process {
+            let text = snapshot::write(&process.view().read());
+            let text =
+                text.map_err(|error| broken("every state can be written", error.to_string()))?;
+            one.snapshot = Some(text);
+        }
+        Ok(())
+    }
+}
