@@ -93,6 +93,8 @@ struct Lanes {
     disk_low: bool,
     /// Something other than a submission wants the engine's attention.
     nudged: bool,
+    /// From how many waiting commands on the engine is woken.
+    wake_at: usize,
 }
 
 #[derive(Default)]
@@ -114,8 +116,11 @@ impl Intake {
         let queue = lanes.lane_mut(&submission);
         queue.count_in(&submission);
         queue.submissions.push_back(submission);
+        let wakes = lanes.commands() >= lanes.wake_at;
         drop(lanes);
-        self.woken.notify_one();
+        if wakes {
+            self.woken.notify_one();
+        }
         self.notify.notify_one();
     }
 
@@ -186,6 +191,19 @@ impl Intake {
         lanes.nudged = false;
     }
 
+    /// Blocks until `enough` commands wait, the engine is nudged, or `timeout` is over. Where the
+    /// store is busy there is no hurry, and waking the engine for each command would make it take
+    /// turns with whoever sends them.
+    pub fn gather(&self, enough: usize, timeout: Duration) {
+        let mut lanes = self.lock();
+        lanes.wake_at = enough;
+        let few = |lanes: &mut Lanes| !lanes.nudged && lanes.commands() < enough;
+        let waited = self.woken.wait_timeout_while(lanes, timeout, few);
+        let (mut lanes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        lanes.wake_at = 0;
+        lanes.nudged = false;
+    }
+
     /// Resolves when something may wait; for an engine that runs as a task.
     pub async fn notified(&self) {
         self.notify.notified().await;
@@ -243,6 +261,10 @@ impl Lanes {
             }
         }
         taken
+    }
+
+    fn commands(&self) -> usize {
+        self.control.commands + self.work.commands
     }
 
     fn is_empty(&self) -> bool {

@@ -30,6 +30,10 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 const NAP_MAX: Duration = Duration::from_secs(1);
 /// Below this many free bytes only control commands are taken (L4).
 const DISK_LOW_BYTES: u64 = 256 << 20;
+/// While the store is busy, so many commands are decided at a time …
+const GATHERED: usize = 64;
+/// … or those that came in so long: a renewal is answered without the store.
+const GATHERING: Duration = Duration::from_millis(1);
 /// How often in a row deciding what is due may panic before the process ends.
 const POISONS_MAX: u32 = 3;
 /// How long to wait before asking a store that is away again.
@@ -404,6 +408,10 @@ impl EngineThread {
                 return;
             }
             let wants_more = ended.is_none() && !stop && !self.writer.batch().is_full();
+            if !free && wants_more {
+                self.intake.gather(GATHERED, GATHERING);
+                continue;
+            }
             let nap = if ended.is_some() { NAP_MAX } else { self.nap() };
             self.intake.wait(nap, wants_more);
         }
