@@ -2,7 +2,7 @@
 //!
 //! [`simulation`] runs worlds: real engine, ledger and store, simulated clients, network, clocks
 //! and failures, all from one seed on one thread. [`fuzz`] throws bytes at every parser. Neither
-//! reads a clock of the machine to decide anything, so a seed that failed fails again. [`bench`]
+//! reads a clock of the machine to decide anything, so a seed that failed fails again. [`mod@bench`]
 //! measures on the machine's time, with peers beside it.
 
 pub mod bench;

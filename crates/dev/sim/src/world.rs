@@ -1,6 +1,6 @@
 //! One world: replicas, clients, operators, a network and a store, all from one seed.
 //!
-//! A step is one scheduled action. Whatever a step brings to light goes to the [`checker`], which
+//! A step is one scheduled action. Whatever a step brings to light goes to the `checker`, which
 //! knows what was promised; a [`Violation`] ends the world. When its steps are used up everybody
 //! stops, time runs out, and nothing may be held.
 
