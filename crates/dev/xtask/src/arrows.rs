@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! dev/sim ──▶ io/cli ──▶ io/server ──▶ io/ledger ─┐
-//!                  │         └───────▶ io/client ─┼──▶ pure/engine ──▶ pure/…
+//!                  │         ├───────▶ io/client ─┼──▶ pure/engine ──▶ pure/…
+//!                  │         └───────▶ io/node ───┤
 //!                  └─────────────────────▲────────┘        (pure never points out)
 //! ```
 //! Nothing points at the command line (`dev/sim` starts it as a program), and nothing points at dev.
@@ -28,11 +29,15 @@ pub const PURE_MAY_LINK: &[&str] = &[
 const IO_MAY_USE: &[(&str, &[&str])] = &[
     (
         "bursar",
-        &["bursar-client", "bursar-ledger", "bursar-server"],
+        &["bursar-client", "bursar-ledger", "bursar-node", "bursar-server"],
     ),
     ("bursar-client", &[]),
     ("bursar-ledger", &[]),
-    ("bursar-server", &["bursar-client", "bursar-ledger"]),
+    ("bursar-node", &[]),
+    (
+        "bursar-server",
+        &["bursar-client", "bursar-ledger", "bursar-node"],
+    ),
 ];
 
 /// Crates from outside that only some of ours may name, with the reason.

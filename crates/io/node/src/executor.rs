@@ -1,0 +1,152 @@
+//! Where executions run: one trait, whatever is behind it.
+//!
+//! Every call may be repeated. An executor starts an id at most once in its life, whoever asks
+//! and however often; whatever it cannot know it calls lost (X2, X3).
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_units::BookingId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A future that an executor gives.
+pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Something that runs work.
+pub trait Executor: Send + Sync {
+    /// Keeps what is to be run, and gives its salted hash: the same for the same work (L13).
+    fn keep(&self, work: &Work) -> Result<Digest, Error>;
+
+    /// Starts an id, unless it was started before; resolves when its process runs, or never will.
+    fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun>;
+
+    /// Resolves when the process of an id that was started is gone, with all it left behind.
+    fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit>;
+
+    /// Asks a process to end, and makes it after the grace; whether it is gone.
+    /// An id that was not started yet never will be.
+    fn stop<'a>(&'a self, id: &'a BookingId, grace: Duration) -> Doing<'a, Result<(), Error>>;
+
+    /// Every id of this ledger of which something is there: a process, a cgroup or a directory.
+    /// An error rather than part of the truth (X5).
+    fn list(&self) -> Result<Vec<BookingId>, Error>;
+
+    /// Ends whatever is left of an id and removes all that was made for it but its output; with
+    /// `output` that too.
+    fn clean(&self, id: &BookingId, output: Left) -> Result<(), Error>;
+
+    /// Forgets kept work that nobody needs any more.
+    fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error>;
+
+    /// What an execution has written so far, from a byte on; `None` where nothing is kept of it.
+    fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error>;
+
+    /// How executions are kept apart here.
+    fn isolation(&self) -> Isolation;
+}
+
+/// What is run. It may hold secrets, so it is kept outside the ledger and forgotten soon.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Work {
+    /// The program: a path, or a name to look for in the `PATH` it is given.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
+    pub env: BTreeMap<String, String>,
+    /// Where it starts; the root directory unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// As whom it runs; as the server's own user unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+}
+
+/// A user of this machine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct User {
+    /// Its number.
+    pub uid: u32,
+    /// Its group's.
+    pub gid: u32,
+}
+
+/// What the ledger says about an execution that is to start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Job {
+    /// What to run.
+    pub work: Digest,
+    /// Proof that the slot is its own.
+    pub fence: u64,
+    /// The most CPU it may use, in millicores.
+    pub cpu_milli: Option<u64>,
+    /// The most memory it may use.
+    pub memory_bytes: Option<u64>,
+    /// The most processes and threads it may have.
+    pub pids: Option<u32>,
+}
+
+/// What came of a start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Begun {
+    /// Its process runs, kept apart like this.
+    Running(Isolation),
+    /// It is gone already, or never ran.
+    Gone(Exit),
+}
+
+/// What to leave behind.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Left {
+    /// What it has written.
+    Output,
+    /// Nothing.
+    Nothing,
+}
+
+/// One of the two streams of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stream {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+}
+
+/// What an execution has written.
+pub struct Output {
+    /// The bytes.
+    pub bytes: Box<dyn Read + Send>,
+    /// How many there are until now.
+    pub size: u64,
+}
+
+/// What an executor could not do.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A file, directory or cgroup.
+    #[error("cannot {doing} {}", path.display())]
+    Path {
+        /// What was tried.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Processes that do not go away.
+    #[error("{count} processes of {id} do not end")]
+    Alive {
+        /// Whose.
+        id: BookingId,
+        /// How many.
+        count: usize,
+    },
+}
