@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use bursar_engine::booking::Event as BookingEvent;
 use bursar_engine::{Event, State};
 use bursar_units::BookingId;
 use tokio::sync::{broadcast, oneshot, watch};
@@ -140,7 +139,9 @@ impl View {
             return;
         }
         for event in events(facts) {
-            if let Event::Booking(BookingEvent::Ended { id, .. }) = event {
+            if let Event::Booking(event) = event
+                && let Some(id) = event.ends()
+            {
                 evidence.remove(id);
             }
         }
@@ -156,12 +157,7 @@ fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
 
 fn subject(event: &Event) -> Option<&BookingId> {
     match event {
-        Event::Booking(
-            BookingEvent::Reserved { id, .. }
-            | BookingEvent::Granted { id, .. }
-            | BookingEvent::Renewed { id, .. }
-            | BookingEvent::Ended { id, .. },
-        ) => Some(id),
+        Event::Booking(event) => event.booking(),
         _ => None,
     }
 }

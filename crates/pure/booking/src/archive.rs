@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bursar_units::index::Positions;
 use bursar_units::{Amount, BookingId, Instant, Millis};
 
+use crate::execution::{Course, Order};
 use crate::names::NameIndex;
 use crate::request::{End, Extras, Fence, Outcome, Priority};
 use crate::room::Lane;
@@ -47,6 +48,7 @@ struct Rare {
     extras: Option<Box<Extras>>,
     exit_code: Option<i32>,
     reason: Option<String>,
+    course: Option<Box<Course>>,
 }
 
 /// The terms of a booking inside the state, with interned names.
@@ -68,6 +70,8 @@ pub(crate) struct Ending {
     pub(crate) outcome: Option<Outcome>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) reason: Option<String>,
+    /// The way of an execution.
+    pub(crate) course: Option<Box<Course>>,
     pub(crate) queued_at: Instant,
     /// When it was granted and under which fence, if it was.
     pub(crate) granted: Option<(Instant, Fence)>,
@@ -75,6 +79,15 @@ pub(crate) struct Ending {
 }
 
 impl Terms {
+    /// For how long a grant lasts at first: its ttl, or the time an execution has to start.
+    pub(crate) fn first_length(&self) -> Millis {
+        self.order().map_or(self.ttl, |order| order.start_timeout)
+    }
+
+    pub(crate) fn order(&self) -> Option<&Order> {
+        self.extras.as_ref()?.order.as_ref()
+    }
+
     pub(crate) fn lane(&self) -> Lane {
         Lane {
             class: self.class,
@@ -103,6 +116,7 @@ impl Ended {
             extras: terms.extras,
             exit_code: ending.exit_code,
             reason: ending.reason,
+            course: ending.course,
         };
         let (granted_at, fence) = ending.granted.unwrap_or_default();
         Self {
@@ -143,7 +157,17 @@ impl Ended {
         self.rare.as_ref()?.exit_code
     }
 
-    /// Why an operator took it back.
+    /// The way of an execution; absent of a plain booking.
+    pub fn course(&self) -> Option<&Course> {
+        self.rare.as_ref()?.course.as_deref()
+    }
+
+    /// What was run under it, if it was an execution.
+    pub fn order(&self) -> Option<&Order> {
+        self.rare.as_ref()?.extras.as_ref()?.order.as_ref()
+    }
+
+    /// Why an operator took it back, or why it could not be started.
     pub fn reason(&self) -> Option<&str> {
         self.rare.as_ref()?.reason.as_deref()
     }

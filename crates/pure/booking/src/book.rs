@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, Total};
 
 use crate::archive::{Archive, Ended, Ending, Terms};
+use crate::execution::{
+    self, ADOPTION, Course, Order, Progress, STOPS_UNTIL_STUCK, Stage, Verdict,
+};
 use crate::limit::{Applied, DEFAULT_NAME, Declared, Kind, Limit, LimitUse, Limits};
 use crate::names::{NameIndex, Names};
 use crate::request::{End, Fence, Outcome, Request};
@@ -88,10 +91,28 @@ pub struct Granted {
     pub queued_at: Instant,
     /// When it was granted.
     pub granted_at: Instant,
-    /// When it ends unless the holder shows life before.
-    pub expires: Instant,
-    /// How often the ledger has recorded that it did.
+    /// When time itself ends it: a plain booking unless the holder shows life before, an
+    /// execution in its present stage. One that is being stopped has no such moment.
+    pub until: Option<Instant>,
+    /// How often the ledger has recorded that the holder showed life.
     pub renewals: u64,
+    pub(crate) progress: Option<Box<Progress>>,
+}
+
+impl Granted {
+    /// Where an execution stands; `None` of a plain booking.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.progress.as_deref()
+    }
+
+    pub(crate) fn deadline(&self, id: &BookingId) -> Option<Deadline> {
+        let kind = match self.progress {
+            None => DeadlineKind::Expiry,
+            Some(_) => DeadlineKind::Overdue,
+        };
+        let (at, id) = (self.until?, id.clone());
+        Some(Deadline { at, kind, id })
+    }
 }
 
 /// A moment at which time itself changes something, in the order in which they are processed.
@@ -110,6 +131,8 @@ pub struct Deadline {
 pub enum DeadlineKind {
     /// A grant ends unless it was renewed.
     Expiry,
+    /// An execution has not started, or runs, for as long as it may.
+    Overdue,
     /// A wait is over.
     WaitOver,
 }
@@ -152,9 +175,67 @@ impl Bookings {
                 outcome,
                 exit_code,
                 reason,
-            } => {
-                self.end(at, id, *end, *outcome, *exit_code, reason.clone());
+            } => self.end(
+                at,
+                id,
+                How {
+                    end: *end,
+                    outcome: *outcome,
+                    exit_code: *exit_code,
+                    reason: reason.clone(),
+                    verdict: match end {
+                        End::Cancelled => Verdict::Cancelled,
+                        End::WaitOver => Verdict::WaitOver,
+                        // Whatever else ends an execution does so without knowing how it fared.
+                        End::Released | End::Expired | End::Forced => Verdict::Lost,
+                    },
+                    signal: None,
+                },
+            ),
+            Event::Started { id, isolation } => {
+                self.progress(id, |order, progress| {
+                    progress.started = Some((at, *isolation));
+                    if progress.stage != Stage::Starting {
+                        return None;
+                    }
+                    progress.stage = Stage::Running;
+                    execution::until(order, Stage::Running, at)
+                });
             }
+            Event::Stopping { id, cause } => {
+                self.progress(id, |_, progress| {
+                    progress.stopping = Some((at, *cause));
+                    progress.stage = Stage::Stopping { failed: 0 };
+                    None
+                });
+            }
+            Event::StopFailed { id, attempt } => {
+                self.progress(id, |_, progress| {
+                    progress.stage = match *attempt {
+                        STOPS_UNTIL_STUCK.. => Stage::Stuck,
+                        failed => Stage::Stopping { failed },
+                    };
+                    None
+                });
+            }
+            Event::Exited {
+                id,
+                verdict,
+                exit_code,
+                signal,
+                reason,
+            } => self.end(
+                at,
+                id,
+                How {
+                    end: End::Released,
+                    outcome: verdict.outcome(),
+                    exit_code: *exit_code,
+                    reason: reason.clone(),
+                    verdict: *verdict,
+                    signal: *signal,
+                },
+            ),
             Event::LimitSet { name, limit } => {
                 self.limits.set(name, limit);
                 self.refresh_applied();
@@ -197,6 +278,15 @@ impl Bookings {
             (None, None) => self.archive.get(id)?.terms(),
         };
         self.request_of(terms)
+    }
+
+    /// What is to be run, or was run, under an id; `None` for a plain booking.
+    pub fn order(&self, id: &BookingId) -> Option<&Order> {
+        match (self.granted.get(id), self.queued.get(id)) {
+            (Some(granted), _) => granted.terms.order(),
+            (None, Some(queued)) => queued.terms.order(),
+            (None, None) => self.archive.get(id)?.order(),
+        }
     }
 
     /// Ids that hold or wait, in order, from the first above `after`.
@@ -465,43 +555,67 @@ impl Bookings {
     fn hold(&mut self, at: Instant, id: &BookingId, terms: Terms, fence: Fence, since: Instant) {
         self.charge(&terms);
         self.fence = self.fence.max(fence);
-        let expires = at.after(terms.ttl);
-        self.deadlines.insert(expiry(id, expires));
+        let progress = terms.order().map(|_| Box::new(Progress::BEGINNING));
         let granted = Granted {
+            until: Some(at.after(terms.first_length())),
             terms,
             fence,
             queued_at: since,
             granted_at: at,
-            expires,
             renewals: 0,
+            progress,
         };
+        self.deadlines.extend(granted.deadline(id));
         self.granted.insert(id.clone(), granted);
+    }
+
+    /// Moves an execution on, and its deadline with it.
+    fn progress(
+        &mut self,
+        id: &BookingId,
+        change: impl FnOnce(&Order, &mut Progress) -> Option<Instant>,
+    ) {
+        let Some(granted) = self.granted.get_mut(id) else {
+            return;
+        };
+        let before = granted.deadline(id);
+        let Granted {
+            terms,
+            until,
+            progress,
+            ..
+        } = granted;
+        if let Some((order, progress)) = terms.order().zip(progress.as_deref_mut()) {
+            *until = change(order, progress);
+        }
+        if let Some(before) = before {
+            self.deadlines.remove(&before);
+        }
+        self.deadlines.extend(granted.deadline(id));
     }
 
     fn renew(&mut self, id: &BookingId, expires: Instant) {
         let Some(granted) = self.granted.get_mut(id) else {
             return;
         };
-        self.deadlines.remove(&expiry(id, granted.expires));
-        granted.expires = granted.expires.max(expires);
+        if let Some(before) = granted.deadline(id) {
+            self.deadlines.remove(&before);
+        }
+        granted.until = granted.until.max(Some(expires));
         granted.renewals += 1;
-        self.deadlines.insert(expiry(id, granted.expires));
+        self.deadlines.extend(granted.deadline(id));
     }
 
-    fn end(
-        &mut self,
-        at: Instant,
-        id: &BookingId,
-        end: End,
-        outcome: Option<Outcome>,
-        exit_code: Option<i32>,
-        reason: Option<String>,
-    ) {
+    fn end(&mut self, at: Instant, id: &BookingId, how: How) {
+        let mut progress = None;
         let (id, terms, queued_at, granted) =
             if let Some((id, granted)) = self.granted.remove_entry(id) {
-                self.deadlines.remove(&expiry(&id, granted.expires));
+                if let Some(deadline) = granted.deadline(&id) {
+                    self.deadlines.remove(&deadline);
+                }
                 self.discharge(&granted.terms);
                 self.note_held(granted.terms.class, at.since(granted.granted_at));
+                progress = granted.progress;
                 let held = Some((granted.granted_at, granted.fence));
                 (id, granted.terms, granted.queued_at, held)
             } else if let Some((id, queued)) = self.queued.remove_entry(id) {
@@ -513,15 +627,24 @@ impl Bookings {
             } else {
                 return;
             };
-        let ended_at = at;
+        let progress = progress.as_deref();
+        let course = terms.order().map(|_| {
+            Box::new(Course {
+                verdict: how.verdict,
+                started: progress.and_then(|progress| progress.started),
+                stopping: progress.and_then(|progress| progress.stopping),
+                signal: how.signal,
+            })
+        });
         let ending = Ending {
-            end,
-            outcome,
-            exit_code,
-            reason,
+            end: how.end,
+            outcome: how.outcome,
+            exit_code: how.exit_code,
+            reason: how.reason,
+            course,
             queued_at,
             granted,
-            ended_at,
+            ended_at: at,
         };
         self.archive.push(Ended::new(id, terms, ending));
         self.forget(at, REMEMBERED_MAX);
@@ -555,8 +678,14 @@ impl Bookings {
         *unsettled = unsettled.map(|since| since.max(at));
         deadlines.clear();
         for (id, holder) in granted {
-            holder.expires = holder.expires.max(at.after(holder.terms.ttl));
-            deadlines.insert(expiry(id, holder.expires));
+            let stage = holder.progress().map(|progress| progress.stage);
+            let at_least = match stage {
+                None | Some(Stage::Starting) => at.after(holder.terms.first_length()),
+                // It ran on without us, and what is late is late; but how it ended comes first.
+                Some(_) => at.after(ADOPTION),
+            };
+            holder.until = holder.until.map(|until| until.max(at_least));
+            deadlines.extend(holder.deadline(id));
         }
         for (id, waiting) in queued {
             waiting.until = waiting.until.max(at);
@@ -745,6 +874,16 @@ impl Bookings {
     }
 }
 
+/// How a booking ends, and the execution under it if there is one.
+struct How {
+    end: End,
+    outcome: Option<Outcome>,
+    exit_code: Option<i32>,
+    reason: Option<String>,
+    verdict: Verdict,
+    signal: Option<i32>,
+}
+
 /// One counter under a limit, for tables.
 #[derive(Clone, Debug)]
 pub struct CounterView<'a> {
@@ -762,14 +901,6 @@ static NOTHING: Counter = Counter {
     used: Total::ZERO,
     waiting: 0,
 };
-
-pub(crate) fn expiry(id: &BookingId, at: Instant) -> Deadline {
-    Deadline {
-        at,
-        kind: DeadlineKind::Expiry,
-        id: id.clone(),
-    }
-}
 
 pub(crate) fn wait_deadline(id: &BookingId, at: Instant) -> Deadline {
     Deadline {

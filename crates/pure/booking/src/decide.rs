@@ -7,10 +7,11 @@ use bursar_units::{Amount, BookingId, Dimension, Instant, Millis, ObjectName};
 use thiserror::Error;
 
 use crate::book::DeadlineKind;
+use crate::execution::{self, Cause};
 use crate::limit::{Applied, DEFAULT_NAME, Declared, LimitUse, WAIT_DEFAULT};
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Lane;
-use crate::{Bookings, Event, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
+use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
 /// Events with the time each carries.
 pub type Events = Vec<(Instant, Event)>;
@@ -24,6 +25,10 @@ pub enum Reply {
     Queued,
     /// The same request was made before; its present state answers.
     Repeated,
+    /// An execution is being stopped and will end.
+    Stopping,
+    /// What the executor found is on record.
+    Noted,
     /// It ended just now.
     Ended,
     /// It had ended before; the recorded end answers.
@@ -103,6 +108,18 @@ pub enum Refusal {
     /// A queued booking is cancelled, not released or renewed.
     #[error("it is queued")]
     IsQueued,
+    /// Its slot is free when its process is gone: an execution is cancelled, not released.
+    #[error("it is an execution")]
+    IsExecution,
+    /// Nothing runs under a plain booking.
+    #[error("it is not an execution")]
+    NotAnExecution,
+    /// The execution to try again is not remembered, or is a plain booking.
+    #[error("the execution to retry is not known")]
+    RetryOfUnknown,
+    /// The execution to try again has not ended.
+    #[error("the execution to retry has not ended")]
+    RetryOfLive,
     /// No such limit or node.
     #[error("no such object")]
     NoSuchObject {
@@ -195,6 +212,9 @@ pub fn release(
         Some(Standing::Granted(granted)) if granted.fence != fence => {
             Err(Refusal::StaleFence { end: None })
         }
+        Some(Standing::Granted(granted)) if granted.progress().is_some() => {
+            Err(Refusal::IsExecution)
+        }
         Some(Standing::Granted(_)) => {
             let (id, end, (outcome, exit_code)) = (id.clone(), End::Released, said);
             let event = Event::Ended {
@@ -216,7 +236,7 @@ pub fn release(
     }
 }
 
-/// Gives up a wait.
+/// Gives up a wait, or has an execution stopped.
 pub fn cancel(
     bookings: &mut Bookings,
     at: Instant,
@@ -225,6 +245,9 @@ pub fn cancel(
 ) -> Result<Reply, Refusal> {
     match bookings.standing(id) {
         None => Err(Refusal::NotFound),
+        Some(Standing::Granted(granted)) if granted.progress().is_some() => {
+            Ok(execution::stop(bookings, at, id, Cause::Cancelled, events))
+        }
         Some(Standing::Granted(_)) => Err(Refusal::IsGranted),
         Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
         Some(Standing::Queued { .. }) => {
@@ -273,6 +296,9 @@ pub fn renewal(
         }),
         Some(Standing::Granted(granted)) if granted.fence != fence => {
             Err(Refusal::StaleFence { end: None })
+        }
+        Some(Standing::Granted(granted)) if granted.progress().is_some() => {
+            Err(Refusal::IsExecution)
         }
         Some(Standing::Granted(granted)) => {
             // After a crash a holder gets its own ttl again (L5), so a longer one would be a
@@ -341,6 +367,13 @@ pub fn tick(
                 emit(bookings, at, ended(id, End::Expired, None), events);
                 settle(bookings, at, &mut grants_left, events);
             }
+            (DeadlineKind::Overdue, _) => {
+                let stage = bookings.granted.get(id).and_then(Granted::progress);
+                let cause = stage.map_or(Cause::TimedOut, |progress| {
+                    execution::overdue(progress.stage)
+                });
+                execution::stop(bookings, at, id, cause, events);
+            }
             (DeadlineKind::WaitOver, _) => {
                 emit(bookings, at, ended(id, End::WaitOver, None), events);
                 settle(bookings, at, &mut grants_left, events);
@@ -349,7 +382,7 @@ pub fn tick(
     }
 }
 
-fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
+pub(crate) fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     bookings.apply(at, &event);
     events.push((at, event));
 }
@@ -365,7 +398,7 @@ fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
 }
 
 /// Ends a booking and grants what that frees, as a record of its own.
-fn finish(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
+pub(crate) fn finish(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     emit(bookings, at, event, events);
     settle(bookings, at, &mut { STEPS_PER_RECORD_MAX }, events);
 }
@@ -428,11 +461,9 @@ fn check_terms(
     if !(1..=u64::from(u32::MAX)).contains(&request.amount.slots) {
         return Err(Refusal::Slots);
     }
-    let strictest = applied.iter().min_by_key(|declared| declared.limit.ttl_max);
-    let strictest = strictest.filter(|declared| declared.limit.ttl_max < TTL_MAX);
-    let longest = strictest.map_or(TTL_MAX, |declared| declared.limit.ttl_max);
-    if !(TTL_MIN..=longest).contains(&request.ttl) {
-        return Err(ttl_out_of_bounds(longest, strictest));
+    match request.order() {
+        Some(order) => execution::check_order(bookings, order)?,
+        None => check_ttl(applied, request.ttl)?,
     }
     let strictest = applied
         .iter()
@@ -451,6 +482,17 @@ fn check_terms(
         Ok(())
     } else {
         Err(Refusal::NeverFits { limits })
+    }
+}
+
+fn check_ttl(applied: &Applied, ttl: Millis) -> Result<(), Refusal> {
+    let strictest = applied.iter().min_by_key(|declared| declared.limit.ttl_max);
+    let strictest = strictest.filter(|declared| declared.limit.ttl_max < TTL_MAX);
+    let longest = strictest.map_or(TTL_MAX, |declared| declared.limit.ttl_max);
+    if (TTL_MIN..=longest).contains(&ttl) {
+        Ok(())
+    } else {
+        Err(ttl_out_of_bounds(longest, strictest))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bursar_units::{Amount, BookingId, Instant, ObjectName};
 
+use crate::execution::{Cause, Isolation, Verdict};
 use crate::{End, Fence, Limit, Outcome, Request};
 
 /// A fact of this plane.
@@ -43,6 +44,40 @@ pub enum Event {
         /// Why an operator took it back.
         reason: Option<String>,
     },
+    /// The process of an execution runs.
+    Started {
+        /// Which.
+        id: BookingId,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
+    /// An execution is to be stopped.
+    Stopping {
+        /// Which.
+        id: BookingId,
+        /// Why.
+        cause: Cause,
+    },
+    /// A stop did not make the process of an execution go away.
+    StopFailed {
+        /// Which.
+        id: BookingId,
+        /// The how-manieth time; at the tenth it is stuck.
+        attempt: u32,
+    },
+    /// The process of an execution is gone, and what it held is free.
+    Exited {
+        /// Which.
+        id: BookingId,
+        /// How it came out.
+        verdict: Verdict,
+        /// Its exit code, if it had one.
+        exit_code: Option<i32>,
+        /// The signal that ended it, if one did.
+        signal: Option<i32>,
+        /// Why it could not be started, if it could not.
+        reason: Option<String>,
+    },
     /// A limit was declared or changed.
     LimitSet {
         /// Its name.
@@ -72,4 +107,33 @@ pub enum Event {
         /// Whether a further grant is due before any other command.
         more: bool,
     },
+}
+
+impl Event {
+    /// The booking it happened to.
+    pub fn booking(&self) -> Option<&BookingId> {
+        match self {
+            Self::Reserved { id, .. }
+            | Self::Granted { id, .. }
+            | Self::Renewed { id, .. }
+            | Self::Ended { id, .. }
+            | Self::Started { id, .. }
+            | Self::Stopping { id, .. }
+            | Self::StopFailed { id, .. }
+            | Self::Exited { id, .. } => Some(id),
+            Self::LimitSet { .. }
+            | Self::LimitDropped { .. }
+            | Self::NodeSet { .. }
+            | Self::NodeDropped { .. }
+            | Self::Unsettled { .. } => None,
+        }
+    }
+
+    /// The booking whose slots are free from here on, or that will never have any.
+    pub fn ends(&self) -> Option<&BookingId> {
+        match self {
+            Self::Ended { id, .. } | Self::Exited { id, .. } => Some(id),
+            _ => None,
+        }
+    }
 }

@@ -6,7 +6,8 @@
 use bursar_units::{Amount, BookingId, Instant, Label, ObjectName};
 
 use crate::archive::{Ended, Ending, Terms};
-use crate::book::{Bookings, Granted, Queued, expiry, wait_deadline};
+use crate::book::{Bookings, Granted, Queued, wait_deadline};
+use crate::execution::{Course, Progress};
 use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Waiting;
@@ -72,10 +73,12 @@ pub enum Fact {
         queued_at: Instant,
         /// When it was granted.
         granted_at: Instant,
-        /// Its deadline.
-        expires: Instant,
+        /// Its deadline; an execution that is being stopped has none.
+        until: Option<Instant>,
         /// Recorded renewals.
         renewals: u64,
+        /// Where an execution stands.
+        progress: Option<Progress>,
     },
     /// A remembered end.
     Ended {
@@ -89,8 +92,10 @@ pub enum Fact {
         outcome: Option<Outcome>,
         /// The exit code of the work.
         exit_code: Option<i32>,
-        /// Why an operator took it back.
+        /// Why an operator took it back, or why it could not be started.
         reason: Option<String>,
+        /// The way of an execution.
+        course: Option<Box<Course>>,
         /// When it was asked for.
         queued_at: Instant,
         /// When it was granted, and its fence.
@@ -223,25 +228,30 @@ impl Bookings {
                 fence,
                 queued_at,
                 granted_at,
-                expires,
+                until,
                 renewals,
+                progress,
             } => {
                 let terms = self.take_terms(&request);
                 self.charge(&terms);
-                self.deadlines.insert(expiry(&id, expires));
                 // The pump ran out of its record while it granted, so the last fence was given,
                 // or its holder resumed, when the pump must go on.
-                if self.is_unsettled() && fence == self.fence {
-                    self.unsettled = Some(expires.before(terms.ttl));
+                if let Some(until) = until
+                    && self.is_unsettled()
+                    && fence == self.fence
+                {
+                    self.unsettled = Some(until.before(terms.first_length()));
                 }
                 let granted = Granted {
                     terms,
                     fence,
                     queued_at,
                     granted_at,
-                    expires,
+                    until,
                     renewals,
+                    progress: progress.map(Box::new),
                 };
+                self.deadlines.extend(granted.deadline(&id));
                 self.granted.insert(id, granted);
             }
             Fact::Ended {
@@ -251,6 +261,7 @@ impl Bookings {
                 outcome,
                 exit_code,
                 reason,
+                course,
                 queued_at,
                 granted,
                 ended_at,
@@ -261,6 +272,7 @@ impl Bookings {
                     outcome,
                     exit_code,
                     reason,
+                    course,
                     queued_at,
                     granted,
                     ended_at,
@@ -320,8 +332,9 @@ impl Bookings {
             fence: granted.fence,
             queued_at: granted.queued_at,
             granted_at: granted.granted_at,
-            expires: granted.expires,
+            until: granted.until,
             renewals: granted.renewals,
+            progress: granted.progress().cloned(),
         })
     }
 
@@ -333,6 +346,7 @@ impl Bookings {
             outcome: ended.outcome(),
             exit_code: ended.exit_code(),
             reason: ended.reason().map(str::to_owned),
+            course: ended.course().cloned().map(Box::new),
             queued_at: ended.queued_at(),
             granted: ended.granted(),
             ended_at: ended.ended_at(),

@@ -14,7 +14,8 @@ use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Total};
 use thiserror::Error;
 
 use crate::archive::Terms;
-use crate::book::{Bookings, Counter, expiry, wait_deadline};
+use crate::book::{Bookings, Counter, wait_deadline};
+use crate::execution::{STOPS_UNTIL_STUCK, Stage};
 use crate::limit::{Declared, Kind, LimitUse};
 use crate::request::Fence;
 use crate::room::{Lane, Waiting};
@@ -75,13 +76,19 @@ pub enum Broken {
         /// When it should be.
         at: Instant,
     },
-    /// More or fewer deadlines than live bookings.
-    #[error("{live} bookings are live and {deadlines} deadlines are kept")]
+    /// More or fewer deadlines than bookings that have one.
+    #[error("{live} bookings have a deadline and {deadlines} are kept")]
     Deadlines {
-        /// How many bookings hold or wait.
+        /// How many bookings have one.
         live: usize,
         /// How many deadlines there are.
         deadlines: usize,
+    },
+    /// An execution whose stage, times and deadline do not belong together.
+    #[error("the stage of execution `{id}` does not agree with its times")]
+    Execution {
+        /// The execution.
+        id: BookingId,
     },
     /// One id in two standings.
     #[error("`{id}` stands in two places")]
@@ -135,6 +142,7 @@ pub fn check(bookings: &Bookings) -> Result<(), Broken> {
     check_counters(bookings, &counts)?;
     check_limits(bookings)?;
     check_deadlines(bookings)?;
+    check_executions(bookings)?;
     check_standings(bookings)?;
     check_fences(bookings)?;
     check_room(bookings)?;
@@ -337,7 +345,8 @@ fn check_deadlines(bookings: &Bookings) -> Result<(), Broken> {
     let holds = bookings
         .granted
         .iter()
-        .map(|(id, granted)| expiry(id, granted.expires));
+        .filter_map(|(id, granted)| granted.deadline(id));
+    let timed = holds.clone().count() + bookings.queued.len();
     let waits = bookings
         .queued
         .iter()
@@ -350,15 +359,48 @@ fn check_deadlines(bookings: &Bookings) -> Result<(), Broken> {
             });
         }
     }
-    let (live, deadlines) = (
-        bookings.granted.len() + bookings.queued.len(),
-        bookings.deadlines.len(),
-    );
-    if live == deadlines {
+    let deadlines = bookings.deadlines.len();
+    if timed == deadlines {
         Ok(())
     } else {
-        Err(Broken::Deadlines { live, deadlines })
+        Err(Broken::Deadlines {
+            live: timed,
+            deadlines,
+        })
     }
+}
+
+/// A plain booking always has a deadline. An execution has one while it starts or runs; it has
+/// run if it runs, and is stopped for a cause from then on (X1).
+fn check_executions(bookings: &Bookings) -> Result<(), Broken> {
+    for (id, granted) in &bookings.granted {
+        let is_right = match (granted.terms.order(), granted.progress()) {
+            (None, None) => granted.until.is_some(),
+            (Some(_), Some(progress)) => match progress.stage {
+                Stage::Starting => {
+                    granted.until.is_some()
+                        && progress.started.is_none()
+                        && progress.stopping.is_none()
+                }
+                Stage::Running => {
+                    granted.until.is_some()
+                        && progress.started.is_some()
+                        && progress.stopping.is_none()
+                }
+                Stage::Stopping { failed } => {
+                    granted.until.is_none()
+                        && progress.stopping.is_some()
+                        && failed < STOPS_UNTIL_STUCK
+                }
+                Stage::Stuck => granted.until.is_none() && progress.stopping.is_some(),
+            },
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if !is_right {
+            return Err(Broken::Execution { id: id.clone() });
+        }
+    }
+    Ok(())
 }
 
 fn check_standings(bookings: &Bookings) -> Result<(), Broken> {

@@ -12,6 +12,7 @@ pub mod archive;
 pub mod book;
 pub mod decide;
 pub mod event;
+pub mod execution;
 pub mod fact;
 pub mod invariants;
 pub mod limit;

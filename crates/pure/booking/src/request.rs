@@ -2,6 +2,8 @@
 
 use bursar_units::{Amount, BookingId, Label, Millis};
 
+use crate::execution::Order;
+
 /// The number that proves a booking is still yours: one counter for the whole ledger (S5).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub struct Fence(pub u64);
@@ -73,15 +75,15 @@ pub struct Request {
     pub amount: Amount,
     /// How urgent it is.
     pub priority: Priority,
-    /// How long a grant lasts without renewal.
+    /// How long a grant lasts without renewal; zero for an execution, which has its own times.
     pub ttl: Millis,
     /// How long it may wait; zero refuses at once.
     pub wait: Millis,
-    /// What is stored for the seed's repository and charged to nothing; rare, hence boxed.
+    /// What is stored and charged to nothing; rare, hence boxed.
     pub extras: Option<Box<Extras>>,
 }
 
-/// Fields of the seed's data model that no limit counts.
+/// What no limit counts: fields of the seed's data model, and what makes it an execution.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Extras {
     /// The execution this booking belongs to, where it is not the booking's own id.
@@ -90,6 +92,8 @@ pub struct Extras {
     pub cpu_limit_milli: Option<u64>,
     /// Memory limit for the executor, in bytes.
     pub memory_limit_bytes: Option<u64>,
+    /// What is to be run under it; the id of the execution is the booking's own (X1).
+    pub order: Option<Order>,
 }
 
 /// How a booking ended (S6).
@@ -130,6 +134,11 @@ pub enum Outcome {
 }
 
 impl Request {
+    /// What is to be run under it, if it is an execution.
+    pub fn order(&self) -> Option<&Order> {
+        self.extras.as_ref()?.order.as_ref()
+    }
+
     /// The first field in which two requests differ, by its name in the API.
     pub fn first_difference(&self, other: &Self) -> Option<&'static str> {
         let none = Extras::default();
@@ -162,5 +171,10 @@ impl Request {
         ]
         .into_iter()
         .find_map(|(field, same)| (!same).then_some(field))
+        .or_else(|| match (&mine.order, &theirs.order) {
+            (None, None) => None,
+            (Some(mine), Some(theirs)) => mine.first_difference(theirs),
+            (Some(_), None) | (None, Some(_)) => Some("command"),
+        })
     }
 }

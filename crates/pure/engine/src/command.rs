@@ -1,6 +1,7 @@
 //! What can be asked of the engine.
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::{Exit, Isolation};
 use bursar_booking::{Fence, Outcome, Request};
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis, ObjectName};
@@ -25,7 +26,7 @@ pub enum Command {
         /// Until when each holder has renewed; only of those whose deadline has passed.
         renewed: Vec<(BookingId, Instant)>,
     },
-    /// Ask for slots under an id.
+    /// Ask for slots under an id; with an order in the request, submit an execution (X1).
     Reserve {
         /// The client's name for it.
         id: BookingId,
@@ -52,7 +53,28 @@ pub enum Command {
         /// For how long; the booking's own ttl where absent.
         ttl: Option<Millis>,
     },
-    /// Give up a wait.
+    /// The executor says that the process of an execution runs.
+    Started {
+        /// Which execution.
+        id: BookingId,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
+    /// The executor says that the process of an execution is gone.
+    Exited {
+        /// Which execution.
+        id: BookingId,
+        /// What became of it.
+        exit: Exit,
+    },
+    /// The executor says that a process did not go away.
+    StopFailed {
+        /// Which execution.
+        id: BookingId,
+        /// The how-manieth time.
+        attempt: u32,
+    },
+    /// Give up a wait, or have an execution stopped.
     Cancel {
         /// Which booking.
         id: BookingId,
@@ -131,6 +153,9 @@ impl Command {
             Self::Reserve { id, .. }
             | Self::Release { id, .. }
             | Self::Renew { id, .. }
+            | Self::Started { id, .. }
+            | Self::Exited { id, .. }
+            | Self::StopFailed { id, .. }
             | Self::Cancel { id }
             | Self::Force { id, .. } => std::slice::from_ref(id),
             _ => &[],

@@ -1,6 +1,6 @@
 //! Decides: one function for the server, the dry run, the scenario, the simulator and the check.
 
-use bursar_booking::{Bookings, decide as booking};
+use bursar_booking::{Bookings, decide as booking, execution};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
@@ -100,6 +100,21 @@ pub fn decide(
         } => {
             return in_bookings(state, events, |bookings, out| {
                 booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
+            });
+        }
+        Command::Started { id, isolation } => {
+            return in_bookings(state, events, |bookings, out| {
+                execution::started(bookings, now, id, *isolation, out)
+            });
+        }
+        Command::Exited { id, exit } => {
+            return in_bookings(state, events, |bookings, out| {
+                execution::exited(bookings, now, id, exit, out)
+            });
+        }
+        Command::StopFailed { id, attempt } => {
+            return in_bookings(state, events, |bookings, out| {
+                execution::stop_failed(bookings, now, id, *attempt, out)
             });
         }
         Command::Cancel { id } => {

@@ -6,19 +6,22 @@
 
 mod effect;
 mod refused;
+mod saga;
 
+use bursar_booking::execution::{self, Cause, Progress};
 use bursar_booking::limit::{Declared, Kind};
 use bursar_booking::position::{Estimate, Position, Reason};
 use bursar_booking::{
     ESTIMATE_RESTS_ON_MIN, End, Ended, Granted, LimitUse, Outcome, Priority, Request, Scope,
     Standing,
 };
-use bursar_units::{Amount, BookingId, Dimension, Instant, Label, ObjectName};
+use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectName};
 
 use crate::{State, words};
 
 pub use effect::{Effect, FieldChange, Mood, change_effect};
 pub use refused::{Refused, refused};
+pub use saga::{Saga, Step, StepState, saga};
 
 /// How many holders are named before the rest is counted (S1).
 pub const HOLDERS_NAMED_MAX: usize = 3;
@@ -44,6 +47,8 @@ pub struct Explanation {
     pub when: Option<When>,
     /// What would change it.
     pub changes: Vec<String>,
+    /// The steps of an execution.
+    pub saga: Option<Saga>,
     /// The last record it reflects.
     pub record: u64,
 }
@@ -64,6 +69,14 @@ pub enum Stage {
     Queued,
     /// A booking that holds.
     Granted,
+    /// An execution whose process is to be started.
+    Starting,
+    /// An execution whose process runs.
+    Running,
+    /// An execution whose process is to be stopped.
+    Stopping,
+    /// An execution whose process could not be stopped.
+    Stuck,
     /// A booking that has ended.
     Ended,
     /// A limit that would grant.
@@ -134,6 +147,10 @@ impl Stage {
         match self {
             Self::Queued => "queued",
             Self::Granted => "granted",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stuck => "stuck",
             Self::Ended => "ended",
             Self::Open => "open",
             Self::Full => "full",
@@ -231,7 +248,10 @@ pub fn booking(state: &State, now: Instant, id: &BookingId) -> Option<Explanatio
     };
     Some(match state.bookings.standing(id)? {
         Standing::Queued { since, .. } => asked.queued(since, state.bookings.position(now, id)?),
-        Standing::Granted(granted) => asked.granted(granted),
+        Standing::Granted(granted) => match granted.progress() {
+            None => asked.granted(granted),
+            Some(progress) => asked.executing(granted, progress),
+        },
         Standing::Ended(ended) => asked.ended(ended),
     })
 }
@@ -273,6 +293,7 @@ pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
         },
         when: None,
         changes,
+        saga: None,
         record: last_record(state),
     })
 }
@@ -324,13 +345,14 @@ impl Asked<'_> {
 
     fn granted(&self, granted: &Granted) -> Explanation {
         let held = words::length(self.now.since(granted.granted_at));
-        let left = words::length(granted.expires.since(self.now));
+        let left = self.left(granted);
         let what = words::amount(&self.request.amount, Some(&self.request.class));
         let limits = self.state.bookings.limits_for(self.request);
         Explanation {
             headline: format!(
-                "{} holds {what} for {held} so far, expires in {left} unless renewed",
-                self.id
+                "{} holds {what} for {held} so far, expires in {} unless renewed",
+                self.id,
+                words::length(left)
             ),
             since: Some(granted.granted_at),
             why: Why {
@@ -340,7 +362,7 @@ impl Asked<'_> {
                 limits,
             },
             when: Some(When {
-                estimate_ms: Some(granted.expires.since(self.now).ms()),
+                estimate_ms: Some(left.ms()),
                 rests_on: format!("ttl of {}", words::length(self.request.ttl)),
             }),
             changes: vec![
@@ -349,6 +371,72 @@ impl Asked<'_> {
             ],
             ..self.stands(Stage::Granted)
         }
+    }
+
+    fn executing(&self, granted: &Granted, progress: &Progress) -> Explanation {
+        let left = words::length(self.left(granted));
+        let slots = words::slots(self.request.amount.slots, Some(&self.request.class));
+        let since = |at: Instant| words::length(self.now.since(at));
+        let (started, stopping) = (progress.started, progress.stopping);
+        let began = match progress.stage {
+            execution::Stage::Starting => granted.granted_at,
+            execution::Stage::Running => started.map_or(granted.granted_at, |(at, _)| at),
+            _ => stopping.map_or(granted.granted_at, |(at, _)| at),
+        };
+        let cause = stopping.map_or("", |(_, cause)| cause_words(cause));
+        let (stage, says, changes) = match progress.stage {
+            execution::Stage::Starting => (
+                Stage::Starting,
+                format!("is being started for {}, {left} left", since(began)),
+                vec!["cancel it".to_owned()],
+            ),
+            execution::Stage::Running => (
+                Stage::Running,
+                format!("runs for {} so far, {left} left", since(began)),
+                vec!["cancel it".to_owned()],
+            ),
+            execution::Stage::Stopping { failed: 0 } => (
+                Stage::Stopping,
+                format!("is being stopped for {}: {cause}", since(began)),
+                Vec::new(),
+            ),
+            execution::Stage::Stopping { failed } => (
+                Stage::Stopping,
+                format!(
+                    "is being stopped for {}: {cause}, {} failed",
+                    since(began),
+                    words::count(failed.into(), "stop")
+                ),
+                Vec::new(),
+            ),
+            execution::Stage::Stuck => (
+                Stage::Stuck,
+                format!(
+                    "is stuck for {}: {cause}, {} failed, it keeps {slots}",
+                    since(began),
+                    words::count(execution::STOPS_UNTIL_STUCK.into(), "stop")
+                ),
+                vec!["end its process, or force-release it as an operator".to_owned()],
+            ),
+        };
+        let limits = self.state.bookings.limits_for(self.request);
+        Explanation {
+            headline: format!("{} {says}", self.id),
+            since: Some(began),
+            why: Why {
+                needed: Some(self.request.amount),
+                ahead: None,
+                holders: self.holders(limits.first()),
+                limits,
+            },
+            changes,
+            ..self.stands(stage)
+        }
+    }
+
+    fn left(&self, granted: &Granted) -> Millis {
+        let until = granted.until.unwrap_or(self.now);
+        until.since(self.now)
     }
 
     fn ended(&self, ended: &Ended) -> Explanation {
@@ -375,6 +463,7 @@ impl Asked<'_> {
             why: Why::default(),
             when: None,
             changes: Vec::new(),
+            saga: saga(&self.state.bookings, self.now, self.id),
             record: last_record(self.state),
         }
     }
@@ -463,6 +552,9 @@ impl Asked<'_> {
             .map(|held| format!(" after {held}"))
             .unwrap_or_default();
         match ended.end() {
+            End::Released if ended.course().is_some() => {
+                format!("{}{after}", execution_words(ended))
+            }
             End::Released => format!("released{after}{}", said(ended)),
             End::Expired => {
                 format!(
@@ -480,6 +572,23 @@ impl Asked<'_> {
                 waited(ended.ended_at())
             ),
         }
+    }
+}
+
+/// How an execution came out, with what is known of it.
+fn execution_words(ended: &Ended) -> String {
+    let verdict = ended.course().map(|course| course.verdict);
+    let verdict = verdict.map_or("", words::verdict);
+    let signal = ended.course().and_then(|course| course.signal);
+    let how = words::exit(ended.exit_code(), signal, ended.reason());
+    format!("{verdict}{how}")
+}
+
+const fn cause_words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Cancelled => "somebody asked for it",
+        Cause::TimedOut => "it ran for as long as it may",
+        Cause::NotStarted => "it did not start in time",
     }
 }
 

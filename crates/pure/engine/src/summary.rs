@@ -4,6 +4,7 @@
 //! class of a booking that is released, comes from the state, which remembers an ended booking
 //! for a day; an older one is told without it. Fences are never told.
 
+use bursar_booking::execution::{Cause, Isolation, STOPS_UNTIL_STUCK, Verdict};
 use bursar_booking::{End, Event as BookingEvent, Limit, Outcome, Request, Scope, Standing};
 use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectName};
 
@@ -128,6 +129,9 @@ fn quiet(state: &State, at: Instant, event: &Event) -> String {
                 words::length(expires.since(at))
             )
         }
+        Event::Booking(BookingEvent::StopFailed { id, attempt }) => {
+            format!("{id} does not end, stop {attempt} failed")
+        }
         Event::Booking(BookingEvent::Unsettled { more: true }) => {
             "the record is full, further grants follow in the next".to_owned()
         }
@@ -184,6 +188,39 @@ fn of_booking_event(
             };
             ended(state, at, id, *end, said)
         }
+        BookingEvent::Started { id, isolation } => {
+            let unkept = match isolation {
+                Isolation::Cgroup => "",
+                Isolation::None => ", not kept apart (isolation: none)",
+            };
+            of_execution(state, at, "execution.started", id, &format!("runs{unkept}"))
+        }
+        BookingEvent::Stopping { id, cause } => {
+            let why = match cause {
+                Cause::Cancelled => "is stopped: cancelled",
+                Cause::TimedOut => "is stopped: it ran for as long as it may",
+                Cause::NotStarted => "is stopped: it did not start in time",
+            };
+            of_execution(state, at, "execution.stopping", id, why)
+        }
+        BookingEvent::StopFailed { id, attempt } if *attempt >= STOPS_UNTIL_STUCK => {
+            let says = format!(
+                "is stuck: {} failed, it keeps its slot",
+                words::count((*attempt).into(), "stop")
+            );
+            of_execution(state, at, "execution.stuck", id, &says)
+        }
+        BookingEvent::Exited {
+            id,
+            verdict,
+            exit_code,
+            signal,
+            reason,
+        } => {
+            let how = words::exit(*exit_code, *signal, reason.as_deref());
+            let says = format!("{}{how}", words::verdict(*verdict));
+            exited(state, at, id, (*verdict, *exit_code), &says)
+        }
         BookingEvent::LimitSet { name, limit } => limit_set(events, name, limit),
         BookingEvent::LimitDropped { name } => {
             let granted = grants_in(events);
@@ -207,9 +244,9 @@ fn of_booking_event(
             summary: format!("node {name} left"),
             ..about(("node.lost", "node"), name, Data::Node(None))
         },
-        BookingEvent::Renewed { .. } | BookingEvent::Unsettled { .. } => {
-            return None;
-        }
+        BookingEvent::Renewed { .. }
+        | BookingEvent::StopFailed { .. }
+        | BookingEvent::Unsettled { .. } => return None,
     })
 }
 
@@ -227,6 +264,50 @@ fn granted(state: &State, at: Instant, id: &BookingId) -> Told {
     );
     let data = booking_data(request.as_ref(), waited);
     of_booking("booking.granted", id, request.as_ref(), summary, data)
+}
+
+fn of_execution(
+    state: &State,
+    at: Instant,
+    name: &'static str,
+    id: &BookingId,
+    says: &str,
+) -> Told {
+    let request = state.bookings.request(id);
+    let waited =
+        times(state, id).map(|(asked_at, granted_at)| granted_at.unwrap_or(at).since(asked_at));
+    let data = booking_data(request.as_ref(), waited);
+    of_booking(name, id, request.as_ref(), format!("{id} {says}"), data)
+}
+
+/// The slot of an execution is free in the same record that says how it came out.
+fn exited(
+    state: &State,
+    at: Instant,
+    id: &BookingId,
+    (verdict, exit_code): (Verdict, Option<i32>),
+    says: &str,
+) -> Told {
+    let said = Said {
+        outcome: verdict.outcome(),
+        exit_code,
+        reason: None,
+    };
+    let told = ended(state, at, id, End::Released, said);
+    let held = match &told.data {
+        Data::Booking {
+            held: Some(held), ..
+        } => format!(" after {}", words::length(*held)),
+        _ => String::new(),
+    };
+    let slots = state.bookings.request(id).map(|request| {
+        let slots = words::slots(request.amount.slots, Some(&request.class));
+        format!(", {slots} released")
+    });
+    Told {
+        summary: format!("{id} {says}{held}{}", slots.unwrap_or_default()),
+        ..told
+    }
 }
 
 /// What was said when a booking ended.

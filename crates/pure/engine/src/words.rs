@@ -4,10 +4,33 @@
 //! Dates are absent: where the reader's clock stands is known at the edge only.
 
 use bursar_booking::LimitUse;
+use bursar_booking::execution::Verdict;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, Dimension, Label, Millis};
 
 pub use bursar_units::words::{count, number};
+
+/// How an execution came out.
+pub const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Completed => "completed",
+        Verdict::Failed => "failed",
+        Verdict::Lost => "lost, nobody knows how it ended",
+        Verdict::Cancelled => "cancelled",
+        Verdict::TimedOut => "timed out",
+        Verdict::WaitOver => "never granted in time",
+    }
+}
+
+/// What follows the verdict: `, exit 7`, `, signal 9`, or why it never ran.
+pub fn exit(code: Option<i32>, signal: Option<i32>, reason: Option<&str>) -> String {
+    match (code, signal, reason) {
+        (Some(0), _, _) | (None, None, None) => String::new(),
+        (Some(code), _, _) => format!(", exit {code}"),
+        (None, Some(signal), _) => format!(", signal {signal}"),
+        (None, None, Some(reason)) => format!(", {reason}"),
+    }
+}
 
 /// A length of time, rounded down to at most two units: `210ms`, `37s`, `5m 02s`, `2h 41m`, `3d`.
 pub fn length(length: Millis) -> String {

@@ -77,7 +77,7 @@ impl Tally {
                 }
             }
             Booking::Granted { id, .. } => self.grant(seq, id),
-            Booking::Ended { id, .. } => self.end(seq, id),
+            Booking::Ended { id, .. } | Booking::Exited { id, .. } => self.end(seq, id),
             Booking::LimitSet { name, limit } => {
                 self.changes += 1;
                 self.limits.insert(name.clone(), limit.clone());
@@ -94,7 +94,11 @@ impl Tally {
                 self.changes += 1;
                 self.nodes.remove(name);
             }
-            Booking::Renewed { .. } | Booking::Unsettled { .. } => {}
+            Booking::Renewed { .. }
+            | Booking::Started { .. }
+            | Booking::Stopping { .. }
+            | Booking::StopFailed { .. }
+            | Booking::Unsettled { .. } => {}
         }
     }
 

@@ -88,7 +88,10 @@ impl Look<'_> {
     fn granted(&self, id: &BookingId, granted: &Granted, is_own: bool) -> api::Booking {
         api::Booking {
             fence: is_own.then_some(granted.fence.0),
-            expires_at: Some(granted.expires.max(self.renewed_until.unwrap_or_default())),
+            expires_at: granted
+                .until
+                .filter(|_| granted.progress().is_none())
+                .max(self.renewed_until),
             ..api::Booking::new(id.clone(), api::State::Granted)
         }
     }
@@ -115,7 +118,7 @@ fn tell_request(booking: &mut api::Booking, request: &Request) {
     booking.memory_bytes = more_than_none(request.amount.memory_bytes);
     booking.gpus = more_than_none(request.amount.gpus);
     booking.priority = Some(priority(request.priority));
-    booking.ttl_ms = Some(request.ttl.ms());
+    booking.ttl_ms = request.order().is_none().then(|| request.ttl.ms());
     if let Some(extras) = request.extras.as_deref() {
         booking.execution_id.clone_from(&extras.execution);
         booking.cpu_limit_milli = extras.cpu_limit_milli;
@@ -129,6 +132,7 @@ pub(super) fn request(asked: api::BookingRequest, tenant: bursar_units::Label) -
         execution: asked.execution_id,
         cpu_limit_milli: asked.cpu_limit_milli,
         memory_limit_bytes: asked.memory_limit_bytes,
+        order: None,
     };
     Request {
         class: asked.class,

@@ -415,12 +415,7 @@ fn beyond(size: u64) -> Problem {
 /// The booking that an event is about.
 fn booking_of(event: &Event) -> Option<&BookingId> {
     match event {
-        Event::Booking(
-            BookingEvent::Reserved { id, .. }
-            | BookingEvent::Granted { id, .. }
-            | BookingEvent::Renewed { id, .. }
-            | BookingEvent::Ended { id, .. },
-        ) => Some(id),
+        Event::Booking(event) => event.booking(),
         _ => None,
     }
 }

@@ -75,6 +75,7 @@ const fn field_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Booking(BookingRefusal::TimeOutOfBounds { field, .. }) => Some(field),
         Refusal::Booking(BookingRefusal::Slots) => Some("slots"),
+        Refusal::Booking(BookingRefusal::RetryOfUnknown) => Some("retryOf"),
         _ => None,
     }
 }
@@ -119,13 +120,18 @@ const fn booking_code(refusal: &BookingRefusal) -> Code {
         | BookingRefusal::OthersFirst { .. }
         | BookingRefusal::QueueFull { .. } => Code::OverLimit,
         BookingRefusal::NeverFits { .. } => Code::NeverFits,
-        BookingRefusal::TimeOutOfBounds { .. } | BookingRefusal::Slots => Code::Invalid,
+        BookingRefusal::TimeOutOfBounds { .. }
+        | BookingRefusal::RetryOfUnknown
+        | BookingRefusal::Slots => Code::Invalid,
         BookingRefusal::IdReused { .. } => Code::IdReused,
         BookingRefusal::IdTooOld { .. } => Code::IdTooOld,
         BookingRefusal::NotFound | BookingRefusal::NoSuchObject { .. } => Code::NotFound,
         BookingRefusal::StaleFence { .. } => Code::StaleFence,
         BookingRefusal::IsGranted
         | BookingRefusal::IsQueued
+        | BookingRefusal::IsExecution
+        | BookingRefusal::NotAnExecution
+        | BookingRefusal::RetryOfLive
         | BookingRefusal::SameScopes { .. }
         | BookingRefusal::DefaultStays => Code::Conflict,
     }

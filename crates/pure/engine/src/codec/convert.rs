@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::{Cause, Digest, Exit, Isolation, Order, Verdict};
 use bursar_booking::{
     Bound, End, Event as BookingEvent, Extras, Fence, Limit, Outcome, Priority, Request, Scope,
 };
+use bursar_journal::hash::Hash;
 use bursar_units::{Amount, BookingId, Instant, ObjectName};
 use serde::de::Error as _;
 
 use super::shapes::{
-    BookingShape, BoundShape, ChangeShape, CommandShape, EndShape, EndedShape, EventShape,
-    LimitShape, NodeShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape,
-    TokenShape,
+    BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape, EndedShape,
+    EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape, NodeShape,
+    OrderShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape, TokenShape,
+    VerdictShape,
 };
 use crate::token::{Role, Token};
 use crate::{Command, Event};
@@ -28,7 +31,19 @@ impl From<&Command> for CommandShape {
             },
             Command::Resume { wall } => Self::Resume { wall },
             Command::Tick { renewed } => Self::Tick { renewed },
-            Command::Reserve { id, request } => Self::Reserve(BookingShape::new(id, request, None)),
+            Command::Reserve { id, request } => match order_and_booking(id, request, None) {
+                (Some(order), booking) => Self::Submit(ExecutionShape { booking, order }),
+                (None, booking) => Self::Reserve(booking),
+            },
+            Command::Started { id, isolation } => Self::Started {
+                id,
+                isolation: isolation.into(),
+            },
+            Command::Exited { id, exit } => Self::Exited {
+                id,
+                exit: exit.into(),
+            },
+            Command::StopFailed { id, attempt } => Self::StopFailed { id, attempt },
             Command::Release {
                 id,
                 fence,
@@ -81,6 +96,19 @@ impl TryFrom<CommandShape> for Command {
                 let (id, request, _) = booking.into_parts();
                 Self::Reserve { id, request }
             }
+            CommandShape::Submit(execution) => {
+                let (id, request, _) = execution.into_parts();
+                Self::Reserve { id, request }
+            }
+            CommandShape::Started { id, isolation } => Self::Started {
+                id,
+                isolation: isolation.into(),
+            },
+            CommandShape::Exited { id, exit } => Self::Exited {
+                id,
+                exit: exit.into(),
+            },
+            CommandShape::StopFailed { id, attempt } => Self::StopFailed { id, attempt },
             CommandShape::Release(ReleaseShape {
                 id,
                 fence,
@@ -155,8 +183,34 @@ impl EventShape {
     fn of_booking(t: Option<Instant>, event: BookingEvent) -> Self {
         match event {
             BookingEvent::Reserved { id, request, fence } => {
-                Self::Reserved(BookingShape::new(id, request, fence))
+                match order_and_booking(id, request, fence) {
+                    (Some(order), booking) => Self::Submitted(ExecutionShape { booking, order }),
+                    (None, booking) => Self::Reserved(booking),
+                }
             }
+            BookingEvent::Started { id, isolation } => Self::Started {
+                id,
+                isolation: isolation.into(),
+            },
+            BookingEvent::Stopping { id, cause } => Self::Stopping {
+                id,
+                cause: cause.into(),
+                t,
+            },
+            BookingEvent::StopFailed { id, attempt } => Self::StopFailed { id, attempt },
+            BookingEvent::Exited {
+                id,
+                verdict,
+                exit_code,
+                signal,
+                reason,
+            } => Self::Exited(ExitedShape {
+                id,
+                verdict: verdict.into(),
+                exit_code,
+                signal,
+                reason,
+            }),
             BookingEvent::Granted { id, fence } => Self::Granted {
                 id,
                 fence: fence.0.into(),
@@ -202,6 +256,29 @@ impl EventShape {
                 let (id, request, fence) = booking.into_parts();
                 BookingEvent::Reserved { id, request, fence }.into()
             }
+            Self::Submitted(execution) => {
+                let (id, request, fence) = execution.into_parts();
+                BookingEvent::Reserved { id, request, fence }.into()
+            }
+            Self::Started { id, isolation } => BookingEvent::Started {
+                id,
+                isolation: isolation.into(),
+            }
+            .into(),
+            Self::Stopping { id, cause, t } => {
+                at = t.unwrap_or(time);
+                let cause = cause.into();
+                BookingEvent::Stopping { id, cause }.into()
+            }
+            Self::StopFailed { id, attempt } => BookingEvent::StopFailed { id, attempt }.into(),
+            Self::Exited(exited) => BookingEvent::Exited {
+                id: exited.id,
+                verdict: exited.verdict.into(),
+                exit_code: exited.exit_code,
+                signal: exited.signal,
+                reason: exited.reason,
+            }
+            .into(),
             Self::Granted { id, fence, t } => {
                 at = t.unwrap_or(time);
                 BookingEvent::Granted {
@@ -300,6 +377,7 @@ impl BookingShape {
             execution: self.execution_id,
             cpu_limit_milli: self.cpu_limit_milli.map(Into::into),
             memory_limit_bytes: self.memory_limit_bytes.map(Into::into),
+            order: None,
         };
         let request = Request {
             class: self.class,
@@ -315,6 +393,79 @@ impl BookingShape {
             request,
             self.fence.map(|fence| Fence(fence.into())),
         )
+    }
+}
+
+impl ExecutionShape {
+    pub(super) fn into_parts(self) -> (BookingId, Request, Option<Fence>) {
+        let (id, request, fence) = self.booking.into_parts();
+        (id, with_order(request, Some(self.order)), fence)
+    }
+}
+
+/// A request and what is run under it, apart.
+fn order_and_booking(
+    id: BookingId,
+    request: Request,
+    fence: Option<Fence>,
+) -> (Option<OrderShape>, BookingShape) {
+    let order = request.order().map(OrderShape::from);
+    (order, BookingShape::new(id, request, fence))
+}
+
+/// A request with what is run under it.
+pub(super) fn with_order(mut request: Request, order: Option<OrderShape>) -> Request {
+    if let Some(order) = order {
+        request.extras.get_or_insert_default().order = Some(order.into());
+    }
+    request
+}
+
+impl From<&Order> for OrderShape {
+    fn from(order: &Order) -> Self {
+        Self {
+            work: Hash(order.work.0),
+            pids: order.pids,
+            start_timeout_ms: order.start_timeout,
+            max_time_ms: order.max_time,
+            grace_ms: order.grace,
+            retry_of: order.retry_of.clone(),
+        }
+    }
+}
+
+impl From<OrderShape> for Order {
+    fn from(shape: OrderShape) -> Self {
+        Self {
+            work: Digest(shape.work.0),
+            pids: shape.pids,
+            start_timeout: shape.start_timeout_ms,
+            max_time: shape.max_time_ms,
+            grace: shape.grace_ms,
+            retry_of: shape.retry_of,
+        }
+    }
+}
+
+impl From<Exit> for ExitShape {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+            Exit::Lost => Self::Lost,
+            Exit::NotStarted { reason } => Self::NotStarted(reason),
+        }
+    }
+}
+
+impl From<ExitShape> for Exit {
+    fn from(shape: ExitShape) -> Self {
+        match shape {
+            ExitShape::Code(code) => Self::Code(code),
+            ExitShape::Signal(signal) => Self::Signal(signal),
+            ExitShape::Lost => Self::Lost,
+            ExitShape::NotStarted(reason) => Self::NotStarted { reason },
+        }
     }
 }
 
@@ -454,6 +605,18 @@ same_words!(
     End, EndShape, Released, Cancelled, Expired, WaitOver, Forced
 );
 same_words!(Outcome, OutcomeShape, Ok, Failed);
+same_words!(Isolation, IsolationShape, Cgroup, None);
+same_words!(Cause, CauseShape, Cancelled, TimedOut, NotStarted);
+same_words!(
+    Verdict,
+    VerdictShape,
+    Completed,
+    Failed,
+    Lost,
+    Cancelled,
+    TimedOut,
+    WaitOver
+);
 same_words!(Priority, PriorityShape, Urgent, High, Normal, Low, Batch);
 same_words!(Role, RoleShape, View, Use, Operate);
 same_words!(Scope, ScopeShape, Each, Named(label));
@@ -476,6 +639,7 @@ fn carries_time(event: &Event) -> bool {
             BookingEvent::Granted { .. }
                 | BookingEvent::Renewed { .. }
                 | BookingEvent::Ended { .. }
+                | BookingEvent::Stopping { .. }
                 | BookingEvent::Unsettled { .. }
         )
     )

@@ -1,13 +1,18 @@
 //! The lines of a snapshot, in the journal's own shapes (L12).
 
 use bursar_booking::Fence;
+use bursar_booking::execution::{Course, Progress, Stage};
 use bursar_booking::fact::Fact;
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Label};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::shapes::{BookingShape, EndShape, LimitShape, NodeShape, OutcomeShape, TokenShape};
+use super::convert::with_order;
+use super::shapes::{
+    BookingShape, CourseShape, EndShape, LimitShape, NodeShape, OrderShape, OutcomeShape,
+    ProgressShape, StageShape, TokenShape,
+};
 use crate::snapshot::Line;
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +74,8 @@ struct TotalsShape {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct QueuedShape {
     request: BookingShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<OrderShape>,
     sequence: u64,
     since: Instant,
     until: Instant,
@@ -81,16 +88,25 @@ struct QueuedShape {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GrantedShape {
     request: BookingShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<OrderShape>,
     queued_at: Instant,
     granted_at: Instant,
-    expires: Instant,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<Instant>,
     renewals: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<ProgressShape>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EndedShape {
     request: BookingShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<OrderShape>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    course: Option<CourseShape>,
     end: EndShape,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<OutcomeShape>,
@@ -173,9 +189,11 @@ impl From<Fact> for LineShape {
                 passes,
                 due,
             } => {
+                let order = request.order().map(Into::into);
                 let request = BookingShape::new(id, request, None);
                 Self::Queued(QueuedShape {
                     request,
+                    order,
                     sequence,
                     since,
                     until,
@@ -189,16 +207,20 @@ impl From<Fact> for LineShape {
                 fence,
                 queued_at,
                 granted_at,
-                expires,
+                until,
                 renewals,
+                progress,
             } => {
+                let order = request.order().map(Into::into);
                 let request = BookingShape::new(id, request, Some(fence));
                 Self::Granted(GrantedShape {
                     request,
+                    order,
                     queued_at,
                     granted_at,
-                    expires,
+                    expires: until,
                     renewals,
+                    progress: progress.map(Into::into),
                 })
             }
             Fact::Ended {
@@ -208,10 +230,13 @@ impl From<Fact> for LineShape {
                 outcome,
                 exit_code,
                 reason,
+                course,
                 queued_at,
                 granted,
                 ended_at,
             } => Self::Ended(EndedShape {
+                order: request.order().map(Into::into),
+                course: course.map(|course| (*course).into()),
                 request: BookingShape::new(id, request, granted.map(|(_, fence)| fence)),
                 end: end.into(),
                 outcome: outcome.map(Into::into),
@@ -226,6 +251,58 @@ impl From<Fact> for LineShape {
                 label,
                 turn: turn.to_string(),
             },
+        }
+    }
+}
+
+impl From<Progress> for ProgressShape {
+    fn from(progress: Progress) -> Self {
+        Self {
+            stage: match progress.stage {
+                Stage::Starting => StageShape::Starting,
+                Stage::Running => StageShape::Running,
+                Stage::Stopping { failed } => StageShape::Stopping(failed),
+                Stage::Stuck => StageShape::Stuck,
+            },
+            started: progress.started.map(|(at, how)| (at, how.into())),
+            stopping: progress.stopping.map(|(at, cause)| (at, cause.into())),
+        }
+    }
+}
+
+impl From<ProgressShape> for Progress {
+    fn from(shape: ProgressShape) -> Self {
+        Self {
+            stage: match shape.stage {
+                StageShape::Starting => Stage::Starting,
+                StageShape::Running => Stage::Running,
+                StageShape::Stopping(failed) => Stage::Stopping { failed },
+                StageShape::Stuck => Stage::Stuck,
+            },
+            started: shape.started.map(|(at, how)| (at, how.into())),
+            stopping: shape.stopping.map(|(at, cause)| (at, cause.into())),
+        }
+    }
+}
+
+impl From<Course> for CourseShape {
+    fn from(course: Course) -> Self {
+        Self {
+            verdict: course.verdict.into(),
+            started: course.started.map(|(at, how)| (at, how.into())),
+            stopping: course.stopping.map(|(at, cause)| (at, cause.into())),
+            signal: course.signal,
+        }
+    }
+}
+
+impl From<CourseShape> for Course {
+    fn from(shape: CourseShape) -> Self {
+        Self {
+            verdict: shape.verdict.into(),
+            started: shape.started.map(|(at, how)| (at, how.into())),
+            stopping: shape.stopping.map(|(at, cause)| (at, cause.into())),
+            signal: shape.signal,
         }
     }
 }
@@ -280,7 +357,7 @@ impl TryFrom<LineShape> for Line {
                 let (id, request, _) = queued.request.into_parts();
                 Self::Booking(Fact::Queued {
                     id,
-                    request,
+                    request: with_order(request, queued.order),
                     sequence: queued.sequence,
                     since: queued.since,
                     until: queued.until,
@@ -292,23 +369,25 @@ impl TryFrom<LineShape> for Line {
                 let (id, request, fence) = granted.request.into_parts();
                 Self::Booking(Fact::Granted {
                     id,
-                    request,
+                    request: with_order(request, granted.order),
                     fence: fence.unwrap_or_default(),
                     queued_at: granted.queued_at,
                     granted_at: granted.granted_at,
-                    expires: granted.expires,
+                    until: granted.expires,
                     renewals: granted.renewals,
+                    progress: granted.progress.map(Into::into),
                 })
             }
             LineShape::Ended(ended) => {
                 let (id, request, fence) = ended.request.into_parts();
                 Self::Booking(Fact::Ended {
                     id,
-                    request,
+                    request: with_order(request, ended.order),
                     end: ended.end.into(),
                     outcome: ended.outcome.map(Into::into),
                     exit_code: ended.exit_code,
                     reason: ended.reason,
+                    course: ended.course.map(|course| Box::new(course.into())),
                     queued_at: ended.queued_at,
                     granted: ended.granted_at.zip(fence),
                     ended_at: ended.ended_at,

@@ -39,6 +39,19 @@ pub(super) enum CommandShape {
         #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlMs")]
         ttl: Option<Millis>,
     },
+    Submit(ExecutionShape),
+    Started {
+        id: BookingId,
+        isolation: IsolationShape,
+    },
+    Exited {
+        id: BookingId,
+        exit: ExitShape,
+    },
+    StopFailed {
+        id: BookingId,
+        attempt: u32,
+    },
     Cancel {
         id: BookingId,
     },
@@ -97,6 +110,22 @@ pub(super) enum EventShape {
         t: Option<Instant>,
     },
     Ended(EndedShape),
+    Submitted(ExecutionShape),
+    Started {
+        id: BookingId,
+        isolation: IsolationShape,
+    },
+    Stopping {
+        id: BookingId,
+        cause: CauseShape,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
+    },
+    StopFailed {
+        id: BookingId,
+        attempt: u32,
+    },
+    Exited(ExitedShape),
     LimitSet(LimitShape),
     LimitDropped {
         name: ObjectName,
@@ -160,6 +189,8 @@ pub(super) struct BookingShape {
     pub(super) gpus: Whole,
     #[serde(default, skip_serializing_if = "PriorityShape::is_normal")]
     pub(super) priority: PriorityShape,
+    /// Absent from an execution, which has times of its own.
+    #[serde(default, skip_serializing_if = "is_no_time")]
     pub(super) ttl_ms: Millis,
     #[serde(default, skip_serializing_if = "is_no_time")]
     pub(super) wait_ms: Millis,
@@ -171,6 +202,108 @@ pub(super) struct BookingShape {
     pub(super) memory_limit_bytes: Option<Whole>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fence: Option<Whole>,
+}
+
+/// An execution: a booking without a ttl, and what is run under it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExecutionShape {
+    pub(super) booking: BookingShape,
+    pub(super) order: OrderShape,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct OrderShape {
+    pub(super) work: Hash,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pids: Option<u32>,
+    pub(super) start_timeout_ms: Millis,
+    pub(super) max_time_ms: Millis,
+    pub(super) grace_ms: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) retry_of: Option<BookingId>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExitedShape {
+    pub(super) id: BookingId,
+    pub(super) verdict: VerdictShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ExitShape {
+    Code(i32),
+    Signal(i32),
+    Lost,
+    NotStarted(String),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum IsolationShape {
+    Cgroup,
+    None,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CauseShape {
+    Cancelled,
+    TimedOut,
+    NotStarted,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum VerdictShape {
+    Completed,
+    Failed,
+    Lost,
+    Cancelled,
+    TimedOut,
+    WaitOver,
+}
+
+/// Where an execution stands, in a snapshot.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ProgressShape {
+    pub(super) stage: StageShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) started: Option<(Instant, IsolationShape)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stopping: Option<(Instant, CauseShape)>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum StageShape {
+    Starting,
+    Running,
+    Stopping(u32),
+    Stuck,
+}
+
+/// The way of an execution that has ended, in a snapshot.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CourseShape {
+    pub(super) verdict: VerdictShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) started: Option<(Instant, IsolationShape)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stopping: Option<(Instant, CauseShape)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) signal: Option<i32>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -141,6 +141,31 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
                 "only a booking that is granted can be released or renewed",
             )
         },
+        BookingRefusal::IsExecution => Refused {
+            changes: vec!["cancel it".to_owned()],
+            ..plain(
+                format!("{id} is an execution"),
+                "its slot is free when its process is gone",
+            )
+        },
+        BookingRefusal::NotAnExecution => plain(
+            format!("{id} is a plain booking"),
+            "nothing runs under it here",
+        ),
+        BookingRefusal::RetryOfUnknown => Refused {
+            changes: vec!["submit it without `retryOf`".to_owned()],
+            ..plain(
+                format!("{} is not known", retry_words(command)),
+                "only an execution that has ended, and is remembered, can be retried",
+            )
+        },
+        BookingRefusal::RetryOfLive => Refused {
+            changes: vec!["wait until it has ended".to_owned(), "cancel it".to_owned()],
+            ..plain(
+                format!("{} has not ended", retry_words(command)),
+                "an execution is retried when it is over",
+            )
+        },
         BookingRefusal::NoSuchObject { name } => plain(
             format!("no limit or node `{name}`"),
             "what is not declared cannot be deleted",
@@ -283,6 +308,12 @@ fn time_out_of_bounds(
         (Command::Renew { ttl, .. }, "ttlMs") => *ttl,
         (Command::Reserve { request, .. }, "ttlMs") => Some(request.ttl),
         (Command::Reserve { request, .. }, "waitMs") => Some(request.wait),
+        (Command::Reserve { request, .. }, _) => request.order().and_then(|order| match field {
+            "startTimeoutMs" => Some(order.start_timeout),
+            "maxTimeMs" => Some(order.max_time),
+            "graceMs" => Some(order.grace),
+            _ => None,
+        }),
         _ => None,
     };
     let asked = asked
@@ -306,6 +337,14 @@ fn time_out_of_bounds(
             format!("`{field}` is out of bounds"),
             format!("{asked}allowed are {min} to {max}{by}"),
         )
+    }
+}
+
+fn retry_words(command: &Command) -> String {
+    let order = request_of(command).and_then(Request::order);
+    match order.and_then(|order| order.retry_of.as_ref()) {
+        Some(first) => format!("execution `{first}`"),
+        None => "the execution to retry".to_owned(),
     }
 }
 

@@ -1,0 +1,438 @@
+//! Executions: work that runs under a booking of the same id, from submission to its end (X1).
+//!
+//! ```text
+//! queued ─► starting ─► running ─► ended (completed, failed, lost)
+//!    │          └───────────┴────► stopping ─► ended (cancelled, timed out, failed)
+//!    │                                └──────► stuck, after ten stops that failed
+//!    └────► ended (cancelled, wait over)
+//! ```
+//! The slot is free in the record that says that the process is gone, and never before: a freed
+//! slot with a living process would be over-admission. What the executor should be doing is a
+//! function of this state ([`Bookings::wanted`]), not a queue beside it (X2); what it finds comes
+//! back as commands. Deliberately absent: what is run. The ledger holds its salted hash (L13).
+
+use bursar_units::{BookingId, Instant, Millis};
+
+use crate::decide::{Events, Refusal, Reply, emit, finish};
+use crate::{Bookings, Event, Granted, Outcome, Standing};
+
+/// After how many stops that failed an execution is stuck.
+pub const STOPS_UNTIL_STUCK: u32 = 10;
+/// What an order that names no time to start in gets.
+pub const START_TIMEOUT_DEFAULT: Millis = Millis::from_secs(60);
+/// What an order that names no longest time gets.
+pub const MAX_TIME_DEFAULT: Millis = Millis::from_hours(1);
+/// What an order that names no grace gets.
+pub const GRACE_DEFAULT: Millis = Millis::from_secs(10);
+/// The shortest time that one may give an execution to start, or to run.
+pub const TIME_MIN: Millis = Millis::from_secs(1);
+/// The longest time to start in: a longer one would hold a slot for nothing.
+pub const START_TIMEOUT_MAX: Millis = Millis::from_hours(1);
+/// The longest time to run: thirty days, so that nothing holds a slot for ever.
+pub const MAX_TIME_MAX: Millis = Millis::from_hours(30 * 24);
+/// The longest time between asking to end and making it.
+pub const GRACE_MAX: Millis = Millis::from_hours(1);
+/// How long after an absence of ours nothing is timed out: what ended in the meantime is told first.
+pub const ADOPTION: Millis = Millis::from_secs(10);
+
+/// The salted hash of what is run; the thing itself is kept outside the ledger (L13).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+/// What makes a booking an execution.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Order {
+    /// What is run: command, arguments, environment and directory.
+    pub work: Digest,
+    /// The most processes and threads it may have at once.
+    pub pids: Option<u32>,
+    /// How long it may take from the grant until it runs.
+    pub start_timeout: Millis,
+    /// How long it may run.
+    pub max_time: Millis,
+    /// How long it has to end by itself once it is asked to.
+    pub grace: Millis,
+    /// The execution that this one tries again.
+    pub retry_of: Option<BookingId>,
+}
+
+impl Order {
+    /// The first field in which two orders differ, by its name in the API. What is run is told
+    /// apart by its hash, so one word stands for command, arguments, environment and directory.
+    pub(crate) fn first_difference(&self, other: &Self) -> Option<&'static str> {
+        [
+            ("command", self.work == other.work),
+            ("pids", self.pids == other.pids),
+            ("startTimeoutMs", self.start_timeout == other.start_timeout),
+            ("maxTimeMs", self.max_time == other.max_time),
+            ("graceMs", self.grace == other.grace),
+            ("retryOf", self.retry_of == other.retry_of),
+        ]
+        .into_iter()
+        .find_map(|(field, same)| (!same).then_some(field))
+    }
+}
+
+/// How far an execution that holds its slot has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// Its process is to be started.
+    Starting,
+    /// Its process runs.
+    Running,
+    /// Its process is to be stopped; so many stops have failed.
+    Stopping {
+        /// How many.
+        failed: u32,
+    },
+    /// Ten stops have failed: it keeps its slot until its process is gone or an operator forces it.
+    Stuck,
+}
+
+impl Stage {
+    /// The word people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping { .. } => "stopping",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+/// Why an execution is stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cause {
+    /// Somebody asked for it.
+    Cancelled,
+    /// It ran for as long as it may.
+    TimedOut,
+    /// It did not start in time.
+    NotStarted,
+}
+
+/// How a process is kept apart from others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Isolation {
+    /// In a cgroup of its own: it is counted, limited and ended whole.
+    Cgroup,
+    /// Only in a process group: what it starts may get away.
+    None,
+}
+
+impl Isolation {
+    /// The word people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cgroup => "cgroup",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What became of a process, as the executor saw it. After any of these it is gone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Exit {
+    /// It ended by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Nobody knows: whoever watched it went away too.
+    Lost,
+    /// It never ran.
+    NotStarted {
+        /// Why; words of ours, nothing of the caller's (L13).
+        reason: String,
+    },
+}
+
+/// How an execution came out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Verdict {
+    /// Exit code 0.
+    Completed,
+    /// Another exit code, a signal, or it could not be started.
+    Failed,
+    /// Nobody knows.
+    Lost,
+    /// It was stopped, or left the queue, because somebody asked for it.
+    Cancelled,
+    /// It was stopped because it ran for as long as it may.
+    TimedOut,
+    /// No slot came free in the time it was willing to wait.
+    WaitOver,
+}
+
+impl Verdict {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Lost,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::WaitOver,
+    ];
+
+    /// The word people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed-out",
+            Self::WaitOver => "wait-over",
+        }
+    }
+
+    /// What its booking says of the work.
+    pub const fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Completed => Some(Outcome::Ok),
+            Self::Failed | Self::Lost | Self::Cancelled | Self::TimedOut => Some(Outcome::Failed),
+            Self::WaitOver => None,
+        }
+    }
+}
+
+/// Where an execution that holds its slot stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Progress {
+    /// How far it has come.
+    pub stage: Stage,
+    /// When its process ran and how it is kept apart, once it did.
+    pub started: Option<(Instant, Isolation)>,
+    /// Since when it is stopped and why, once it is.
+    pub stopping: Option<(Instant, Cause)>,
+}
+
+impl Progress {
+    /// Where everyone who is granted begins.
+    pub(crate) const BEGINNING: Self = Self {
+        stage: Stage::Starting,
+        started: None,
+        stopping: None,
+    };
+}
+
+/// The way of an execution that has ended, as far as its booking does not tell it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Course {
+    /// How it came out.
+    pub verdict: Verdict,
+    /// When its process ran and how it was kept apart, if it ever did.
+    pub started: Option<(Instant, Isolation)>,
+    /// Since when it was stopped and why, if it was.
+    pub stopping: Option<(Instant, Cause)>,
+    /// The signal that ended its process.
+    pub signal: Option<i32>,
+}
+
+/// What the executor should be doing for an execution (X2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wanted {
+    /// Start it, once; then watch it.
+    Start,
+    /// Watch it until it is gone.
+    Watch,
+    /// Make it end; so many attempts have failed.
+    Stop {
+        /// How many.
+        failed: u32,
+    },
+}
+
+impl Bookings {
+    /// What the executor should be doing for an id; nothing for whatever holds no slot.
+    pub fn wanted(&self, id: &BookingId) -> Option<Wanted> {
+        wanted(self.granted.get(id)?)
+    }
+
+    /// Every execution that holds a slot, with what should be done for it, by id.
+    pub fn all_wanted(&self) -> impl Iterator<Item = (&BookingId, Wanted)> {
+        self.granted
+            .iter()
+            .filter_map(|(id, granted)| Some((id, wanted(granted)?)))
+    }
+
+    /// Executions that hold a slot, with where each stands, by id.
+    pub fn executions(&self) -> impl Iterator<Item = (&BookingId, &Granted, &Progress)> {
+        self.granted
+            .iter()
+            .filter_map(|(id, granted)| Some((id, granted, granted.progress()?)))
+    }
+}
+
+fn wanted(granted: &Granted) -> Option<Wanted> {
+    Some(match granted.progress()?.stage {
+        Stage::Starting => Wanted::Start,
+        Stage::Running => Wanted::Watch,
+        Stage::Stopping { failed } => Wanted::Stop { failed },
+        Stage::Stuck => Wanted::Stop {
+            failed: STOPS_UNTIL_STUCK,
+        },
+    })
+}
+
+/// The process of an execution runs. Of one that is being stopped it is only noted.
+pub fn started(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    isolation: Isolation,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let Some(progress) = holding(bookings, id)? else {
+        return Ok(Reply::AlreadyEnded);
+    };
+    if progress.started.is_some() {
+        return Ok(Reply::Repeated);
+    }
+    let id = id.clone();
+    emit(bookings, at, Event::Started { id, isolation }, events);
+    Ok(Reply::Noted)
+}
+
+/// The process of an execution is gone: the slot is free, and the next are granted.
+pub fn exited(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    exit: &Exit,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let Some(progress) = holding(bookings, id)? else {
+        return Ok(Reply::AlreadyEnded);
+    };
+    let cause = progress.stopping.map(|(_, cause)| cause);
+    let (exit_code, signal, reason) = match exit {
+        Exit::Code(code) => (Some(*code), None, None),
+        Exit::Signal(signal) => (None, Some(*signal), None),
+        Exit::Lost => (None, None, None),
+        Exit::NotStarted { reason } => (None, None, Some(reason.clone())),
+    };
+    let event = Event::Exited {
+        id: id.clone(),
+        verdict: verdict(exit, cause),
+        exit_code,
+        signal,
+        reason,
+    };
+    finish(bookings, at, event, events);
+    Ok(Reply::Ended)
+}
+
+/// A stop did not make the process go away; after ten of them it is stuck. An attempt that was
+/// counted already counts once.
+pub fn stop_failed(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    attempt: u32,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let Some(progress) = holding(bookings, id)? else {
+        return Ok(Reply::AlreadyEnded);
+    };
+    match progress.stage {
+        Stage::Stopping { failed } if attempt == failed + 1 => {
+            let id = id.clone();
+            emit(bookings, at, Event::StopFailed { id, attempt }, events);
+            Ok(Reply::Noted)
+        }
+        _ => Ok(Reply::Repeated),
+    }
+}
+
+/// Somebody wants an execution that holds its slot to end.
+pub(crate) fn stop(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    cause: Cause,
+    events: &mut Events,
+) -> Reply {
+    let is_stopping = |granted: &Granted| {
+        let progress = granted.progress();
+        progress.is_some_and(|progress| progress.stopping.is_some())
+    };
+    if !bookings.granted.get(id).is_some_and(is_stopping) {
+        let id = id.clone();
+        emit(bookings, at, Event::Stopping { id, cause }, events);
+    }
+    Reply::Stopping
+}
+
+/// What can be said of an order without looking at who holds.
+pub(crate) fn check_order(bookings: &Bookings, order: &Order) -> Result<(), Refusal> {
+    let bounds = [
+        (
+            "startTimeoutMs",
+            order.start_timeout,
+            TIME_MIN,
+            START_TIMEOUT_MAX,
+        ),
+        ("maxTimeMs", order.max_time, TIME_MIN, MAX_TIME_MAX),
+        ("graceMs", order.grace, Millis::ZERO, GRACE_MAX),
+    ];
+    for (field, time, min, max) in bounds {
+        if !(min..=max).contains(&time) {
+            return Err(Refusal::TimeOutOfBounds {
+                field,
+                min_ms: min.ms(),
+                max_ms: max.ms(),
+                limit: None,
+            });
+        }
+    }
+    let Some(first) = &order.retry_of else {
+        return Ok(());
+    };
+    match bookings.standing(first) {
+        Some(Standing::Ended(ended)) if ended.course().is_some() => Ok(()),
+        Some(_) if bookings.order(first).is_some() => Err(Refusal::RetryOfLive),
+        _ => Err(Refusal::RetryOfUnknown),
+    }
+}
+
+/// The deadline of a stage: when it began to count and for how long.
+pub(crate) fn until(order: &Order, stage: Stage, since: Instant) -> Option<Instant> {
+    match stage {
+        Stage::Starting => Some(since.after(order.start_timeout)),
+        Stage::Running => Some(since.after(order.max_time)),
+        Stage::Stopping { .. } | Stage::Stuck => None,
+    }
+}
+
+/// Why an execution whose deadline has passed is stopped.
+pub(crate) fn overdue(stage: Stage) -> Cause {
+    match stage {
+        Stage::Starting => Cause::NotStarted,
+        Stage::Running | Stage::Stopping { .. } | Stage::Stuck => Cause::TimedOut,
+    }
+}
+
+fn verdict(exit: &Exit, cause: Option<Cause>) -> Verdict {
+    match (cause, exit) {
+        (Some(Cause::Cancelled), _) => Verdict::Cancelled,
+        (Some(Cause::TimedOut), _) => Verdict::TimedOut,
+        (None, Exit::Code(0)) => Verdict::Completed,
+        (None, Exit::Lost) => Verdict::Lost,
+        (Some(Cause::NotStarted), _)
+        | (None, Exit::Code(_) | Exit::Signal(_) | Exit::NotStarted { .. }) => Verdict::Failed,
+    }
+}
+
+/// Where an execution that holds its slot stands; `None` for one that has ended.
+fn holding<'a>(bookings: &'a Bookings, id: &BookingId) -> Result<Option<&'a Progress>, Refusal> {
+    match bookings.standing(id) {
+        None => Err(Refusal::NotFound),
+        Some(Standing::Queued { .. }) => Err(Refusal::IsQueued),
+        Some(Standing::Granted(granted)) => {
+            granted.progress().map(Some).ok_or(Refusal::NotAnExecution)
+        }
+        Some(Standing::Ended(_)) => Ok(None),
+    }
+}
