@@ -1,0 +1,1290 @@
+"""Slots of a Bursar server, in one file without dependencies, for Python 3.9 and later.
+
+    import bursar
+
+    with bursar.slot("python", tenant="a", wait=30) as slot:
+        work()
+
+A slot is reserved, renewed by a thread beside the work, and given back however the work ends.
+`ResourceAllocationRepository` keeps the interface of the repository that it replaces.
+
+Promised: a call that may have been done is repeated under the same id, so nothing is held twice;
+a server that is away admits nothing, and says so as `Unavailable`; whoever no longer holds a slot
+is told through `slot.lost` no later than the server gives it to another.
+
+Deliberately absent: TLS, the pinning of a ledger's key (the command line does that), and every
+call that a holder of slots has no use for; `Client.call` reaches those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import fractions
+import http.client
+import json
+import logging
+import math
+import os
+import random
+import re
+import socket
+import threading
+import time
+import urllib.parse
+import uuid
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+
+__all__ = [
+    "Allocation",
+    "AsyncSlot",
+    "BursarError",
+    "Client",
+    "Fenced",
+    "Lost",
+    "NotGranted",
+    "OutcomeUnknown",
+    "Refused",
+    "ResourceAllocationRepository",
+    "Slot",
+    "SyncResourceAllocationRepository",
+    "Unavailable",
+    "async_slot",
+    "default_client",
+    "slot",
+]
+
+Json = Dict[str, Any]
+Quantity = Union[str, int]
+Result = TypeVar("Result")
+
+_log = logging.getLogger("bursar")
+
+#: How long to wait for an answer, repeats included.
+TIMEOUT_SECONDS = 30.0
+#: How long a grant lasts without renewal.
+TTL_SECONDS = 60.0
+#: The longest ttl and the longest wait that a server allows.
+DAY_SECONDS = 86_400.0
+#: How long one look at a waiting booking waits for it to change.
+LOOK_SECONDS = 30.0
+#: How long one attempt at renewal may hang, so that no other slot is forgotten meanwhile.
+RENEWAL_SECONDS = 5.0
+#: How long giving up a wait may take: whoever interrupts wants to be gone.
+LEAVE_SECONDS = 5.0
+#: How often a call is sent at most: some seconds of trouble are ridden out.
+ATTEMPTS_MAX = 6
+#: Pauses between attempts: the first, and the longest.
+PAUSE_SECONDS_FIRST, PAUSE_SECONDS_LAST = 0.1, 5.0
+#: Connections that are kept for the next request.
+IDLE_MAX = 8
+#: Operations of one batch, a bound of the server.
+BATCH_MAX = 1_024
+#: Items of one page, a bound of the server.
+PAGE_MAX = 1_000
+#: Bytes of an answer; a page of the largest items has a tenth of it.
+ANSWER_BYTES_MAX = 64 << 20
+#: Bytes of a token file; tokens have less than a hundred.
+TOKEN_BYTES_MAX = 4_096
+#: The largest integer that JSON carries everywhere.
+INTEGER_MAX = (1 << 53) - 1
+#: The port of a server whose address names none.
+PORT_DEFAULT = 7171
+
+
+# Errors
+
+
+class BursarError(Exception):
+    """The server said no, or could not be asked. `problem` is its own object (RFC 9457)."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        # The problem is the only argument, so that errors survive pickling between processes.
+        super().__init__(problem)
+        self.problem: Json = dict(problem)
+        self.code: str = str(problem.get("code", "unknown"))
+        self.status: Optional[int] = problem.get("status")
+        self.detail: str = str(problem.get("detail") or problem.get("title") or self.code)
+        wait_ms = problem.get("retryAfterMs")
+        self.retry_after: Optional[float] = None if wait_ms is None else wait_ms / 1_000
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+class Refused(BursarError, ValueError):
+    """A limit is reached. The first limit that binds is told by name, `limits` has all of them."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
+        self.limits: List[Json] = list(problem.get("limits", []))
+        self.holders: List[Json] = list(problem.get("holders", []))
+        first = self.limits[0] if self.limits else {}
+        self.limit: Optional[str] = first.get("name")
+        self.dimension: Optional[str] = first.get("dimension")
+        self.size: Optional[int] = first.get("size")
+        self.in_use: Optional[int] = first.get("inUse")
+        self.waiting: Optional[int] = first.get("waiting")
+
+    def __str__(self) -> str:
+        return f"Resource limit exceeded: {self.detail}"
+
+
+class Unavailable(BursarError):
+    """No server, or one that takes nothing now: nothing was admitted."""
+
+
+class OutcomeUnknown(BursarError):
+    """It may have been done or not. Repeating it under the same id is safe."""
+
+
+class Fenced(BursarError):
+    """The slot is no longer the caller's: stop the work."""
+
+
+class NotGranted(BursarError):
+    """It ended before it was granted; `end` says how."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(problem)
+        self.end: Optional[str] = problem.get("end")
+
+
+_ERRORS: Dict[str, Type[BursarError]] = {
+    "over-limit": Refused,
+    "never-fits": Refused,
+    "stale-fence": Fenced,
+    "unavailable": Unavailable,
+    "not-leader": Unavailable,
+    "busy": Unavailable,
+    "disk-low": Unavailable,
+    "slow-down": Unavailable,
+    "outcome-unknown": OutcomeUnknown,
+}
+#: What may fare better a moment later; the last two are our own words for a broken connection.
+_WORTH_REPEATING = frozenset(
+    ["busy", "unavailable", "not-leader", "slow-down", "outcome-unknown", "lost", "unreachable"]
+)
+#: After these it is not known whether the call was done.
+_UNKNOWN = frozenset(["outcome-unknown", "lost", "timeout"])
+
+
+def _error_of(problem: Mapping[str, Any]) -> BursarError:
+    return _ERRORS.get(str(problem.get("code")), BursarError)(problem)
+
+
+# Slots
+
+
+class Lost(threading.Event):
+    """Set once a slot is no longer held. `reason` is `fenced` where the server said so, and
+    `unrenewed` where nobody could be asked in time; `problem` is what the server said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reason: Optional[str] = None
+        self.problem: Json = {}
+        self._calls: List[Callable[[], None]] = []
+        self._guard = threading.Lock()
+
+    def tell(self, reason: str, problem: Optional[Mapping[str, Any]] = None) -> None:
+        """Sets it; the first reason stays."""
+        with self._guard:
+            if self.is_set():
+                return
+            self.reason, self.problem = reason, dict(problem or {})
+            self.set()
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Calls back once it is set, on the thread that sets it, or now."""
+        with self._guard:
+            if not self.is_set():
+                self._calls.append(call)
+                return
+        call()
+
+
+class Slot:
+    """A slot that is asked for, held and given back, once: the next work takes a new one.
+
+    Made by `Client.slot`. As a context manager it gives back however the block ends. A block that
+    ends well though the slot was lost meanwhile raises `Fenced`, because somebody else may have
+    worked at the same time; where the server cannot be told of the end, that is logged, because
+    the work is done and the slot comes back by its ttl.
+    """
+
+    def __init__(self, client: Client, request: Json, wait: Optional[float], id: str) -> None:
+        self.id = id
+        self.fence: Optional[int] = None
+        self.lost = Lost()
+        self._client = client
+        self._request = request
+        self._path = f"/v1/bookings/{_escaped(id)}"
+        self._waits_for_ever = wait is None
+        self._ttl = request["ttlMs"] / 1_000
+        self._is_renewed = True
+        self._pid = os.getpid()
+        self._deadline = self._due = 0.0
+        self._pause = _Pause()
+        # Whether the server may know of it, and whether somebody waits for it still.
+        self._is_answered = False
+        self._guard = threading.Lock()
+        self._is_held = False
+        self._is_given_up = threading.Event()
+
+    def acquire(self) -> Slot:
+        """Waits until it is granted. Without `with`, call `release` at the end."""
+        self._pid = os.getpid()
+        try:
+            self._reserve()
+        except BaseException as error:
+            # Nobody waits any more, be it for Ctrl-C, so nothing may stay behind.
+            if self._may_remain(error):
+                self._leave()
+            raise
+        return self
+
+    def release(self, outcome: str = "ok", exit_code: Optional[int] = None) -> Json:
+        """Gives it back and says how the work went, `ok` or `failed`. Repeating it is harmless:
+        the answer says in `applied` whether this time had an effect."""
+        if self.fence is None:
+            raise RuntimeError(f"slot {self.id} was never granted")
+        self._client._keeper.forget(self)
+        body: Json = {"fence": self.fence, "outcome": outcome}
+        if exit_code is not None:
+            body["exitCode"] = exit_code
+        return self._client.call("POST", f"{self._path}/release", body)[1]
+
+    def check(self) -> None:
+        """Raises `Fenced` if it is no longer held, as far as this process knows; costs nothing."""
+        if os.getpid() != self._pid:
+            # The thread that renews did not come along with the fork.
+            if not self.held():
+                raise Fenced(self._fenced("another process gave it back or lost it"))
+        elif self._is_lost():
+            raise Fenced(self._fenced(self.lost.problem.get("detail", "its time ran out")))
+
+    def held(self) -> bool:
+        """Asks the server whether it is held, for whoever must be sure before a write."""
+        answer = self._client.call("GET", self._path, query={"fence": self.fence})[1]
+        return bool(answer.get("held"))
+
+    def __enter__(self) -> Slot:
+        return self.acquire()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if os.getpid() != self._pid:
+            # A forked child that leaves the block must not give back what its parent holds.
+            return
+        is_well = kind is None or (isinstance(error, SystemExit) and error.code in (None, 0))
+        try:
+            self._finish("ok" if is_well else "failed")
+        except Fenced:
+            if kind is None:
+                raise
+        except BursarError as failure:
+            _log.warning("slot %s comes back by its ttl: %s", self.id, failure)
+
+    def _finish(self, outcome: str) -> None:
+        was_lost = self._is_lost()
+        answer = self.release(outcome)
+        if answer.get("end") in ("expired", "forced"):
+            self.lost.tell("fenced", {"detail": f"it was {answer['end']}", **answer})
+            was_lost = True
+        if was_lost:
+            raise Fenced(self._fenced(self.lost.problem.get("detail", "its time ran out")))
+
+    def _fenced(self, why: str) -> Json:
+        return {"code": "stale-fence", "detail": f"slot {self.id} is no longer held: {why}"}
+
+    def _is_lost(self) -> bool:
+        return self.lost.is_set() or self._deadline <= _now()
+
+    def _reserve(self) -> None:
+        sent = _now()
+        status, booking = self._put()
+        self._is_answered = True
+        while booking.get("state") == "queued":
+            self._stop_if_given_up()
+            query = {"wait": f"{LOOK_SECONDS:.0f}s"}
+            status, booking = self._client.call(
+                "GET", self._path, query=query, wait=LOOK_SECONDS, stop=self._is_given_up
+            )
+        self._stop_if_given_up()
+        if booking.get("state") != "granted":
+            raise self._not_granted(booking)
+        self._take(booking, status, sent)
+
+    def _take(self, booking: Json, status: int, sent: float) -> None:
+        if not isinstance(booking.get("fence"), int):
+            raise self._client._protocol(f"booking {self.id} is granted, and its fence is not told")
+        self.fence = booking["fence"]
+        if status != 201:
+            # How long ago it was granted is not known here; a renewal makes the deadline known.
+            sent = _now()
+            self._client.call("POST", f"{self._path}/renew", self._renewal())
+        self._extend(sent)
+        with self._guard:
+            self._is_held = not self._is_given_up.is_set()
+        self._stop_if_given_up()
+        if self._is_renewed:
+            self._client._keeper.keep(self)
+
+    def _put(self) -> Tuple[int, Json]:
+        """Asks; a wait without end is as long as the limits allow, which only the server knows."""
+        while True:
+            try:
+                return self._client.call("PUT", self._path, self._request, stop=self._is_given_up)
+            except BursarError as error:
+                paths = [item.get("path") for item in error.problem.get("errors", [])]
+                is_too_long = self._waits_for_ever and paths == ["waitMs"]
+                if not is_too_long or self._request["waitMs"] <= 1_000:
+                    raise
+                self._request["waitMs"] //= 2
+
+    def _not_granted(self, booking: Json) -> BursarError:
+        end = str(booking.get("end", "ended"))
+        if end != "wait-over":
+            detail = f"booking {self.id} was not granted: {end}"
+            return NotGranted({**booking, "code": "not-granted", "detail": detail})
+        waited = f"waited {self._request['waitMs'] / 1_000:g} s for {self._request['class']}"
+        problem = self._what_binds()
+        detail = "; ".join(filter(None, [waited, problem.get("detail")]))
+        return Refused({**problem, "code": "wait-over", "detail": detail})
+
+    def _what_binds(self) -> Json:
+        """The numbers of the limit that was waited for: what the same request would be told."""
+        path = f"/v1/bookings/{_new_id('slot')}"
+        try:
+            self._client.call("PUT", path, {**self._request, "waitMs": 0}, query={"dryRun": "true"})
+        except BursarError as error:
+            return error.problem
+        return {}
+
+    def _may_remain(self, error: BaseException) -> bool:
+        """Whether the server may still know of a booking that was not got."""
+        if isinstance(error, (Refused, NotGranted, Fenced)):
+            return False
+        is_refused = isinstance(error, BursarError) and error.code not in _UNKNOWN
+        return self._is_answered or not is_refused
+
+    def _stop_if_given_up(self) -> None:
+        if self._is_given_up.is_set():
+            raise _GivenUp()
+
+    def _give_up(self) -> None:
+        """Ends the wait from another thread: the look at the queue returns, and its thread leaves."""
+        with self._guard:
+            self._is_given_up.set()
+            is_held = self._is_held
+        with contextlib.suppress(BursarError):
+            if is_held:
+                self.release("failed")
+            else:
+                self._briefly("POST", f"{self._path}/cancel", {})
+
+    def _leave(self) -> None:
+        """Ends the booking, whether it still waits or was granted meanwhile."""
+        try:
+            if not self._is_answered:
+                # The request may still be on its way; its repeat is answered after it was decided.
+                self._briefly("PUT", self._path, self._request)
+            with contextlib.suppress(BursarError):
+                self._briefly("POST", f"{self._path}/cancel", {})
+                return
+            booking = self._briefly("GET", self._path)
+            if booking.get("state") == "granted":
+                self._briefly("POST", f"{self._path}/release", {"fence": booking.get("fence")})
+        except BursarError as error:
+            _log.debug("slot %s is left to its wait or its ttl: %s", self.id, error)
+
+    def _briefly(self, method: str, path: str, body: Optional[Json] = None) -> Json:
+        return self._client.call(method, path, body, timeout=LEAVE_SECONDS)[1]
+
+    def _renewal(self) -> Json:
+        return {"fence": self.fence, "ttlMs": self._request["ttlMs"]}
+
+    def _extend(self, sent: float) -> None:
+        """Counts from before the request was sent, so never longer than the server counts."""
+        self._deadline = sent + self._ttl
+        # Uneven, so that slots that were granted together are not renewed together.
+        self._due = sent + self._ttl / 3 * random.uniform(0.8, 1.0)
+        self._pause = _Pause()
+
+
+class AsyncSlot:
+    """The same for `async with`. Cancelling the wait leaves the queue."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self.id = slot.id
+        self.lost = slot.lost
+
+    @property
+    def fence(self) -> Optional[int]:
+        """The number that proves it is held."""
+        return self._slot.fence
+
+    def check(self) -> None:
+        """Raises `Fenced` if it is no longer held."""
+        self._slot.check()
+
+    async def held(self) -> bool:
+        """Asks the server whether it is held."""
+        return await _in_thread(self._slot.held)
+
+    async def wait_lost(self) -> str:
+        """Returns the reason when it is no longer held: wait for it beside the work."""
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # The loop may have been closed meanwhile.
+                loop.call_soon_threadsafe(told.set)
+
+        self.lost.then(tell)
+        await told.wait()
+        return str(self.lost.reason)
+
+    async def __aenter__(self) -> AsyncSlot:
+        await _in_thread(self._slot.acquire, self._slot._give_up)
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        await _in_thread(lambda: self._slot.__exit__(kind, error, trace))
+
+
+def slot(class_: str, **options: Any) -> Slot:
+    """A slot of the default client; see `Client.slot`."""
+    return default_client().slot(class_, **options)
+
+
+def async_slot(class_: str, **options: Any) -> AsyncSlot:
+    """The same for `async with`."""
+    return default_client().async_slot(class_, **options)
+
+
+# The seed's repository
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """A booking in the seed's words; quantities as Kubernetes writes them."""
+
+    allocation_id: str
+    execution_id: str
+    language: str
+    status: str
+    cpu_request: Optional[str]
+    memory_request: Optional[str]
+    cpu_limit: Optional[str]
+    memory_limit: Optional[str]
+    allocated_at: Optional[datetime.datetime]
+    released_at: Optional[datetime.datetime]
+
+    @classmethod
+    def of(cls, booking: Mapping[str, Any]) -> Allocation:
+        """The seed's view: `active` while granted, `released` after any end."""
+        return cls(
+            allocation_id=booking["id"],
+            execution_id=booking.get("executionId", booking["id"]),
+            language=booking.get("class", ""),
+            status="active" if booking["state"] == "granted" else "released",
+            cpu_request=_cpu_text(booking.get("cpuMilli")),
+            memory_request=_memory_text(booking.get("memoryBytes")),
+            cpu_limit=_cpu_text(booking.get("cpuLimitMilli")),
+            memory_limit=_memory_text(booking.get("memoryLimitBytes")),
+            allocated_at=_moment(booking.get("grantedAt")),
+            released_at=_moment(booking.get("endedAt")),
+        )
+
+
+class SyncResourceAllocationRepository:
+    """The seed's repository, for code without an event loop.
+
+    What it creates is renewed while this process lives, and comes back by itself after. With
+    `renew=False` it is held for 24 hours instead: for processes that end before their work does.
+    """
+
+    def __init__(
+        self, client: Optional[Client] = None, *, tenant: Optional[str] = None, renew: bool = True
+    ) -> None:
+        self.client = client or default_client()
+        self._tenant = tenant
+        self._renew = renew
+        self._held: Dict[str, Slot] = {}
+
+    def count_active(self, language: str) -> int:
+        """How many allocations of a language are active."""
+        return len(self.client.bookings(language=language, status="active"))
+
+    def create_allocation(
+        self,
+        *,
+        allocation_id: str,
+        execution_id: str,
+        language: str,
+        cpu_request: Quantity,
+        memory_request: Quantity,
+        cpu_limit: Quantity,
+        memory_limit: Quantity,
+    ) -> Allocation:
+        """Creates an allocation, or raises `Refused` where the limit is reached."""
+        requests, limits = (cpu_request, memory_request), (cpu_limit, memory_limit)
+        return self._create(self._asked(allocation_id, execution_id, language, requests, limits))
+
+    def release_allocation(self, allocation_id: str) -> Optional[Allocation]:
+        """Releases an allocation; one that has ended stays as it ended, an unknown one is None."""
+        held = self._held.pop(allocation_id, None)
+        if held is not None:
+            # From here on its ttl gives it back, even if the server cannot be told.
+            self.client._keeper.forget(held)
+        booking = self._booking(allocation_id)
+        if booking is not None and booking["state"] == "granted":
+            path = f"/v1/bookings/{_escaped(allocation_id)}/release"
+            with contextlib.suppress(Fenced):  # It has ended since it was looked at.
+                self.client.call("POST", path, {"fence": booking.get("fence")})
+            booking = self._booking(allocation_id)
+        return None if booking is None else Allocation.of(booking)
+
+    def get_allocation(self, allocation_id: str) -> Optional[Allocation]:
+        """One allocation, as far as it is remembered."""
+        booking = self._booking(allocation_id)
+        return None if booking is None else Allocation.of(booking)
+
+    def find_allocations(
+        self,
+        *,
+        execution_id: Optional[str] = None,
+        language: Optional[str] = None,
+        status: Optional[str] = None,
+    ) -> List[Allocation]:
+        """Allocations by any of these; ended ones are remembered for 24 hours."""
+        state = None if status else "granted,ended"
+        found = self.client.bookings(
+            language=language, status=status, state=state, execution=execution_id
+        )
+        # A request that ended while it waited was never an allocation.
+        return [Allocation.of(booking) for booking in found if booking.get("grantedAt")]
+
+    def _asked(
+        self,
+        allocation_id: str,
+        execution_id: str,
+        language: str,
+        requests: Tuple[Quantity, Quantity],
+        limits: Tuple[Quantity, Quantity],
+    ) -> Slot:
+        slot = self.client.slot(
+            language,
+            tenant=self._tenant,
+            wait=0,
+            ttl=TTL_SECONDS if self._renew else DAY_SECONDS,
+            id=allocation_id,
+            execution_id=None if execution_id == allocation_id else execution_id,
+            cpu=requests[0],
+            memory=requests[1],
+            cpu_limit=limits[0],
+            memory_limit=limits[1],
+        )
+        slot._is_renewed = self._renew
+        return slot
+
+    def _create(self, slot: Slot) -> Allocation:
+        slot.acquire()
+        if self._renew:
+            self._held[slot.id] = slot
+        return Allocation.of(self.client.call("GET", slot._path)[1])
+
+    def _booking(self, allocation_id: str) -> Optional[Json]:
+        try:
+            return self.client.call("GET", f"/v1/bookings/{_escaped(allocation_id)}")[1]
+        except BursarError as error:
+            if error.code == "not-found":
+                return None
+            raise
+
+
+class ResourceAllocationRepository:
+    """The seed's repository, with its interface unchanged; `sync` is its twin without `await`."""
+
+    def __init__(
+        self, client: Optional[Client] = None, *, tenant: Optional[str] = None, renew: bool = True
+    ) -> None:
+        self.sync = SyncResourceAllocationRepository(client, tenant=tenant, renew=renew)
+
+    async def count_active(self, language: str) -> int:
+        """How many allocations of a language are active."""
+        return await _in_thread(lambda: self.sync.count_active(language))
+
+    async def create_allocation(
+        self,
+        *,
+        allocation_id: str,
+        execution_id: str,
+        language: str,
+        cpu_request: Quantity,
+        memory_request: Quantity,
+        cpu_limit: Quantity,
+        memory_limit: Quantity,
+    ) -> Allocation:
+        """Creates an allocation, or raises `Refused`. Cancelled half-way, it gives it back."""
+        requests, limits = (cpu_request, memory_request), (cpu_limit, memory_limit)
+        slot = self.sync._asked(allocation_id, execution_id, language, requests, limits)
+        return await _in_thread(lambda: self.sync._create(slot), slot._give_up)
+
+    async def release_allocation(self, allocation_id: str) -> Optional[Allocation]:
+        """Releases an allocation; one that has ended stays as it ended, an unknown one is None."""
+        return await _in_thread(lambda: self.sync.release_allocation(allocation_id))
+
+    async def get_allocation(self, allocation_id: str) -> Optional[Allocation]:
+        """One allocation, as far as it is remembered."""
+        return await _in_thread(lambda: self.sync.get_allocation(allocation_id))
+
+    async def find_allocations(self, **filters: Optional[str]) -> List[Allocation]:
+        """Allocations by `execution_id`, `language` and `status`."""
+        return await _in_thread(lambda: self.sync.find_allocations(**filters))
+
+
+# The client
+
+
+class Client:
+    """A server, as one caller. Threads may share it; a forked child starts with a fresh one.
+
+    Which server is the first that is told: `server` or `context` here, `BURSAR_SERVER`,
+    `BURSAR_CONTEXT`, `current` in the config file, the socket of a local `bursar up`.
+    """
+
+    def __init__(
+        self,
+        server: Optional[str] = None,
+        *,
+        context: Optional[str] = None,
+        token_file: Optional[str] = None,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        found = _discover(server, context, token_file, os.environ)
+        self.server: str = found.address
+        self.timeout = timeout
+        self._because = found.because
+        self._connect = _connector(found.address)
+        self._headers = {} if found.token is None else {"Authorization": f"Bearer {found.token}"}
+        self._idle: List[http.client.HTTPConnection] = []
+        self._keeper = _Keeper()
+        _clients.add(self)
+        weakref.finalize(self, _close_all, self._idle)
+
+    def slot(
+        self,
+        class_: str,
+        *,
+        tenant: Optional[str] = None,
+        wait: Optional[float] = None,
+        slots: int = 1,
+        cpu: Optional[Quantity] = None,
+        memory: Optional[Quantity] = None,
+        gpus: Optional[int] = None,
+        ttl: float = TTL_SECONDS,
+        priority: Optional[str] = None,
+        id: Optional[str] = None,
+        execution_id: Optional[str] = None,
+        cpu_limit: Optional[Quantity] = None,
+        memory_limit: Optional[Quantity] = None,
+    ) -> Slot:
+        """A slot to enter. `wait` is in seconds: 0 refuses at once, None waits as long as the
+        limits allow. `cpu` and `memory` are written as Kubernetes does: `500m`, `256Mi`."""
+        request = {
+            "class": class_,
+            "tenant": tenant,
+            "slots": slots,
+            "cpuMilli": _cpu_milli(cpu),
+            "memoryBytes": _memory_bytes(memory),
+            "gpus": gpus,
+            "ttlMs": _milliseconds(ttl),
+            "waitMs": _milliseconds(DAY_SECONDS if wait is None else wait),
+            "priority": priority,
+            "executionId": execution_id,
+            "cpuLimitMilli": _cpu_milli(cpu_limit),
+            "memoryLimitBytes": _memory_bytes(memory_limit),
+        }
+        given = {name: value for name, value in request.items() if value is not None}
+        return Slot(self, given, wait, id or _new_id("slot"))
+
+    def async_slot(self, class_: str, **options: Any) -> AsyncSlot:
+        """The same for `async with`."""
+        return AsyncSlot(self.slot(class_, **options))
+
+    def bookings(self, **filters: Optional[str]) -> List[Json]:
+        """All bookings of a filter: `language`, `status`, `tenant`, `state`, `execution`, `id`."""
+        query: Dict[str, Any] = {**filters, "limit": PAGE_MAX}
+        items: List[Json] = []
+        while True:
+            page = self.call("GET", "/v1/bookings", query=query)[1]
+            items.extend(page.get("items", []))
+            if not page.get("nextCursor"):
+                return items
+            query["cursor"] = page["nextCursor"]
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Optional[Json] = None,
+        *,
+        query: Optional[Mapping[str, Any]] = None,
+        wait: float = 0.0,
+        timeout: Optional[float] = None,
+        attempts: int = ATTEMPTS_MAX,
+        stop: Optional[threading.Event] = None,
+    ) -> Tuple[int, Json]:
+        """One call, repeated where that helps, as its status and answer; problems are raised.
+
+        `wait` is how long the server was asked to wait before it answers. Once `stop` is set it is
+        not repeated any more.
+        """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urllib.parse.urlencode(given)}" if given else path
+        deadline = _now() + (self.timeout if timeout is None else timeout) + wait
+        stop = stop or threading.Event()
+        pause, is_unknown = _Pause(), False
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._attempt(method, target, body, deadline)
+            except BursarError as error:
+                is_unknown = (is_unknown or error.code in _UNKNOWN) and method != "GET"
+                length = max(pause.next(), error.retry_after or 0.0)
+                # Who finds nobody at the first knock is told at once; who was answered before may
+                # be at the door of a server that starts again.
+                is_absent = attempt == 1 and error.code == "unreachable"
+                is_over = attempt == attempts or _now() + length >= deadline or stop.is_set()
+                if is_over or is_absent or error.code not in _WORTH_REPEATING:
+                    raise self._verdict(error, is_unknown) from error.__cause__
+            stop.wait(length)
+        raise AssertionError("a call has at least one attempt")
+
+    def _verdict(self, error: BursarError, is_unknown: bool) -> BursarError:
+        """What a last failure means: an earlier attempt may have been done all the same."""
+        is_answer = not isinstance(error, Unavailable) and error.code not in _UNKNOWN
+        if is_answer or not is_unknown:
+            return error
+        detail = f"{error.detail}; whether it was done is not known, and repeating it is safe"
+        code = error.code if error.code in _UNKNOWN else "outcome-unknown"
+        return OutcomeUnknown({**error.problem, "code": code, "detail": detail})
+
+    def _attempt(
+        self, method: str, target: str, body: Optional[Json], deadline: float
+    ) -> Tuple[int, Json]:
+        sent = _Sent(method, target, body, self._headers)
+        try:
+            # A kept connection may have been closed by the other side meanwhile, which shows only
+            # in use: that says nothing of the server, so a new one is tried.
+            with contextlib.suppress(ConnectionError, http.client.HTTPException, IndexError):
+                return self._exchange(self._idle.pop(), sent, deadline)
+            return self._exchange(self._connected(deadline), sent, deadline)
+        except socket.timeout as error:
+            raise self._broken("timeout", "does not answer in time") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._broken("lost", f"stopped answering ({error!r})") from error
+
+    def _connected(self, deadline: float) -> http.client.HTTPConnection:
+        connection = self._connect(_left(deadline))
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            detail = f"cannot reach {self.server} ({self._because}): {error}"
+            raise Unavailable({"code": "unreachable", "detail": detail}) from error
+        return connection
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, sent: _Sent, deadline: float
+    ) -> Tuple[int, Json]:
+        try:
+            connection.sock.settimeout(_left(deadline))
+            connection.request(sent.method, sent.target, sent.body, sent.headers)
+            response = connection.getresponse()
+            raw = response.read(ANSWER_BYTES_MAX + 1)
+        except BaseException:
+            # Half an answer on a connection would be taken for the next one's.
+            connection.close()
+            raise
+        if response.isclosed() and not response.will_close and len(self._idle) < IDLE_MAX:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return response.status, self._read(response, raw)
+
+    def _read(self, response: http.client.HTTPResponse, raw: bytes) -> Json:
+        try:
+            answer = json.loads(raw)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or len(raw) > ANSWER_BYTES_MAX:
+            start = raw[:60].decode("utf-8", "replace")
+            raise self._protocol(f"status {response.status} with {start!r}")
+        if response.status < 300:
+            return answer
+        seconds = response.headers.get("Retry-After", "")
+        if seconds.isdigit():
+            answer.setdefault("retryAfterMs", int(seconds) * 1_000)
+        raise _error_of({"status": response.status, **answer})
+
+    def _broken(self, code: str, what: str) -> BursarError:
+        return Unavailable({"code": code, "detail": f"{self.server} {what}"})
+
+    def _protocol(self, what: str) -> BursarError:
+        detail = f"{self.server} does not answer as Bursar does: {what}"
+        return BursarError({"code": "protocol", "detail": detail})
+
+    def _after_fork(self) -> None:
+        # Connections and slots are the parent's; closing the copies here does not end them there.
+        _close_all(self._idle)
+        self._keeper = _Keeper()
+
+
+def _close_all(connections: List[http.client.HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+_default: Optional[Client] = None
+_default_guard = threading.Lock()
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def default_client() -> Client:
+    """The client that the environment describes, made once."""
+    global _default
+    with _default_guard:
+        if _default is None:
+            _default = Client()
+        return _default
+
+
+def _fork_in_child() -> None:
+    global _default_guard
+    _default_guard = threading.Lock()
+    for client in list(_clients):
+        client._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fork_in_child)
+
+
+@dataclasses.dataclass
+class _Sent:
+    """One request as it goes out."""
+
+    method: str
+    target: str
+    body: Any
+    headers: Dict[str, str]
+
+    def __post_init__(self) -> None:
+        if self.body is not None:
+            self.body = json.dumps(self.body).encode()
+            self.headers = {**self.headers, "Content-Type": "application/json"}
+
+
+class _GivenUp(Exception):
+    """Nobody waits for this slot any more; seen only by the thread that waited."""
+
+
+class _Keeper:
+    """Renews all slots of a client from one thread, which lives while there is a slot.
+
+    Slots that are due go in one batch. No attempt lasts beyond the nearest deadline, so a server
+    that hangs cannot keep a holder from being told.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._slots: Dict[str, Slot] = {}
+        self._thread: Optional[threading.Thread] = None
+
+    def keep(self, slot: Slot) -> None:
+        """Renews it from now on."""
+        with self._changed:
+            self._slots[slot.id] = slot
+            if self._thread is None:
+                name = "bursar-renewal"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def forget(self, slot: Slot) -> None:
+        """Renews it no more."""
+        with self._changed:
+            if self._slots.get(slot.id) is slot:
+                del self._slots[slot.id]
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            due = self._wait()
+            if not due:
+                return
+            self._renew(due)
+
+    def _wait(self) -> List[Slot]:
+        """The next slots to renew; none, once there is nothing to keep."""
+        with self._changed:
+            while self._slots:
+                now = _now()
+                for slot in [slot for slot in self._slots.values() if slot._deadline <= now]:
+                    self._lose(slot, "unrenewed", {})
+                due = [slot for slot in self._slots.values() if slot._due <= now]
+                if due:
+                    return due[:BATCH_MAX]
+                moments = [min(slot._due, slot._deadline) for slot in self._slots.values()]
+                self._changed.wait(min(moments) - now if moments else 0)
+            self._thread = None
+            return []
+
+    def _renew(self, due: List[Slot]) -> None:
+        sent = _now()
+        with self._changed:
+            deadlines = [slot._deadline for slot in self._slots.values()]
+        timeout = min([RENEWAL_SECONDS, *(deadline - sent for deadline in deadlines)])
+        operations = [{"op": "renew", "id": slot.id, **slot._renewal()} for slot in due]
+        results: List[Json] = []
+        try:
+            body = {"operations": operations}
+            call = due[0]._client.call
+            results = call("POST", "/v1/bookings", body, timeout=timeout, attempts=1)[1]["results"]
+        except Exception as error:  # Whatever it is, the other slots still need their renewal.
+            _log.info("renewal of %d slots will be tried again: %s", len(due), error)
+        results = results + [{}] * (len(due) - len(results))
+        with self._changed:
+            for slot, result in zip(due, results):
+                self._settle(slot, result, sent)
+
+    def _settle(self, slot: Slot, result: Json, sent: float) -> None:
+        if self._slots.get(slot.id) is not slot:
+            return
+        if result.get("code") in ("stale-fence", "not-found"):
+            self._lose(slot, "fenced", result)
+        elif result.get("status") == 200:
+            slot._extend(sent)
+        else:
+            slot._due = _now() + slot._pause.next()
+
+    def _lose(self, slot: Slot, reason: str, problem: Json) -> None:
+        del self._slots[slot.id]
+        _log.warning("slot %s is no longer held: %s", slot.id, problem.get("detail", reason))
+        slot.lost.tell(reason, problem)
+
+
+class _Pause:
+    """Pauses between repeats: growing, uneven so that callers do not come back together."""
+
+    def __init__(self) -> None:
+        self._next = PAUSE_SECONDS_FIRST
+
+    def next(self) -> float:
+        """The next one: between half of its length and all of it."""
+        full = self._next
+        self._next = min(full * 2, PAUSE_SECONDS_LAST)
+        return random.uniform(full / 2, full)
+
+
+async def _in_thread(
+    work: Callable[[], Result], give_up: Optional[Callable[[], None]] = None
+) -> Result:
+    """Runs blocking work beside the event loop.
+
+    A thread for each, not the loop's pool: waits for slots would fill the pool, and the releases
+    that they wait for would never get their turn. Cancelled, it lets the work finish in its own
+    time; `give_up` makes that soon.
+    """
+    future = _started(work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        ending = [future] if give_up is None else [future, _started(give_up)]
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(ending, timeout=LEAVE_SECONDS)
+        for ended in ending:
+            # Nobody asks for it any more; looking at it keeps the loop from complaining.
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())
+        raise
+
+
+def _started(work: Callable[[], Result]) -> asyncio.Future[Result]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+
+    def settle(result: Any, error: Optional[BaseException]) -> None:
+        if not future.done():
+            future.set_exception(error) if error else future.set_result(result)
+
+    def run() -> None:
+        outcome: Tuple[Any, Optional[BaseException]]
+        try:
+            outcome = work(), None
+        except BaseException as error:
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # The loop may have been closed meanwhile.
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="bursar-call", daemon=True).start()
+    return future
+
+
+# Where the server is, and who I am (the same order as the command line)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A server that was found, not yet spoken to."""
+
+    address: str
+    because: str
+    token: Optional[str]
+
+
+def _discover(
+    server: Optional[str],
+    context: Optional[str],
+    token_file: Optional[str],
+    environment: Mapping[str, str],
+) -> _Found:
+    token_path = token_file or environment.get("BURSAR_TOKEN_FILE")
+    token = _read_token(token_path) if token_path else None
+    if server:
+        return _Found(server, "server=", token)
+    if environment.get("BURSAR_SERVER") and not context:
+        return _Found(environment["BURSAR_SERVER"], "BURSAR_SERVER", token)
+    config = _read_config(environment)
+    name = context or environment.get("BURSAR_CONTEXT") or config.get("current")
+    if name:
+        return _of_context(name, config, token, environment)
+    path = _socket_path(environment)
+    if path and os.path.exists(path):
+        return _Found(f"unix:{path}", "the socket of a local server", token)
+    tried = f"server=, BURSAR_SERVER, context (none set), socket {path or '(no place for one)'}"
+    detail = f"no server found; tried {tried}; start one here with `bursar up`"
+    raise Unavailable({"code": "unreachable", "detail": detail})
+
+
+def _of_context(
+    name: str, config: Json, token: Optional[str], environment: Mapping[str, str]
+) -> _Found:
+    known = config.get("context", {})
+    found = known.get(name, {})
+    data = _below("XDG_DATA_HOME", ".local/share", environment)
+    if name == "demo" and name not in known and data:
+        found = {"server": f"unix:{os.path.join(data, 'demo', 'api.sock')}"}
+    if not found.get("server"):
+        names = ", ".join(sorted({*known, "demo"}))
+        what = "names no server" if name in known else "is not known"
+        raise ValueError(f"context `{name}` {what}; contexts are {names}")
+    if token is None and found.get("token-file"):
+        token = _read_token(_expanded(found["token-file"], environment))
+    return _Found(found["server"], f"context {name}", token)
+
+
+def _connector(address: str) -> Callable[[float], http.client.HTTPConnection]:
+    """What opens connections to `unix:/path` or `http://host:port`."""
+    if address.startswith("unix:"):
+        path = address[len("unix:") :]
+        path = _expanded(path[2:] if path.startswith("//") else path, os.environ)
+        return lambda timeout: _UnixConnection(path, timeout)
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "https":
+        raise ValueError(f"`{address}` asks for TLS, which this file does not speak; use the socket")
+    is_plain = parts.path in ("", "/") and not parts.query and "@" not in parts.netloc
+    if parts.scheme != "http" or not parts.hostname or not is_plain:
+        hint = "write it as in http://127.0.0.1:7171 or unix:/run/bursar/api.sock"
+        raise ValueError(f"`{address}` is not a server; {hint}")
+    host, port = parts.hostname, parts.port or PORT_DEFAULT
+    return lambda timeout: http.client.HTTPConnection(host, port, timeout=timeout)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over the socket of a local server, where the Unix user is the identity."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connects to the path instead of a host."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _read_token(path: str) -> str:
+    """The token of a file that nobody else can read."""
+    mode = os.stat(path).st_mode & 0o777
+    if mode & 0o077:
+        what = f"token file {path} can be read by others (mode {mode:o})"
+        raise PermissionError(f"{what}; `chmod 600 {path}` and make a new token")
+    with open(path, encoding="utf-8") as file:
+        token = file.read(TOKEN_BYTES_MAX + 1).strip()
+    if not re.fullmatch(r"[!-~]{1,%d}" % TOKEN_BYTES_MAX, token):
+        raise ValueError(f"token file {path} does not hold one token of visible characters")
+    return token
+
+
+def _read_config(environment: Mapping[str, str]) -> Json:
+    """The client's file, if there is one."""
+    directory = _below("XDG_CONFIG_HOME", ".config", environment)
+    path = environment.get("BURSAR_CONFIG") or (
+        os.path.join(directory, "config.toml") if directory else ""
+    )
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return {}
+    try:
+        import tomllib
+    except ImportError:  # Before Python 3.11.
+        return _read_plain_toml(text, path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+_TABLE = re.compile(r"\[\s*(\w+)\s*(?:\.\s*(?:([\w-]+)|\"([^\"\\]*)\"|'([^']*)')\s*)?\]")
+_PAIR = re.compile(r"([\w-]+)\s*=\s*(?:\"([^\"\\]*)\"|'([^']*)')")
+
+
+def _read_plain_toml(text: str, path: str) -> Json:
+    """Reads what a client's file has: tables, and texts without escapes. All else is refused, so
+    that nothing is understood differently than by a whole reader."""
+    root: Json = {}
+    table = root
+    for number, line in enumerate(text.splitlines(), 1):
+        line = re.sub(r"""^((?:[^"'#]|"[^"]*"|'[^']*')*)#.*$""", r"\1", line).strip()
+        header, pair = _TABLE.fullmatch(line), _PAIR.fullmatch(line)
+        if header:
+            table = root.setdefault(header[1], {})
+            name = next((name for name in header.groups()[1:] if name is not None), None)
+            table = table if name is None else table.setdefault(name, {})
+        elif pair:
+            table[pair[1]] = pair[2] if pair[2] is not None else pair[3]
+        elif line:
+            raise ValueError(f'{path}:{number}: before Python 3.11 only lines as key = "text" are read')
+    return root
+
+
+def _socket_path(environment: Mapping[str, str]) -> Optional[str]:
+    """Where a local server's socket is looked for."""
+    directory = _below("XDG_DATA_HOME", ".local/share", environment)
+    if environment.get("XDG_RUNTIME_DIR"):
+        directory = os.path.join(environment["XDG_RUNTIME_DIR"], "bursar")
+    elif os.geteuid() == 0:
+        directory = "/run/bursar"
+    return os.path.join(directory, "api.sock") if directory else None
+
+
+def _below(variable: str, rest: str, environment: Mapping[str, str]) -> Optional[str]:
+    """Our directory below one of the user's, which counts only if it is absolute."""
+    directory = environment.get(variable, "")
+    if not os.path.isabs(directory):
+        home = environment.get("HOME")
+        directory = os.path.join(home, rest) if home else ""
+    return os.path.join(directory, "bursar") if directory else None
+
+
+def _expanded(path: str, environment: Mapping[str, str]) -> str:
+    """A path as people write it in a file, with `~` for the home directory."""
+    home = environment.get("HOME")
+    return os.path.join(home, path[2:]) if home and path.startswith("~/") else path
+
+
+# Quantities, ids and times
+
+_NUMBER = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?", re.ASCII)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+def _cpu_milli(text: Optional[Quantity]) -> Optional[int]:
+    return None if text is None else _amount(str(text), 1_000)
+
+
+def _memory_bytes(text: Optional[Quantity]) -> Optional[int]:
+    return None if text is None else _amount(str(text), 1)
+
+
+def _amount(text: str, scale: int) -> int:
+    """A Kubernetes quantity in whole units, rounded up, as Kubernetes does: whoever asks for a
+    fraction of the smallest unit is charged for all of it. Floats would round elsewhere."""
+    match = _NUMBER.fullmatch(text) if len(text) <= 64 else None
+    if match is None:
+        raise ValueError(f"`{text[:40]}` is not a quantity; write it as in 500m, 1.5, 256Mi or 4Gi")
+    sign, number, suffix = match[1], match[2], match[3] or ""
+    value = fractions.Fraction(number) * scale
+    if value and sign == "-":
+        raise ValueError(f"`{text}` is negative")
+    if suffix in _BINARY:
+        value *= 1 << _BINARY[suffix]
+    elif suffix:
+        power = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        # Beyond a hundred the answer is the same, because at most 64 digits stand before it.
+        value *= fractions.Fraction(10) ** max(-100, min(100, power))
+    whole = -(-value.numerator // value.denominator)
+    if whole > INTEGER_MAX:
+        raise ValueError(f"`{text}` is too large")
+    return whole
+
+
+def _cpu_text(milli: Optional[int]) -> Optional[str]:
+    if milli is None:
+        return None
+    return f"{milli}m" if milli % 1_000 else str(milli // 1_000)
+
+
+def _memory_text(size: Optional[int]) -> Optional[str]:
+    """With the largest binary suffix that is exact."""
+    if size is None:
+        return None
+    for suffix, shift in sorted(_BINARY.items(), key=lambda item: -item[1]):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift}{suffix}"
+    return str(size)
+
+
+def _new_id(prefix: str) -> str:
+    """An id that is never granted twice: it ends in a UUIDv7, so its age is known for ever."""
+    value = int(time.time() * 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return f"{prefix}-{uuid.UUID(int=value)}"
+
+
+def _moment(text: Optional[str]) -> Optional[datetime.datetime]:
+    return None if text is None else datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _milliseconds(seconds: float) -> int:
+    return math.ceil(seconds * 1_000)
+
+
+def _escaped(part: str) -> str:
+    return urllib.parse.quote(part, safe="")
+
+
+def _left(deadline: float) -> float:
+    """How long a socket may take; zero would mean not to wait at all."""
+    return max(0.001, deadline - _now())
+
+
+def _now() -> float:
+    """Seconds of a clock that also counts while the machine sleeps, as the server's does."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
