@@ -18,10 +18,12 @@ pub mod fuzz;
 pub mod http;
 pub mod listen;
 pub mod metrics;
+pub mod runner;
 pub mod service;
 pub mod users;
 
 pub use auth::{Anonymous, CallerSource, Peer};
 pub use caller::{Caller, Via};
 pub use http::router;
+pub use runner::Runner;
 pub use service::{Readers, ServerInfo, Service};

@@ -1,0 +1,159 @@
+//! One execution, from its grant to its end.
+
+use std::time::Duration;
+
+use bursar_engine::Command;
+use bursar_engine::booking::execution::{
+    Exit, GRACE_DEFAULT, Isolation, STOPS_UNTIL_STUCK, Wanted,
+};
+use bursar_engine::booking::{End, Standing};
+use bursar_node::executor::{Begun, Job, Left};
+use bursar_units::BookingId;
+use tokio::sync::Notify;
+
+use super::outbox::Outbox;
+use super::{Ordering, Shared};
+
+/// How long after a stop that worked its result may take to be known.
+const RESULT_WITHIN: Duration = Duration::from_secs(10);
+/// The pause after the first stop that failed; it doubles up to [`STOP_PAUSE_MAX`].
+const STOP_PAUSE: Duration = Duration::from_secs(1);
+/// How often a stuck execution is stopped again.
+const STOP_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Does what is wanted for an execution until nothing is.
+pub(super) async fn attend(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) {
+    while let Some(wanted) = shared.wanted(id) {
+        let told = match wanted {
+            Wanted::Start => start(shared, outbox, id, changed).await,
+            Wanted::Watch => watch(shared, outbox, id, changed).await,
+            Wanted::Stop { failed } => stop(shared, outbox, id, failed).await,
+        };
+        if told.is_none() {
+            return;
+        }
+    }
+    if is_left_alive(shared, id) {
+        clean(shared, id).await;
+    }
+}
+
+/// What an act came to: the state has moved, or may have. `None` ends the task with the runner.
+type Told = Option<()>;
+
+async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Told {
+    let Some(job) = job(shared, id) else {
+        // It ended between the two looks at it.
+        return Some(());
+    };
+    let begun = {
+        let _permit = shared.starting.acquire().await.ok()?;
+        if shared.wanted(id) != Some(Wanted::Start) {
+            return Some(());
+        }
+        tokio::select! {
+            begun = shared.executor.start(id, &job) => begun,
+            // Cancelled or overdue: what was begun is stopped, and nothing is begun any more.
+            () = no_longer(shared, id, Wanted::Start, changed) => return Some(()),
+        }
+    };
+    match begun {
+        Begun::Running(isolation) => report_started(outbox, id, isolation).await,
+        Begun::Gone(exit) => report_exit(outbox, id, exit).await,
+    }
+}
+
+async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Told {
+    tokio::select! {
+        exit = shared.executor.exit(id) => report_exit(outbox, id, exit).await,
+        () = no_longer(shared, id, Wanted::Watch, changed) => Some(()),
+    }
+}
+
+/// One attempt; the next follows after a pause, unless the process is gone meanwhile.
+async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> Told {
+    let within = match shared.executor.stop(id, grace(shared, id)).await {
+        Ok(()) => RESULT_WITHIN,
+        Err(error) => {
+            tracing::warn!(%id, failed, error = crate::service::chain(&error), "execution.not-stopped");
+            Duration::ZERO
+        }
+    };
+    // Only now: before the first stop an execution that was not begun could still be.
+    let exit = shared.executor.exit(id);
+    tokio::pin!(exit);
+    if let Ok(exit) = tokio::time::timeout(within, &mut exit).await {
+        return report_exit(outbox, id, exit).await;
+    }
+    shared.counts.stops_failed.fetch_add(1, Ordering::Relaxed);
+    if failed < STOPS_UNTIL_STUCK {
+        let (id, attempt) = (id.clone(), failed + 1);
+        outbox.send(Command::StopFailed { id, attempt }).await?.ok();
+    }
+    let doubled = STOP_PAUSE.saturating_mul(1 << failed.min(STOPS_UNTIL_STUCK));
+    match tokio::time::timeout(STOP_PAUSE_MAX.min(doubled), exit).await {
+        Ok(exit) => report_exit(outbox, id, exit).await,
+        Err(_) => Some(()),
+    }
+}
+
+async fn report_started(outbox: &Outbox, id: &BookingId, isolation: Isolation) -> Told {
+    let id = id.clone();
+    // A refusal says that it is over; the next look finds out.
+    let _refused = outbox.send(Command::Started { id, isolation }).await?;
+    Some(())
+}
+
+async fn report_exit(outbox: &Outbox, id: &BookingId, exit: Exit) -> Told {
+    let id = id.clone();
+    let _refused = outbox.send(Command::Exited { id, exit }).await?;
+    Some(())
+}
+
+/// Resolves when something else is wanted than this.
+async fn no_longer(shared: &Shared, id: &BookingId, wanted: Wanted, changed: &Notify) {
+    while shared.wanted(id) == Some(wanted) {
+        changed.notified().await;
+    }
+}
+
+fn job(shared: &Shared, id: &BookingId) -> Option<Job> {
+    let state = shared.ledger.view().read();
+    let Some(Standing::Granted(granted)) = state.bookings.standing(id) else {
+        return None;
+    };
+    let request = state.bookings.request(id)?;
+    let extras = request.extras.as_deref()?;
+    let order = extras.order.as_ref()?;
+    let charged = |amount: u64| (amount > 0).then_some(amount);
+    Some(Job {
+        work: order.work,
+        fence: granted.fence.0,
+        cpu_milli: extras.cpu_limit_milli.or(charged(request.amount.cpu_milli)),
+        memory_bytes: extras
+            .memory_limit_bytes
+            .or(charged(request.amount.memory_bytes)),
+        pids: order.pids,
+    })
+}
+
+fn grace(shared: &Shared, id: &BookingId) -> Duration {
+    let state = shared.ledger.view().read();
+    let grace = state.bookings.order(id).map(|order| order.grace);
+    Duration::from_millis(grace.unwrap_or(GRACE_DEFAULT).ms())
+}
+
+/// Whether it ended without anybody having seen its process go: only an operator can do that.
+fn is_left_alive(shared: &Shared, id: &BookingId) -> bool {
+    let state = shared.ledger.view().read();
+    matches!(state.bookings.standing(id), Some(Standing::Ended(ended)) if ended.end() == End::Forced)
+}
+
+/// Ends what is left at once; what does not work now the reconciler tries again.
+async fn clean(shared: &Shared, id: &BookingId) {
+    if let Err(error) = shared.executor.stop(id, grace(shared, id)).await {
+        shared.trouble();
+        tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-stopped");
+    }
+    super::reconcile::clean(shared, id, Left::Output).await;
+}
