@@ -6,6 +6,7 @@ mod booking;
 mod context;
 mod delete;
 mod doctor;
+mod exec;
 mod explain;
 mod generate;
 mod ledger;
@@ -27,6 +28,7 @@ pub(crate) const DRY_RUN: &str = "nothing was changed (dry run)\n";
 pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), Stop> {
     match command {
         Command::Up(arguments) => Box::pin(up::run(session, &arguments)).await,
+        Command::Exec(arguments) => Box::pin(exec::run(session, &arguments)).await,
         Command::Apply(arguments) => apply::run(session, &arguments).await,
         Command::Delete(arguments) => delete::run(session, &arguments).await,
         Command::Booking(noun) => Box::pin(booking::run(session, noun)).await,

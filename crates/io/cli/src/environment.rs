@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Environment {
     /// The user's home.
     pub(crate) home: Option<PathBuf>,
+    /// Where programs are looked for.
+    pub(crate) path: Option<OsString>,
     /// `BURSAR_SERVER`.
     pub(crate) server: Option<String>,
     /// `BURSAR_CONTEXT`.
@@ -56,6 +58,7 @@ impl Environment {
             .find_map(|name| text(name));
         let root_runtime = is_root.then(|| PathBuf::from("/run/bursar"));
         Self {
+            path: set("PATH"),
             server: text("BURSAR_SERVER"),
             context: text("BURSAR_CONTEXT"),
             token_file: path("BURSAR_TOKEN_FILE"),

@@ -13,6 +13,8 @@ pub(crate) mod exit {
     pub(crate) const UNAVAILABLE: u8 = 3;
     /// Does not verify.
     pub(crate) const UNVERIFIED: u8 = 4;
+    /// `exec`: refused, failed or fenced; what is below is its program's.
+    pub(crate) const EXEC: u8 = 125;
 }
 
 /// Why a command stops before its end.

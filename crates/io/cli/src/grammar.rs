@@ -3,6 +3,7 @@
 //! One definition per flag feeds parsing, both helps, the man pages and the completions. A noun
 //! alone lists; singular and plural are both accepted, help shows the singular.
 
+mod exec;
 mod ledger;
 mod noun;
 mod plain;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use bursar_units::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use exec::ExecArguments;
 pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
@@ -34,15 +36,17 @@ pub(crate) const HELP: &str = "\
     name = "bursar",
     version,
     about = "Hands out scarce compute, fairly and with proof; `bursar COMMAND -h` has an example of each",
-    before_help = "example:  bursar booking reserve python --id job-1",
+    before_help = "example:  bursar exec --class python -- python3 job.py",
     before_long_help = "\
 examples:
   bursar up                                        the whole system on this machine
+  bursar exec --class python -- python3 job.py     run a program in a slot
   bursar booking reserve python --id job-1         hold a slot
   bursar booking release job-1 --fence 1           give it back
   bursar limit set python --slots 120 --dry-run    what would change, and for whom",
     after_long_help = "\
-exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify",
+exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify;
+`exec` has its own: `bursar exec -h`",
     disable_help_subcommand = true,
     max_term_width = 100,
     help_template = HELP,
@@ -120,6 +124,8 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     /// Run the whole system on this machine
     Up(UpArguments),
+    /// Book a slot, run the program here, give the slot back
+    Exec(ExecArguments),
     /// Create or change limits and nodes from files, all or none
     Apply(ApplyArguments),
     /// Remove limits or nodes

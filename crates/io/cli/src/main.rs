@@ -36,9 +36,7 @@ use crate::session::Terminal;
 fn main() -> ExitCode {
     let is_root = rustix::process::getuid().is_root();
     let environment = Environment::read(|name| std::env::var_os(name), is_root);
-    let words = std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let words = std::env::args_os().collect();
     let clock = bursar_ledger::clock::MachineClock::default();
     let stderr = std::io::stderr().is_terminal();
     let invocation = Invocation {

@@ -1,5 +1,6 @@
 //! From words to an exit code: the one path that `main` and the scenario runner share.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser as _;
@@ -16,7 +17,7 @@ use crate::usage::{self, Asked};
 /// A command line, and all that it may touch.
 pub(crate) struct Invocation {
     /// The words, of which the first is the program.
-    pub(crate) words: Vec<String>,
+    pub(crate) words: Vec<OsString>,
     /// The streams.
     pub(crate) console: Console,
     /// What the process was given.
@@ -120,6 +121,8 @@ fn parse(invocation: Invocation) -> Result<Parsed, Ended> {
             Ok(Parsed { session, command })
         }
         Err(error) => {
+            let lossy = words.iter().map(|word| word.to_string_lossy().into_owned());
+            let words: Vec<String> = lossy.collect();
             let exit = match usage::explain(&error, &words) {
                 Asked::Text(text) => match console.data(&text) {
                     Ok(()) | Err(Stop::Pipe | Stop::Exit(_)) => 0,

@@ -1,10 +1,14 @@
 //! Wrong use, in our own words: what was typed, what may have been meant (design 80, 2.18).
 
+use bursar_client::{Code, Problem};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 use crate::grammar::Arguments;
 use crate::suggest::nearest;
+
+/// The command whose program has exit codes of its own.
+const EXEC: &str = "bursar exec";
 
 /// What came of reading a command line that is not a command.
 pub(crate) enum Asked {
@@ -45,6 +49,9 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
             )
         }
         ErrorKind::UnknownArgument if place.has_verbs => place.unknown_command(&invalid),
+        ErrorKind::UnknownArgument if place.path == EXEC => {
+            format!("`{EXEC}` takes its program after `--`, as in `{EXEC} -- {invalid}`")
+        }
         ErrorKind::UnknownArgument => format!("`{}` takes no `{invalid}`", place.path),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             format!("`{}` needs a command after it", place.path)
@@ -83,14 +90,20 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     };
-    let failure = Failure::usage(message).hint(format!("`{} -h` has an example", place.path));
+    let mut failure = Failure::usage(message).hint(format!("`{} -h` has an example", place.path));
+    if place.path == EXEC {
+        // The program may end with 2 itself; what is ours must not look like it.
+        let problem = Problem::new(Code::Invalid, failure.message.clone());
+        failure.problem = Some(Box::new(problem));
+        failure.exit = exit::EXEC;
+    }
     Asked::Mistake(Box::new(failure))
 }
 
 /// Whether a command line that could not be read asks for JSON.
 pub(crate) fn wants_json(words: &[String]) -> bool {
     let mut previous = "";
-    for word in words {
+    for word in before_program(words) {
         let here = word
             .strip_prefix("--output=")
             .or_else(|| word.strip_prefix("-o="));
@@ -115,7 +128,7 @@ impl Place {
         let mut command = Arguments::definition();
         command.build();
         let mut path = "bursar".to_owned();
-        for word in words.iter().skip(1) {
+        for word in before_program(words).skip(1) {
             if let Some(next) = command.find_subcommand(word).cloned() {
                 path = format!("{path} {}", next.get_name());
                 command = next;
@@ -152,6 +165,11 @@ impl Place {
         let longs = self.command.get_arguments().filter_map(clap::Arg::get_long);
         longs.map(|long| format!("--{long}")).collect()
     }
+}
+
+/// The words that are ours: what follows `--` is for the program.
+fn before_program(words: &[String]) -> impl Iterator<Item = &String> {
+    words.iter().take_while(|word| *word != "--")
 }
 
 /// `--slots <N>` as people type it: `--slots`.

@@ -1,9 +1,10 @@
-//! A slot that is held: reserved, renewed in the background, given back.
+//! A slot: asked for, held, renewed in the background, given back.
 //!
-//! Renewal runs in a task of its own at a third of the ttl, so work that is slow does not lose
-//! its slot; work that blocks its thread should run where it does not block the runtime. The
-//! holder is told through [`Slot::lost`] when the slot is no longer its own: the server said so,
-//! or nobody could be asked until the deadline, which is counted from before the last renewal
+//! [`Slot::reserve`] is all that most callers need; whoever wants to see the queue asks through
+//! [`Asked`]. Renewal runs in a task of its own at a third of the ttl, so work that is slow does
+//! not lose its slot; work that blocks its thread should run where it does not block the runtime.
+//! The holder is told through [`Slot::lost`] when the slot is no longer its own: the server said
+//! so, or nobody could be asked until the deadline, which is counted from before the last renewal
 //! was sent and so never ends later than the server's.
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::api::{Booking, BookingRequest, End, Outcome, ReleaseRequest, RenewRequest, State};
 use crate::client::{self, Client, Mode, Pause, uneven};
@@ -42,6 +43,12 @@ pub enum Error {
         /// How it ended.
         end: Option<End>,
     },
+    /// It was granted, and lost again before its holder heard of it.
+    #[error("booking {id} was granted, and lost again before that could be told")]
+    LostAtOnce {
+        /// Which.
+        id: BookingId,
+    },
     /// The new id is not one.
     #[error("cannot make an id")]
     Id(#[from] bursar_units::NameError),
@@ -67,6 +74,19 @@ pub struct Slot {
     is_over: bool,
 }
 
+/// A slot that was asked for and may have to be waited for. Dropping it leaves the queue as well
+/// as that can be done without waiting; [`Asked::leave`] waits until it is left.
+#[derive(Debug)]
+pub struct Asked {
+    client: Client,
+    id: BookingId,
+    booking: Booking,
+    ttl_ms: Option<u64>,
+    sent: Instant,
+    has_waited: bool,
+    is_over: bool,
+}
+
 impl Slot {
     /// Waits for a slot as long as the request says, under a new id.
     ///
@@ -82,70 +102,21 @@ impl Slot {
         id: &BookingId,
         request: &BookingRequest,
     ) -> Result<Self, Error> {
-        let mut leaving = Leaving {
-            client: client.clone(),
-            id: id.clone(),
-            is_armed: true,
-        };
-        let mut sent = Instant::now();
-        let mut booking = match client.reserve(id, request, Mode::Do).await {
-            Err(client::Error::Problem(problem)) if problem.code != Code::OutcomeUnknown => {
-                leaving.is_armed = false;
-                return Err(client::Error::Problem(problem).into());
-            }
-            answer => answer?,
-        };
-        let waited = booking.state == State::Queued;
-        while booking.state == State::Queued {
-            booking = client.booking_wait(id, LOOK).await?;
-        }
-        let fence = match (booking.state, booking.fence) {
-            (State::Granted, Some(fence)) => fence,
-            (State::Granted, None) => {
-                let what = format!("booking {id} is granted, and its fence is not told");
-                return Err(client.protocol(what).into());
-            }
-            _ => {
-                return Err(Error::NotGranted {
-                    id: id.clone(),
-                    end: booking.end,
-                });
-            }
-        };
-        if waited {
-            // How long ago it was granted is not known here; a renewal makes the deadline known.
-            sent = Instant::now();
-            let request = RenewRequest {
-                fence,
-                ttl_ms: request.ttl_ms,
-            };
-            client.renew(id, &request, Mode::Do).await?;
-        }
-        leaving.is_armed = false;
-        Ok(Self::hold(client, id, fence, request.ttl_ms, sent))
+        let asked = Asked::new(client, id, request).await?;
+        asked.granted().await
     }
 
-    fn hold(
-        client: &Client,
-        id: &BookingId,
-        fence: u64,
-        ttl_ms: Option<u64>,
-        sent: Instant,
-    ) -> Self {
+    fn hold(renewal: Renewal, sent: Instant) -> Self {
         let (tell, lost) = watch::channel(None);
-        let renewal = Renewal {
-            client: client.clone(),
-            id: id.clone(),
-            request: RenewRequest { fence, ttl_ms },
-            ttl: ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis),
-        };
+        let (client, id) = (renewal.client.clone(), renewal.id.clone());
+        let fence = renewal.request.fence;
         let renewer = tokio::spawn(async move {
             let why = renewal.run(sent).await;
             tell.send_replace(Some(why));
         });
         Self {
-            client: client.clone(),
-            id: id.clone(),
+            client,
+            id,
             fence,
             lost,
             renewer,
@@ -214,16 +185,114 @@ impl Drop for Slot {
     }
 }
 
-/// Leaves the queue when a wait is given up.
-struct Leaving {
-    client: Client,
-    id: BookingId,
-    is_armed: bool,
+impl Asked {
+    /// Asks; the answer is in [`Asked::booking`].
+    pub async fn new(
+        client: &Client,
+        id: &BookingId,
+        request: &BookingRequest,
+    ) -> Result<Self, Error> {
+        let mut asked = Self {
+            client: client.clone(),
+            id: id.clone(),
+            booking: Booking::new(id.clone(), State::Queued),
+            ttl_ms: request.ttl_ms,
+            sent: Instant::now(),
+            has_waited: false,
+            is_over: false,
+        };
+        match client.reserve(id, request, Mode::Do).await {
+            Ok(booking) => {
+                asked.has_waited = booking.state == State::Queued;
+                asked.booking = booking;
+                Ok(asked)
+            }
+            Err(error) => {
+                // What was refused has left nothing behind; of the rest that is not known.
+                asked.is_over = error
+                    .problem()
+                    .is_some_and(|problem| problem.code != Code::OutcomeUnknown);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// How it stood when the server was last heard.
+    pub fn booking(&self) -> &Booking {
+        &self.booking
+    }
+
+    /// Looks again: as soon as it no longer waits, or after that long at the latest.
+    ///
+    /// A server that is away is waited for as long as the ttl: whoever is granted meanwhile still
+    /// has the slot then. May be dropped and called again: nothing is lost.
+    pub async fn look(&mut self, most: Duration) -> Result<&Booking, Error> {
+        let mut pause = Pause::new();
+        let mut given_up_at = None;
+        loop {
+            let error = match self.client.booking_wait(&self.id, most).await {
+                Ok(booking) => {
+                    self.booking = booking;
+                    return Ok(&self.booking);
+                }
+                Err(error) => error,
+            };
+            let now = Instant::now();
+            let given_up_at = *given_up_at.get_or_insert(now + ttl(self.ttl_ms));
+            if is_refusal(&error) || given_up_at <= now {
+                return Err(error.into());
+            }
+            sleep(pause.next()).await;
+        }
+    }
+
+    /// Waits until it is granted, and holds it.
+    pub async fn granted(mut self) -> Result<Slot, Error> {
+        while self.booking.state == State::Queued {
+            self.look(LOOK).await?;
+        }
+        let id = self.id.clone();
+        let fence = match (self.booking.state, self.booking.fence) {
+            (State::Granted, Some(fence)) => fence,
+            (State::Granted, None) => {
+                let what = format!("booking {id} is granted, and its fence is not told");
+                return Err(self.client.protocol(what).into());
+            }
+            _ => {
+                self.is_over = true;
+                let end = self.booking.end;
+                return Err(Error::NotGranted { id, end });
+            }
+        };
+        let renewal = Renewal {
+            client: self.client.clone(),
+            id,
+            request: RenewRequest {
+                fence,
+                ttl_ms: self.ttl_ms,
+            },
+            ttl: ttl(self.ttl_ms),
+        };
+        if self.has_waited {
+            // How long ago it was granted is not known here; a renewal makes the deadline known.
+            let renewed = renewal.renew(Instant::now() + renewal.ttl).await;
+            let id = &renewal.id;
+            self.sent = renewed.map_err(|_| Error::LostAtOnce { id: id.clone() })?;
+        }
+        self.is_over = true;
+        Ok(Slot::hold(renewal, self.sent))
+    }
+
+    /// Leaves the queue, or gives back what was granted meanwhile.
+    pub async fn leave(mut self) -> Result<(), Error> {
+        self.is_over = true;
+        Ok(leave(&self.client, &self.id).await?)
+    }
 }
 
-impl Drop for Leaving {
+impl Drop for Asked {
     fn drop(&mut self) {
-        if let (true, Ok(runtime)) = (self.is_armed, Handle::try_current()) {
+        if let (false, Ok(runtime)) = (self.is_over, Handle::try_current()) {
             let (client, id) = (self.client.clone(), self.id.clone());
             runtime.spawn(async move { leave(&client, &id).await });
         }
@@ -231,7 +300,7 @@ impl Drop for Leaving {
 }
 
 /// Ends a booking, whether it still waits or was granted meanwhile.
-async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error> {
+pub async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error> {
     if client.cancel(id, Mode::Do).await.is_ok() {
         return Ok(());
     }
@@ -292,4 +361,23 @@ fn is_fenced(error: &client::Error) -> bool {
     error
         .problem()
         .is_some_and(|problem| matches!(problem.code, Code::StaleFence | Code::NotFound))
+}
+
+/// Whether the server has answered, and the answer is no; anything else may pass.
+fn is_refusal(error: &client::Error) -> bool {
+    error.problem().is_some_and(|problem| {
+        !matches!(
+            problem.code,
+            Code::Busy
+                | Code::Unavailable
+                | Code::NotLeader
+                | Code::OutcomeUnknown
+                | Code::SlowDown
+                | Code::Internal
+        )
+    })
+}
+
+fn ttl(ttl_ms: Option<u64>) -> Duration {
+    ttl_ms.map_or(TTL_DEFAULT, Duration::from_millis)
 }

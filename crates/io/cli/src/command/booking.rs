@@ -311,7 +311,7 @@ fn nobody_or(ahead: u64) -> String {
     }
 }
 
-fn estimate(booking: &Booking) -> String {
+pub(super) fn estimate(booking: &Booking) -> String {
     match (booking.estimate_ms, &booking.rests_on) {
         (Some(ms), Some(basis)) => format!("{} (rests on the {basis})", words::about(ms)),
         (Some(ms), None) => words::about(ms),
@@ -320,7 +320,7 @@ fn estimate(booking: &Booking) -> String {
     }
 }
 
-fn end_words(booking: &Booking) -> String {
+pub(super) fn end_words(booking: &Booking) -> String {
     let outcome = booking
         .outcome
         .map(|outcome| format!(", {}", outcome.word()));
@@ -444,6 +444,23 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
 
 fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -> Failure {
     let class = &arguments.class;
+    let tenant = arguments
+        .tenant
+        .as_ref()
+        .map(|tenant| format!(" --tenant {tenant}"));
+    let slots = if arguments.slots == 1 {
+        String::new()
+    } else {
+        format!(" --slots {}", arguments.slots)
+    };
+    without_a_slot(problem).hint(format!(
+        "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
+        tenant.unwrap_or_default()
+    ))
+}
+
+/// That no slot is free: why, who holds them, and when one may come back.
+pub(super) fn without_a_slot(problem: &Problem) -> Failure {
     let mut failure = Failure::new(problem.exit_code(), problem.detail.clone());
     if !problem.holders.is_empty() {
         failure = failure.detail("held by", super::explain::holders(&problem.holders));
@@ -454,17 +471,5 @@ fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -
             format!("a slot is expected in {}", words::about(ms)),
         );
     }
-    let tenant = arguments
-        .tenant
-        .as_ref()
-        .map(|tenant| format!(" --tenant {tenant}"));
-    let slots = if arguments.slots == 1 {
-        String::new()
-    } else {
-        format!(" --slots {}", arguments.slots)
-    };
-    failure.hint(format!(
-        "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
-        tenant.unwrap_or_default()
-    ))
+    failure
 }

@@ -228,10 +228,10 @@ fn announce(session: &mut Session, settings: &Settings, ready: &Ready<'_>) -> Re
 /// What to type next.
 const TRY: &str = "
 try, in another terminal:
-  bursar booking reserve python --id job-1    hold a slot
-  bursar bookings                             who holds, who waits
-  bursar limit set python --class python --slots 2 --dry-run
-  bursar up --demo                            an example organisation at work
+  bursar exec --class python -- python3 -c 'print(\"hello\")'    hold a slot, run, give it back
+  bursar bookings                                              who holds, who waits
+  bursar limit set python --class python --slots 2 --dry-run   what a bound would do
+  bursar up --demo                                             an example organisation at work
 ";
 
 /// A client of the service in this process, as whoever is named.

@@ -342,15 +342,15 @@ pub(crate) enum ContextVerb {
     },
 }
 
-fn cpu(text: &str) -> Result<u64, String> {
+pub(super) fn cpu(text: &str) -> Result<u64, String> {
     bursar_units::quantity::cpu_milli(text).map_err(|error| error.to_string())
 }
 
-fn memory(text: &str) -> Result<u64, String> {
+pub(super) fn memory(text: &str) -> Result<u64, String> {
     bursar_units::quantity::memory_bytes(text).map_err(|error| error.to_string())
 }
 
-fn priority() -> impl TypedValueParser<Value = Priority> {
+pub(super) fn priority() -> impl TypedValueParser<Value = Priority> {
     words(Priority::ALL, Priority::word)
 }
 

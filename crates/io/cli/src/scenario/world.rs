@@ -183,7 +183,7 @@ impl World {
         let service = Arc::clone(&running.service);
         let now: Now = Arc::new(move || service.ledger().now());
         let ended = run::within(Invocation {
-            words,
+            words: words.into_iter().map(Into::into).collect(),
             console: Console::Kept(Vec::new()),
             environment: Environment {
                 utf8: true,

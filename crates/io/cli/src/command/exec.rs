@@ -1,0 +1,166 @@
+//! `bursar exec`: book a slot, run the program here, give the slot back (design 40, X7).
+//!
+//! The program is our own child in the caller's terminal, directory and environment, so colours,
+//! keys and window size reach it without our doing. Whatever happens to it, the slot is given
+//! back; whatever happens to the slot, the program hears of it. Nothing of our own is printed
+//! while that works. What is not done: a `kill -9` of this process leaves the program running,
+//! and its slot to the ttl.
+
+mod child;
+mod program;
+mod queue;
+mod signals;
+
+use std::future::pending;
+use std::time::Duration;
+
+use bursar_client::api::Outcome;
+use bursar_client::slot::Lost;
+use bursar_client::{Client, Slot};
+use bursar_engine::words;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::failure::{Failure, Stop, chain, exit};
+use crate::grammar::ExecArguments;
+use crate::run::report;
+use crate::session::Session;
+use child::{Child, GRACE};
+use signals::Signals;
+
+/// The program ran longer than it was allowed to.
+const TOO_LONG: u8 = 124;
+/// It is there and cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// It is not there.
+const NOT_FOUND: u8 = 127;
+
+/// How long it may take to find out how a slot was lost: its program must be stopped meanwhile.
+const ASK_HOW: Duration = Duration::from_secs(2);
+
+pub(super) async fn run(session: &mut Session, arguments: &ExecArguments) -> Result<(), Stop> {
+    match perform(session, arguments).await {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Stop::Exit(code)),
+        // The program may end with any code below these, so what is ours must be one of them.
+        Err(Stop::Failed(failure)) => {
+            let code = failure.exit.max(exit::EXEC);
+            report(session, Err(Stop::Failed(failure)));
+            Err(Stop::Exit(code))
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// All of it; answers the exit code.
+async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8, Stop> {
+    if session.is_virtual() {
+        return Err(
+            Failure::usage("a scenario runs no programs: reserve and release there").into(),
+        );
+    }
+    program::check(session, &arguments.program)?;
+    let client = session.client().await?;
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::unavailable(format!("cannot wait for signals: {error}")))?;
+    let slot = queue::slot(session, &client, arguments, &mut signals).await?;
+    session.verbose(&format!("booking {}, fence {}", slot.id(), slot.fence()));
+    let mut child = match Child::spawn(&arguments.program, slot.id(), slot.fence()) {
+        Ok(child) => child,
+        Err(error) => {
+            let failure = program::not_run(session, &arguments.program, &error);
+            give_back(session, slot, failure.exit).await;
+            return Err(failure.into());
+        }
+    };
+    let code = attend(session, arguments, &client, &slot, &mut child, &mut signals).await?;
+    give_back(session, slot, code).await;
+    Ok(code)
+}
+
+/// Stays with the program until it has ended; answers the exit code.
+async fn attend(
+    session: &mut Session,
+    arguments: &ExecArguments,
+    client: &Client,
+    slot: &Slot,
+    child: &mut Child,
+    signals: &mut Signals,
+) -> Result<u8, Stop> {
+    let name = program::name(&arguments.program);
+    let most = arguments
+        .max_time
+        .map(|time| Duration::from_millis(time.ms()));
+    let deadline = most.and_then(|most| Instant::now().checked_add(most));
+    let mut stopped = None;
+    loop {
+        tokio::select! {
+            ended = child.ended() => {
+                let own = ended.map_err(|error| {
+                    Failure::unavailable(format!("how `{name}` ended cannot be told: {error}"))
+                })?;
+                return Ok(stopped.unwrap_or(own));
+            }
+            signal = signals.next() => child.pass_on(signal),
+            why = slot.lost(), if stopped.is_none() => {
+                child.stop();
+                stopped = Some(exit::EXEC);
+                let failure = lost(client, slot, why, &name).await;
+                report(session, Err(failure.into()));
+            }
+            () = at(deadline), if stopped.is_none() => {
+                child.stop();
+                stopped = Some(TOO_LONG);
+                let longest = arguments.max_time.unwrap_or_default();
+                let message = format!("`{name}` ran longer than `--max-time {longest}` and is stopped");
+                report(session, Err(Failure::new(TOO_LONG, message).into()));
+            }
+        }
+    }
+}
+
+/// What to say of a slot that is no longer held.
+async fn lost(client: &Client, slot: &Slot, why: Lost, name: &str) -> Failure {
+    let id = slot.id();
+    let how = match why {
+        Lost::Unrenewed => format!("{} did not answer until its time was over", client.server()),
+        Lost::Fenced => match timeout(ASK_HOW, client.booking(id)).await {
+            Ok(Ok(booking)) => super::booking::end_words(&booking),
+            Ok(Err(error)) => chain(&error),
+            Err(_) => "the server said so".to_owned(),
+        },
+    };
+    let grace = words::length(bursar_units::Millis::from_secs(GRACE.as_secs()));
+    Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
+        .detail("booking", id.to_string())
+        .detail(
+            "effect",
+            format!("others may hold it, so `{name}` is stopped, within {grace}"),
+        )
+}
+
+/// Gives the slot back and says how it went; if that cannot be said, the ttl gives it back.
+async fn give_back(session: &mut Session, slot: Slot, code: u8) {
+    let outcome = if code == 0 {
+        Outcome::Ok
+    } else {
+        Outcome::Failed
+    };
+    let id = slot.id().clone();
+    match slot.release(outcome, Some(i32::from(code))).await {
+        Ok(booking) => session.verbose(&format!("booking {id} {}", super::booking::end_words(&booking))),
+        // What was lost has ended by itself, and that was said.
+        Err(_) if code == exit::EXEC => {}
+        Err(error) => session.aside(&format!(
+            "warning: the slot could not be given back: {}; booking {id} ends by itself when it is not renewed\n",
+            chain(&error)
+        )),
+    }
+}
+
+/// That moment, or never.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}
