@@ -504,6 +504,8 @@ fn word_of(answer: &Result<Answer, EngineRefusal>) -> &'static str {
             Reply::Ended => "ended",
             Reply::AlreadyEnded => "already-ended",
             Reply::Applied => "applied",
+            Reply::Stopping => "stopping",
+            Reply::Noted => "noted",
         },
         Err(EngineRefusal::Booking(refusal)) => match refusal {
             Refusal::OverLimit { .. } => "over-limit",

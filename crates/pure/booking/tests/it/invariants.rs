@@ -83,8 +83,9 @@ fn a_fence_never_given_out_or_given_out_twice_is_found() {
             fence,
             queued_at,
             granted_at,
-            expires,
+            until,
             renewals,
+            progress,
         } => {
             let id = id("twin");
             Some(Fact::Granted {
@@ -93,8 +94,9 @@ fn a_fence_never_given_out_or_given_out_twice_is_found() {
                 fence,
                 queued_at,
                 granted_at,
-                expires,
+                until,
                 renewals,
+                progress,
             })
         }
         _ => None,
@@ -164,6 +166,7 @@ fn an_end_that_should_be_forgotten_is_found() {
             outcome,
             exit_code,
             reason,
+            course,
             queued_at,
             granted,
             ..
@@ -176,6 +179,7 @@ fn an_end_that_should_be_forgotten_is_found() {
                 outcome,
                 exit_code,
                 reason,
+                course,
                 queued_at,
                 granted,
                 ended_at,

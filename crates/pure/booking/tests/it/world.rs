@@ -399,7 +399,7 @@ impl World {
             Standing::Granted(granted) => State::Holding {
                 fence: granted.fence.0,
                 granted_at: granted.granted_at.ms(),
-                expires: granted.expires.ms(),
+                expires: granted.until.unwrap().ms(),
             },
             Standing::Ended(ended) => State::Ended {
                 end: ended.end(),
@@ -445,7 +445,7 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Ok(Reply::Repeated) => Told::Repeated,
         Ok(Reply::Ended) => Told::Ended,
         Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
-        Ok(Reply::Applied) => panic!("no booking is answered so"),
+        Ok(Reply::Applied | Reply::Stopping | Reply::Noted) => panic!("no booking is answered so"),
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),

@@ -117,6 +117,7 @@ fn bookings(world: &mut World) {
         execution: Some(id("exec-1")),
         cpu_limit_milli: Some(2_000),
         memory_limit_bytes: Some(u64::MAX),
+        order: None,
     };
     let large = Request {
         amount: Amount {

@@ -70,6 +70,7 @@ fn extras() -> impl Strategy<Value = Option<Box<Extras>>> {
                 execution,
                 cpu_limit_milli,
                 memory_limit_bytes,
+                order: None,
             };
             (extras != Extras::default()).then(|| Box::new(extras))
         },

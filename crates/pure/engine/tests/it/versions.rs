@@ -32,10 +32,10 @@ fn an_unknown_kind_of_event_stops_the_fold_and_is_named() {
 #[test]
 fn an_unknown_kind_of_command_does_not_stop_the_fold() {
     let bytes = framed(
-        r#"{"submit":{"id":"a"}}"#,
+        r#"{"lease":{"id":"a"}}"#,
         r#"[{"granted":{"id":"a","fence":1}}]"#,
     );
-    assert!(matches!(read(&bytes), Error::UnknownKind { seq: 7, kind } if kind == "submit"));
+    assert!(matches!(read(&bytes), Error::UnknownKind { seq: 7, kind } if kind == "lease"));
     assert_eq!(fold(&bytes).unwrap().len(), 1);
 }
 
