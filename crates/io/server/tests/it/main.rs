@@ -18,4 +18,5 @@ mod listen;
 mod metrics;
 mod openapi;
 mod problems;
+mod runner;
 mod world;

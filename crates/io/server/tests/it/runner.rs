@@ -1,0 +1,441 @@
+//! The runner over a ledger in memory, with an executor that does what the test says (X2, X5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bursar_engine::booking::execution::{Digest, Exit, Isolation, Order, Stage, Verdict};
+use bursar_engine::booking::{Extras, Priority, Request, Standing};
+use bursar_engine::{Answer, Command, Refusal};
+use bursar_ledger::pipeline::Ledger;
+use bursar_ledger::store::memory::Fault;
+use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
+use bursar_server::runner::{Counts, Runner};
+use bursar_units::{Amount, BookingId, Label, Millis};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::world::World;
+
+/// A machine whose processes do what the test says.
+#[derive(Default)]
+struct Machine {
+    told: Mutex<Told>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Told {
+    /// Processes, and how those ended that have.
+    processes: BTreeMap<BookingId, Option<Exit>>,
+    /// How often each id was begun; an executor begins it once.
+    begun: BTreeMap<BookingId, u32>,
+    /// Who ignores every stop.
+    stubborn: BTreeSet<BookingId>,
+    /// How many stops each has seen.
+    stops: BTreeMap<BookingId, u32>,
+    /// Directories of which nobody knows a process.
+    residue: BTreeSet<BookingId>,
+    cleaned: Vec<(BookingId, Left)>,
+    listings_fail: bool,
+    /// Whether everything ends at once with 0.
+    is_quick: bool,
+}
+
+impl Machine {
+    fn told<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
+        let looked = look(&mut self.told.lock().unwrap());
+        self.changed.notify_waiters();
+        looked
+    }
+
+    fn end(&self, id: &str, exit: Exit) {
+        self.told(|told| told.processes.insert(name(id), Some(exit)));
+    }
+
+    async fn gone(&self, id: &BookingId) -> Exit {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let exit = self.told.lock().unwrap().processes.get(id).cloned();
+            match exit {
+                Some(Some(exit)) => return exit,
+                Some(None) => changed.await,
+                None => return Exit::Lost,
+            }
+        }
+    }
+}
+
+impl Executor for Machine {
+    fn keep(&self, _: &Work) -> Result<Digest, Error> {
+        Ok(Digest::default())
+    }
+
+    fn start<'a>(&'a self, id: &'a BookingId, _: &'a Job) -> Doing<'a, Begun> {
+        let begun = self.told(|told| {
+            let exit = told.is_quick.then_some(Exit::Code(0));
+            if !told.processes.contains_key(id) {
+                *told.begun.entry(id.clone()).or_default() += 1;
+            }
+            told.processes.entry(id.clone()).or_insert(exit);
+            Begun::Running(Isolation::Cgroup)
+        });
+        Box::pin(std::future::ready(begun))
+    }
+
+    fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
+        Box::pin(self.gone(id))
+    }
+
+    fn stop<'a>(&'a self, id: &'a BookingId, _: Duration) -> Doing<'a, Result<(), Error>> {
+        let stopped = self.told(|told| {
+            *told.stops.entry(id.clone()).or_default() += 1;
+            if told.stubborn.contains(id) {
+                let (id, count) = (id.clone(), 1);
+                return Err(Error::Alive { id, count });
+            }
+            let process = told.processes.entry(id.clone()).or_default();
+            process.get_or_insert(Exit::Signal(15));
+            Ok(())
+        });
+        Box::pin(std::future::ready(stopped))
+    }
+
+    fn list(&self) -> Result<Vec<BookingId>, Error> {
+        self.told(|told| {
+            if told.listings_fail {
+                return Err(Error::Alive {
+                    id: name("unreadable"),
+                    count: 0,
+                });
+            }
+            Ok(told.residue.iter().cloned().collect())
+        })
+    }
+
+    fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
+        self.told(|told| {
+            told.cleaned.push((id.clone(), left));
+            if left == Left::Nothing {
+                told.residue.remove(id);
+            }
+        });
+        Ok(())
+    }
+
+    fn forget(&self, _: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {
+        Ok(None)
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::Cgroup
+    }
+}
+
+/// A ledger, a machine, and a runner between them.
+struct Scene {
+    world: World,
+    machine: Arc<Machine>,
+    counts: Arc<Counts>,
+    runner: JoinHandle<()>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let world = World::new();
+        let (machine, counts) = (Arc::<Machine>::default(), Arc::<Counts>::default());
+        let runner = tokio::spawn(runner(&world, &machine, &counts).run());
+        Self {
+            world,
+            machine,
+            counts,
+            runner,
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        self.world.service.ledger()
+    }
+
+    /// The runner goes away without a word, and another takes its place.
+    fn restart(&mut self) {
+        self.runner.abort();
+        self.runner = tokio::spawn(runner(&self.world, &self.machine, &self.counts).run());
+    }
+
+    async fn send(&self, command: Command) -> Result<Answer, Refusal> {
+        let by = Label::new("ada").unwrap();
+        let mut outcomes = self.ledger().submit(by, vec![command]).await.unwrap();
+        outcomes.pop().unwrap().result
+    }
+
+    async fn submit(&self, id: &str) {
+        let (id, request) = (name(id), order("python"));
+        self.send(Command::Reserve { id, request }).await.unwrap();
+    }
+
+    async fn cancel(&self, id: &str) {
+        self.send(Command::Cancel { id: name(id) }).await.unwrap();
+    }
+
+    /// Waits, on virtual time, until an execution stands like this.
+    async fn until(&self, id: &str, stands: &str) {
+        let id = name(id);
+        let waiting = async {
+            let mut head = self.ledger().view().head();
+            while standing(self.ledger(), &id) != stands {
+                head.changed().await.unwrap();
+            }
+        };
+        if tokio::time::timeout(Duration::from_hours(2), waiting)
+            .await
+            .is_err()
+        {
+            panic!("{id} is {}, not {stands}", standing(self.ledger(), &id));
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.ledger().view().read().bookings.counts().0
+    }
+}
+
+fn runner(world: &World, machine: &Arc<Machine>, counts: &Arc<Counts>) -> Runner {
+    let executor: Arc<dyn Executor> = Arc::<Machine>::clone(machine);
+    Runner::new(world.service.ledger().clone(), executor, Arc::clone(counts))
+}
+
+fn name(id: &str) -> BookingId {
+    BookingId::new(id).unwrap()
+}
+
+fn order(class: &str) -> Request {
+    let order = Order {
+        work: Digest::default(),
+        pids: None,
+        start_timeout: Millis::from_secs(60),
+        max_time: Millis::from_hours(1),
+        grace: Millis::from_secs(10),
+        retry_of: None,
+    };
+    Request {
+        class: Label::new(class).unwrap(),
+        tenant: Label::new("ada").unwrap(),
+        amount: Amount {
+            slots: 1,
+            ..Amount::default()
+        },
+        priority: Priority::Normal,
+        ttl: Millis::ZERO,
+        wait: Millis::from_hours(1),
+        extras: Some(Box::new(Extras {
+            order: Some(order),
+            ..Extras::default()
+        })),
+    }
+}
+
+/// The stage of an execution, or how it came out.
+fn standing(ledger: &Ledger, id: &BookingId) -> &'static str {
+    match ledger.view().read().bookings.standing(id) {
+        None => "unknown",
+        Some(Standing::Queued { .. }) => "queued",
+        Some(Standing::Granted(granted)) => granted.progress().unwrap().stage.word(),
+        Some(Standing::Ended(ended)) => ended.course().unwrap().verdict.word(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_normal_life_is_three_records_and_frees_the_slot_with_the_exit() {
+    let scene = Scene::new();
+    let before = scene.world.service.record();
+    scene.submit("job").await;
+    scene.until("job", Stage::Running.word()).await;
+    assert_eq!(scene.held(), 1);
+    scene.machine.end("job", Exit::Code(0));
+    scene.until("job", Verdict::Completed.word()).await;
+    assert_eq!(scene.world.service.record() - before, 3);
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_one_starts_the_next() {
+    let scene = Scene::new();
+    scene
+        .world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
+    scene.submit("first").await;
+    scene.submit("second").await;
+    scene.until("first", "running").await;
+    assert_eq!(standing(scene.ledger(), &name("second")), "queued");
+    scene.machine.end("first", Exit::Code(7));
+    scene.until("second", "running").await;
+    assert_eq!(standing(scene.ledger(), &name("first")), "failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_end_is_stuck_after_ten_stops_and_keeps_its_slot() {
+    let scene = Scene::new();
+    scene.machine.told(|told| told.stubborn.insert(name("job")));
+    scene.submit("job").await;
+    scene.until("job", "running").await;
+    scene.cancel("job").await;
+    scene.until("job", "stuck").await;
+    assert_eq!(scene.machine.told(|told| told.stops[&name("job")]), 10);
+    assert_eq!(scene.held(), 1, "a slot of a living process is not free");
+    // It is stopped again from time to time, and nothing more is written about it.
+    let record = scene.world.service.record();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(scene.machine.told(|told| told.stops[&name("job")]) > 12);
+    assert_eq!(scene.world.service.record(), record);
+    scene.machine.end("job", Exit::Signal(9));
+    scene.until("job", "cancelled").await;
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_forces_is_stopped_and_cleaned_up_afterwards() {
+    let scene = Scene::new();
+    scene.submit("job").await;
+    scene.until("job", "running").await;
+    let (id, reason) = (name("job"), "maintenance".to_owned());
+    scene.send(Command::Force { id, reason }).await.unwrap();
+    scene.until("job", "lost").await;
+    let cleaned = async {
+        while scene.machine.told(|told| told.cleaned.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), cleaned)
+        .await
+        .unwrap();
+    assert_eq!(scene.machine.told(|told| told.stops[&name("job")]), 1);
+    let expected = vec![(name("job"), Left::Output)];
+    assert_eq!(scene.machine.told(|told| told.cleaned.clone()), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_is_over_stops_the_process() {
+    let scene = Scene::new();
+    scene.submit("job").await;
+    scene.until("job", "running").await;
+    tokio::time::sleep(Duration::from_mins(59)).await;
+    assert_eq!(standing(scene.ledger(), &name("job")), "running");
+    scene.until("job", "timed-out").await;
+    assert_eq!(scene.held(), 0);
+}
+
+/// Method: the runner is dropped at every stage of an execution, and another takes over.
+#[tokio::test(start_paused = true)]
+async fn a_new_runner_takes_over_what_it_finds_and_begins_nothing_twice() {
+    let mut scene = Scene::new();
+    scene.submit("job").await;
+    scene.restart();
+    scene.until("job", "running").await;
+    scene.restart();
+    scene.cancel("job").await;
+    scene.restart();
+    scene.until("job", "cancelled").await;
+    assert_eq!(scene.machine.told(|told| told.begun[&name("job")]), 1);
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_a_thousand_queued_and_ten_running_loses_none_and_doubles_none() {
+    let mut scene = Scene::new();
+    scene
+        .world
+        .limit("python", r#"{"class":"python","slots":10}"#)
+        .await;
+    let ids: Vec<String> = (0..1_010).map(|number| format!("job-{number}")).collect();
+    for id in &ids {
+        scene.submit(id).await;
+    }
+    for id in &ids[..10] {
+        scene.until(id, "running").await;
+    }
+    scene.restart();
+    scene.machine.told(|told| {
+        told.is_quick = true;
+        for exit in told.processes.values_mut() {
+            exit.get_or_insert(Exit::Code(0));
+        }
+    });
+    for id in &ids {
+        scene.until(id, "completed").await;
+    }
+    let begun = scene.machine.told(|told| told.begun.clone());
+    assert_eq!(begun.len(), ids.len());
+    assert!(begun.values().all(|times| *times == 1));
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_and_thirty_runs_one_after_another_all_finish_under_a_limit_of_a_hundred() {
+    let scene = Scene::new();
+    scene.machine.told(|told| told.is_quick = true);
+    for number in 0..130 {
+        let id = format!("run-{number}");
+        scene.submit(&id).await;
+        scene.until(&id, "completed").await;
+    }
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_the_store_does_not_take_is_sent_until_it_does() {
+    let scene = Scene::new();
+    scene.submit("job").await;
+    scene.until("job", "running").await;
+    for fault in [Fault::Error, Fault::CommitThenError, Fault::Error] {
+        scene.world.store.inject(fault);
+    }
+    scene.machine.end("job", Exit::Code(3));
+    scene.until("job", "failed").await;
+    assert_eq!(scene.held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_goes_only_after_two_good_listings_half_a_minute_apart() {
+    let scene = Scene::new();
+    scene.submit("known").await;
+    scene.until("known", "running").await;
+    scene.machine.told(|told| {
+        told.residue.extend([name("stray"), name("known")]);
+        told.listings_fail = true;
+    });
+    tokio::time::sleep(Duration::from_secs(310)).await;
+    assert!(
+        scene.machine.told(|told| told.cleaned.is_empty()),
+        "no listing was good"
+    );
+    scene.machine.told(|told| told.listings_fail = false);
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(
+        scene.machine.told(|told| told.cleaned.is_empty()),
+        "one listing is not enough"
+    );
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    assert_eq!(
+        cleaned,
+        [(name("stray"), Left::Nothing)],
+        "what is known stays"
+    );
+    scene.machine.end("known", Exit::Code(0));
+    scene.until("known", "completed").await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    let expected = [
+        (name("stray"), Left::Nothing),
+        (name("known"), Left::Output),
+    ];
+    assert_eq!(cleaned, expected, "what has ended is cleaned up once");
+}
