@@ -87,6 +87,8 @@ BATCH_MAX = 1_024
 PAGE_MAX = 1_000
 #: Bytes of an answer; a page of the largest items has a tenth of it.
 ANSWER_BYTES_MAX = 64 << 20
+#: Bytes of an answer that are read at a time.
+PIECE_BYTES = 64 << 10
 #: Bytes of a token file; tokens have less than a hundred.
 TOKEN_BYTES_MAX = 4_096
 #: The largest integer that JSON carries everywhere.
@@ -810,7 +812,7 @@ class Client:
             connection.sock.settimeout(_left(deadline))
             connection.request(sent.method, sent.target, sent.body, sent.headers)
             response = connection.getresponse()
-            raw = response.read(ANSWER_BYTES_MAX + 1)
+            raw = _body(response)
         except BaseException:
             # Half an answer on a connection would be taken for the next one's.
             connection.close()
@@ -847,6 +849,20 @@ class Client:
         # Connections and slots are the parent's; closing the copies here does not end them there.
         _close_all(self._idle)
         self._keeper = _Keeper()
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """All of an answer, as far as it is not larger than any answer may be. In pieces, because a
+    read of at most so many bytes would take that much memory first."""
+    body = bytearray()
+    while len(body) <= ANSWER_BYTES_MAX:
+        piece = response.read(PIECE_BYTES)
+        if not piece:
+            if response.length:  # It breaks off, which a read in pieces does not complain of.
+                raise http.client.IncompleteRead(bytes(body), response.length)
+            break
+        body += piece
+    return bytes(body)
 
 
 def _close_all(connections: List[http.client.HTTPConnection]) -> None:

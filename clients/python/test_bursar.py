@@ -698,9 +698,9 @@ class Trouble(unittest.TestCase):
 
     def test_an_answer_that_is_lost_on_the_way_is_asked_for_again(self) -> None:
         done = (200, {"items": []})
-        with Script([None, done]) as script:
+        with Script([None, "half", done]) as script:
             self.assertEqual(bursar.Client(script.address).bookings(), [])
-        self.assertEqual(len(script.requests), 2)
+        self.assertEqual(len(script.requests), 3)
         with Script([None, None]) as script:
             client = bursar.Client(script.address)
             with self.assertRaises(bursar.OutcomeUnknown):
@@ -734,7 +734,7 @@ class Trouble(unittest.TestCase):
 
 class Script:
     """A server that gives prepared answers, one for each request: a status with JSON or text,
-    nothing at all (`None`, the connection closes), or `silence`."""
+    nothing at all (`None`, the connection closes), `half` an answer, or `silence`."""
 
     def __init__(self, answers: List[Any]) -> None:
         self.requests: List[Tuple[str, str, Any]] = []
@@ -763,6 +763,8 @@ class Script:
         answer = next(self._left, None)
         if answer == "silence":
             self._over.wait(PATIENCE_SECONDS)
+        if answer == "half":
+            handler.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"items"')
         if not isinstance(answer, tuple):
             handler.close_connection = True
             return

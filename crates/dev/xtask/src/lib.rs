@@ -1,7 +1,8 @@
 //! The project's own chores, started as `cargo xtask`.
 //!
 //! Promises: a check either runs or fails, it never skips; everything it runs is plain `cargo` and
-//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough.
+//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Only the part `python`
+//! needs one thing more, a Python, which it installs where it may.
 //!
 //! Deliberately absent: any crate of ours. Simulation, fuzzing and benches are binaries of
 //! `bursar-sim`, which this crate starts through cargo, so that `cargo xtask` itself builds in seconds.
@@ -11,6 +12,7 @@ pub mod drift;
 pub mod invocation;
 pub mod metadata;
 pub mod policy;
+pub mod python;
 pub mod scripts;
 pub mod simulator;
 pub mod suite;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
-use crate::{drift, policy, report, scripts, simulator, tidy, tree};
+use crate::{drift, policy, python, report, scripts, simulator, tidy, tree};
 
 /// One part, in the order in which all of them run: what fails fast comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -24,6 +24,8 @@ pub enum Part {
     Docs,
     /// Generated files in the tree are what their generator writes
     Drift,
+    /// The Python client against the real server
+    Python,
     /// A million steps of the whole system on virtual time, with faults
     Simulate,
     /// The corpus of every parser, and ten seconds of mutations
@@ -32,7 +34,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in their order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Format,
         Self::Tidy,
         Self::Policy,
@@ -40,6 +42,7 @@ impl Part {
         Self::Unit,
         Self::Docs,
         Self::Drift,
+        Self::Python,
         Self::Simulate,
         Self::Fuzz,
     ];
@@ -54,6 +57,7 @@ impl Part {
             Self::Unit => "unit",
             Self::Docs => "docs",
             Self::Drift => "drift",
+            Self::Python => "python",
             Self::Simulate => "simulate",
             Self::Fuzz => "fuzz",
         }
@@ -76,7 +80,7 @@ impl Part {
             }
             Self::Simulate => Some(simulator::test_simulation()),
             Self::Fuzz => Some(simulator::test_fuzz()),
-            Self::Tidy | Self::Policy | Self::Drift => None,
+            Self::Tidy | Self::Policy | Self::Drift | Self::Python => None,
         }
     }
 
@@ -89,6 +93,7 @@ impl Part {
             Self::Policy => policy::run(root),
             Self::Docs => scripts::check(root),
             Self::Drift => drift::check(root),
+            Self::Python => python::check(root),
             Self::Format | Self::Lint | Self::Unit | Self::Simulate | Self::Fuzz => Ok(()),
         }
     }
