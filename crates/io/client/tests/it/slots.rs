@@ -6,8 +6,9 @@ use std::time::Duration;
 use bursar_client::Code;
 use bursar_client::api::{AllocationStatus, BookingRequest, End, Outcome};
 use bursar_client::client::Client;
+use bursar_client::ids;
 use bursar_client::repository::{Error, NewAllocation, Renewal, ResourceAllocationRepository};
-use bursar_client::slot::{self, Lost, Slot};
+use bursar_client::slot::{self, Asked, Lost, Slot};
 use bursar_units::Label;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -166,6 +167,59 @@ async fn a_refusal_is_told_and_leaves_nothing_to_undo() {
         }
     ));
     assert!(error.to_string().ends_with("was not granted: wait-over"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_sees_the_queue_and_can_leave_it() {
+    let (client, log) = within(|seen| {
+        let ahead = if seen.line.starts_with("PUT") { 3 } else { 2 };
+        let state = if seen.line.ends_with("/cancel") {
+            "ended"
+        } else {
+            "queued"
+        };
+        Reply::Json(200, json!({"id": "a", "state": state, "ahead": ahead}))
+    });
+    let id = ids::new("job").unwrap();
+    let mut asked = Asked::new(&client, &id, &request()).await.unwrap();
+    assert_eq!(asked.booking().ahead, Some(3));
+    let looked = asked.look(Duration::from_secs(2)).await.unwrap();
+    assert_eq!(looked.ahead, Some(2));
+    asked.leave().await.unwrap();
+    assert_eq!(
+        log.lines().last().unwrap(),
+        &format!("POST /v1/bookings/{id}/cancel")
+    );
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(count(&log, "/cancel"), 1);
+}
+
+/// A server that vanishes after the first answer, and is back with a grant after so long.
+fn away_for(length: Duration) -> Client {
+    let began = Instant::now();
+    let (client, _) = within(move |seen| {
+        if seen.line.starts_with("PUT") {
+            Reply::Json(202, json!({"id": "a", "state": "queued"}))
+        } else if began.elapsed() < length {
+            Reply::Vanish
+        } else {
+            granted("a", 7)
+        }
+    });
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_while_one_waits_is_waited_for_as_long_as_the_ttl() {
+    assert_eq!(hold(&away_for(TTL - TTL / 6)).await.fence(), 7);
+    let (client, began) = (away_for(TTL * 10), Instant::now());
+    let error = Slot::reserve(&client, &request()).await.unwrap_err();
+    assert!(matches!(error, slot::Error::Client(_)), "{error}");
+    assert!(
+        (TTL..TTL * 2).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 fn new_allocation() -> NewAllocation<'static> {
