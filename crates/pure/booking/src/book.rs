@@ -185,6 +185,8 @@ impl Bookings {
                     reason: reason.clone(),
                     verdict: match end {
                         End::Cancelled => Verdict::Cancelled,
+                        // What never held a slot never ran, whoever took it out of the queue.
+                        End::Forced if self.queued.contains_key(id) => Verdict::Cancelled,
                         End::WaitOver => Verdict::WaitOver,
                         // Whatever else ends an execution does so without knowing how it fared.
                         End::Released | End::Expired | End::Forced => Verdict::Lost,

@@ -186,7 +186,12 @@ pub fn plan(
     now: Instant,
     command: &Command,
 ) -> (Result<Answer, Refusal>, Events, State) {
-    let mut sketch = state.sketch(command.booking_ids());
+    let retried = match command {
+        Command::Reserve { request, .. } => request.order().and_then(|order| order.retry_of.clone()),
+        _ => None,
+    };
+    let named = command.booking_ids().iter().cloned();
+    let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);
     (answer, events, sketch)

@@ -10,6 +10,7 @@
 
 mod against_oracle;
 mod cases;
+mod executions;
 mod fairness;
 mod identity;
 mod invariants;

@@ -1,7 +1,10 @@
 //! Short ways to make what the tests need.
 
 use bursar_booking::decide::{self, Change, Events};
-use bursar_booking::{Bookings, Event, Fence, Limit, Priority, Refusal, Reply, Request, Scope};
+use bursar_booking::execution::{self, Digest, Exit, Isolation, Order};
+use bursar_booking::{
+    Bookings, Event, Extras, Fence, Limit, Priority, Refusal, Reply, Request, Scope,
+};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
 
 pub(crate) fn at(ms: u64) -> Instant {
@@ -68,6 +71,35 @@ pub(crate) fn at_once(class: &str, tenant: &str) -> Request {
         wait: Millis::ZERO,
         ..request(class, tenant)
     }
+}
+
+/// What an order that names nothing gets: a minute to start, an hour to run, ten seconds to end.
+pub(crate) fn order() -> Order {
+    Order {
+        work: Digest([7; 32]),
+        pids: None,
+        start_timeout: execution::START_TIMEOUT_DEFAULT,
+        max_time: execution::MAX_TIME_DEFAULT,
+        grace: execution::GRACE_DEFAULT,
+        retry_of: None,
+    }
+}
+
+/// A request under which something is to be run.
+pub(crate) fn with_order(request: Request, order: Order) -> Request {
+    Request {
+        ttl: Millis::ZERO,
+        extras: Some(Box::new(Extras {
+            order: Some(order),
+            ..Extras::default()
+        })),
+        ..request
+    }
+}
+
+/// An execution of one slot that waits for an hour.
+pub(crate) fn execution(class: &str, tenant: &str) -> Request {
+    with_order(request(class, tenant), order())
 }
 
 pub(crate) fn sized(request: Request, slots: u64) -> Request {
@@ -143,6 +175,30 @@ impl Desk {
     pub(crate) fn force(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
         let id = id(text);
         self.record(|bookings, events| decide::force(bookings, at(now), &id, "for a test", events))
+    }
+
+    pub(crate) fn started(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
+        let id = id(text);
+        self.record(|bookings, events| {
+            execution::started(bookings, at(now), &id, Isolation::Cgroup, events)
+        })
+    }
+
+    pub(crate) fn exited(&mut self, now: u64, text: &str, exit: &Exit) -> Result<Reply, Refusal> {
+        let id = id(text);
+        self.record(|bookings, events| execution::exited(bookings, at(now), &id, exit, events))
+    }
+
+    pub(crate) fn stop_failed(
+        &mut self,
+        now: u64,
+        text: &str,
+        attempt: u32,
+    ) -> Result<Reply, Refusal> {
+        let id = id(text);
+        self.record(|bookings, events| {
+            execution::stop_failed(bookings, at(now), &id, attempt, events)
+        })
     }
 
     /// Ticks until nothing is due.
