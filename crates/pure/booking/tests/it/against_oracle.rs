@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::world::{Step, any_steps, run, shield_steps};
+use crate::world::{Step, any_steps, execution_steps, run, shield_steps};
 
 /// Method: the same steps for both; grants in order, fences, ends, refusals with their headline,
 /// and the whole state are compared after every step. Rules that no world met would go unproven,
@@ -67,6 +67,42 @@ fn any_world_with_a_due_head_goes_as_the_plain_rules_say() {
     ] {
         assert!(
             met.get(rule).is_some_and(|count| *count >= 5),
+            "{rule}: {met:?}"
+        );
+    }
+}
+
+/// Method: as above, with worlds of executions whose processes do anything at any time.
+#[test]
+fn any_world_of_executions_goes_as_the_plain_rules_say() {
+    let met = worlds(1_500, execution_steps());
+    for rule in [
+        "noted",
+        "asked to stop",
+        "overdue",
+        "starting",
+        "running",
+        "stopping",
+        "stuck",
+        "completed",
+        "failed",
+        "cancelled",
+        "wait-over",
+        "forced",
+        "already ended",
+        "resumed",
+        "lost",
+        "timed-out",
+        "is-execution",
+        "not-an-execution",
+        "retry-of-unknown",
+        "retry-of-live",
+        "startTimeoutMs",
+        "maxTimeMs",
+        "graceMs",
+    ] {
+        assert!(
+            met.get(rule).is_some_and(|count| *count >= 10),
             "{rule}: {met:?}"
         );
     }

@@ -5,7 +5,7 @@ use bursar_booking::fact::Fact;
 use bursar_booking::invariants::{Broken, check};
 use bursar_booking::{Bookings, Fence};
 
-use crate::make::{Desk, at, id, name, request, slots_limit};
+use crate::make::{Desk, at, execution, id, name, request, slots_limit};
 
 /// A state with one that holds, two that wait, and one that has ended.
 fn sound() -> Vec<Fact> {
@@ -103,6 +103,70 @@ fn a_fence_never_given_out_or_given_out_twice_is_found() {
     });
     let broken = checked(sound().into_iter().chain(twin));
     assert!(matches!(broken, Err(Broken::Fence { .. })), "{broken:?}");
+}
+
+/// Method: executions in every stage; then one thing that its stage has is taken from each.
+#[test]
+fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
+    let mut desk = Desk::new();
+    for text in ["starting", "running", "stopping", "stuck"] {
+        desk.hold(0, text, &execution("python", "a"));
+    }
+    desk.started(1, "running").unwrap();
+    for text in ["stopping", "stuck"] {
+        desk.cancel(2, text).unwrap();
+    }
+    for attempt in 1..=10 {
+        desk.stop_failed(3, "stuck", attempt).unwrap();
+    }
+    let facts: Vec<Fact> = desk.bookings.facts().collect();
+    assert_eq!(checked(facts.clone()), Ok(()));
+    let stage_of = |text: &str| {
+        let progress = facts.iter().find_map(|fact| match fact {
+            Fact::Granted { id, progress, .. } if id.as_str() == text => progress.clone(),
+            _ => None,
+        });
+        progress.unwrap()
+    };
+    // Each takes the stage of another while its deadline stays, or loses what it has.
+    for (text, other) in [
+        ("starting", "running"),
+        ("running", "starting"),
+        ("starting", "stopping"),
+        ("stopping", "starting"),
+        ("stuck", "running"),
+        ("running", "stuck"),
+    ] {
+        let broken = checked(facts.iter().cloned().map(|mut fact| {
+            if let Fact::Granted { id, progress, .. } = &mut fact
+                && id.as_str() == text
+            {
+                progress.as_mut().unwrap().stage = stage_of(other).stage;
+            }
+            fact
+        }));
+        assert_eq!(broken, Err(Broken::Execution { id: id(text) }), "{other}");
+    }
+    for text in ["starting", "running"] {
+        let broken = checked(facts.iter().cloned().map(|mut fact| {
+            if let Fact::Granted { id, until, .. } = &mut fact
+                && id.as_str() == text
+            {
+                *until = None;
+            }
+            fact
+        }));
+        assert_eq!(broken, Err(Broken::Execution { id: id(text) }));
+    }
+    let without_order = checked(facts.iter().cloned().map(|mut fact| {
+        if let Fact::Granted { id, request, .. } = &mut fact
+            && id.as_str() == "running"
+        {
+            request.extras = None;
+        }
+        fact
+    }));
+    assert_eq!(without_order, Err(Broken::Execution { id: id("running") }));
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! The rules S1–S7 and L5–L6 as plain loops over one list of bookings, written from the design.
+//! The rules S1–S7, X1 and L5–L6 as plain loops over one list of bookings, written from the design.
 //!
 //! Nothing is counted ahead, cached or indexed; every question walks the whole list. It knows
 //! nothing of records: a pump grants all there is to grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_booking::{Bound, End, Limit, Priority, Request, Scope};
+use bursar_booking::execution::{Cause, Exit, Isolation, Verdict};
+use bursar_booking::{Bound, End, Limit, Outcome, Priority, Request, Scope};
 use bursar_units::{Dimension, Label};
 
 /// What happened, in order: when, to whom, what.
@@ -15,6 +16,10 @@ pub(crate) enum Happened {
     Granted(u64, String, u64),
     Renewed(u64, String, u64),
     Ended(u64, String, End),
+    Started(u64, String),
+    Stopping(u64, String, Cause),
+    StopFailed(u64, String, u32),
+    Exited(u64, String, Verdict),
 }
 
 /// What a command came to.
@@ -23,6 +28,8 @@ pub(crate) enum Told {
     Granted(u64),
     Queued,
     Repeated,
+    Stopping,
+    Noted,
     Ended,
     AlreadyEnded,
     /// A code and the headline, where there is one: limit, dimension, size, in use, waiting.
@@ -39,13 +46,49 @@ pub(crate) enum State {
     Holding {
         fence: u64,
         granted_at: u64,
-        expires: u64,
+        /// When time ends a plain booking, or stops an execution.
+        until: Option<u64>,
+        /// Of an execution: what has happened to it.
+        way: Option<Way>,
     },
     Ended {
         end: End,
         at: u64,
         fence: Option<u64>,
+        said: Said,
+        /// Of an execution: what had happened to it, and how it came out.
+        way: Option<(Way, Verdict)>,
     },
+}
+
+/// What has happened to an execution; its stage follows from that.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Way {
+    pub(crate) started: Option<(u64, Isolation)>,
+    pub(crate) stopping: Option<(u64, Cause)>,
+    /// Stops that failed; of no interest once it has ended.
+    pub(crate) failed: u32,
+}
+
+/// What is kept of how it went.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Way {
+    /// "Starting → Running; Starting or Running → Stopping → Stuck after 10 failed stops".
+    pub(crate) fn stage(&self) -> &'static str {
+        match (self.started, self.stopping) {
+            (_, Some(_)) if self.failed >= 10 => "stuck",
+            (_, Some(_)) => "stopping",
+            (Some(_), None) => "running",
+            (None, None) => "starting",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +180,8 @@ impl Oracle {
             None => refused("not-found"),
             Some(State::Waiting { .. }) => refused("is-queued"),
             Some(State::Holding { fence, .. }) if fence != with => refused("stale-fence"),
-            Some(State::Holding { .. }) => self.end(now, id, End::Released),
+            Some(State::Holding { way: Some(_), .. }) => refused("is-execution"),
+            Some(State::Holding { .. }) => self.end(now, id, End::Released, Said::default()),
             Some(State::Ended {
                 fence: Some(fence), ..
             }) if fence != with => refused("stale-fence"),
@@ -148,27 +192,134 @@ impl Oracle {
     pub(crate) fn cancel(&mut self, now: u64, id: &str) -> Told {
         match self.find(id).map(|booking| booking.state.clone()) {
             None => refused("not-found"),
+            Some(State::Holding { way: Some(_), .. }) => self.stop(now, id, Cause::Cancelled),
             Some(State::Holding { .. }) => refused("is-granted"),
             Some(State::Ended { .. }) => Told::AlreadyEnded,
-            Some(State::Waiting { .. }) => self.end(now, id, End::Cancelled),
+            Some(State::Waiting { .. }) => self.end(now, id, End::Cancelled, Said::default()),
         }
+    }
+
+    pub(crate) fn started(&mut self, now: u64, id: &str, isolation: Isolation) -> Told {
+        let (way, until, request) = match self.execution(id) {
+            Ok(found) => found,
+            Err(told) => return told,
+        };
+        if way.started.is_some() {
+            return Told::Repeated;
+        }
+        way.started = Some((now, isolation));
+        if way.stopping.is_none() {
+            *until = Some(now + request.order().unwrap().max_time.ms());
+        }
+        self.happened.push(Happened::Started(now, id.to_owned()));
+        Told::Noted
+    }
+
+    pub(crate) fn stop_failed(&mut self, now: u64, id: &str, attempt: u32) -> Told {
+        let (way, ..) = match self.execution(id) {
+            Ok(found) => found,
+            Err(told) => return told,
+        };
+        if way.stopping.is_none() || way.failed >= 10 || attempt != way.failed + 1 {
+            return Told::Repeated;
+        }
+        way.failed = attempt;
+        self.happened
+            .push(Happened::StopFailed(now, id.to_owned(), attempt));
+        Told::Noted
+    }
+
+    /// "The slot is freed in the record that says the process is gone, never before".
+    pub(crate) fn exited(&mut self, now: u64, id: &str, exit: &Exit) -> Told {
+        let (way, ..) = match self.execution(id) {
+            Ok(found) => found,
+            Err(told) => return told,
+        };
+        let verdict = match way.stopping.map(|(_, cause)| cause) {
+            Some(Cause::Cancelled) => Verdict::Cancelled,
+            Some(Cause::TimedOut) => Verdict::TimedOut,
+            Some(Cause::NotStarted) => Verdict::Failed,
+            None if *exit == Exit::Code(0) => Verdict::Completed,
+            None if *exit == Exit::Lost => Verdict::Lost,
+            None => Verdict::Failed,
+        };
+        let mut said = Said {
+            outcome: Some(if verdict == Verdict::Completed {
+                Outcome::Ok
+            } else {
+                Outcome::Failed
+            }),
+            ..Said::default()
+        };
+        match exit {
+            Exit::Code(code) => said.exit_code = Some(*code),
+            Exit::Signal(signal) => said.signal = Some(*signal),
+            Exit::Lost => {}
+            Exit::NotStarted { reason } => said.reason = Some(reason.clone()),
+        }
+        self.end_as(now, id, (End::Released, Some(verdict)), said)
+    }
+
+    fn stop(&mut self, now: u64, id: &str, cause: Cause) -> Told {
+        let (way, until, _) = self.execution(id).unwrap();
+        if way.stopping.is_none() {
+            way.stopping = Some((now, cause));
+            *until = None;
+            self.happened
+                .push(Happened::Stopping(now, id.to_owned(), cause));
+        }
+        Told::Stopping
+    }
+
+    /// What has happened to an execution that holds, its deadline, and what was asked.
+    fn execution(&mut self, id: &str) -> Result<(&mut Way, &mut Option<u64>, &Request), Told> {
+        let found = match self.find(id).map(|booking| booking.state.clone()) {
+            None => Some(refused("not-found")),
+            Some(State::Waiting { .. }) => Some(refused("is-queued")),
+            Some(State::Ended { .. }) => Some(Told::AlreadyEnded),
+            Some(State::Holding { way: None, .. }) => Some(refused("not-an-execution")),
+            Some(State::Holding { .. }) => None,
+        };
+        if let Some(told) = found {
+            return Err(told);
+        }
+        let booking = self.bookings.iter_mut().find(|b| b.id == id).unwrap();
+        let State::Holding {
+            way: Some(way),
+            until,
+            ..
+        } = &mut booking.state
+        else {
+            panic!("it was seen to hold")
+        };
+        Ok((way, until, &booking.request))
     }
 
     pub(crate) fn force(&mut self, now: u64, id: &str) -> Told {
         match self.find(id).map(|booking| booking.state.clone()) {
             None => refused("not-found"),
             Some(State::Ended { .. }) => Told::AlreadyEnded,
-            Some(_) => self.end(now, id, End::Forced),
+            Some(_) => {
+                let reason = Some("why".to_owned());
+                let said = Said {
+                    reason,
+                    ..Said::default()
+                };
+                self.end(now, id, End::Forced, said)
+            }
         }
     }
 
     /// "deadlines ≤ now are processed first, in order (time, kind, id), each event stamped with
-    /// its deadline"; an expiry is the first kind.
+    /// its deadline"; an expiry is the first kind, an execution that is overdue the second.
     pub(crate) fn tick(&mut self, now: u64, renewed_until: &BTreeMap<String, u64>) {
         loop {
             let deadline = |booking: &Booking| match booking.state {
-                State::Holding { expires, .. } => Some((expires, 0, booking.id.clone())),
-                State::Waiting { until, .. } => Some((until, 1, booking.id.clone())),
+                State::Holding { until, way, .. } => {
+                    let kind = if way.is_some() { 1 } else { 0 };
+                    Some((until?, kind, booking.id.clone()))
+                }
+                State::Waiting { until, .. } => Some((until, 2, booking.id.clone())),
                 State::Ended { .. } => None,
             };
             let next = self.bookings.iter().filter_map(deadline).min();
@@ -179,50 +330,95 @@ impl Oracle {
             match (kind, later) {
                 (0, Some(until)) => {
                     let booking = self.bookings.iter_mut().find(|b| b.id == id).unwrap();
-                    let State::Holding { expires, .. } = &mut booking.state else {
+                    let State::Holding { until: ends, .. } = &mut booking.state else {
                         panic!()
                     };
-                    *expires = until;
+                    *ends = Some(until);
                     self.happened.push(Happened::Renewed(at, id, until));
                     self.met.insert("renewed");
                 }
                 (0, None) => {
-                    self.end(at, &id, End::Expired);
+                    self.end(at, &id, End::Expired, Said::default());
+                }
+                (1, _) => {
+                    let (way, ..) = self.execution(&id).unwrap();
+                    let cause = if way.started.is_some() {
+                        Cause::TimedOut
+                    } else {
+                        Cause::NotStarted
+                    };
+                    self.stop(at, &id, cause);
+                    self.met.insert("overdue");
                 }
                 _ => {
-                    self.end(at, &id, End::WaitOver);
+                    self.end(at, &id, End::WaitOver, Said::default());
                 }
             }
         }
     }
 
     /// "a holder's deadline is max(expires, resumed + ttl): our own absence never expires anybody."
+    /// An execution that starts has its time to start again; one that runs has ten seconds in
+    /// which its end can be told.
     pub(crate) fn resume(&mut self, now: u64) {
         for booking in &mut self.bookings {
-            let ttl = booking.request.ttl.ms();
+            let again = match (&booking.state, booking.request.order()) {
+                (State::Holding { way: Some(way), .. }, _) if way.started.is_some() => 10_000,
+                (_, Some(order)) => order.start_timeout.ms(),
+                (_, None) => booking.request.ttl.ms(),
+            };
             match &mut booking.state {
-                State::Holding { expires, .. } => *expires = (*expires).max(now + ttl),
+                State::Holding {
+                    until: Some(until), ..
+                } => *until = (*until).max(now + again),
                 State::Waiting { until, .. } => *until = (*until).max(now),
-                State::Ended { .. } => {}
+                State::Holding { until: None, .. } | State::Ended { .. } => {}
             }
         }
     }
 
-    fn end(&mut self, at: u64, id: &str, end: End) -> Told {
+    fn end(&mut self, at: u64, id: &str, end: End, said: Said) -> Told {
+        self.end_as(at, id, (end, None), said)
+    }
+
+    fn end_as(&mut self, at: u64, id: &str, how: (End, Option<Verdict>), said: Said) -> Told {
+        let (end, verdict) = how;
         let place = self
             .bookings
             .iter()
             .position(|booking| booking.id == id)
             .unwrap();
         let mut booking = self.bookings.remove(place);
-        let fence = match booking.state {
-            State::Holding { fence, .. } => Some(fence),
-            _ => None,
+        let (fence, way) = match booking.state {
+            State::Holding { fence, way, .. } => (Some(fence), way),
+            _ => (None, None),
         };
-        booking.state = State::Ended { end, at, fence };
-        self.ended.push(booking);
-        self.happened.push(Happened::Ended(at, id.to_owned(), end));
+        self.happened.push(match verdict {
+            Some(verdict) => Happened::Exited(at, id.to_owned(), verdict),
+            None => Happened::Ended(at, id.to_owned(), end),
+        });
         self.met.insert(end.word());
+        // What never held never ran, and of what is forced nobody knows how it fared.
+        let verdict = verdict.unwrap_or(match end {
+            End::WaitOver => Verdict::WaitOver,
+            _ if fence.is_none() => Verdict::Cancelled,
+            _ => Verdict::Lost,
+        });
+        let is_execution = booking.request.order().is_some();
+        let way = is_execution.then(|| {
+            let way = way.unwrap_or_default();
+            self.met.insert(verdict.word());
+            self.met.insert(way.stage());
+            (Way { failed: 0, ..way }, verdict)
+        });
+        booking.state = State::Ended {
+            end,
+            at,
+            fence,
+            said,
+            way,
+        };
+        self.ended.push(booking);
         self.forget(at);
         self.pump(at);
         Told::Ended
@@ -327,11 +523,15 @@ impl Oracle {
             .iter_mut()
             .find(|booking| booking.id == id)
             .unwrap();
-        let expires = at + booking.request.ttl.ms();
+        let length = match booking.request.order() {
+            Some(order) => order.start_timeout,
+            None => booking.request.ttl,
+        };
         booking.state = State::Holding {
             fence,
             granted_at: at,
-            expires,
+            until: Some(at + length.ms()),
+            way: booking.request.order().map(|_| Way::default()),
         };
         self.happened
             .push(Happened::Granted(at, id.to_owned(), fence));
@@ -593,7 +793,26 @@ impl Oracle {
         let ttl_max = applying.iter().map(|(_, limit)| limit.ttl_max.ms()).min();
         let ttl_max = ttl_max.unwrap_or(86_400_000).min(86_400_000);
         let wait_max = applying.iter().map(|(_, limit)| limit.wait_max.ms()).min();
-        if request.ttl.ms() < 1_000 || ttl_max < request.ttl.ms() {
+        if let Some(order) = request.order() {
+            let hour = 3_600_000;
+            for (field, time, least, most) in [
+                ("startTimeoutMs", order.start_timeout, 1_000, hour),
+                ("maxTimeMs", order.max_time, 1_000, 30 * 24 * hour),
+                ("graceMs", order.grace, 0, hour),
+            ] {
+                if time.ms() < least || most < time.ms() {
+                    return Some(refused(field));
+                }
+            }
+            let first = order.retry_of.as_ref().map(|id| self.find(id.as_str()));
+            match first.map(|first| first.filter(|first| first.request.order().is_some())) {
+                Some(None) => return Some(refused("retry-of-unknown")),
+                Some(Some(first)) if !matches!(first.state, State::Ended { .. }) => {
+                    return Some(refused("retry-of-live"));
+                }
+                _ => {}
+            }
+        } else if request.ttl.ms() < 1_000 || ttl_max < request.ttl.ms() {
             return Some(refused("ttl"));
         }
         if wait_max.unwrap_or(86_400_000) < request.wait.ms() {

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::decide::{self, Events};
+use bursar_booking::execution::Order;
 use bursar_booking::fact::Fact;
 use bursar_booking::{Bookings, Event, Request, STEPS_PER_RECORD_MAX};
 use bursar_units::{BookingId, Millis};
 use proptest::prelude::*;
 
-use crate::make::{Desk, at, id, request, sized, slots_limit};
+use crate::make::{Desk, at, execution, id, order, request, sized, slots_limit, with_order};
 
 /// A crowd that waits behind one holder of all there is.
 fn crowd(count: usize) -> (Desk, u64) {
+    crowd_of(count, request)
+}
+
+fn crowd_of(count: usize, request_of: fn(&str, &str) -> Request) -> (Desk, u64) {
     let size = u64::try_from(count).unwrap();
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", size))]);
     let fence = desk.hold(0, "all", &sized(request("python", "a"), size));
@@ -21,7 +26,7 @@ fn crowd(count: usize) -> (Desk, u64) {
             &mut desk.bookings,
             at(1),
             &id(&format!("w{number:04}")),
-            &request("python", tenant),
+            &request_of("python", tenant),
             &mut Events::new(),
         )
         .unwrap();
@@ -155,6 +160,13 @@ fn any_pattern_of_ticks_gives_the_same_state() {
                 wait: Millis::from_ms(wait),
                 ..sized(request("python", ["a", "b", "c", "d"][tenant]), slots)
             };
+            // Every third is an execution that nobody starts.
+            let asked = if number % 3 == 0 {
+                let start_timeout = Millis::from_ms(ttl);
+                with_order(asked, Order { start_timeout, ..order() })
+            } else {
+                asked
+            };
             let name = id(&format!("r{number:02}"));
             decide::reserve(&mut start.bookings, at(2), &name, &asked, &mut Events::new()).unwrap();
         }
@@ -181,8 +193,14 @@ fn any_pattern_of_ticks_gives_the_same_state() {
 /// a time in which the engine was away.
 #[test]
 fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
-    for resumed in [None, Some(5_000_000)] {
-        let (mut desk, fence) = crowd(300);
+    let plain: fn(&str, &str) -> Request = request;
+    for (request_of, resumed) in [
+        (plain, None),
+        (plain, Some(5_000_000)),
+        (execution, None),
+        (execution, Some(3_000_000)),
+    ] {
+        let (mut desk, fence) = crowd_of(300, request_of);
         desk.release(7, "all", fence).unwrap();
         if let Some(when) = resumed {
             desk.bookings.resume(at(when));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_booking::decide::{self, Change, Events};
+use bursar_booking::execution::{self, Exit, Isolation, Order, Stage};
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
@@ -11,13 +12,25 @@ use bursar_booking::{
 use bursar_units::{Amount, BookingId, Millis};
 use proptest::prelude::*;
 
-use crate::make::{at, id, label, name, request, scope, sized, slots_limit, uuid_id};
-use crate::oracle::{Booking, Happened, Oracle, State, Told};
+use crate::make::{
+    at, id, label, name, order, request, scope, sized, slots_limit, uuid_id, with_order,
+};
+use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
 /// One thing that somebody does.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Reserve(Request, Naming),
+    /// Submits an execution, perhaps as a retry of the n-th.
+    Submit(Request, Naming, Option<usize>),
+    /// The executor says that the n-th runs.
+    Started(usize, Isolation),
+    /// The executor says that the n-th is gone.
+    Exited(usize, Exit),
+    /// The executor says that a stop of the n-th failed: the next, or one that is wrong by so much.
+    StopFailed(usize, u32),
+    /// So many stops of the n-th fail, one after another.
+    StopsFailed(usize, u32),
     /// Asks again under the n-th id, perhaps with another wait.
     Repeat(usize, bool),
     /// Gives the n-th back, with its fence or one that is wrong by that much.
@@ -91,6 +104,53 @@ impl World {
                 };
                 self.reserve(&id, request);
                 self.ids.push((id, request.clone()));
+            }
+            Step::Submit(request, naming, retry_of) => {
+                let mut request = request.clone();
+                if let Some((first, _)) = retry_of.and_then(|nth| self.nth(nth)) {
+                    let extras = request.extras.as_mut().unwrap();
+                    extras.order.as_mut().unwrap().retry_of = Some(first);
+                }
+                self.step(&Step::Reserve(request, *naming));
+            }
+            Step::Started(nth, isolation) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                let now = self.now;
+                let told = self.oracle.started(now, id.as_str(), *isolation);
+                self.expect(&told, |b, events| {
+                    execution::started(b, at(now), &id, *isolation, events)
+                });
+            }
+            Step::Exited(nth, exit) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                let now = self.now;
+                let told = self.oracle.exited(now, id.as_str(), exit);
+                self.expect(&told, |b, events| {
+                    execution::exited(b, at(now), &id, exit, events)
+                });
+            }
+            Step::StopFailed(nth, wrong) => {
+                let Some((id, _)) = self.nth(*nth) else {
+                    return;
+                };
+                let failed = match self.oracle.find(id.as_str()).map(|booking| &booking.state) {
+                    Some(State::Holding { way: Some(way), .. }) => way.failed,
+                    _ => 0,
+                };
+                let (now, attempt) = (self.now, (failed + 1).saturating_sub(*wrong));
+                let told = self.oracle.stop_failed(now, id.as_str(), attempt);
+                self.expect(&told, |b, events| {
+                    execution::stop_failed(b, at(now), &id, attempt, events)
+                });
+            }
+            Step::StopsFailed(nth, count) => {
+                for _ in 0..*count {
+                    self.step(&Step::StopFailed(*nth, 0));
+                }
             }
             Step::Repeat(nth, same) => {
                 let Some((id, mut request)) = self.nth(*nth) else {
@@ -179,18 +239,18 @@ impl World {
                 self.tick();
             }
             Step::Restore => {
-                let mut restored = Bookings::blank();
-                for fact in self.bookings.facts() {
-                    restored.restore(fact);
-                }
-                assert!(
-                    restored.facts().eq(self.bookings.facts()),
-                    "a state reads back the same"
-                );
                 self.compare_with_view();
-                self.bookings = restored;
+                self.bookings = self.read_back();
             }
         }
+    }
+
+    fn read_back(&self) -> Bookings {
+        let mut restored = Bookings::blank();
+        for fact in self.bookings.facts() {
+            restored.restore(fact);
+        }
+        restored
     }
 
     fn nth(&self, nth: usize) -> Option<(BookingId, Request)> {
@@ -245,6 +305,12 @@ impl World {
             Some(State::Waiting { .. }) => assert_eq!(answer, Err(Refusal::IsQueued)),
             Some(State::Ended { end, .. }) => {
                 assert_eq!(answer, Err(Refusal::StaleFence { end: Some(end) }));
+            }
+            Some(State::Holding { way: Some(_), .. }) => {
+                assert_eq!(answer, Err(Refusal::IsExecution));
+                // Evidence that somebody left for one that has no ttl must not count.
+                self.renewed_until
+                    .insert(id.to_string(), self.now + 1_000_000);
             }
             Some(State::Holding { .. }) => {
                 assert_eq!(answer, Ok(request.ttl));
@@ -336,6 +402,11 @@ impl World {
         for (when, event) in events {
             self.view.apply(*when, event);
             happened.extend(happened_in(when.ms(), event));
+            // Whoever could be granted is granted by the end of the record.
+            match invariants::check(&self.view) {
+                Ok(()) | Err(invariants::Broken::Grantable { .. }) => {}
+                Err(broken) => panic!("after {event:?}: {broken}"),
+            }
         }
         let rest = self
             .oracle
@@ -348,6 +419,10 @@ impl World {
     fn compare(&mut self) {
         assert_eq!(self.oracle.happened, [], "the oracle saw more happen");
         invariants::check(&self.bookings).unwrap();
+        assert!(
+            self.read_back().facts().eq(self.bookings.facts()),
+            "a state reads back the same"
+        );
         let mut waiting = BTreeMap::new();
         for fact in self.bookings.facts() {
             if let Fact::Queued {
@@ -399,15 +474,45 @@ impl World {
             Standing::Granted(granted) => State::Holding {
                 fence: granted.fence.0,
                 granted_at: granted.granted_at.ms(),
-                expires: granted.until.unwrap().ms(),
+                until: granted.until.map(bursar_units::Instant::ms),
+                way: granted.progress().map(way_of),
             },
             Standing::Ended(ended) => State::Ended {
                 end: ended.end(),
                 at: ended.ended_at().ms(),
                 fence: ended.granted().map(|(_, fence)| fence.0),
+                said: Said {
+                    outcome: ended.outcome(),
+                    exit_code: ended.exit_code(),
+                    signal: ended.course().and_then(|course| course.signal),
+                    reason: ended.reason().map(str::to_owned),
+                },
+                way: ended.course().map(|course| {
+                    let way = Way {
+                        started: course.started.map(|(when, how)| (when.ms(), how)),
+                        stopping: course.stopping.map(|(when, cause)| (when.ms(), cause)),
+                        failed: 0,
+                    };
+                    (way, course.verdict)
+                }),
             },
         })
     }
+}
+
+/// What has happened to an execution, as the bookings have it; its stage must follow from that.
+fn way_of(progress: &execution::Progress) -> Way {
+    let way = Way {
+        started: progress.started.map(|(when, how)| (when.ms(), how)),
+        stopping: progress.stopping.map(|(when, cause)| (when.ms(), cause)),
+        failed: match progress.stage {
+            Stage::Starting | Stage::Running => 0,
+            Stage::Stopping { failed } => failed,
+            Stage::Stuck => 10,
+        },
+    };
+    assert_eq!(way.stage(), progress.stage.word());
+    way
 }
 
 fn happened_in(when: u64, event: &Event) -> Option<Happened> {
@@ -423,6 +528,10 @@ fn happened_in(when: u64, event: &Event) -> Option<Happened> {
         | Event::Granted { id, fence } => Happened::Granted(when, id.to_string(), fence.0),
         Event::Renewed { id, expires } => Happened::Renewed(when, id.to_string(), expires.ms()),
         Event::Ended { id, end, .. } => Happened::Ended(when, id.to_string(), *end),
+        Event::Started { id, .. } => Happened::Started(when, id.to_string()),
+        Event::Stopping { id, cause } => Happened::Stopping(when, id.to_string(), *cause),
+        Event::StopFailed { id, attempt } => Happened::StopFailed(when, id.to_string(), *attempt),
+        Event::Exited { id, verdict, .. } => Happened::Exited(when, id.to_string(), *verdict),
         _ => return None,
     })
 }
@@ -445,13 +554,18 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Ok(Reply::Repeated) => Told::Repeated,
         Ok(Reply::Ended) => Told::Ended,
         Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
-        Ok(Reply::Applied | Reply::Stopping | Reply::Noted) => panic!("no booking is answered so"),
+        Ok(Reply::Stopping) => Told::Stopping,
+        Ok(Reply::Noted) => Told::Noted,
+        Ok(Reply::Applied) => panic!("no booking is answered so"),
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),
         Err(Refusal::QueueFull { .. }) => refused("queue-full"),
         Err(Refusal::TimeOutOfBounds { field: "ttlMs", .. }) => refused("ttl"),
-        Err(Refusal::TimeOutOfBounds { .. }) => refused("wait"),
+        Err(Refusal::TimeOutOfBounds {
+            field: "waitMs", ..
+        }) => refused("wait"),
+        Err(Refusal::TimeOutOfBounds { field, .. }) => refused(field),
         Err(Refusal::Slots) => refused("slots"),
         Err(Refusal::IdReused { .. }) => refused("id-reused"),
         Err(Refusal::IdTooOld { .. }) => refused("id-too-old"),
@@ -459,6 +573,10 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Err(Refusal::StaleFence { .. }) => refused("stale-fence"),
         Err(Refusal::IsGranted) => refused("is-granted"),
         Err(Refusal::IsQueued) => refused("is-queued"),
+        Err(Refusal::IsExecution) => refused("is-execution"),
+        Err(Refusal::NotAnExecution) => refused("not-an-execution"),
+        Err(Refusal::RetryOfUnknown) => refused("retry-of-unknown"),
+        Err(Refusal::RetryOfLive) => refused("retry-of-live"),
         Err(other) => panic!("no booking is refused so: {other:?}"),
     }
 }
@@ -468,6 +586,8 @@ fn word(told: &Told) -> &'static str {
         Told::Granted(_) => "granted at once",
         Told::Queued => "queued",
         Told::Repeated => "repeated",
+        Told::Stopping => "asked to stop",
+        Told::Noted => "noted",
         Told::Ended => "ended",
         Told::AlreadyEnded => "already ended",
         Told::Refused(code, _) => code,
@@ -566,6 +686,66 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (86_000_000..90_000_000_u64).prop_map(Step::Advance),
         1 => Just(Step::Resume),
         2 => Just(Step::Restore),
+    ]
+}
+
+/// Any steps, most of them of executions and of what becomes of the newest ones.
+pub(crate) fn execution_steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![2 => execution_step(), 1 => any_step()];
+    (
+        proptest::collection::vec(any_limit_step(), 0..3),
+        proptest::collection::vec(step, 1..60),
+    )
+        .prop_map(|(limits, steps)| limits.into_iter().chain(steps).collect())
+}
+
+fn execution_step() -> impl Strategy<Value = Step> {
+    let nth = 0..4_usize;
+    let wrong = prop_oneof![3 => Just(0), 1 => 0..3_u32];
+    prop_oneof![
+        8 => any_submission(),
+        6 => (nth.clone(), any_isolation()).prop_map(|(n, isolation)| Step::Started(n, isolation)),
+        4 => (nth.clone(), any_exit()).prop_map(|(n, exit)| Step::Exited(n, exit)),
+        2 => (nth.clone(), wrong).prop_map(|(n, wrong)| Step::StopFailed(n, wrong)),
+        2 => (nth.clone(), 8..12_u32).prop_map(|(n, count)| Step::StopsFailed(n, count)),
+        3 => nth.prop_map(Step::Cancel),
+        4 => (0..150_000_u64).prop_map(Step::Advance),
+        1 => Just(Step::Resume),
+    ]
+}
+
+fn any_submission() -> impl Strategy<Value = Step> {
+    let retry_of = prop_oneof![6 => Just(None), 1 => (0..12_usize).prop_map(Some)];
+    let times = (
+        prop_oneof![30 => 1_000..120_000_u64, 10 => 600_000..3_600_000_u64, 1 => 900..1_000_u64],
+        prop_oneof![30 => 1_000..120_000_u64, 10 => 600_000..9_000_000_u64, 1 => 2_591_999_990..2_592_000_010_u64],
+        prop_oneof![30 => 0..30_000_u64, 1 => 3_599_990..3_600_010_u64],
+    );
+    (any_request(), any_naming(), times, retry_of).prop_map(
+        |(request, naming, (start_timeout, max_time, grace), retry_of)| {
+            let order = Order {
+                start_timeout: Millis::from_ms(start_timeout),
+                max_time: Millis::from_ms(max_time),
+                grace: Millis::from_ms(grace),
+                ..order()
+            };
+            Step::Submit(with_order(request, order), naming, retry_of)
+        },
+    )
+}
+
+fn any_isolation() -> impl Strategy<Value = Isolation> {
+    prop_oneof![Just(Isolation::Cgroup), Just(Isolation::None)]
+}
+
+fn any_exit() -> impl Strategy<Value = Exit> {
+    let reason = "no such file".to_owned();
+    prop_oneof![
+        3 => Just(Exit::Code(0)),
+        1 => (-2..3_i32).prop_map(Exit::Code),
+        1 => (1..16_i32).prop_map(Exit::Signal),
+        1 => Just(Exit::Lost),
+        1 => Just(Exit::NotStarted { reason }),
     ]
 }
 
