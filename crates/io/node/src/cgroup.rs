@@ -1,0 +1,400 @@
+//! Cgroups: where the processes of an execution are counted, limited and ended whole.
+//!
+//! [`layout`] reads which hierarchies the machine has. [`find`] chooses, for each controller, the
+//! hierarchy that carries it, version 1 or 2 (both may be there at once), and makes the directory
+//! `bursar-<ledger>` in each; [`plan`] says which groups an execution gets and what is written
+//! into them; [`Group`] is what was made of that. Ours are exactly the processes below
+//! `bursar-<ledger>`: a process is signalled only while the kernel lists it there (X3).
+//! Deliberately absent: any decision about how much somebody may use.
+
+pub mod group;
+pub mod layout;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bursar_booking::execution::Isolation;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+pub use group::Group;
+use layout::{Membership, Mount};
+
+/// The group that a server moves itself to where version 2 wants processes in leaves only. A unit
+/// of systemd may name it as its own, so that a restart finds the same place again.
+pub const SERVER: &str = "bursar-server";
+
+/// The two interfaces of the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Version {
+    /// One hierarchy per controller.
+    V1,
+    /// One for all.
+    V2,
+}
+
+/// What we ask of a hierarchy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Controller {
+    /// Time on processors.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Processes and threads.
+    Pids,
+    /// Version 1's way to make a whole group hold still.
+    Freezer,
+}
+
+impl Controller {
+    /// The kernel's word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Freezer => "freezer",
+        }
+    }
+}
+
+/// A hierarchy in which this ledger has a directory of its own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tree {
+    /// Which interface it speaks.
+    pub version: Version,
+    /// The directory `bursar-<ledger>`.
+    pub base: PathBuf,
+    /// What it can do for us.
+    pub controllers: Vec<Controller>,
+}
+
+/// What an execution may use at most.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Limits {
+    /// Millicores.
+    pub cpu_milli: Option<u64>,
+    /// Bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+}
+
+/// Everything to be made for an execution: whoever makes it has nothing left to choose.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The directories; the first is the one that tells whether anybody is left.
+    pub directories: Vec<Directory>,
+    /// What is written where, in this order.
+    pub settings: Vec<Setting>,
+    /// Whether the tree is kept together and every limit is kept.
+    pub is_whole: bool,
+}
+
+/// A directory of an execution.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Directory {
+    /// Which interface it speaks.
+    pub version: Version,
+    /// The directory; the one above it is `bursar-<ledger>`.
+    pub path: PathBuf,
+    /// What the directory above must pass on.
+    pub controllers: String,
+}
+
+/// A line for the kernel.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The file.
+    pub file: PathBuf,
+    /// What to write.
+    pub value: String,
+    /// What becomes of a refusal.
+    pub unless: Unless,
+}
+
+/// Which refusals of the kernel are fine.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unless {
+    /// None.
+    Never,
+    /// There is no such file: a kernel without swap accounting.
+    Absent,
+    /// The groups above are held tighter already (version 1 refuses what exceeds its parent).
+    Tighter,
+}
+
+impl Setting {
+    /// Whether it bounds memory.
+    pub fn is_about_memory(&self) -> bool {
+        let name = self.file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("memory."))
+    }
+}
+
+impl Plan {
+    /// How an execution under this plan is kept apart. Where a limit cannot be kept the weaker
+    /// word is said, although all that there is gets used.
+    pub fn isolation(&self) -> Isolation {
+        if self.is_whole {
+            Isolation::Cgroup
+        } else {
+            Isolation::None
+        }
+    }
+}
+
+/// The hierarchies in which a ledger may have groups, each with its directory made. What cannot
+/// be written is left out, so no tree at all means that nothing is delegated to us.
+/// `process` is the directory of our own process in `/proc`.
+pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
+    let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+    let mounts = layout::mounts(&read("mountinfo"));
+    let memberships = layout::memberships(&read("cgroup"));
+    let mut trees = Vec::new();
+    if let Some((mount, own)) = layout::unified(&mounts, &memberships) {
+        trees.extend(find_v2(mount, own, ledger));
+    }
+    let is_tracked = !trees.is_empty();
+    let limits = [Controller::Cpu, Controller::Memory, Controller::Pids];
+    // The freezer is only for killing, which version 2 does better.
+    let freezer = (!is_tracked).then_some(Controller::Freezer);
+    for controller in freezer.into_iter().chain(limits) {
+        if let Some((mount, own)) = layout::legacy(&mounts, &memberships, controller.word()) {
+            add_v1(&mut trees, controller, mount, own, ledger);
+        }
+    }
+    trees
+}
+
+/// What an execution gets. A hierarchy is used where a limit needs it: to move a process costs
+/// time in each, and the first alone tells the tree apart.
+pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
+    let Some(first) = trees.first() else {
+        return Plan::default();
+    };
+    let mut plan = Plan {
+        directories: vec![first.directory(name)],
+        settings: Vec::new(),
+        is_whole: true,
+    };
+    let wanted = [
+        limits.memory_bytes.map(|bytes| (Controller::Memory, bytes)),
+        limits
+            .pids
+            .map(|pids| (Controller::Pids, u64::from(pids.max(1)))),
+        limits.cpu_milli.map(|milli| (Controller::Cpu, milli)),
+    ];
+    for (controller, amount) in wanted.into_iter().flatten() {
+        let Some(tree) = carrier(trees, controller) else {
+            plan.is_whole = false;
+            continue;
+        };
+        let directory = tree.directory(name);
+        let settings = settings(tree.version, controller, amount, &directory.path);
+        plan.settings.extend(settings);
+        if !plan.directories.contains(&directory) {
+            plan.directories.push(directory);
+        }
+    }
+    plan
+}
+
+/// Makes `bursar-<ledger>` and lets it pass its controllers on.
+pub(crate) fn prepare(base: &Path, controllers: &str) -> io::Result<()> {
+    make_directory(base)?;
+    if controllers.is_empty() {
+        return Ok(());
+    }
+    fs::write(base.join("cgroup.subtree_control"), controllers)
+}
+
+impl Tree {
+    fn directory(&self, name: &str) -> Directory {
+        let controllers = match self.version {
+            Version::V1 => String::new(),
+            Version::V2 => enabling(&self.controllers),
+        };
+        Directory {
+            version: self.version,
+            path: self.base.join(name),
+            controllers,
+        }
+    }
+}
+
+/// CPU time is given out in periods of 100 ms, the kernel's own default.
+const CPU_PERIOD_US: u64 = 100_000;
+/// The least that the kernel takes.
+const CPU_QUOTA_US_MIN: u64 = 1_000;
+
+fn carrier(trees: &[Tree], controller: Controller) -> Option<&Tree> {
+    trees
+        .iter()
+        .find(|tree| tree.controllers.contains(&controller))
+}
+
+fn settings(version: Version, controller: Controller, amount: u64, group: &Path) -> Vec<Setting> {
+    let set = |name: &str, value: String, unless: Unless| Setting {
+        file: group.join(name),
+        value,
+        unless,
+    };
+    let quota_us = amount
+        .saturating_mul(CPU_PERIOD_US / 1_000)
+        .max(CPU_QUOTA_US_MIN);
+    match (version, controller) {
+        (_, Controller::Freezer) => Vec::new(),
+        (_, Controller::Pids) => vec![set("pids.max", amount.to_string(), Unless::Never)],
+        (Version::V2, Controller::Memory) => vec![
+            set("memory.max", amount.to_string(), Unless::Never),
+            set("memory.swap.max", "0".to_owned(), Unless::Absent),
+        ],
+        (Version::V2, Controller::Cpu) => vec![set(
+            "cpu.max",
+            format!("{quota_us} {CPU_PERIOD_US}"),
+            Unless::Never,
+        )],
+        // Memory with swap may not be less than memory, so memory comes first.
+        (Version::V1, Controller::Memory) => vec![
+            set("memory.limit_in_bytes", amount.to_string(), Unless::Never),
+            set(
+                "memory.memsw.limit_in_bytes",
+                amount.to_string(),
+                Unless::Absent,
+            ),
+        ],
+        (Version::V1, Controller::Cpu) => vec![
+            set(
+                "cpu.cfs_period_us",
+                CPU_PERIOD_US.to_string(),
+                Unless::Tighter,
+            ),
+            set("cpu.cfs_quota_us", quota_us.to_string(), Unless::Tighter),
+        ],
+    }
+}
+
+fn find_v2(mount: &Mount, own: &Membership, ledger: &str) -> Option<Tree> {
+    let own = layout::directory(mount, own);
+    let mut best: Option<Tree> = None;
+    for root in [delegated(&own), mount.point.clone()] {
+        let tree = delegate_v2(&root, &own, ledger);
+        let is_better = |tree: &Tree| match &best {
+            None => true,
+            Some(best) => best.controllers.len() < tree.controllers.len(),
+        };
+        if let Some(tree) = tree.filter(is_better) {
+            // What was made for a place that is not used is taken away again.
+            if let Some(old) = best.replace(tree) {
+                let _ = fs::remove_dir(old.base);
+            }
+        }
+        if best.as_ref().is_some_and(is_complete) {
+            break;
+        }
+    }
+    best
+}
+
+/// Whether nothing better is to be found elsewhere.
+fn is_complete(tree: &Tree) -> bool {
+    let available = available(tree.base.parent().unwrap_or(&tree.base));
+    tree.controllers.len() == available.len()
+}
+
+fn delegate_v2(root: &Path, own: &Path, ledger: &str) -> Option<Tree> {
+    let base = root.join(format!("bursar-{ledger}"));
+    make_directory(&base).ok()?;
+    let mut controllers = available(root);
+    let enabled = enable(root, own, &enabling(&controllers))
+        .and_then(|()| prepare(&base, &enabling(&controllers)));
+    if enabled.is_err() {
+        controllers.clear();
+    }
+    Some(Tree {
+        version: Version::V2,
+        base,
+        controllers,
+    })
+}
+
+/// Lets a directory pass controllers on. Version 2 refuses that where processes live in the
+/// directory itself; if it is our own, we make room.
+fn enable(root: &Path, own: &Path, controllers: &str) -> io::Result<()> {
+    if controllers.is_empty() {
+        return Ok(());
+    }
+    let control = root.join("cgroup.subtree_control");
+    match fs::write(&control, controllers) {
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) && own == root => {
+            let leaf = root.join(SERVER);
+            make_directory(&leaf)?;
+            fs::write(leaf.join("cgroup.procs"), "0")?;
+            fs::write(&control, controllers)
+        }
+        result => result,
+    }
+}
+
+fn available(root: &Path) -> Vec<Controller> {
+    let text = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    [Controller::Cpu, Controller::Memory, Controller::Pids]
+        .into_iter()
+        .filter(|controller| {
+            text.split_whitespace()
+                .any(|word| word == controller.word())
+        })
+        .collect()
+}
+
+fn enabling(controllers: &[Controller]) -> String {
+    let words: Vec<_> = controllers
+        .iter()
+        .map(|controller| format!("+{}", controller.word()))
+        .collect();
+    words.join(" ")
+}
+
+/// The directory that is ours to divide: our own, or the one above where we live in its leaf.
+fn delegated(own: &Path) -> PathBuf {
+    match own.parent() {
+        Some(above) if own.file_name().is_some_and(|name| name == SERVER) => above.to_owned(),
+        _ => own.to_owned(),
+    }
+}
+
+fn add_v1(
+    trees: &mut Vec<Tree>,
+    controller: Controller,
+    mount: &Mount,
+    own: &Membership,
+    ledger: &str,
+) {
+    for root in [layout::directory(mount, own), mount.point.clone()] {
+        let base = root.join(format!("bursar-{ledger}"));
+        if let Some(tree) = trees.iter_mut().find(|tree| tree.base == base) {
+            // Controllers that are mounted together share their groups.
+            tree.controllers.push(controller);
+            return;
+        }
+        if make_directory(&base).is_ok() {
+            trees.push(Tree {
+                version: Version::V1,
+                base,
+                controllers: vec![controller],
+            });
+            return;
+        }
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,285 @@
+//! The groups of one execution: made, entered, emptied, removed.
+//!
+//! Every call may be repeated, and a group that is not there is an empty one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use super::{Directory, Plan, Setting, Tree, Unless, Version, prepare};
+
+/// The groups of one execution, in one or more hierarchies; none where nothing is delegated.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    directories: Vec<(Version, PathBuf)>,
+}
+
+/// What the kernel says about memory after the fact.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Memory {
+    /// Whether it had to kill somebody for want of memory.
+    pub is_killed: bool,
+    /// The most that was used at once, where it counts that.
+    pub peak_bytes: Option<u64>,
+}
+
+impl Group {
+    /// The groups of a plan, made or not.
+    pub fn of(plan: &Plan) -> Self {
+        let directories = plan.directories.iter();
+        Self {
+            directories: directories
+                .map(|directory| (directory.version, directory.path.clone()))
+                .collect(),
+        }
+    }
+
+    /// The groups that executions of a name may have in these trees.
+    pub fn everywhere(trees: &[Tree], name: &str) -> Self {
+        Self {
+            directories: trees
+                .iter()
+                .map(|tree| (tree.version, tree.base.join(name)))
+                .collect(),
+        }
+    }
+
+    /// Keeps only what is below the directory of a ledger and carries the name of an execution.
+    #[must_use]
+    pub fn only(mut self, ledger: &str, name: &str) -> Self {
+        let above = format!("bursar-{ledger}");
+        self.directories.retain(|(_, path)| {
+            let is = |path: Option<&Path>, name: &str| {
+                path.and_then(Path::file_name).is_some_and(|is| is == name)
+            };
+            is(Some(path), name) && is(path.parent(), &above)
+        });
+        self
+    }
+
+    /// Makes the groups of a plan with all limits set.
+    pub fn make(plan: &Plan) -> io::Result<Self> {
+        for directory in &plan.directories {
+            make(directory)?;
+        }
+        for setting in &plan.settings {
+            set(setting)?;
+        }
+        Ok(Self::of(plan))
+    }
+
+    /// Whether there is any.
+    pub fn is_none(&self) -> bool {
+        self.directories.is_empty()
+    }
+
+    /// The files by which a process enters.
+    pub fn entrances(&self) -> Vec<PathBuf> {
+        let directories = self.directories.iter();
+        directories
+            .map(|(_, path)| path.join("cgroup.procs"))
+            .collect()
+    }
+
+    /// Who is in it, by the kernel's word.
+    pub fn members(&self) -> io::Result<BTreeSet<i32>> {
+        let mut members = BTreeSet::new();
+        for (_, path) in &self.directories {
+            each(path, &mut |path| add_members(path, &mut members))?;
+        }
+        Ok(members)
+    }
+
+    /// Sends a signal to every member that `is_spared` does not name; who got it.
+    pub fn signal(
+        &self,
+        signal: Signal,
+        is_spared: impl Fn(i32) -> bool,
+    ) -> io::Result<BTreeSet<i32>> {
+        // A number may change hands between the kernel's list and our signal. A descriptor does
+        // not: one that was opened before the number was seen in the group is of a member, or of
+        // somebody who is dead.
+        let mut opened = BTreeMap::new();
+        for number in self.members()?.into_iter().filter(|pid| !is_spared(*pid)) {
+            let pid = Pid::from_raw(number);
+            if let Some(Ok(pidfd)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                opened.insert(number, pidfd);
+            }
+        }
+        if opened.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let still = self.members()?;
+        opened.retain(|number, _| still.contains(number));
+        opened.retain(|_, pidfd| pidfd_send_signal(pidfd, signal).is_ok());
+        Ok(opened.into_keys().collect())
+    }
+
+    /// Kills everybody in it once. Whoever is being born may escape, so it is repeated until
+    /// nobody is left.
+    pub fn kill(&self) -> io::Result<()> {
+        let mut is_done = true;
+        for (version, path) in &self.directories {
+            is_done &= *version == Version::V2 && write(&path.join("cgroup.kill"), "1")?;
+        }
+        if is_done {
+            return Ok(());
+        }
+        // Version 1 cannot kill, nor can an old version 2: hold them still, so that nobody has
+        // children while the list is read.
+        self.freeze("FROZEN", "1")?;
+        let killed = self.signal(Signal::KILL, |_| false);
+        self.freeze("THAWED", "0")?;
+        killed.map(|_| ())
+    }
+
+    /// Kills everybody in it and removes it with the groups that were made inside; `false` while
+    /// somebody is in it.
+    pub fn end(&self) -> io::Result<bool> {
+        // Mostly nobody is left, and an empty group goes at the first attempt.
+        if self.remove()? {
+            return Ok(true);
+        }
+        self.kill()?;
+        self.remove()
+    }
+
+    fn remove(&self) -> io::Result<bool> {
+        let mut is_removed = true;
+        for (_, path) in &self.directories {
+            is_removed &= remove(path)? || {
+                each(path, &mut |path| remove(path).map(|_| ()))?;
+                !path.exists()
+            };
+        }
+        Ok(is_removed)
+    }
+
+    /// What the kernel counted.
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for (version, path) in &self.directories {
+            let (events, peak) = match version {
+                Version::V1 => ("memory.oom_control", "memory.max_usage_in_bytes"),
+                Version::V2 => ("memory.events", "memory.peak"),
+            };
+            let Ok(text) = fs::read_to_string(path.join(events)) else {
+                continue;
+            };
+            memory.is_killed |= has_killed(&text);
+            let peak = fs::read_to_string(path.join(peak)).ok();
+            memory.peak_bytes = peak.and_then(|text| text.trim().parse().ok());
+        }
+        memory
+    }
+
+    fn freeze(&self, state_v1: &str, state_v2: &str) -> io::Result<()> {
+        for (version, path) in &self.directories {
+            match version {
+                Version::V1 => write(&path.join("freezer.state"), state_v1)?,
+                Version::V2 => write(&path.join("cgroup.freeze"), state_v2)?,
+            };
+        }
+        Ok(())
+    }
+}
+
+fn make(directory: &Directory) -> io::Result<()> {
+    match fs::create_dir(&directory.path) {
+        // A server that went away took its empty directory along, or another made the same.
+        Err(error) if is_absent(&error) => {
+            let base = directory.path.parent().unwrap_or(&directory.path);
+            prepare(base, &directory.controllers)?;
+            fs::create_dir(&directory.path)
+        }
+        // Left behind by one who died between this and the next step.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
+fn set(setting: &Setting) -> io::Result<()> {
+    // The files are the kernel's: one that is not there must not be created.
+    let result = fs::OpenOptions::new()
+        .write(true)
+        .open(&setting.file)
+        .and_then(|mut file| io::Write::write_all(&mut file, setting.value.as_bytes()));
+    match (result, setting.unless) {
+        (Err(error), Unless::Absent) if is_absent(&error) => Ok(()),
+        (Err(error), Unless::Tighter) if is(&error, Errno::INVAL) => Ok(()),
+        (result, _) => result,
+    }
+}
+
+/// Writes to a file of the kernel's; `false` where it has none of that name.
+fn write(file: &Path, value: &str) -> io::Result<bool> {
+    let opened = fs::OpenOptions::new().write(true).open(file);
+    match opened.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes())) {
+        Err(error) if is_absent(&error) => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+/// Removes one group; `false` while somebody, or another group, is in it.
+fn remove(path: &Path) -> io::Result<bool> {
+    match fs::remove_dir(path) {
+        Err(error) if is(&error, Errno::BUSY) => Ok(false),
+        Err(error) if !is_absent(&error) => Err(error),
+        _ => Ok(true),
+    }
+}
+
+/// Visits a group and every one inside it, the innermost first.
+fn each(path: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let mut found = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        next += 1;
+        match fs::read_dir(&path) {
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
+            Ok(entries) => {
+                for entry in entries {
+                    let entry = entry?;
+                    if entry.file_type()?.is_dir() {
+                        found.push(entry.path());
+                    }
+                }
+            }
+        }
+    }
+    found.iter().rev().try_for_each(|path| visit(path))
+}
+
+fn add_members(path: &Path, members: &mut BTreeSet<i32>) -> io::Result<()> {
+    match fs::read_to_string(path.join("cgroup.procs")) {
+        Err(error) if is_absent(&error) => Ok(()),
+        Err(error) => Err(error),
+        Ok(text) => {
+            members.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+            Ok(())
+        }
+    }
+}
+
+/// Both versions have a line `oom_kill N`.
+fn has_killed(events: &str) -> bool {
+    events.lines().any(|line| {
+        line.split_once(' ')
+            .is_some_and(|(word, count)| word == "oom_kill" && count != "0")
+    })
+}
+
+/// A group may vanish between two steps: a file opened before says so with `ENODEV`.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || is(error, Errno::NODEV)
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}

@@ -1,0 +1,128 @@
+//! Which hierarchies of cgroups a machine has, and where in them we are: text to types, no IO.
+//!
+//! `mountinfo` says where each hierarchy is mounted and which part of it is to be seen; `cgroup`
+//! says in which group of it we are. Lines that say neither are passed over: there are as many
+//! kinds as there are distributions.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Version;
+
+/// A hierarchy that is mounted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mount {
+    /// Which interface it speaks.
+    pub version: Version,
+    /// The group that is seen at the mount point.
+    pub root: PathBuf,
+    /// The mount point.
+    pub point: PathBuf,
+    /// What version 1 mounted there; empty for version 2.
+    pub controllers: Vec<String>,
+}
+
+/// A group that we are in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Membership {
+    /// The controllers of version 1; empty for version 2.
+    pub controllers: Vec<String>,
+    /// The group, from the root of its hierarchy.
+    pub path: PathBuf,
+}
+
+/// The hierarchies in the text of `/proc/<pid>/mountinfo`, in its order.
+pub fn mounts(text: &str) -> Vec<Mount> {
+    text.lines().filter_map(mount).collect()
+}
+
+/// The groups in the text of `/proc/<pid>/cgroup`, in its order.
+pub fn memberships(text: &str) -> Vec<Membership> {
+    text.lines().filter_map(membership).collect()
+}
+
+/// The hierarchy of version 2 and where we are in it.
+pub fn unified<'a>(
+    mounts: &'a [Mount],
+    memberships: &'a [Membership],
+) -> Option<(&'a Mount, &'a Membership)> {
+    let mount = mounts.iter().find(|mount| mount.version == Version::V2)?;
+    let own = memberships.iter().find(|own| own.controllers.is_empty())?;
+    Some((mount, own))
+}
+
+/// The hierarchy of version 1 that carries a controller, and where we are in it.
+pub fn legacy<'a>(
+    mounts: &'a [Mount],
+    memberships: &'a [Membership],
+    controller: &str,
+) -> Option<(&'a Mount, &'a Membership)> {
+    let carries = |controllers: &[String]| controllers.iter().any(|word| word == controller);
+    let mount = mounts.iter().find(|mount| carries(&mount.controllers))?;
+    let own = memberships.iter().find(|own| carries(&own.controllers))?;
+    Some((mount, own))
+}
+
+/// Our own directory: the mount point and what of our path lies below the part that is seen.
+/// A path outside of it (a namespace we have left) leaves the mount point.
+pub fn directory(mount: &Mount, own: &Membership) -> PathBuf {
+    let is_plain = |path: &Path| {
+        path.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+    };
+    match own.path.strip_prefix(&mount.root) {
+        Ok(rest) if is_plain(rest) => mount.point.join(rest),
+        _ => mount.point.clone(),
+    }
+}
+
+fn mount(line: &str) -> Option<Mount> {
+    let (place, kind) = line.split_once(" - ")?;
+    let mut place = place.split(' ').skip(3);
+    let (root, point) = (place.next()?, place.next()?);
+    let mut kind = kind.split(' ');
+    let version = match kind.next()? {
+        "cgroup" => Version::V1,
+        "cgroup2" => Version::V2,
+        _ => return None,
+    };
+    let options = kind.nth(1)?;
+    Some(Mount {
+        version,
+        root: unescaped(root).into(),
+        point: unescaped(point).into(),
+        controllers: match version {
+            Version::V1 => options.split(',').map(str::to_owned).collect(),
+            Version::V2 => Vec::new(),
+        },
+    })
+}
+
+fn membership(line: &str) -> Option<Membership> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let controllers = controllers.split(',').filter(|word| !word.is_empty());
+    Some(Membership {
+        controllers: controllers.map(str::to_owned).collect(),
+        path: path.into(),
+    })
+}
+
+/// The kernel writes blank, tab, newline and backslash as a backslash and three octal digits.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let octal = part.get(..3).map(|digits| u8::from_str_radix(digits, 8));
+        match (octal, part.get(3..)) {
+            (Some(Ok(byte)), Some(rest)) if byte.is_ascii() => {
+                plain.push(char::from(byte));
+                plain.push_str(rest);
+            }
+            _ => {
+                plain.push('\\');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}

@@ -1,0 +1,192 @@
+//! An executor without processes: it plays what it was given, in the runtime's own time.
+//!
+//! Benches, simulations and the replay of traces run on it, under virtual time too. `sleep` takes
+//! as many seconds as its first argument says, `false` ends with 1, everything else ends at once
+//! with 0. Like a machine that was switched off it remembers nothing of an earlier life: what it
+//! is asked to watch and has never started is lost. Deliberately absent: output, and limits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_units::BookingId;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
+
+/// The executor that runs nothing.
+#[derive(Debug, Default)]
+pub struct Null {
+    plays: Mutex<BTreeMap<Digest, Play>>,
+    runs: Mutex<BTreeMap<BookingId, Arc<Run>>>,
+}
+
+/// How a kept work goes.
+#[derive(Clone, Copy, Debug)]
+struct Play {
+    takes: Duration,
+    code: i32,
+}
+
+/// One execution. Its end is known from the beginning, unless somebody stops it before.
+#[derive(Debug)]
+struct Run {
+    due: Instant,
+    code: i32,
+    stopped: watch::Sender<Option<Exit>>,
+}
+
+impl Null {
+    /// One that knows nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn run(&self, id: &BookingId) -> Option<Arc<Run>> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.get(id).cloned()
+    }
+
+    fn begin(&self, id: &BookingId, job: &Job) -> Begun {
+        let plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
+        let play = plays.get(&job.work).copied();
+        drop(plays);
+        let Some(play) = play else {
+            let reason = "what it runs is no longer kept".to_owned();
+            return Begun::Gone(Exit::NotStarted { reason });
+        };
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = runs
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Run::of(play)));
+        match &*run.stopped.borrow() {
+            Some(exit) => Begun::Gone(exit.clone()),
+            None => Begun::Running(Isolation::None),
+        }
+    }
+
+    fn end(&self, id: &BookingId) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = runs.get(id) else {
+            runs.insert(id.clone(), Arc::new(Run::never()));
+            return;
+        };
+        if Instant::now() < run.due {
+            run.stopped.send_if_modified(|stopped| {
+                let is_first = stopped.is_none();
+                stopped.get_or_insert(Exit::Signal(SIGTERM));
+                is_first
+            });
+        }
+    }
+}
+
+impl Run {
+    fn of(play: Play) -> Self {
+        Self {
+            due: Instant::now() + play.takes,
+            code: play.code,
+            stopped: watch::Sender::new(None),
+        }
+    }
+
+    fn never() -> Self {
+        let reason = "stopped before it started".to_owned();
+        Self {
+            due: Instant::now(),
+            code: 0,
+            stopped: watch::Sender::new(Some(Exit::NotStarted { reason })),
+        }
+    }
+
+    async fn ended(&self) -> Exit {
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            biased;
+            Ok(exit) = stopped.wait_for(Option::is_some) => exit.clone().unwrap_or(Exit::Lost),
+            () = tokio::time::sleep_until(self.due) => Exit::Code(self.code),
+        }
+    }
+}
+
+impl Executor for Null {
+    fn keep(&self, work: &Work) -> Result<Digest, Error> {
+        // Nothing leaves this process, so the hash needs no salt.
+        let json = serde_json::to_vec(work).unwrap_or_default();
+        let digest = Digest(Sha256::digest(&json).into());
+        let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
+        plays.insert(digest, play(work));
+        Ok(digest)
+    }
+
+    fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
+        Box::pin(async move { self.begin(id, job) })
+    }
+
+    fn exit<'a>(&'a self, id: &'a BookingId) -> Doing<'a, Exit> {
+        Box::pin(async move {
+            match self.run(id) {
+                Some(run) => run.ended().await,
+                None => Exit::Lost,
+            }
+        })
+    }
+
+    fn stop<'a>(&'a self, id: &'a BookingId, _grace: Duration) -> Doing<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.end(id);
+            Ok(())
+        })
+    }
+
+    fn list(&self) -> Result<Vec<BookingId>, Error> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(runs.keys().cloned().collect())
+    }
+
+    fn clean(&self, id: &BookingId, _left: Left) -> Result<(), Error> {
+        self.end(id);
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.remove(id);
+        Ok(())
+    }
+
+    fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+        let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
+        plays.retain(|digest, _| is_needed(digest));
+        Ok(())
+    }
+
+    fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {
+        Ok(None)
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::None
+    }
+}
+
+const SIGTERM: i32 = 15;
+
+fn play(work: &Work) -> Play {
+    let name = work.command.rsplit('/').next().unwrap_or_default();
+    let seconds = work.args.first().map_or("", String::as_str);
+    Play {
+        takes: match name {
+            "sleep" => duration(seconds),
+            _ => Duration::ZERO,
+        },
+        code: i32::from(name == "false"),
+    }
+}
+
+/// Seconds with up to nine decimals, as `sleep` takes them; whatever is no number is no time.
+fn duration(seconds: &str) -> Duration {
+    let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));
+    let part: String = part.chars().chain("000000000".chars()).take(9).collect();
+    let whole = whole.parse().unwrap_or(0);
+    Duration::from_secs(whole).saturating_add(Duration::from_nanos(part.parse().unwrap_or(0)))
+}

@@ -1,0 +1,213 @@
+//! The directory of one execution: the memory that outlives both the server and the shim.
+//!
+//! | what | means |
+//! |---|---|
+//! | a lock (`flock`) on the directory | a shim lives, or somebody settles what a dead one left |
+//! | `spawned` | the program was or is about to be started, and never will be again |
+//! | `stop` | it shall end, or never begin |
+//! | `status.json` | how it came out; nothing of it is left |
+//! | `stdout`, `stderr` | what it wrote, if anything |
+//!
+//! `spawned` is written before the program starts, with room to spare, and becomes `status.json`
+//! in place: a disk that fills up meanwhile does not take the result with it. Whoever wants the
+//! program to end writes `stop` before looking for `spawned`, the shim writes `spawned` before
+//! looking for `stop`: one of the two sees the other. Nothing is forced to disk: after a power
+//! failure no process is alive, and what is unreadable is lost.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bursar_units::BookingId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::shim::{Spawned, Status};
+
+/// So long is `spawned` at least, so that every status fits in its place.
+const MARKER_SIZE_MIN: usize = 1024;
+/// Before an id, so that no id is a name with a meaning: `..`, or a file of the kernel's.
+const PREFIX: &str = "e-";
+
+/// The directory of an execution.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+}
+
+/// The right to settle what became of an execution; whoever drops it gives it back.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "it is held, not used")] File);
+
+/// What `spawned` says.
+#[derive(Clone, Debug)]
+pub(crate) enum Marker {
+    /// Where the processes are.
+    Spawned(Spawned),
+    /// That they are gone, but the file has not got its last name yet.
+    Ended(Status),
+    /// Nothing any more.
+    Unreadable,
+}
+
+/// The name of an execution in file systems.
+pub(crate) fn name(id: &BookingId) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// The id of a name; `None` for what is no execution.
+pub(crate) fn id(name: &str) -> Option<BookingId> {
+    BookingId::new(name.strip_prefix(PREFIX)?).ok()
+}
+
+impl Place {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes the directory, if it is not there.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(&self.path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    /// The lock, unless somebody has it.
+    pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
+        let directory = File::open(&self.path)?;
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(Some(Lock(directory))),
+        }
+    }
+
+    pub(crate) fn status(&self) -> io::Result<Option<Status>> {
+        let json = read(&self.file(STATUS))?;
+        // A file with this name that says nothing is what a power failure leaves.
+        Ok(json.map(|json| serde_json::from_slice(&json).unwrap_or(LOST)))
+    }
+
+    pub(crate) fn marker(&self) -> io::Result<Option<Marker>> {
+        let json = read(&self.file(SPAWNED))?;
+        Ok(json.map(|json| match serde_json::from_slice(&json) {
+            Ok(spawned) => Marker::Spawned(spawned),
+            Err(_) => serde_json::from_slice(&json).map_or(Marker::Unreadable, Marker::Ended),
+        }))
+    }
+
+    pub(crate) fn is_spawned(&self) -> bool {
+        self.file(SPAWNED).exists()
+    }
+
+    /// Whether there is output: of an execution that was started, and cleaned up after.
+    pub(crate) fn has_output(&self) -> bool {
+        self.file(STDOUT).exists() || self.file(STDERR).exists()
+    }
+
+    /// Says that the program is about to be started; an error if anybody ever said so.
+    pub(crate) fn mark(&self, spawned: &Spawned) -> io::Result<File> {
+        let mut json = serde_json::to_vec(spawned)?;
+        json.resize(json.len().max(MARKER_SIZE_MIN), b' ');
+        let mut file = File::create_new(self.file(SPAWNED))?;
+        let written = file.write_all(&json);
+        if written.is_err() {
+            // Nothing was started, so nothing may say so.
+            let _ = self.unmark();
+        }
+        written.map(|()| file)
+    }
+
+    /// Takes back that the program was about to be started.
+    pub(crate) fn unmark(&self) -> io::Result<()> {
+        fs::remove_file(self.file(SPAWNED))
+    }
+
+    /// Says how it came out, in the place of the marker.
+    pub(crate) fn finish(&self, marker: &File, status: &Status) -> io::Result<()> {
+        let mut json = serde_json::to_vec(status)?;
+        let size = usize::try_from(marker.metadata()?.len()).unwrap_or(usize::MAX);
+        if json.len() < size {
+            json.resize(size, b' ');
+        }
+        marker.write_all_at(&json, 0)?;
+        fs::rename(self.file(SPAWNED), self.file(STATUS))
+    }
+
+    /// Says how it came out where no program was started or its shim is gone.
+    pub(crate) fn conclude(&self, status: &Status) -> io::Result<()> {
+        let new = self.file(STATUS_NEW);
+        let written = fs::write(&new, serde_json::to_vec(status)?)
+            .and_then(|()| fs::rename(&new, self.file(STATUS)));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    /// Asks the program to end within a time, or never to begin.
+    pub(crate) fn ask_to_stop(&self, grace: Duration) -> io::Result<()> {
+        fs::write(self.file(STOP), grace.as_millis().to_string())
+    }
+
+    /// The time that the program has to end, if it shall.
+    pub(crate) fn stop(&self) -> Option<Duration> {
+        let text = fs::read_to_string(self.file(STOP)).ok()?;
+        Some(Duration::from_millis(text.parse().unwrap_or(0)))
+    }
+
+    /// Removes everything but output, and the directory itself if none is left.
+    pub(crate) fn clean(&self) -> io::Result<()> {
+        // The marker goes last: until then nobody can start the execution again.
+        for name in [STATUS_NEW, STOP, STATUS, SPAWNED] {
+            ignore_absence(fs::remove_file(self.file(name)))?;
+        }
+        match fs::remove_dir(&self.path) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+            result => ignore_absence(result),
+        }
+    }
+
+    /// Removes everything.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        ignore_absence(fs::remove_dir_all(&self.path))
+    }
+}
+
+pub(crate) const STDOUT: &str = "stdout";
+pub(crate) const STDERR: &str = "stderr";
+const SPAWNED: &str = "spawned";
+const STOP: &str = "stop";
+const STATUS: &str = "status.json";
+const STATUS_NEW: &str = "status.new";
+
+/// The status of which nothing is known.
+const LOST: Status = Status {
+    exit: crate::shim::Ending::Lost,
+    seen: None,
+};
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+fn ignore_absence(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,208 @@
+//! The shim: the parent of one execution's process, and all that is left when the server dies.
+//!
+//! ```text
+//! bursar ──► bursar shim ID ──► bursar shim enter ID ──exec──► the program
+//!            holds the lock       enters the cgroups
+//! ```
+//! The same binary, dispatched before anything else of it is touched, because there is one per
+//! running execution and its memory counts: one thread, small buffers, no runtime, no logging.
+//! It starts the program at most once in the life of the execution's directory, copies what it
+//! writes, reaps every orphan, ends whatever is left when the program ends, and says in
+//! `status.json` how it came out (X3). Its orders come over a socket on its standard input, so
+//! that nothing of them is seen in a list of processes.
+//!
+//! The program is born through a second stage that enters the cgroups itself and becomes the
+//! program (`exec`). The other way, where the shim enters, spawns and leaves again, saves starting
+//! this binary once, and was measured and rejected: it moves twice in every hierarchy, the shim
+//! dies with the cgroup if that is killed meanwhile, its memory is charged to the program, and
+//! with a limit of one process it could not have a child.
+
+mod enter;
+mod output;
+mod watch;
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bursar_booking::execution::{Exit, Isolation};
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup::{Group, Plan};
+
+/// The first argument that makes this binary a shim.
+pub const WORD: &str = "shim";
+/// The second, that makes it the stage which becomes the program.
+pub(crate) const ENTER: &str = "enter";
+
+/// Runs as a shim; `args` are what follows [`WORD`] on the command line.
+pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    if args.next().is_some_and(|word| word == ENTER) {
+        enter::main()
+    } else {
+        watch::main()
+    }
+}
+
+/// What the server tells a shim: all that it needs, with nothing left to choose.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Whose it is.
+    pub booking: String,
+    /// Proof that its slot is its own.
+    pub fence: u64,
+    /// The directory of the execution.
+    pub directory: PathBuf,
+    /// The file with what to run.
+    pub work: PathBuf,
+    /// The cgroups to make.
+    pub plan: Plan,
+    /// What one process may map where no cgroup limits memory.
+    pub address_bytes: Option<u64>,
+}
+
+/// What a shim tells the server that started it, and the second stage its shim.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Report {
+    /// The program runs.
+    Running,
+    /// It never will, and why.
+    NotStarted(String),
+}
+
+/// What a shim tells the second stage.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The shim, whose death ends the program too.
+    pub parent: i32,
+    /// The files by which to enter the cgroups.
+    pub entrances: Vec<PathBuf>,
+    /// What the server said.
+    pub order: Order,
+}
+
+/// What is in the marker that an execution was spawned: how to find its processes again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Spawned {
+    /// Its cgroups.
+    pub group: Group,
+    /// Whether they keep every limit.
+    pub is_whole: bool,
+}
+
+impl Spawned {
+    pub(crate) fn isolation(&self) -> Isolation {
+        if self.is_whole {
+            Isolation::Cgroup
+        } else {
+            Isolation::None
+        }
+    }
+}
+
+/// What is in `status.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    /// How it came out.
+    pub exit: Ending,
+    /// The rest, where a shim has seen it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+}
+
+/// What a shim saw of a process; for people who look, nothing depends on it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Seen {
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When all of it was gone.
+    pub ended_ms: u64,
+    /// What it wrote to its standard output.
+    pub stdout: Written,
+    /// What it wrote to its standard error.
+    pub stderr: Written,
+    /// Whether the kernel killed a process of it for want of memory.
+    pub is_out_of_memory: bool,
+    /// The most memory it used at once, where that is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+}
+
+/// How much was written to a stream.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Written {
+    /// Bytes that are kept.
+    pub bytes_kept: u64,
+    /// Bytes beyond what is kept.
+    pub bytes_dropped: u64,
+}
+
+/// An [`Exit`] in a file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Ending {
+    /// It ended by itself.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Nobody knows.
+    Lost,
+    /// It never ran.
+    NotStarted(String),
+}
+
+impl From<Ending> for Exit {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Code(code) => Self::Code(code),
+            Ending::Signal(signal) => Self::Signal(signal),
+            Ending::Lost => Self::Lost,
+            Ending::NotStarted(reason) => Self::NotStarted { reason },
+        }
+    }
+}
+
+impl From<Exit> for Ending {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+            Exit::Lost => Self::Lost,
+            Exit::NotStarted { reason } => Self::NotStarted(reason),
+        }
+    }
+}
+
+/// Writes one value; the reader reads until the line ends.
+pub(crate) fn send(mut socket: &UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    socket.write_all(&line)
+}
+
+/// Reads one value.
+fn receive<T: for<'a> Deserialize<'a>>(mut socket: &UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    let mut part = [0; 1024];
+    while !line.ends_with(b"\n") {
+        let size = socket.read(&mut part)?;
+        let part = part.get(..size).unwrap_or_default();
+        if part.is_empty() {
+            break;
+        }
+        line.extend_from_slice(part);
+    }
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// The socket that came as standard input, under a number that the program does not inherit.
+fn inherited() -> io::Result<UnixStream> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}

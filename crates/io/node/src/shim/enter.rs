@@ -1,0 +1,112 @@
+//! The second stage: enters the cgroups and becomes the program.
+//!
+//! Until it is in every group the program has not begun, so nothing of it can be outside. The
+//! socket to the shim closes when the program takes over: that is how the shim learns that it runs.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::{
+    Resource, Rlimit, Signal, geteuid, getppid, set_parent_process_death_signal, setrlimit, setsid,
+};
+
+use super::{Entry, Report, inherited, receive, send};
+use crate::executor::Work;
+
+/// What shells say of a program that is not there.
+const NOT_FOUND: u8 = 127;
+/// And of one that cannot be run.
+const NOT_RUNNABLE: u8 = 126;
+
+pub(super) fn main() -> ExitCode {
+    let Ok(shim) = inherited() else {
+        return ExitCode::FAILURE;
+    };
+    match become_program(&shim) {
+        Ok(failed) => failed,
+        Err(reason) => {
+            // A shim that is gone has nobody left to tell.
+            let _ = send(&shim, &Report::NotStarted(reason));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns only if the program could not take over.
+fn become_program(shim: &UnixStream) -> Result<ExitCode, String> {
+    let entry: Entry = receive(shim).map_err(|error| format!("its shim gave no order: {error}"))?;
+    let _ = setsid();
+    for entrance in &entry.entrances {
+        enter(entrance).map_err(|error| format!("its cgroup cannot be entered: {error}"))?;
+    }
+    let work = read(&entry.order.work)?;
+    let mut command = prepare(&work, &entry)?;
+    if let Some(bytes) = entry.order.address_bytes {
+        restrict(bytes).map_err(|error| format!("its memory cannot be limited: {error}"))?;
+    }
+    // Whoever runs as another user loses this signal in the change; its cgroup ends it then.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    if getppid().is_none_or(|parent| parent.as_raw_pid() != entry.parent) {
+        return Err("its shim is gone".to_owned());
+    }
+    let error = command.exec();
+    let _ = writeln!(io::stderr(), "bursar: {}: {error}", work.command);
+    Ok(ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_RUNNABLE,
+    }))
+}
+
+fn enter(entrance: &Path) -> io::Result<()> {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(entrance)?
+        .write_all(b"0")
+}
+
+fn read(file: &Path) -> Result<Work, String> {
+    let json = fs::read(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => "what it runs is no longer kept".to_owned(),
+        _ => format!("what it runs cannot be read: {error}"),
+    })?;
+    serde_json::from_slice(&json).map_err(|_| "what it runs cannot be understood".to_owned())
+}
+
+fn prepare(work: &Work, entry: &Entry) -> Result<Command, String> {
+    let directory = work.directory.as_deref().unwrap_or(Path::new("/"));
+    // Looked at first: `exec` says the same of a missing directory and of a missing program.
+    if !directory.is_dir() {
+        return Err("its directory is not there".to_owned());
+    }
+    let mut command = Command::new(&work.command);
+    command
+        .args(&work.args)
+        .env_clear()
+        .envs(&work.env)
+        .env("BURSAR_BOOKING", &entry.order.booking)
+        .env("BURSAR_FENCE", entry.order.fence.to_string())
+        .current_dir(directory)
+        .stdin(Stdio::null());
+    if let Some(user) = work.user {
+        if !geteuid().is_root() && geteuid().as_raw() != user.uid {
+            return Err("the server may not run it as another user".to_owned());
+        }
+        command.gid(user.gid).uid(user.uid);
+    }
+    Ok(command)
+}
+
+/// Without a cgroup only the address space of each single process can be bounded. Nothing bounds
+/// their sum or their use of processors, and their number neither: the kernel counts processes
+/// per user, over everything that user runs, and does not count those of root at all.
+fn restrict(bytes: u64) -> io::Result<()> {
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: Some(bytes),
+    };
+    Ok(setrlimit(Resource::As, limit)?)
+}
