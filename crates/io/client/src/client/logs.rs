@@ -1,0 +1,109 @@
+//! What an execution writes, which goes on by itself after a loss (design 80, 4.1).
+//!
+//! How many bytes were read is kept and sent when the answer is asked for again, so nothing is
+//! lost and nothing comes twice: whoever follows is not cut off by a quiet hour or a restart.
+
+use bursar_units::BookingId;
+use bytes::Bytes;
+use http::Method;
+use tokio::time::sleep;
+
+use super::exchange::{Call, is_worth_repeating};
+use super::{Client, Download, Error, Pause, Query};
+use crate::api::LogStream;
+
+/// How far a reader wants to go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Follow {
+    /// To what is written now.
+    Now,
+    /// To what is written when the execution has ended.
+    UntilEnded,
+}
+
+/// What an execution writes, piece by piece.
+pub struct Logs {
+    client: Client,
+    id: BookingId,
+    stream: LogStream,
+    follow: Follow,
+    /// How many bytes were read.
+    from: u64,
+    open: Option<Download>,
+    pause: Pause,
+    /// How often in a row it could not be asked for.
+    broken: u32,
+}
+
+impl Client {
+    /// What an execution has written to one of its streams. Fails if it cannot be read now.
+    pub async fn logs(
+        &self,
+        id: &BookingId,
+        stream: LogStream,
+        follow: Follow,
+    ) -> Result<Logs, Error> {
+        let mut logs = Logs {
+            client: self.clone(),
+            id: id.clone(),
+            stream,
+            follow,
+            from: 0,
+            open: None,
+            pause: Pause::new(),
+            broken: 0,
+        };
+        logs.connect().await?;
+        Ok(logs)
+    }
+}
+
+impl Logs {
+    /// The next bytes; `None` at the end. May be dropped and called again: nothing is lost.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            match self.read().await {
+                Ok(Some(bytes)) if bytes.is_empty() => {}
+                Ok(Some(bytes)) => {
+                    let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                    self.from = self.from.saturating_add(size);
+                    self.pause = Pause::new();
+                    return Ok(Some(bytes));
+                }
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    self.open = None;
+                    self.broken = self.broken.saturating_add(1);
+                    let is_over = self.broken >= self.client.shared.options.attempts_max;
+                    if is_over || !is_worth_repeating(&error) {
+                        return Err(error);
+                    }
+                    sleep(self.pause.next()).await;
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.open.is_none() {
+            self.connect().await?;
+        }
+        match &mut self.open {
+            Some(download) => download.chunk().await,
+            None => Ok(None),
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), Error> {
+        let follows = (self.follow == Follow::UntilEnded).then_some(true);
+        let query = Query::new()
+            .with("stream", self.stream.word())
+            .with_some("follow", follows)
+            .with_some("from", (self.from > 0).then_some(self.from));
+        let target = format!("/v1/executions/{}/logs{}", self.id, query.as_str());
+        let call = Call::new(Method::GET, target);
+        self.open = Some(self.client.download_once(&call).await?);
+        self.broken = 0;
+        Ok(())
+    }
+}
