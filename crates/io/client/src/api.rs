@@ -9,6 +9,7 @@ pub mod batch;
 pub mod body;
 pub mod booking;
 pub mod event;
+pub mod execution;
 pub mod explanation;
 pub mod health;
 pub mod instant;
@@ -27,6 +28,10 @@ pub use booking::{
     State,
 };
 pub use event::StreamEvent;
+pub use execution::{
+    Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,
+    Saga, Step, StepState, StopCause,
+};
 pub use explanation::{Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 pub use health::Health;
 pub use ledger::{

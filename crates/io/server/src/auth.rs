@@ -14,6 +14,7 @@ use bursar_engine::State;
 use bursar_engine::token::Role;
 use bursar_journal::hash::{Hash, sha256};
 use bursar_ledger::view::View;
+use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
@@ -59,9 +60,9 @@ pub enum CallerSource {
 impl Peer {
     /// Who is at the other end of the local socket: the user that runs the server and root
     /// operate, everyone else acts as the tenant of its own name.
-    pub fn socket(uid: u32, own_uid: u32) -> Self {
-        let name = user_name(uid);
-        let role = if uid == own_uid || uid == 0 {
+    pub fn socket(user: User, own_uid: u32) -> Self {
+        let name = user_name(user.uid);
+        let role = if user.uid == own_uid || user.uid == 0 {
             Role::Operate
         } else {
             Role::Use
@@ -69,7 +70,7 @@ impl Peer {
         Self::Socket(Arc::new(Caller {
             tenants: BTreeSet::from([name.clone()]),
             name,
-            via: Via::Socket,
+            via: Via::User(user),
             roles: BTreeSet::from([role]),
             expires: None,
         }))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bursar_client::{Code, Problem};
 use bursar_engine::token::Role;
+use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
 
 /// The name of whoever comes without a proof of identity.
@@ -14,8 +15,10 @@ const ANONYMOUS: &str = "anonymous";
 pub enum Via {
     /// By a bearer token.
     Token,
-    /// By the user id on the local socket.
+    /// By being in this process, as trusted as the local socket.
     Socket,
+    /// By the kernel's word on who is at the other end of the local socket.
+    User(User),
     /// Not at all.
     Anonymous,
 }
@@ -40,7 +43,7 @@ impl Via {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Token => "token",
-            Self::Socket => "socket",
+            Self::Socket | Self::User(_) => "socket",
             Self::Anonymous => "anonymous",
         }
     }

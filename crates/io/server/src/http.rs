@@ -8,6 +8,7 @@ mod body;
 mod bookings;
 mod call;
 mod declared;
+mod executions;
 mod health;
 mod ledger;
 mod openapi;
@@ -66,6 +67,7 @@ pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
         .merge(bookings::routes())
+        .merge(executions::routes())
         .merge(declared::routes())
         .merge(tokens::routes())
         .merge(stream::routes())

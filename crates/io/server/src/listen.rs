@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use bursar_node::executor::User;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -272,7 +273,8 @@ async fn accept_socket(
                 let Ok(credentials) = stream.peer_cred() else {
                     continue;
                 };
-                let peer = Peer::socket(credentials.uid(), own_uid);
+                let (uid, gid) = (credentials.uid(), credentials.gid());
+                let peer = Peer::socket(User { uid, gid }, own_uid);
                 take(stream, peer, router, service, connections);
             }
             Err(error) => pause(&error).await,

@@ -7,6 +7,7 @@ mod answers;
 mod bookings;
 mod declared;
 mod events;
+mod executions;
 mod explaining;
 mod health;
 mod ledgers;
@@ -31,6 +32,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
 pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
+pub use executions::{ExecutionFilter, Logs, LogsFrom};
 pub use ledgers::{Chunks, RecordFilter};
 pub(crate) use nearest::nearest as nearest_name;
 pub use proofs::LogFile;
@@ -45,7 +47,7 @@ pub const DURABLE_WITHIN: Duration = Duration::from_secs(25);
 const RECORD_WITHIN: Duration = Duration::from_secs(25);
 /// How long the store may take to say that it is there.
 const READY_WITHIN: Duration = Duration::from_secs(2);
-/// Event streams that may be open at once.
+/// Streams of events and output that may be open at once.
 pub const STREAMS_MAX: usize = 1_000;
 
 /// Opens a reader of the store, for one thread.
@@ -93,6 +95,7 @@ pub struct Service {
     metrics: Metrics,
     made: tokens::Made,
     streams: Arc<Semaphore>,
+    executing: Option<executions::Executing>,
     /// Changes of declared objects come one after another, so that what `If-Match` saw is still
     /// so when its change is decided.
     declaring: Mutex<()>,
@@ -116,6 +119,7 @@ impl Service {
             metrics,
             made: tokens::Made::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            executing: None,
             declaring: Mutex::new(()),
             stopping: watch::Sender::new(false),
         }

@@ -4,6 +4,7 @@ use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::execution::Course;
 use super::{instant, integer};
 
 /// What is asked for under an id: the body of `PUT /v1/bookings/{id}`.
@@ -259,6 +260,9 @@ pub struct Booking {
     /// Why an operator took it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How it goes, if it is an execution: the booking of the same id tells its slots only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Box<Course>>,
     /// Whether this release or cancel had an effect; a repeat has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<bool>,
@@ -356,6 +360,7 @@ impl Booking {
             outcome: None,
             exit_code: None,
             reason: None,
+            execution: None,
             applied: None,
             held: None,
             record: None,
@@ -440,6 +445,6 @@ impl Outcome {
     }
 }
 
-fn one() -> u64 {
+pub(super) fn one() -> u64 {
     1
 }

@@ -4,6 +4,7 @@ use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::execution::Saga;
 use super::instant;
 use crate::problem::{Holder, LimitUse};
 
@@ -43,6 +44,9 @@ pub struct Explanation {
     /// What would change it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
+    /// The steps of an execution, and what is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saga: Option<Saga>,
     /// The last ledger record this answer reflects.
     pub record: u64,
 }

@@ -15,10 +15,10 @@ use super::query::escape;
 use super::{Client, Download, Error, Query};
 use crate::api::{
     ApplyAnswer, ApplyRequest, Batch, BatchAnswer, Booking, BookingRequest, CancelRequest,
-    Explanation, ExportedAnswer, ExportedRequest, Health, IDEMPOTENCY_HEADER, Identity,
-    LedgerStatus, Limit, ListAnswer, Node, PAGE_MAX, PruneAnswer, PruneRequest, RecordView,
-    ReleaseRequest, RenewRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated,
-    TokenRequest,
+    Execution, ExecutionRequest, Explanation, ExportedAnswer, ExportedRequest, Health,
+    IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node, PAGE_MAX, PruneAnswer,
+    PruneRequest, RecordView, ReleaseRequest, RenewRequest, RotateKeyAnswer, RotateKeyRequest,
+    Token, TokenCreated, TokenRequest,
 };
 use crate::object::Object;
 
@@ -65,10 +65,7 @@ impl Client {
 
     /// How a booking stands once it no longer waits, or after that long at the latest.
     pub async fn booking_wait(&self, id: &BookingId, wait: Duration) -> Result<Booking, Error> {
-        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let query = Query::new().with("wait", Millis::from_ms(ms));
-        let target = format!("/v1/bookings/{id}{}", query.as_str());
-        self.fetch(&Call::new(Method::GET, target).wait(wait)).await
+        self.get_waiting(&format!("/v1/bookings/{id}"), wait).await
     }
 
     /// How a booking stands, and in `held` whether a fence is still its present one (S5).
@@ -125,6 +122,48 @@ impl Client {
     /// All bookings of a filter, page after page.
     pub async fn all_bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
         self.all("/v1/bookings", query).await
+    }
+}
+
+/// Executions.
+impl Client {
+    /// Has a program run under an id; the same id and request again answers as it stands.
+    pub async fn submit(
+        &self,
+        id: &BookingId,
+        request: &ExecutionRequest,
+        mode: Mode,
+    ) -> Result<Execution, Error> {
+        self.put(&format!("/v1/executions/{id}"), &mode.query(), request)
+            .await
+    }
+
+    /// How an execution stands.
+    pub async fn execution(&self, id: &BookingId) -> Result<Execution, Error> {
+        self.get(&format!("/v1/executions/{id}"), &Query::new())
+            .await
+    }
+
+    /// How an execution stands once it is in another state, or after that long at the latest.
+    pub async fn execution_wait(&self, id: &BookingId, wait: Duration) -> Result<Execution, Error> {
+        self.get_waiting(&format!("/v1/executions/{id}"), wait)
+            .await
+    }
+
+    /// Has an execution stopped, whatever it is doing.
+    pub async fn cancel_execution(&self, id: &BookingId, mode: Mode) -> Result<Execution, Error> {
+        let path = format!("/v1/executions/{id}/cancel");
+        self.post(&path, &mode.query(), &CancelRequest {}).await
+    }
+
+    /// One page of executions; filters are `class`, `tenant`, `state`, `outcome` and `id`.
+    pub async fn executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
+        self.get("/v1/executions", query).await
+    }
+
+    /// All executions of a filter, page after page.
+    pub async fn all_executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
+        self.all("/v1/executions", query).await
     }
 }
 
@@ -327,6 +366,18 @@ impl Client {
     ) -> Result<T, Error> {
         self.fetch(&Call::new(Method::GET, format!("{path}{}", query.as_str())))
             .await
+    }
+
+    /// A look for which the server waits until what is looked at changes.
+    async fn get_waiting<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wait: Duration,
+    ) -> Result<T, Error> {
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let query = Query::new().with("wait", Millis::from_ms(ms));
+        let target = format!("{path}{}", query.as_str());
+        self.fetch(&Call::new(Method::GET, target).wait(wait)).await
     }
 
     async fn put<B: Serialize, T: DeserializeOwned>(

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::call::Call;
-use super::query::invalid;
+use super::query::{Query, invalid};
 use super::respond::{Handled, json};
 use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
 
@@ -66,16 +66,9 @@ async fn reserve_booking(call: Call) -> Handled {
 async fn get_booking(call: Call) -> Handled {
     call.query.only(&["fence", "wait", "minRecord"])?;
     let id: BookingId = call.name("id")?;
-    let wait = call
-        .query
-        .read::<Millis>("wait")?
-        .map(|wait| Duration::from_millis(wait.ms()));
-    if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
-        return Err(invalid("wait", "is too long, at most 5m is allowed").into());
-    }
     let look_at = LookAt {
         fence: call.query.read("fence")?,
-        wait,
+        wait: wait(&call.query)?,
     };
     json(call.service().booking(&call.caller, &id, look_at).await?)
 }
@@ -122,7 +115,7 @@ async fn release_booking(call: Call) -> Handled {
     )
 }
 
-/// Gives up a wait.
+/// Gives up a wait, or has an execution stopped.
 #[utoipa::path(
     post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
     params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
@@ -207,6 +200,17 @@ async fn list_bookings(call: Call) -> Handled {
         .bookings(&call.caller, filter, page, query.get("cursor"))
         .await?;
     json(listed)
+}
+
+/// How long a look may wait for what it looks at to change.
+pub(super) fn wait(query: &Query) -> Result<Option<Duration>, Problem> {
+    let wait = query
+        .read::<Millis>("wait")?
+        .map(|wait| Duration::from_millis(wait.ms()));
+    if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
+        return Err(invalid("wait", "is too long, at most 5m is allowed"));
+    }
+    Ok(wait)
 }
 
 fn states(named: Option<&str>, seed: Option<&str>) -> Result<BTreeSet<BookingState>, Problem> {

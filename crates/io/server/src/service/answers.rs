@@ -1,5 +1,7 @@
 //! Types become text here: the engine's values in the shapes of the API.
 
+mod execution;
+
 use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::State;
@@ -9,6 +11,8 @@ use bursar_engine::words;
 use bursar_units::{BookingId, Instant, Millis};
 
 use crate::caller::Caller;
+
+pub(super) use execution::{execution_of, outcome_of, saga, stage_of};
 
 /// How a booking is looked at.
 pub(super) struct Look<'a> {
@@ -61,7 +65,7 @@ impl Look<'_> {
 
     fn stands(&self, id: &BookingId, standing: &Standing<'_>, request: &Request) -> api::Booking {
         let is_own = self.caller.may_act_as(&request.tenant);
-        match standing {
+        let mut booking = match standing {
             Standing::Queued { since, until } => self.queued(id, *since, *until),
             Standing::Granted(granted) => self.granted(id, granted, is_own),
             Standing::Ended(ended) => {
@@ -69,7 +73,11 @@ impl Look<'_> {
                 booking.fence = ended.granted().filter(|_| is_own).map(|(_, fence)| fence.0);
                 booking
             }
-        }
+        };
+        booking.execution = request
+            .order()
+            .map(|order| execution::course(standing, order));
+        booking
     }
 
     fn queued(&self, id: &BookingId, since: Instant, until: Instant) -> api::Booking {
@@ -143,9 +151,7 @@ pub(super) fn request(asked: api::BookingRequest, tenant: bursar_units::Label) -
             memory_bytes: asked.memory_bytes.unwrap_or_default(),
             gpus: asked.gpus.unwrap_or_default(),
         },
-        priority: asked
-            .priority
-            .map_or(booking::Priority::Normal, engine_priority),
+        priority: priority_of(asked.priority),
         ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
         extras: (extras != Extras::default()).then(|| Box::new(extras)),
@@ -190,6 +196,7 @@ pub(super) fn explanation(
         }),
         who,
         changes: told.changes,
+        saga: told.saga.map(saga),
         record: told.record,
     }
 }
@@ -256,13 +263,14 @@ const fn priority(priority: booking::Priority) -> api::Priority {
     }
 }
 
-const fn engine_priority(priority: api::Priority) -> booking::Priority {
+/// How urgent a request is, as the engine knows it.
+pub(super) const fn priority_of(priority: Option<api::Priority>) -> booking::Priority {
     match priority {
-        api::Priority::Urgent => booking::Priority::Urgent,
-        api::Priority::High => booking::Priority::High,
-        api::Priority::Normal => booking::Priority::Normal,
-        api::Priority::Low => booking::Priority::Low,
-        api::Priority::Batch => booking::Priority::Batch,
+        Some(api::Priority::Urgent) => booking::Priority::Urgent,
+        Some(api::Priority::High) => booking::Priority::High,
+        Some(api::Priority::Normal) | None => booking::Priority::Normal,
+        Some(api::Priority::Low) => booking::Priority::Low,
+        Some(api::Priority::Batch) => booking::Priority::Batch,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Bookings: reserve, renew, release, cancel, one or many, and how they stand.
 
-mod list;
+pub(super) mod list;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bursar_client::api::{
@@ -14,7 +14,7 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::{Fence, Reply, Standing};
 use bursar_engine::token::Role;
-use bursar_engine::{Answer as Word, Command, Refusal, State, plan};
+use bursar_engine::{Answer as Word, Command, Refusal, State, explain, plan};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Instant, Label, Millis};
 
@@ -49,11 +49,22 @@ impl Service {
         mode: Mode,
     ) -> Result<Answer<Booking>, Problem> {
         let command = self.command(caller, operation, &BTreeMap::new())?;
+        self.carry_out(caller, command, mode).await
+    }
+
+    /// One command about one booking, which the caller may send.
+    pub(super) async fn carry_out(
+        &self,
+        caller: &Caller,
+        command: Command,
+        mode: Mode,
+    ) -> Result<Answer<Booking>, Problem> {
+        let stopping = self.stopped_already(std::slice::from_ref(&command));
         if mode == Mode::DryRun {
-            return self.try_out(caller, &command);
+            return self.try_out(caller, &command, stopping);
         }
         let outcome = self.submit_one(caller, command.clone()).await?;
-        let told = Told::now(self, caller);
+        let told = Told::now(self, caller, stopping);
         told.answer(&self.ledger.view().read(), &command, outcome, Depth::Brief)
     }
 
@@ -76,15 +87,16 @@ impl Service {
             .cloned()
             .collect();
         let dry_run = (mode == Mode::DryRun).then_some(true);
+        let stopping = self.stopped_already(&commands);
         let results = if mode == Mode::DryRun {
-            self.try_out_all(caller, asked)
+            self.try_out_all(caller, asked, stopping)
         } else {
             let outcomes = if commands.is_empty() {
                 Vec::new()
             } else {
                 self.submit(caller, commands).await?
             };
-            let told = Told::now(self, caller);
+            let told = Told::now(self, caller, stopping);
             told.results(&self.ledger.view().read(), asked, outcomes)
         };
         let record = self.record();
@@ -106,17 +118,28 @@ impl Service {
         id: &BookingId,
         look_at: LookAt,
     ) -> Result<Answer<Booking>, Problem> {
-        let deadline = look_at
-            .wait
-            .map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
+        let look = || self.look(caller, id, look_at.fence);
+        let is_enough = |answer: &Answer<Booking>| answer.body.state != BookingState::Queued;
+        self.look_until(id, look_at.wait, look, is_enough).await
+    }
+
+    /// What a look finds, once that is enough or the wait is over.
+    pub(super) async fn look_until<T>(
+        &self,
+        id: &BookingId,
+        wait: Option<Duration>,
+        look: impl Fn() -> Result<T, Problem>,
+        mut is_enough: impl FnMut(&T) -> bool,
+    ) -> Result<T, Problem> {
+        let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
         loop {
             // Whoever asks to be told first cannot miss a change between the look and the wait.
             let changed = deadline.map(|_| self.ledger.view().changed(id));
-            let answer = self.look(caller, id, look_at.fence)?;
+            let answer = look()?;
             let (Some(deadline), Some(changed)) = (deadline, changed) else {
                 return Ok(answer);
             };
-            if answer.body.state != BookingState::Queued {
+            if is_enough(&answer) {
                 return Ok(answer);
             }
             tokio::select! {
@@ -127,7 +150,8 @@ impl Service {
         }
     }
 
-    fn look(
+    /// All that is known of a booking that the caller may see.
+    pub(super) fn look(
         &self,
         caller: &Caller,
         id: &BookingId,
@@ -151,6 +175,10 @@ impl Service {
         let record = last_record(&state);
         body.record = Some(record);
         body.held = fence.map(|fence| is_held(&state, id, fence));
+        let saga = explain::saga(&state.bookings, now, id).map(answers::saga);
+        if let Some((course, saga)) = body.execution.as_mut().zip(saga) {
+            (course.steps, course.compensations) = (saga.steps, saga.compensations);
+        }
         Ok(Answer {
             status: 200,
             record,
@@ -159,8 +187,13 @@ impl Service {
     }
 
     /// The same function that would decide, on a copy of the small problem.
-    fn try_out(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
-        let told = Told::now(self, caller);
+    fn try_out(
+        &self,
+        caller: &Caller,
+        command: &Command,
+        stopping: BTreeSet<BookingId>,
+    ) -> Result<Answer<Booking>, Problem> {
+        let told = Told::now(self, caller, stopping);
         let state = self.ledger.view().read();
         let (result, _, after) = plan(&state, told.now, command);
         drop(state);
@@ -174,8 +207,13 @@ impl Service {
     }
 
     /// Each operation sees what those before it would have left, as in earnest.
-    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> Vec<BatchResult> {
-        let told = Told::now(self, caller);
+    fn try_out_all(
+        &self,
+        caller: &Caller,
+        asked: Vec<Asked>,
+        stopping: BTreeSet<BookingId>,
+    ) -> Vec<BatchResult> {
+        let told = Told::now(self, caller, stopping);
         let ids: Vec<BookingId> = asked.iter().map(|(id, _)| id.clone()).collect();
         let mut sketch = self.ledger.view().read().sketch(&ids);
         let decide = |(id, command): Asked| {
@@ -195,6 +233,22 @@ impl Service {
             batch_result(id, done)
         };
         asked.into_iter().map(decide).collect()
+    }
+
+    /// Those executions that some commands cancel and that are stopped already.
+    fn stopped_already(&self, commands: &[Command]) -> BTreeSet<BookingId> {
+        let state = self.ledger.view().read();
+        let is_stopping = |id: &BookingId| match state.bookings.standing(id) {
+            Some(Standing::Granted(granted)) => granted
+                .progress()
+                .is_some_and(|progress| progress.stopping.is_some()),
+            _ => false,
+        };
+        let cancelled = commands.iter().filter_map(|command| match command {
+            Command::Cancel { id } => Some(id),
+            _ => None,
+        });
+        cancelled.filter(|id| is_stopping(id)).cloned().collect()
     }
 
     /// The commands of a batch; one that may not be sent is refused by itself.
@@ -293,13 +347,16 @@ enum Depth {
 struct Told<'a> {
     caller: &'a Caller,
     now: Instant,
+    /// The executions that were stopped before anything was asked.
+    stopping: BTreeSet<BookingId>,
 }
 
 impl<'a> Told<'a> {
-    fn now(service: &Service, caller: &'a Caller) -> Self {
+    fn now(service: &Service, caller: &'a Caller, stopping: BTreeSet<BookingId>) -> Self {
         Self {
             caller,
             now: service.ledger.now(),
+            stopping,
         }
     }
 
@@ -349,7 +406,11 @@ impl<'a> Told<'a> {
         };
         body.record = Some(record);
         if !matches!(command, Command::Reserve { .. } | Command::Renew { .. }) {
-            body.applied = Some(word == Word::Booking(Reply::Ended));
+            body.applied = Some(match &word {
+                Word::Booking(Reply::Ended) => true,
+                Word::Booking(Reply::Stopping) => !self.stopping.contains(id),
+                _ => false,
+            });
         }
         Ok(Answer {
             status: status(&word, body.state),
@@ -387,7 +448,7 @@ fn decided(reply: &Reply, id: &BookingId) -> Option<Booking> {
 }
 
 /// The tenant that is meant: the one named, or the only one there is.
-fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
+pub(super) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     if let Some(tenant) = named {
         return Ok(tenant);
     }

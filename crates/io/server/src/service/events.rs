@@ -27,7 +27,7 @@ use crate::caller::Caller;
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
 /// The kinds of events there are, as the first part of their names.
-const KINDS: [&str; 5] = ["booking", "ledger", "limit", "node", "token"];
+const KINDS: [&str; 6] = ["booking", "execution", "ledger", "limit", "node", "token"];
 
 /// A place in the stream: everything up to this event of this record is known already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -135,13 +135,7 @@ impl Service {
         filter: StreamFilter,
         from: Option<Position>,
     ) -> Result<Stream, Problem> {
-        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
-            Problem {
-                retry_after_ms: Some(1_000),
-                ..Problem::new(Code::Busy, detail)
-            }
-        })?;
+        let permit = self.stream_permit()?;
         // Subscribed first: what is committed after the look at the head comes by itself.
         let live = self.ledger.view().stream();
         let head = self.ledger.view().read().head;
@@ -172,6 +166,17 @@ impl Service {
             stream.reset(head);
         }
         Ok(stream)
+    }
+
+    /// The right to have one more stream open, of events or of what an execution writes.
+    pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
+            Problem {
+                retry_after_ms: Some(1_000),
+                ..Problem::new(Code::Busy, detail)
+            }
+        })
     }
 }
 

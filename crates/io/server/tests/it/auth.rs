@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bursar_engine::token::Role;
+use bursar_node::executor::User;
 use bursar_server::{Anonymous, Caller, CallerSource, Peer, router};
 use http::Request;
 use serde_json::json;
 
 use crate::world::{Reply, World, caller, send, user, viewer};
+
+/// The local socket of a server that runs as user 7, with this user at its other end.
+fn socket(uid: u32) -> Peer {
+    Peer::socket(User { uid, gid: 100 }, 7)
+}
 
 /// A request over a connection of some kind, with a token or without.
 async fn over(
@@ -62,25 +68,22 @@ async fn where_one_comes_from_says_what_one_may() {
         "nobody from beyond without a token"
     );
     assert_eq!(
-        status(Anonymous::None, Peer::socket(7, 7), WRITE).await,
+        status(Anonymous::None, socket(7), WRITE).await,
         201,
         "who runs the server operates"
     );
     assert_eq!(
-        status(Anonymous::None, Peer::socket(0, 7), WRITE).await,
+        status(Anonymous::None, socket(0), WRITE).await,
         200,
         "so does root"
     );
     assert_eq!(
-        status(Anonymous::None, Peer::socket(8, 7), WRITE).await,
+        status(Anonymous::None, socket(8), WRITE).await,
         403,
         "others act as themselves"
     );
     let own = ("PUT", "/v1/bookings/own", r#"{"class":"python"}"#);
-    assert_eq!(
-        status(Anonymous::None, Peer::socket(654_321, 7), own).await,
-        201
-    );
+    assert_eq!(status(Anonymous::None, socket(654_321), own).await, 201);
     let own = world.ask("GET", "/v1/bookings/own", "").await.json();
     assert_eq!(own["tenant"], "uid-654321", "the tenant is the user's name");
     for open in ["/healthz", "/readyz", "/problems/busy", "/openapi.json"] {

@@ -1,4 +1,4 @@
-//! Lists of bookings: those that live by id, then those that ended, newest first.
+//! Lists of bookings and executions: those that live by id, then those that ended, newest first.
 //!
 //! A page is consistent as of its record. From page to page nothing is left out: what ends
 //! meanwhile moves to the part that is still to come.
@@ -9,7 +9,7 @@ use bursar_client::api::{Booking, ListAnswer, State as BookingState};
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
-use bursar_engine::booking::{Ended, Request, Standing};
+use bursar_engine::booking::{Ended, Standing};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Instant, Label};
 
@@ -35,6 +35,27 @@ pub struct BookingFilter {
     pub execution: Option<BookingId>,
 }
 
+/// What a list is of.
+pub(in super::super) trait Listed: Send + 'static {
+    /// What stands in it.
+    type Item: Send + 'static;
+
+    /// Of which class.
+    fn class(&self) -> Option<&Label>;
+    /// Of which tenant.
+    fn tenant(&self) -> Option<&Label>;
+    /// Of which id.
+    fn id(&self) -> Option<&BookingId>;
+    /// Whether any that holds or waits may be in it.
+    fn wants_live(&self) -> bool;
+    /// Whether any that has ended may be in it.
+    fn wants_ended(&self) -> bool;
+    /// Whether one of that class, tenant and id is in it.
+    fn wants(&self, state: &State, id: &BookingId, standing: &Standing<'_>) -> bool;
+    /// All that is known of one.
+    fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Self::Item>;
+}
+
 /// Where a list goes on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Cursor {
@@ -53,16 +74,75 @@ impl Service {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
+        self.page(caller, filter, limit, cursor).await
+    }
+
+    /// One page of what the caller may see of a list.
+    pub(in super::super) async fn page<L: Listed>(
+        &self,
+        caller: &Caller,
+        listed: L,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Answer<ListAnswer<L::Item>>, Problem> {
         let cursor = cursor.map_or(Ok(Cursor::Live(None)), Cursor::parse)?;
         let page = Page {
             ledger: self.ledger.clone(),
             caller: caller.clone(),
-            filter,
+            listed,
             limit,
         };
         tokio::task::spawn_blocking(move || page.read(cursor))
             .await
-            .map_err(|_| Problem::new(Code::Internal, "listing bookings panicked"))
+            .map_err(|_| Problem::new(Code::Internal, "making a list panicked"))
+    }
+}
+
+impl Listed for BookingFilter {
+    type Item = Booking;
+
+    fn class(&self) -> Option<&Label> {
+        self.class.as_ref()
+    }
+
+    fn tenant(&self) -> Option<&Label> {
+        self.tenant.as_ref()
+    }
+
+    fn id(&self) -> Option<&BookingId> {
+        self.id.as_ref()
+    }
+
+    fn wants_live(&self) -> bool {
+        self.wants_state(BookingState::Queued) || self.wants_state(BookingState::Granted)
+    }
+
+    fn wants_ended(&self) -> bool {
+        self.wants_state(BookingState::Ended)
+    }
+
+    fn wants(&self, state: &State, id: &BookingId, standing: &Standing<'_>) -> bool {
+        let is_in = self.wants_state(match standing {
+            Standing::Queued { .. } => BookingState::Queued,
+            Standing::Granted(_) => BookingState::Granted,
+            Standing::Ended(_) => BookingState::Ended,
+        });
+        let belongs = |execution| {
+            let request = state.bookings.request(id);
+            let named = request.and_then(|request| request.extras?.execution);
+            named.as_ref().unwrap_or(id) == execution
+        };
+        is_in && self.execution.as_ref().is_none_or(belongs)
+    }
+
+    fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Booking> {
+        look.whole(id)
+    }
+}
+
+impl BookingFilter {
+    fn wants_state(&self, state: BookingState) -> bool {
+        self.states.is_empty() || self.states.contains(&state)
     }
 }
 
@@ -99,10 +179,10 @@ impl Cursor {
     }
 }
 
-struct Page {
+struct Page<L> {
     ledger: Ledger,
     caller: Caller,
-    filter: BookingFilter,
+    listed: L,
     limit: usize,
 }
 
@@ -112,8 +192,8 @@ struct Found {
     left: usize,
 }
 
-impl Page {
-    fn read(&self, cursor: Cursor) -> Answer<ListAnswer<Booking>> {
+impl<L: Listed> Page<L> {
+    fn read(&self, cursor: Cursor) -> Answer<ListAnswer<L::Item>> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
         let mut found = Found {
@@ -122,17 +202,16 @@ impl Page {
         };
         let next = self.find(&state, cursor, &mut found);
         let record = last_record(&state);
-        let whole = |id: &BookingId| {
-            let renewed_until = self.ledger.renewed_until(id);
-            Look {
+        let tell = |id: &BookingId| {
+            let look = Look {
                 state: &state,
                 now,
                 caller: &self.caller,
-                renewed_until,
-            }
-            .whole(id)
+                renewed_until: self.ledger.renewed_until(id),
+            };
+            self.listed.tell(&look, id)
         };
-        let items = found.ids.iter().filter_map(whole).collect();
+        let items = found.ids.iter().filter_map(tell).collect();
         let next_cursor = next.map(|cursor| cursor.text());
         Answer {
             status: 200,
@@ -147,7 +226,7 @@ impl Page {
 
     /// Collects ids until the page is full or enough was looked at; says where to go on.
     fn find(&self, state: &State, cursor: Cursor, found: &mut Found) -> Option<Cursor> {
-        if let Some(id) = &self.filter.id {
+        if let Some(id) = self.listed.id() {
             found
                 .ids
                 .extend(self.matches_id(state, id).then(|| id.clone()));
@@ -162,7 +241,7 @@ impl Page {
                 None
             }
         };
-        if self.wants(BookingState::Ended) {
+        if self.listed.wants_ended() {
             self.find_ended(state, before, found)
         } else {
             None
@@ -175,7 +254,7 @@ impl Page {
         after: Option<&BookingId>,
         found: &mut Found,
     ) -> Option<BookingId> {
-        if !self.wants(BookingState::Queued) && !self.wants(BookingState::Granted) {
+        if !self.listed.wants_live() {
             return None;
         }
         for id in state.bookings.live_ids(after) {
@@ -219,40 +298,28 @@ impl Page {
     }
 
     fn matches_id(&self, state: &State, id: &BookingId) -> bool {
-        let standing = state.bookings.standing(id).map(|standing| match standing {
-            Standing::Queued { .. } => BookingState::Queued,
-            Standing::Granted(_) => BookingState::Granted,
-            Standing::Ended(_) => BookingState::Ended,
-        });
-        let request = state.bookings.request(id);
-        standing.is_some_and(|state| self.wants(state))
-            && request.is_some_and(|request| {
-                self.matches_labels(&request.class, &request.tenant)
-                    && self.matches_execution(id, || Some(request.clone()))
-            })
+        let (Some(standing), Some(request)) =
+            (state.bookings.standing(id), state.bookings.request(id))
+        else {
+            return false;
+        };
+        self.matches_labels(&request.class, &request.tenant)
+            && self.listed.wants(state, id, &standing)
     }
 
     fn matches_ended(&self, state: &State, ended: &Ended) -> bool {
         let labels = state.bookings.ended_labels(ended);
         labels.is_some_and(|(class, tenant)| self.matches_labels(class, tenant))
-            && self.matches_execution(ended.id(), || state.bookings.request(ended.id()))
+            && self
+                .listed
+                .wants(state, ended.id(), &Standing::Ended(ended))
     }
 
     fn matches_labels(&self, class: &Label, tenant: &Label) -> bool {
-        let is = |wanted: &Option<Label>, label| wanted.as_ref().is_none_or(|is| is == label);
-        is(&self.filter.class, class) && is(&self.filter.tenant, tenant) && self.caller.sees(tenant)
-    }
-
-    fn matches_execution(&self, id: &BookingId, request: impl FnOnce() -> Option<Request>) -> bool {
-        let Some(wanted) = &self.filter.execution else {
-            return true;
-        };
-        let named = request().and_then(|request| request.extras?.execution);
-        named.as_ref().unwrap_or(id) == wanted
-    }
-
-    fn wants(&self, state: BookingState) -> bool {
-        self.filter.states.is_empty() || self.filter.states.contains(&state)
+        let is = |wanted: Option<&Label>, label| wanted.is_none_or(|is| is == label);
+        is(self.listed.class(), class)
+            && is(self.listed.tenant(), tenant)
+            && self.caller.sees(tenant)
     }
 }
 
