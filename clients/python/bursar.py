@@ -23,6 +23,7 @@ import contextlib
 import dataclasses
 import datetime
 import fractions
+import functools
 import http.client
 import json
 import logging
@@ -318,7 +319,6 @@ class Slot:
             status, booking = self._client.call(
                 "GET", self._path, query=query, wait=LOOK_SECONDS, stop=self._is_given_up
             )
-        self._stop_if_given_up()
         if booking.get("state") != "granted":
             raise self._not_granted(booking)
         self._take(booking, status, sent)
@@ -1038,18 +1038,14 @@ def _started(work: Callable[[], Result]) -> asyncio.Future[Result]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
 
-    def settle(result: Any, error: Optional[BaseException]) -> None:
-        if not future.done():
-            future.set_exception(error) if error else future.set_result(result)
-
     def run() -> None:
-        outcome: Tuple[Any, Optional[BaseException]]
+        settle: Callable[[], None]
         try:
-            outcome = work(), None
+            settle = functools.partial(future.set_result, work())
         except BaseException as error:
-            outcome = None, error
+            settle = functools.partial(future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # The loop may have been closed meanwhile.
-            loop.call_soon_threadsafe(settle, *outcome)
+            loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=run, name="bursar-call", daemon=True).start()
     return future

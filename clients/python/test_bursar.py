@@ -23,6 +23,7 @@ import threading
 import unittest
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Tuple
+from unittest import mock
 
 import bursar
 
@@ -165,6 +166,18 @@ def in_threads(count: int, work: Callable[[int], Any]) -> List[Any]:
     return results
 
 
+def after_first_call(client: bursar.Client, act: Callable[[], None]) -> Any:
+    """Acts once, when the server has answered the next call and nobody has seen the answer."""
+    real, acts = client.call, iter([act])
+
+    def call(*words: Any, **options: Any) -> Any:
+        answer = real(*words, **options)
+        next(acts, lambda: None)()
+        return answer
+
+    return mock.patch.object(client, "call", call)
+
+
 shared: Server
 
 
@@ -225,6 +238,7 @@ class Slots(unittest.TestCase):
         ends = [booking(self.client, slot.id) for slot in (well, badly, leaving)]
         self.assertEqual([end["outcome"] for end in ends], ["ok", "failed", "ok"])
         self.assertEqual({end["end"] for end in ends}, {"released"})
+        self.assertEqual(self.client._keeper._slots, {})
         self.assertFalse(well.held())
 
     def test_what_is_asked_arrives_as_kubernetes_would_read_it(self) -> None:
@@ -261,6 +275,10 @@ class Slots(unittest.TestCase):
         error = caught.exception
         self.assertEqual((error.code, error.limit, error.in_use), ("wait-over", self.kind, 1))
         self.assertRegex(str(error), "^Resource limit exceeded: waited 0.1 s for ")
+        repository = bursar.SyncResourceAllocationRepository(self.client)
+        # What never held is a booking that ended, and no allocation.
+        self.assertEqual(len(self.client.bookings(language=self.kind)), 2)
+        self.assertEqual(len(repository.find_allocations(language=self.kind)), 1)
 
     def test_a_wait_without_end_is_as_long_as_the_limit_allows(self) -> None:
         limit(self.client, self.kind, 1, maxWait="1h")
@@ -301,20 +319,20 @@ class Slots(unittest.TestCase):
 
     def test_an_interrupted_request_whose_answer_was_lost_holds_nothing(self) -> None:
         slot = self.client.slot(self.kind)
-        real = self.client.call
-        calls: List[str] = []
 
-        def interrupted(method: str, path: str, *rest: Any, **options: Any) -> Any:
-            answer = real(method, path, *rest, **options)
-            calls.append(method)
-            if calls == ["PUT"]:
-                raise KeyboardInterrupt
-            return answer
+        def interrupt() -> None:
+            raise KeyboardInterrupt
 
-        self.client.call = interrupted  # type: ignore[method-assign]
-        with self.assertRaises(KeyboardInterrupt):
+        with after_first_call(self.client, interrupt), self.assertRaises(KeyboardInterrupt):
             slot.acquire()
         self.assertEqual(booking(self.client, slot.id)["end"], "released")
+
+    def test_a_wait_that_is_given_up_as_it_is_granted_holds_nothing(self) -> None:
+        slot = self.client.slot(self.kind)
+        with after_first_call(self.client, slot._give_up), self.assertRaises(bursar._GivenUp):
+            slot.acquire()
+        self.assertEqual(booking(self.client, slot.id)["end"], "released")
+        self.assertEqual(self.client._keeper._slots, {})
 
     def test_someone_else_may_end_a_wait(self) -> None:
         limit(self.client, self.kind, 0)
@@ -353,6 +371,8 @@ class Slots(unittest.TestCase):
             slot.release()
         renewers[0].join(PATIENCE_SECONDS)
         self.assertFalse(renewers[0].is_alive())
+        with self.client.slot(self.kind, ttl=1) as slot:
+            eventually(lambda: booking(self.client, slot.id)["renewals"] >= 1)
 
     def test_a_holder_is_told_when_its_slot_is_taken_back(self) -> None:
         with self.assertRaises(bursar.Fenced) as caught:
@@ -618,9 +638,11 @@ class Trouble(unittest.TestCase):
         with client.slot("python", id="before", ttl=3_600):
             pass
         server.kill()
-        with self.assertRaises(bursar.Unavailable) as caught:
-            client.slot("python", id="while-away").acquire()
+        with mock.patch.object(client, "_attempt", wraps=client._attempt) as attempt:
+            with self.assertRaises(bursar.Unavailable) as caught:
+                client.slot("python", id="while-away").acquire()
         self.assertIn("cannot reach", str(caught.exception))
+        attempt.assert_called_once()
         self.assertRaises(bursar.Unavailable, client.bookings)
         repository = bursar.SyncResourceAllocationRepository(client)
         with self.assertRaises(bursar.Unavailable):
