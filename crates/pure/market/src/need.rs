@@ -1,0 +1,99 @@
+//! How much CPU a pod could use: from where its demand lies between floor and ceiling (M1).
+//!
+//! ```text
+//! raw  = m + ⌊(M − m)·d/10⁶⌋
+//! need = min(M, raw + ⌊raw·(10⁶·h + 150·d)/10⁹⌋)
+//! ```
+//! with d in parts per million and the headroom h in permille. Example: m = 100, M = 1000,
+//! d = 0.6 and h = 100: raw = 640, headroom 19 % = 121, need = 761. With h = 100 this is the seed's
+//! formula to the millicore.
+
+/// A whole, in parts per million.
+pub const PPM: u64 = 1_000_000;
+/// The headroom that everyone begins with, in permille (M2).
+pub const HEADROOM_MIN_PERMILLE: u64 = 100;
+/// The most headroom that misses can earn, in permille (M2).
+pub const HEADROOM_MAX_PERMILLE: u64 = 500;
+/// What a miss adds to the headroom, in permille.
+const HEADROOM_MISS_PERMILLE: u64 = 50;
+/// What a quiet clearing takes from it, in permille.
+const HEADROOM_QUIET_PERMILLE: u64 = 10;
+/// From which share of throttled periods on a clearing was not quiet, in permille.
+pub const THROTTLED_PERMILLE: u64 = 300;
+/// What each part of demand adds to the headroom: 15 % of it.
+const HEADROOM_PER_DEMAND: u64 = 150;
+/// What is added to use where the kernel counts no throttling: 30 %.
+const FALLBACK_PERMILLE: u64 = 1_300;
+
+/// A need, with the steps that led to it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Need {
+    /// Where demand lies between floor and ceiling, in parts per million.
+    pub demand_ppm: u64,
+    /// What demand alone comes to, in millicores.
+    pub raw_milli: u64,
+    /// What is added to that, in parts per million.
+    pub headroom_ppm: u64,
+    /// Both together, before the ceiling.
+    pub uncapped_milli: u64,
+    /// The need.
+    pub milli: u64,
+}
+
+/// The need of a pod whose demand is known.
+pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: u64) -> Need {
+    let demand_ppm = demand_ppm.min(PPM);
+    let range = max_milli.saturating_sub(min_milli);
+    let raw_milli = min_milli + floor(range, demand_ppm, PPM);
+    let headroom_ppm = headroom_permille * 1_000 + floor(demand_ppm, HEADROOM_PER_DEMAND, 1_000);
+    // Rounded once: h·10⁶ + 150·d are parts in 10⁹.
+    let parts = headroom_permille * PPM + HEADROOM_PER_DEMAND * demand_ppm;
+    let uncapped_milli = raw_milli + floor(raw_milli, parts, 1_000_000_000);
+    Need {
+        demand_ppm,
+        raw_milli,
+        headroom_ppm,
+        uncapped_milli,
+        milli: uncapped_milli.min(max_milli),
+    }
+}
+
+/// Where a demand in millicores lies between floor and ceiling: rounded up, 0 where they are one.
+pub fn demand_ppm(min_milli: u64, max_milli: u64, demand_milli: u64) -> u64 {
+    let range = max_milli.saturating_sub(min_milli);
+    let above = demand_milli.saturating_sub(min_milli);
+    if range == 0 {
+        return 0;
+    }
+    let ppm = (u128::from(above) * u128::from(PPM)).div_ceil(u128::from(range));
+    u64::try_from(ppm).unwrap_or(PPM).min(PPM)
+}
+
+/// The need of a pod of which only use is known: the seed's fallback.
+pub fn need_by_use(min_milli: u64, max_milli: u64, used_milli: u64) -> u64 {
+    floor(used_milli, FALLBACK_PERMILLE, 1_000).clamp(min_milli.min(max_milli), max_milli)
+}
+
+/// The headroom after a clearing (M2): more after a miss, less after a quiet one.
+///
+/// A miss: so many periods were throttled although the pod had its whole need.
+pub fn next_headroom(permille: u64, throttled_permille: u64, had_its_need: bool) -> u64 {
+    if throttled_permille < THROTTLED_PERMILLE {
+        return permille
+            .saturating_sub(HEADROOM_QUIET_PERMILLE)
+            .max(HEADROOM_MIN_PERMILLE);
+    }
+    if had_its_need {
+        permille
+            .saturating_add(HEADROOM_MISS_PERMILLE)
+            .min(HEADROOM_MAX_PERMILLE)
+    } else {
+        permille
+    }
+}
+
+/// ⌊value · parts / whole⌋, exactly.
+pub(crate) fn floor(value: u64, parts: u64, whole: u64) -> u64 {
+    let product = u128::from(value) * u128::from(parts);
+    u64::try_from(product / u128::from(whole.max(1))).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,3 @@
+//! The market, held to its promises.
+
+mod golden;
