@@ -1,6 +1,6 @@
 //! The columns of every list: one definition each (design 80, 1.6).
 
-use bursar_client::api::{Booking, Limit, State, Token};
+use bursar_client::api::{Booking, ExecutionState, Limit, State, Token};
 use bursar_engine::words::number;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Dimension, Millis};
@@ -250,17 +250,20 @@ pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
     }
 }
 
-/// The word of a booking's state: once ended, how.
+/// The word of a booking's state: once ended, how; while it holds for an execution, how far that is.
 pub(crate) fn state_word(row: &Booking) -> &'static str {
-    match (row.state, row.end) {
-        (State::Ended, Some(end)) => end.word(),
-        (state, _) => state.word(),
+    match (row.state, row.end, &row.execution) {
+        (State::Ended, Some(end), _) => end.word(),
+        (State::Granted, _, Some(course)) => course.state.word(),
+        (state, _, _) => state.word(),
     }
 }
 
 fn state_meaning(row: &Booking) -> Meaning {
     use bursar_client::api::End;
+    let course = row.execution.as_ref().map(|course| course.state);
     match (row.state, row.end) {
+        (State::Granted, _) if course == Some(ExecutionState::Stuck) => Meaning::Bad,
         (State::Queued, _) => Meaning::Waiting,
         (State::Granted, _) | (State::Ended, Some(End::Released)) => Meaning::Good,
         (State::Ended, Some(End::Cancelled)) => Meaning::Dim,
@@ -288,8 +291,18 @@ fn ran(row: &Booking, look: &Look) -> String {
     }
 }
 
+/// How an execution came out, with its exit code or the signal that ended it.
+pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
+    let course = row.execution.as_ref()?;
+    let outcome = course.outcome?.word().replace('-', " ");
+    Some(outcome + &bursar_engine::words::exit(row.exit_code, course.signal, None))
+}
+
 /// How it went; of one that waits, what is before it.
 fn outcome(row: &Booking, _: &Look) -> String {
+    if let Some(outcome) = outcome_words(row) {
+        return outcome;
+    }
     match (row.state, row.outcome) {
         (State::Queued, _) => {
             let ahead = row.ahead.map(|ahead| format!("{} ahead", number(ahead)));

@@ -118,6 +118,8 @@ impl Look {
             .replace('…', "...")
             .replace('█', "#")
             .replace('░', ".")
+            .replace('✓', "ok")
+            .replace('✗', "failed")
     }
 }
 

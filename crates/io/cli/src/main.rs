@@ -34,6 +34,14 @@ use crate::session::Terminal;
     reason = "this is the one place that knows the environment"
 )]
 fn main() -> ExitCode {
+    // There is one shim for each running execution: it must touch nothing of the rest.
+    let mut words = std::env::args_os().skip(1);
+    if words
+        .next()
+        .is_some_and(|word| word == bursar_node::shim::WORD)
+    {
+        return bursar_node::shim::main(words);
+    }
     let is_root = rustix::process::getuid().is_root();
     let environment = Environment::read(|name| std::env::var_os(name), is_root);
     let words = std::env::args_os().collect();

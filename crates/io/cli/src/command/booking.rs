@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use bursar_client::api::{Booking, BookingRequest, End, ReleaseRequest, RenewRequest, State};
+use bursar_client::api::{
+    Booking, BookingRequest, Course, End, Execution, ExecutionOutcome, ExecutionState, Isolation,
+    ReleaseRequest, RenewRequest, State, StopCause,
+};
 use bursar_client::client::{Mode, Query};
 use bursar_client::{Client, Code, Problem};
 use bursar_engine::words;
 use bursar_units::quantity::{format_cpu, format_memory};
-use bursar_units::{BookingId, Millis};
+use bursar_units::{BookingId, Instant, Millis};
+use serde::Serialize;
 
-use super::{DRY_RUN, watch};
-use crate::columns::{lasting, state_word};
+use super::{DRY_RUN, saga, watch};
+use crate::columns::{lasting, outcome_words, state_word};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{
     BookingNoun, BookingVerb, CancelArguments, ListFlags, ReleaseArguments, ReserveArguments,
@@ -45,10 +49,15 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
     }
 }
 
-/// What `--where state=…` can ask for: how a booking stands, or how it ended.
-const STATES: [&str; 8] = [
+/// What `--where state=…` can ask for: how a booking stands, how far its execution is, or how it
+/// ended.
+const STATES: [&str; 12] = [
     State::Queued.word(),
     State::Granted.word(),
+    ExecutionState::Starting.word(),
+    ExecutionState::Running.word(),
+    ExecutionState::Stopping.word(),
+    ExecutionState::Stuck.word(),
     State::Ended.word(),
     End::Released.word(),
     End::Cancelled.word(),
@@ -168,7 +177,8 @@ async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let client = session.client().await?;
     let live = match state {
         None => Some("queued,granted"),
-        Some(word @ ("queued" | "granted")) => Some(word),
+        Some("queued") => Some("queued"),
+        Some("granted" | "starting" | "running" | "stopping" | "stuck") => Some("granted"),
         Some(_) => None,
     };
     let query = ["class", "tenant"]
@@ -207,7 +217,11 @@ async fn show(
         Some(fence) => client.booking_fence(id, fence).await?,
         None => client.booking(id).await?,
     };
-    present(session, &booking)?;
+    let execution = match booking.execution {
+        Some(_) => Some(client.execution(id).await?),
+        None => None,
+    };
+    present(session, &booking, execution.as_ref())?;
     if watch && booking.state != State::Ended {
         return follow(session, &client, booking, |state| state == State::Ended).await;
     }
@@ -228,7 +242,7 @@ async fn follow(
     let mut events = watch::Changes::open(client).await?;
     while !is_end(last.state) {
         let next = client.booking_wait(&id, LOOK).await?;
-        let is_same = next.state == last.state && next.end == last.end;
+        let is_same = state_word(&next) == state_word(&last);
         if !is_same {
             tell(session, &next)?;
         } else if next.state == State::Granted {
@@ -237,8 +251,11 @@ async fn follow(
         }
         last = next;
     }
-    match (last.state, last.end) {
-        (State::Ended, Some(End::Released)) | (State::Granted | State::Queued, _) => Ok(()),
+    let outcome = last.execution.as_ref().map(|course| course.outcome);
+    match (last.state, last.end, outcome) {
+        (State::Ended, _, Some(Some(ExecutionOutcome::Completed)))
+        | (State::Ended, Some(End::Released), None)
+        | (State::Granted | State::Queued, _, _) => Ok(()),
         _ => Err(Stop::Exit(exit::REFUSED)),
     }
 }
@@ -250,9 +267,81 @@ fn tell(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
 }
 
 /// Prints all that is known of a booking.
-fn present(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
+fn present(
+    session: &mut Session,
+    booking: &Booking,
+    execution: Option<&Execution>,
+) -> Result<(), Stop> {
     let name = format!("booking/{}", booking.id);
-    session.show(booking, &name, |look| full(booking, look))
+    let bounds = execution.map(Bounds::of);
+    let shown = Shown { booking, bounds };
+    session.show(&shown, &name, |look| {
+        full(booking, shown.bounds.as_ref(), look)
+    })
+}
+
+/// A booking, and what its execution may take: the one thing that only the execution tells.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    booking: &'a Booking,
+    #[serde(flatten)]
+    bounds: Option<Bounds>,
+}
+
+/// What an execution may take.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bounds {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pids: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_time_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_ms: Option<u64>,
+}
+
+impl Bounds {
+    fn of(execution: &Execution) -> Self {
+        Self {
+            pids: execution.pids,
+            start_timeout_ms: execution.start_timeout_ms,
+            max_time_ms: execution.max_time_ms,
+            grace_ms: execution.grace_ms,
+        }
+    }
+
+    /// `cpu 500m, memory 256Mi, 64 processes`.
+    fn limits(&self, booking: &Booking) -> String {
+        let cpu = booking.cpu_limit_milli.or(booking.cpu_milli);
+        let memory = booking.memory_limit_bytes.or(booking.memory_bytes);
+        let parts = [
+            cpu.map(|cpu| format!("cpu {}", format_cpu(cpu))),
+            memory.map(|memory| format!("memory {}", format_memory(memory))),
+            self.pids
+                .map(|pids| format!("{} processes", words::number(u64::from(pids)))),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() {
+            "none".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+
+    /// `1m to start, 1h to run, 10s to end once asked`.
+    fn times(&self) -> String {
+        let parts = [
+            self.start_timeout_ms.map(|ms| (ms, "to start")),
+            self.max_time_ms.map(|ms| (ms, "to run")),
+            self.grace_ms.map(|ms| (ms, "to end once asked")),
+        ];
+        let parts = parts.into_iter().flatten();
+        let parts = parts.map(|(ms, what)| format!("{} {what}", lasting(ms)));
+        parts.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The first line answers; then the numbers.
@@ -321,6 +410,10 @@ pub(super) fn estimate(booking: &Booking) -> String {
 }
 
 pub(super) fn end_words(booking: &Booking) -> String {
+    if let Some(outcome) = outcome_words(booking) {
+        let reason = booking.reason.as_ref().map(|reason| format!(", {reason}"));
+        return outcome + &reason.unwrap_or_default();
+    }
     let outcome = booking
         .outcome
         .map(|outcome| format!(", {}", outcome.word()));
@@ -332,7 +425,8 @@ pub(super) fn end_words(booking: &Booking) -> String {
         .collect()
 }
 
-fn full(booking: &Booking, look: &Look) -> String {
+fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
+    let course = booking.execution.as_deref();
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut add = |word: &str, value: Option<String>| {
         lines.extend(value.map(|value| (word.to_owned(), value)));
@@ -364,6 +458,15 @@ fn full(booking: &Booking, look: &Look) -> String {
         }),
     );
     add("ttl", booking.ttl_ms.map(lasting));
+    add("limits", bounds.map(|bounds| bounds.limits(booking)));
+    add("times", bounds.map(Bounds::times));
+    add("isolation", course.and_then(isolation_words));
+    add(
+        "retry of",
+        course
+            .and_then(|course| course.retry_of.as_ref())
+            .map(ToString::to_string),
+    );
     add("asked", booking.queued_at.map(|at| look.moment(at)));
     add("granted", booking.granted_at.map(|at| look.moment(at)));
     add(
@@ -390,13 +493,51 @@ fn full(booking: &Booking, look: &Look) -> String {
             .filter(|_| booking.state == State::Granted)
             .map(|at| look.moment(at)),
     );
-    add("ended", booking.ended_at.map(|at| look.moment(at)));
+    let moment = |at: Option<Instant>| at.map(|at| look.moment(at));
+    add(
+        "started",
+        moment(course.and_then(|course| course.started_at)),
+    );
+    add(
+        "stopping",
+        course.and_then(|course| stopping_words(course, look)),
+    );
+    add("ended", moment(booking.ended_at));
     let word = match booking.state {
         State::Ended => end_words(booking),
-        state => state.word().to_owned(),
+        _ => state_word(booking).to_owned(),
     };
     let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
-    format!("{subject} {word}\n{}", details(&lines, REPORT_WORD))
+    let steps = course.map(|course| saga::lines(&course.steps, &course.compensations));
+    let steps = steps.unwrap_or_default();
+    format!("{subject} {word}\n{steps}{}", details(&lines, REPORT_WORD))
+}
+
+fn isolation_words(course: &Course) -> Option<String> {
+    Some(match course.isolation? {
+        Isolation::Cgroup => "a cgroup of its own".to_owned(),
+        Isolation::None => "none: no cgroup keeps it apart, or not every limit".to_owned(),
+    })
+}
+
+/// Since when it is stopped and why; stops that failed are counted, because somebody must look.
+fn stopping_words(course: &Course, look: &Look) -> Option<String> {
+    let since = look.moment(course.stopping_at?);
+    let cause = course.cause.map(|cause| match cause {
+        StopCause::Cancelled => ", somebody asked for it",
+        StopCause::TimedOut => ", it ran for as long as it may",
+        StopCause::NotStarted => ", it did not start in time",
+    });
+    let failed = course.stops_failed.filter(|count| *count > 0);
+    let failed = failed.map(|count| {
+        let times = words::count(u64::from(count), "time");
+        format!(", tried {times} in vain")
+    });
+    Some(format!(
+        "{since}{}{}",
+        cause.unwrap_or_default(),
+        failed.unwrap_or_default()
+    ))
 }
 
 /// Prints the end of a booking; a repeat has none of its own and says so.
@@ -407,7 +548,16 @@ fn ended(session: &mut Session, booking: &Booking, word: &str, dry_run: bool) ->
         let record = booking
             .record
             .map(|record| format!(" (record {})", words::number(record)));
+        let is_stopping = booking.state == State::Granted && booking.execution.is_some();
         match (booking.applied, dry_run) {
+            // Its slot is given back when its process is gone, and not before.
+            (_, true) if is_stopping => format!("{subject} would be stopped\n{DRY_RUN}"),
+            (Some(false), false) if is_stopping => {
+                format!("{subject} is being stopped already\n")
+            }
+            (_, false) if is_stopping => {
+                format!("{subject} is being stopped{}\n", record.unwrap_or_default())
+            }
             (Some(false), _) => format!("{subject} had ended already: {}\n", end_words(booking)),
             (_, true) => format!("{subject} would be {word}\n{DRY_RUN}"),
             (_, false) => format!("{subject} {word}{}\n", record.unwrap_or_default()),

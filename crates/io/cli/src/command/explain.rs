@@ -4,7 +4,7 @@ use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::words;
 
-use super::Reference;
+use super::{Reference, saga};
 use crate::columns::amount;
 use crate::failure::Stop;
 use crate::grammar::{ExplainArguments, Question};
@@ -60,6 +60,9 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
     }
     let headline = look.paint(Meaning::Subject, &explanation.headline);
     let mut text = format!("{headline}\n");
+    if let Some(told) = explanation.saga.as_ref().filter(|_| question.is_none()) {
+        text.push_str(&saga::lines(&told.steps, &told.compensations));
+    }
     let mut is_first = true;
     for (label, lines) in parts {
         for (at, line) in lines.iter().enumerate() {

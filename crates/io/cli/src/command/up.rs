@@ -2,6 +2,9 @@
 //! is built.
 
 mod demo;
+#[cfg(test)]
+mod deploy;
+mod executor;
 mod machine;
 mod observe;
 mod settings;
@@ -19,26 +22,30 @@ use bursar_ledger::clock::MachineClock;
 use bursar_ledger::data::{self, Data};
 use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_ledger::term;
+use bursar_node::executor::User;
+use bursar_node::local::Local;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
-use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
+use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
 use bursar_units::Label;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::UpArguments;
-use crate::layout::{REPORT_WORD, details};
+use crate::layout::details;
 use crate::progress::Progress;
 use crate::session::Session;
+use demo::{Players, Tally};
+use executor::Found;
 use machine::Machine;
 use observe::Observer;
 use settings::Settings;
 
 /// The name of the socket in a data directory and in the runtime directory.
 const SOCKET: &str = "api.sock";
-/// How wide the words before each line are.
-const WORD: usize = 6;
+/// How wide the words before each line are: `dashboard` will be one.
+const WORD: usize = 9;
 
 pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Result<(), Stop> {
     if session.is_virtual() {
@@ -51,8 +58,22 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         demo::clear(&settings.data)?;
     }
     let metrics = Metrics::default();
-    let (data, service) = open(session, &settings, &metrics)?;
-    let result = serve(session, &settings, arguments.demo, &service, &data, began).await;
+    let (data, service, found) = open(session, &settings, &metrics)?;
+    let executor = Arc::<Local>::clone(&found.local);
+    let runner = Runner::new(data.ledger.clone(), executor, metrics.runner());
+    let runner = tokio::spawn(runner.run());
+    let server = Server {
+        settings: &settings,
+        is_demo: arguments.demo,
+        service: &service,
+        data: &data,
+        found: &found,
+        began,
+    };
+    let result = server.serve(session).await;
+    // Processes go on without it.
+    runner.abort();
+    let _aborted = runner.await;
     // The threads end in order: intake, engine, store, and the lock last.
     let stopped = tokio::task::spawn_blocking(move || data.stop()).await;
     result?;
@@ -61,12 +82,28 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     Ok(())
 }
 
-/// Opens the data directory and puts the service in front of it.
+/// A server that is about to serve.
+struct Server<'a> {
+    settings: &'a Settings,
+    is_demo: bool,
+    service: &'a Arc<Service>,
+    data: &'a Data,
+    found: &'a Found,
+    began: Instant,
+}
+
+/// The signals that end a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// Opens the data directory and puts executor and service in front of it.
 fn open(
     session: &mut Session,
     settings: &Settings,
     metrics: &Metrics,
-) -> Result<(Data, Arc<Service>), Stop> {
+) -> Result<(Data, Arc<Service>, Found), Stop> {
     let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
     let clock = Arc::new(MachineClock::default());
     let mut progress = Progress::new(session, "records");
@@ -83,6 +120,7 @@ fn open(
         );
         session.aside(&text);
     }
+    let found = Found::open(settings, &data)?;
     let info = ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: "sqlite".to_owned(),
@@ -97,132 +135,170 @@ fn open(
         info,
         metrics.clone(),
     );
-    Ok((data, Arc::new(service)))
+    let service = service.executing(Arc::<Local>::clone(&found.local));
+    Ok((data, Arc::new(service), found))
 }
 
-async fn serve(
-    session: &mut Session,
-    settings: &Settings,
-    is_demo: bool,
-    service: &Arc<Service>,
-    data: &Data,
-    began: Instant,
-) -> Result<(), Stop> {
-    let machine = Machine::read();
-    let operator = client_as(service, "bursar", Role::Operate, "bursar")?;
-    let failed =
-        |error: std::io::Error| Failure::unavailable(format!("cannot wait for signals: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let socket = settings.data.join(SOCKET);
-    let listen = Listen {
-        tcp: Some(settings.listen),
-        socket: Some(socket.clone()),
-        anonymous: settings.anonymous,
-        connections_max: None,
-    };
-    let listening = Listening::bind(Arc::clone(service), &listen)
-        .await
-        .map_err(|error| Failure::unavailable(chain(&error)))?;
-    operator.put_node(&machine.node()?, Mode::Do).await?;
-    let link = if is_demo {
-        None
-    } else {
-        link(session, &socket).await
-    };
-    let is_found = is_demo || link.is_some();
-    let stop = async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    let address = listening.address().unwrap_or(settings.listen);
-    let players = if is_demo {
-        Some(demo::start(service, &operator).await?)
-    } else {
-        None
-    };
-    announce(
-        session,
-        settings,
-        &Ready {
+impl Server<'_> {
+    async fn serve(&self, session: &mut Session) -> Result<(), Stop> {
+        let machine = Machine::read();
+        let operator = client_as(self.service, "bursar", Role::Operate, "bursar")?;
+        let mut signals = Signals::listen()?;
+        let socket = self.settings.data.join(SOCKET);
+        let listen = Listen {
+            tcp: Some(self.settings.listen),
+            socket: Some(socket.clone()),
+            anonymous: self.settings.anonymous,
+            connections_max: None,
+        };
+        let listening = Listening::bind(Arc::clone(self.service), &listen)
+            .await
+            .map_err(|error| Failure::unavailable(chain(&error)))?;
+        operator.put_node(&machine.node()?, Mode::Do).await?;
+        let link = if self.is_demo {
+            None
+        } else {
+            link(session, &socket).await
+        };
+        let address = listening.address().unwrap_or(self.settings.listen);
+        let players = if self.is_demo {
+            Some(demo::start(self.service, &operator).await?)
+        } else {
+            None
+        };
+        let ready = Ready {
             machine: &machine,
-            data,
             address,
-            is_found,
-            is_demo,
-            began,
+            is_found: self.is_demo || link.is_some(),
             socket: &socket,
-        },
-    )?;
-    listening.serve(stop).await;
-    drop(players);
-    if let Some(link) = link {
-        // Only our own: another server may have come meanwhile.
-        if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
-            let _gone = std::fs::remove_file(&link);
+        };
+        self.announce(session, &ready)?;
+        listening
+            .serve(async {
+                match players {
+                    Some(players) => self.play(session, players, &mut signals).await,
+                    None => signals.next().await,
+                }
+            })
+            .await;
+        self.say_what_goes_on(session);
+        if let Some(link) = link {
+            // Only our own: another server may have come meanwhile.
+            if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
+                let _gone = std::fs::remove_file(&link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the demo play until a signal comes, then sends everyone home; a second signal does not
+    /// wait for that. Says now and then, and at the end, what was left behind.
+    async fn play(&self, session: &mut Session, players: Players, signals: &mut Signals) {
+        let mut ticks = tokio::time::interval(demo::TALLY_EVERY);
+        // The first comes at once, when there is nothing to count.
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                () = signals.next() => break,
+                _ = ticks.tick() => self.say_tally(session),
+            }
+        }
+        tokio::select! {
+            () = players.finish() => {}
+            () = signals.next() => {}
+        }
+        self.say_tally(session);
+    }
+
+    fn say_tally(&self, session: &mut Session) {
+        let tally = Tally::count(self.data.ledger.view(), &self.found.trees);
+        session.aside(&format!("{tally}\n"));
+    }
+
+    fn say_what_goes_on(&self, session: &mut Session) {
+        let running = self.data.ledger.view().read().bookings.executions().count();
+        let text = match running {
+            0 => return,
+            1 => "1 execution goes on; the next `bursar up` on this data adopts it".to_owned(),
+            _ => {
+                format!("{running} executions go on; the next `bursar up` on this data adopts them")
+            }
+        };
+        session.aside(&format!("note: {text}\n"));
+    }
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Stop> {
+        let failed = |error: std::io::Error| {
+            Failure::unavailable(format!("cannot wait for signals: {error}"))
+        };
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
-    Ok(())
 }
 
-/// All that is said once it can be used.
+/// What is known once it can be used.
 struct Ready<'a> {
     machine: &'a Machine,
-    data: &'a Data,
     address: SocketAddr,
     is_found: bool,
-    is_demo: bool,
-    began: Instant,
     socket: &'a Path,
 }
 
-fn announce(session: &mut Session, settings: &Settings, ready: &Ready<'_>) -> Result<(), Stop> {
-    let shown = session.environment.shown(&settings.data);
-    let took = ready.began.elapsed().as_millis();
-    let records = match ready.data.records {
-        0 => "new".to_owned(),
-        records => words::count(records, "record"),
-    };
-    let reached = match (ready.is_demo, ready.is_found) {
-        (true, _) => "and `--context demo`".to_owned(),
-        (false, true) => "and a socket the `bursar` command finds by itself".to_owned(),
-        (false, false) => format!("and `--server unix:{}`", ready.socket.display()),
-    };
-    let value = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "data": settings.data.display().to_string(),
-        "records": ready.data.records,
-        "server": format!("http://{}", ready.address),
-        "socket": ready.socket.display().to_string(),
-        "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
-    });
-    if session.for_programs() {
-        return session.print_line(&value);
+impl Server<'_> {
+    fn announce(&self, session: &mut Session, ready: &Ready<'_>) -> Result<(), Stop> {
+        let took = self.began.elapsed().as_millis();
+        if session.for_programs() {
+            return session.print_line(&json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "data": self.settings.data.display().to_string(),
+                "records": self.data.records,
+                "server": format!("http://{}", ready.address),
+                "socket": ready.socket.display().to_string(),
+                "executor": self.found.json(),
+                "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
+            }));
+        }
+        let shown = session.environment.shown(&self.settings.data);
+        let records = match self.data.records {
+            0 => "new".to_owned(),
+            records => words::count(records, "record"),
+        };
+        let reached = match (self.is_demo, ready.is_found) {
+            (true, _) => "and `--context demo`".to_owned(),
+            (false, true) => "and a socket the `bursar` command finds by itself".to_owned(),
+            (false, false) => format!("and `--server unix:{}`", ready.socket.display()),
+        };
+        let lines = [
+            ("ledger", format!("{shown} ({records})")),
+            ("api", format!("http://{} {reached}", ready.address)),
+            ("executor", self.found.words()),
+        ];
+        let lines = lines.map(|(word, text)| (word.to_owned(), text));
+        session.print(&format!(
+            "bursar {} on this machine: {}\n{}ready in {}.{}s, stop with Ctrl-C\n",
+            env!("CARGO_PKG_VERSION"),
+            ready.machine,
+            details(&lines, WORD),
+            took / 1_000,
+            took % 1_000 / 100,
+        ))?;
+        session.aside(&match self.is_demo {
+            true => demo::words(&shown),
+            false => TRY.to_owned(),
+        });
+        Ok(())
     }
-    let lines = [
-        ("ledger".to_owned(), format!("{shown} ({records})")),
-        (
-            "api".to_owned(),
-            format!("http://{} {reached}", ready.address),
-        ),
-    ];
-    let text = format!(
-        "bursar {} on this machine: {}\n{}ready in {}.{}s, stop with Ctrl-C\n",
-        env!("CARGO_PKG_VERSION"),
-        ready.machine,
-        details(&lines, WORD.max(REPORT_WORD)),
-        took / 1_000,
-        took % 1_000 / 100,
-    );
-    session.print(&text)?;
-    if ready.is_demo {
-        session.aside(&demo::words(&shown));
-    } else {
-        session.aside(TRY);
-    }
-    Ok(())
 }
 
 /// What to type next.
@@ -234,12 +310,22 @@ try, in another terminal:
   bursar up --demo                                             an example organisation at work
 ";
 
+/// The user that owns nothing.
+const NOBODY: User = User {
+    uid: 65_534,
+    gid: 65_534,
+};
+
 /// A client of the service in this process, as whoever is named.
 fn client_as(service: &Arc<Service>, name: &str, role: Role, tenant: &str) -> Result<Client, Stop> {
     let label = |text: &str| Label::new(text).map_err(|error| Failure::usage(error.to_string()));
     let caller = Caller {
         name: label(name)?,
-        via: Via::Socket,
+        // A server that is root runs programs of others as nobody.
+        via: match role {
+            Role::Operate => Via::Socket,
+            _ => Via::User(NOBODY),
+        },
         roles: std::iter::once(role).collect(),
         tenants: std::iter::once(label(tenant)?).collect(),
         expires: None,

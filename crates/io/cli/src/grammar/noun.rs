@@ -62,7 +62,7 @@ pub(crate) enum BookingVerb {
     },
     /// Give slots back
     Release(ReleaseArguments),
-    /// Give up waiting
+    /// Give up waiting, or have an execution stopped
     Cancel(CancelArguments),
     /// Holders and queue
     #[command(before_help = "example:  bursar booking list --where tenant=acme", help_template = HELP)]

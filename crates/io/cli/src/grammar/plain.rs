@@ -16,7 +16,9 @@ examples:
   bursar up                             on this machine, with everything by default
   bursar up --demo                      an example organisation that books in real time
   bursar up --config /etc/bursar.toml   in production",
-    after_help = "Stop it with Ctrl-C; what was acknowledged is on disk at every moment.",
+    after_help = "\
+Stop it with Ctrl-C; what was acknowledged is on disk at every moment, and executions go on: the
+next one on the same data adopts them.",
     help_template = HELP
 )]
 pub(crate) struct UpArguments {
@@ -32,6 +34,9 @@ pub(crate) struct UpArguments {
     /// Where to listen; 127.0.0.1:7171 unless told
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Refuse to start where executions cannot be kept apart by cgroups
+    #[arg(long)]
+    pub(crate) require_isolation: bool,
 }
 
 /// `bursar apply`.

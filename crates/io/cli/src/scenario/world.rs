@@ -1,7 +1,8 @@
 //! A world for a script: a ledger in memory, the real service in front of it, and virtual time.
 //!
 //! Time stands still while anything can be done and leaps to the next deadline when nothing can,
-//! so a script that waits a day takes milliseconds. A crash drops everything but the store.
+//! so a script that waits a day takes milliseconds. A crash drops everything but the store and the
+//! machine: what runs there goes on, as processes do when a server dies.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -23,8 +24,10 @@ use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::Store as _;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::term::{Begun, Hand, begin};
+use bursar_node::executor::User;
+use bursar_node::null::Null;
 use bursar_server::metrics::Metrics;
-use bursar_server::{Caller, CallerSource, Readers, ServerInfo, Service, Via, router};
+use bursar_server::{Caller, CallerSource, Readers, Runner, ServerInfo, Service, Via, router};
 use bursar_units::{Instant, Label, Millis};
 use jiff::tz::TimeZone;
 use tokio::task::JoinHandle;
@@ -43,6 +46,11 @@ const BEGIN: &str = "2026-11-16T10:00:00Z";
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 /// The seed of every scenario's key: proofs made in one are proofs of nothing.
 const SEED: [u8; 32] = [7; 32];
+/// The user as whom everyone's executions would run, so that it matters to no answer who plays.
+const SOMEBODY: User = User {
+    uid: 1000,
+    gid: 1000,
+};
 /// The scenario's own commands, and those of runs, which are not here yet.
 const OWN: [&str; 6] = ["advance", "as", "bursar", "clock", "crash", "echo"];
 const OF_RUNS: [&str; 4] = ["end", "fail", "heal", "overrun"];
@@ -60,6 +68,7 @@ pub(crate) struct Played {
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
     store: MemoryStore,
+    machine: Arc<Null>,
     running: Option<Running>,
     caller: Caller,
     directory: PathBuf,
@@ -71,6 +80,7 @@ pub(crate) struct World {
 /// A term of the world's ledger.
 struct Running {
     task: JoinHandle<()>,
+    runner: JoinHandle<()>,
     service: Arc<Service>,
     keys: Vec<VerifierKey>,
     began: Instant,
@@ -116,6 +126,7 @@ impl World {
                 since: tokio::time::Instant::now(),
             }),
             store: MemoryStore::new(),
+            machine: Arc::default(),
             running: None,
             caller: operator(),
             directory: directory.to_owned(),
@@ -253,6 +264,7 @@ impl World {
     fn crash(&mut self) -> Played {
         if let Some(running) = self.running.take() {
             running.task.abort();
+            running.runner.abort();
         }
         match self.start() {
             Ok(()) => Played::default(),
@@ -317,17 +329,17 @@ impl World {
             .map(|signer| signer.verifiers())
             .unwrap_or_default();
         let shared = Keys::new(signer, ledger.clone());
-        let service = Arc::new(Service::new(
-            ledger,
-            readers,
-            shared,
-            info,
-            Metrics::default(),
-        ));
+        let metrics = Metrics::default();
+        let machine = Arc::<Null>::clone(&self.machine);
+        let runner = Runner::new(ledger.clone(), machine, metrics.runner());
+        let service = Service::new(ledger, readers, shared, info, metrics);
+        let service = Arc::new(service.executing(Arc::<Null>::clone(&self.machine)));
         let task = tokio::spawn(task.run());
+        let runner = tokio::spawn(runner.run());
         let began = self.running.as_ref().map_or(began, |running| running.began);
         self.running = Some(Running {
             task,
+            runner,
             service,
             keys,
             began,
@@ -389,7 +401,7 @@ fn operator() -> Caller {
     Caller {
         tenants: BTreeSet::from([name.clone()]),
         name,
-        via: Via::Socket,
+        via: Via::User(SOMEBODY),
         roles: BTreeSet::from([Role::Operate]),
         expires: None,
     }
@@ -428,7 +440,7 @@ fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
     }
     Ok(Caller {
         name,
-        via: Via::Token,
+        via: Via::User(SOMEBODY),
         roles,
         tenants,
         expires: None,

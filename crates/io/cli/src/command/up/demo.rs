@@ -1,27 +1,35 @@
-//! `bursar up --demo`: a small organisation that books in real time, so that there is something
-//! to see. It has a directory, a port and a socket of its own and touches nothing else.
+//! `bursar up --demo`: a small organisation that books and runs programs in real time, so that
+//! there is something to see. It has a directory, a port and a socket of its own and touches
+//! nothing else. Its programs are real, short and held to small limits; some fail, hang, do not
+//! listen or are cancelled, and [`Tally`] says what was left behind.
+
+mod booking;
+mod execution;
+mod tally;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::Client;
-use bursar_client::api::{
-    BookingRequest, Limit, LimitSpec, Outcome, Priority, ReleaseRequest, RenewRequest, State,
-};
+use bursar_client::api::{Limit, LimitSpec};
 use bursar_client::client::Mode;
 use bursar_engine::token::Role;
-use bursar_ledger::key;
+use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::{self, Lock};
 use bursar_ledger::snapshots;
 use bursar_ledger::store::sqlite::FILE_NAME;
+use bursar_node::executor::{Executor as _, Left};
 use bursar_server::Service;
-use bursar_units::{Label, ObjectName};
+use bursar_units::ObjectName;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use super::client_as;
+use super::{client_as, executor};
 use crate::failure::{Failure, Stop, chain};
+use booking::HABITS;
+use execution::SUBMITTERS;
+pub(super) use tally::Tally;
 
 /// A limit of the organisation.
 struct Bound {
@@ -41,6 +49,11 @@ const fn of_class(name: &'static str, slots: u64) -> Bound {
         weight: None,
     }
 }
+
+/// How often it is said what became of everything.
+pub(super) const TALLY_EVERY: Duration = Duration::from_secs(30);
+/// How long everyone has to get home.
+const HOME_WITHIN: Duration = Duration::from_secs(20);
 
 const LIMITS: &[Bound] = &[
     of_class("python", 12),
@@ -69,103 +82,6 @@ const LIMITS: &[Bound] = &[
     },
 ];
 
-/// The habits of a tenant.
-#[derive(Clone, Copy)]
-struct Habit {
-    tenant: &'static str,
-    class: &'static str,
-    /// How many of its workers are at it at once.
-    workers: u64,
-    slots: (u64, u64),
-    /// How long it holds, in milliseconds, from and to.
-    holds: (u64, u64),
-    /// How long it rests between two bookings.
-    rests: (u64, u64),
-    priority: Priority,
-    manner: Manner,
-}
-
-/// What a tenant is like.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Manner {
-    /// Renews and gives back.
-    Tidy,
-    /// Does not renew and never gives back: its bookings expire.
-    Forgetful,
-    /// Loses patience in the queue.
-    Impatient,
-}
-
-const HABITS: &[Habit] = &[
-    Habit {
-        tenant: "acme",
-        class: "python",
-        workers: 8,
-        slots: (1, 1),
-        holds: (3_000, 9_000),
-        rests: (200, 1_500),
-        priority: Priority::Normal,
-        manner: Manner::Tidy,
-    },
-    Habit {
-        tenant: "zeta",
-        class: "python",
-        workers: 10,
-        slots: (1, 1),
-        holds: (1_000, 4_000),
-        rests: (0, 12_000),
-        priority: Priority::Low,
-        manner: Manner::Tidy,
-    },
-    Habit {
-        tenant: "zeta",
-        class: "node",
-        workers: 6,
-        slots: (1, 2),
-        holds: (2_000, 6_000),
-        rests: (1_000, 6_000),
-        priority: Priority::Normal,
-        manner: Manner::Tidy,
-    },
-    Habit {
-        tenant: "deep",
-        class: "train",
-        workers: 3,
-        slots: (3, 6),
-        holds: (8_000, 20_000),
-        rests: (2_000, 8_000),
-        priority: Priority::Batch,
-        manner: Manner::Tidy,
-    },
-    Habit {
-        tenant: "oops",
-        class: "node",
-        workers: 3,
-        slots: (1, 1),
-        holds: (5_000, 8_000),
-        rests: (3_000, 9_000),
-        priority: Priority::Normal,
-        manner: Manner::Forgetful,
-    },
-    Habit {
-        tenant: "rush",
-        class: "python",
-        workers: 4,
-        slots: (1, 2),
-        holds: (1_000, 3_000),
-        rests: (1_000, 5_000),
-        priority: Priority::High,
-        manner: Manner::Impatient,
-    },
-];
-
-/// How long a tidy one may wait in the queue.
-const WAIT_MS: u64 = 60_000;
-/// How long an impatient one does.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// The ttl of all: short, so that there is something to renew.
-const TTL_MS: u64 = 6_000;
-
 /// Removes what an earlier demo left, and nothing else, unless one still runs.
 pub(super) fn clear(data: &Path) -> Result<(), Stop> {
     if !data.exists() {
@@ -175,6 +91,7 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
         Failure::unavailable(format!("the demo runs already: {}", chain(&error)))
             .hint("`bursar --context demo bookings` looks at it")
     })?;
+    end_executions(data)?;
     let files = [
         FILE_NAME,
         "ledger.db-wal",
@@ -191,9 +108,32 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
             _ => {}
         }
     }
-    // A directory of snapshots that is not there needs no removing.
-    let _absent = std::fs::remove_dir_all(data.join(snapshots::DIRECTORY_NAME));
+    // A directory that is not there needs no removing.
+    for directory in [snapshots::DIRECTORY_NAME, executor::DIRECTORY] {
+        let _absent = std::fs::remove_dir_all(data.join(directory));
+    }
     drop(held);
+    Ok(())
+}
+
+/// Ends what a demo that was killed left running: nobody else ever would, since the next one has
+/// a ledger of its own.
+fn end_executions(data: &Path) -> Result<(), Stop> {
+    let directory = data.join(executor::DIRECTORY);
+    let failed = |reason: String| Failure::unavailable(format!("an earlier demo: {reason}"));
+    let signer = Signer::load(&data.join(key::FILE_NAME)).map_err(|error| failed(chain(&error)))?;
+    let Some(ledger) = signer.as_ref().and_then(Signer::ledger_begun) else {
+        return Ok(());
+    };
+    if !directory.exists() {
+        return Ok(());
+    }
+    let local = executor::open(directory, ledger, false)?;
+    let left = local.list().map_err(|error| failed(chain(&error)))?;
+    for id in left {
+        let cleaned = local.clean(&id, Left::Nothing);
+        cleaned.map_err(|error| failed(chain(&error)))?;
+    }
     Ok(())
 }
 
@@ -201,18 +141,27 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
 pub(super) fn words(data: &str) -> String {
     format!(
         "
-the demo: 5 tenants book on 3 classes; its data is in {data} and starts fresh each time
+the demo: 5 tenants book and run programs; its data is in {data} and starts fresh each time
 try, in another terminal:
   bursar --context demo bookings -w           who holds, who waits
   bursar --context demo limits                how full each limit is
+  bursar --context demo bookings --where state=ended,class=python     how programs ended
   bursar --context demo ledger tail -w        what happens, sentence by sentence
   bursar --context demo limit set python --slots 4 --dry-run
 "
     )
 }
 
-/// Declares the limits and lets everyone begin. Dropping the set sends everyone home.
-pub(super) async fn start(service: &Arc<Service>, operator: &Client) -> Result<JoinSet<()>, Stop> {
+/// Everyone who plays.
+pub(super) struct Players {
+    /// They hold slots only: they may be dropped at any moment.
+    bookers: JoinSet<()>,
+    submitters: JoinSet<()>,
+    home: watch::Sender<bool>,
+}
+
+/// Declares the limits and lets everyone begin.
+pub(super) async fn start(service: &Arc<Service>, operator: &Client) -> Result<Players, Stop> {
     for bound in LIMITS {
         let name =
             ObjectName::new(bound.name).map_err(|error| Failure::usage(error.to_string()))?;
@@ -227,86 +176,37 @@ pub(super) async fn start(service: &Arc<Service>, operator: &Client) -> Result<J
             .put_limit(&Limit::new(name, spec), Mode::Do)
             .await?;
     }
-    let mut players = JoinSet::new();
+    let mut players = Players {
+        bookers: JoinSet::new(),
+        submitters: JoinSet::new(),
+        home: watch::Sender::new(false),
+    };
     for habit in HABITS {
         let client = client_as(service, habit.tenant, Role::Use, habit.tenant)?;
         for _ in 0..habit.workers {
-            players.spawn(live(client.clone(), *habit));
+            players.bookers.spawn(booking::live(client.clone(), *habit));
+        }
+    }
+    for submitter in SUBMITTERS {
+        let client = client_as(service, submitter.tenant, Role::Use, submitter.tenant)?;
+        for _ in 0..submitter.workers {
+            let home = players.home.subscribe();
+            let life = execution::live(client.clone(), *submitter, home);
+            players.submitters.spawn(life);
         }
     }
     Ok(players)
 }
 
-/// One worker's life: rest, ask, hold, give back, for ever.
-async fn live(client: Client, habit: Habit) {
-    let mut chance = Chance::new();
-    loop {
-        sleep(Duration::from_millis(chance.between(habit.rests))).await;
-        // What goes wrong here goes wrong for this worker only, and it tries again.
-        let _refused = once(&client, habit, &mut chance).await;
+impl Players {
+    /// Sends everyone home: what runs is cancelled and seen to its end, if that comes in time.
+    pub(super) async fn finish(mut self) {
+        self.bookers.abort_all();
+        self.home.send_replace(true);
+        let all_home = async { while self.submitters.join_next().await.is_some() {} };
+        // Whoever is later is shown as running.
+        let _late = tokio::time::timeout(HOME_WITHIN, all_home).await;
     }
-}
-
-async fn once(client: &Client, habit: Habit, chance: &mut Chance) -> Option<()> {
-    let id = bursar_client::ids::new(habit.tenant).ok()?;
-    let request = BookingRequest {
-        slots: chance.between(habit.slots),
-        ttl_ms: Some(TTL_MS),
-        wait_ms: Some(WAIT_MS),
-        priority: Some(habit.priority),
-        ..BookingRequest::new(Label::new(habit.class).ok()?)
-    };
-    let mut booking = client.reserve(&id, &request, Mode::Do).await.ok()?;
-    if booking.state == State::Queued && habit.manner == Manner::Impatient {
-        booking = client.booking_wait(&id, PATIENCE).await.ok()?;
-        if booking.state == State::Queued {
-            client.cancel(&id, Mode::Do).await.ok()?;
-            return Some(());
-        }
-    }
-    while booking.state == State::Queued {
-        booking = client
-            .booking_wait(&id, Duration::from_secs(30))
-            .await
-            .ok()?;
-    }
-    let (State::Granted, Some(fence)) = (booking.state, booking.fence) else {
-        return None;
-    };
-    let mut left = chance.between(habit.holds);
-    if habit.manner == Manner::Forgetful {
-        sleep(Duration::from_millis(left)).await;
-        return Some(());
-    }
-    while left > 0 {
-        let step = left.min(TTL_MS / 3);
-        sleep(Duration::from_millis(step)).await;
-        left -= step;
-        client
-            .renew(
-                &id,
-                &RenewRequest {
-                    fence,
-                    ttl_ms: None,
-                },
-                Mode::Do,
-            )
-            .await
-            .ok()?;
-    }
-    let is_failed = chance.between((0, 9)) == 0;
-    let release = ReleaseRequest {
-        fence: Some(fence),
-        outcome: Some(if is_failed {
-            Outcome::Failed
-        } else {
-            Outcome::Ok
-        }),
-        exit_code: Some(i32::from(is_failed)),
-        ..ReleaseRequest::default()
-    };
-    client.release(&id, &release, Mode::Do).await.ok()?;
-    Some(())
 }
 
 /// Enough chance to look like life: `SplitMix64` from a random seed.

@@ -23,21 +23,30 @@ pub(super) struct Settings {
     pub(super) listen: SocketAddr,
     /// What whoever sends no token on loopback may do.
     pub(super) anonymous: Anonymous,
+    /// Whether to refuse where executions cannot be kept apart.
+    pub(super) require_isolation: bool,
 }
 
 /// The file. Every key has a default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-struct File {
-    server: Server,
+pub(super) struct File {
+    pub(super) server: Server,
     auth: Auth,
+    pub(super) executor: Executor,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-struct Server {
-    listen: Option<SocketAddr>,
-    data: Option<PathBuf>,
+pub(super) struct Server {
+    pub(super) listen: Option<SocketAddr>,
+    pub(super) data: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(super) struct Executor {
+    pub(super) require_isolation: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -97,6 +106,7 @@ impl Settings {
                 Some(Word::None) => Anonymous::None,
                 Some(Word::Read) | None => Anonymous::Read,
             },
+            require_isolation: arguments.require_isolation || file.executor.require_isolation,
         })
     }
 }

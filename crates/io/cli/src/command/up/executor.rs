@@ -1,0 +1,125 @@
+//! Where executions run: this machine, and how well it keeps them apart (X3, X4).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bursar_engine::words;
+use bursar_ledger::data::Data;
+use bursar_node::cgroup::{self, Controller, Tree, Version};
+use bursar_node::local::{Local, Options};
+use serde_json::{Value, json};
+
+use super::settings::Settings;
+use crate::failure::{Failure, Stop, chain};
+
+/// Where executions of a ledger are kept, in its data directory.
+pub(super) const DIRECTORY: &str = "executions";
+/// The process whose cgroups are divided: our own.
+const PROCESS: &str = "/proc/self";
+
+/// The executor of this machine, and what it was found to be.
+pub(super) struct Found {
+    /// What runs executions.
+    pub(super) local: Arc<Local>,
+    /// The hierarchies in which they are kept apart.
+    pub(super) trees: Vec<Tree>,
+    /// How many the last server left running.
+    pub(super) adopted: usize,
+}
+
+impl Found {
+    /// Opens the executor of a ledger. Refuses where the settings want more than there is.
+    pub(super) fn open(settings: &Settings, data: &Data) -> Result<Self, Stop> {
+        let (ledger, adopted) = {
+            let state = data.ledger.view().read();
+            (state.ledger.clone(), state.bookings.executions().count())
+        };
+        let directory = settings.data.join(DIRECTORY);
+        let local = open(directory, &ledger, settings.require_isolation)?;
+        let trees = cgroup::find(Path::new(PROCESS), &ledger);
+        if trees.is_empty() && settings.require_isolation {
+            let message = format!("executions cannot be kept apart: {NOTHING}");
+            let hint = "leave out `--require-isolation`, or give this service a cgroup of its own \
+                        (`Delegate=yes`)";
+            return Err(Failure::unavailable(message).hint(hint).into());
+        }
+        Ok(Self {
+            local: Arc::new(local),
+            trees,
+            adopted,
+        })
+    }
+
+    /// `cgroups hybrid: cpu, memory, pids`.
+    pub(super) fn words(&self) -> String {
+        if self.trees.is_empty() {
+            return format!("isolation: none ({NOTHING})");
+        }
+        let limits = match self.controllers().as_slice() {
+            [] => "nothing can be limited".to_owned(),
+            controllers => controllers.join(", "),
+        };
+        let adopted = match self.adopted {
+            0 => String::new(),
+            count => format!(
+                "; adopts {}",
+                words::count(u64::try_from(count).unwrap_or(u64::MAX), "execution")
+            ),
+        };
+        format!("cgroups {}: {limits}{adopted}", self.version())
+    }
+
+    /// The same for programs.
+    pub(super) fn json(&self) -> Value {
+        if self.trees.is_empty() {
+            return json!({"isolation": "none", "reason": NOTHING, "adopted": self.adopted});
+        }
+        json!({
+            "isolation": "cgroup",
+            "cgroups": self.version(),
+            "controllers": self.controllers(),
+            "adopted": self.adopted,
+        })
+    }
+
+    fn version(&self) -> &'static str {
+        let has = |version| self.trees.iter().any(|tree| tree.version == version);
+        match (has(Version::V1), has(Version::V2)) {
+            (true, true) => "hybrid",
+            (true, false) => "v1",
+            (false, _) => "v2",
+        }
+    }
+
+    /// What can be limited here.
+    fn controllers(&self) -> Vec<&'static str> {
+        let limits = [Controller::Cpu, Controller::Memory, Controller::Pids];
+        let is_here = |limit: &Controller| {
+            let mut trees = self.trees.iter();
+            trees.any(|tree| tree.controllers.contains(limit))
+        };
+        let here = limits.into_iter().filter(is_here);
+        here.map(Controller::word).collect()
+    }
+}
+
+/// The executor of a ledger whose executions are kept in a directory.
+pub(super) fn open(
+    directory: PathBuf,
+    ledger: &str,
+    require_isolation: bool,
+) -> Result<Local, Stop> {
+    let shim = std::env::current_exe()
+        .map_err(|error| Failure::unavailable(format!("cannot find this program: {error}")))?;
+    let opened = Local::open(Options {
+        directory,
+        ledger: ledger.to_owned(),
+        shim,
+        require_isolation,
+        process: PROCESS.into(),
+    });
+    opened.map_err(|error| Failure::unavailable(chain(&error)).into())
+}
+
+/// Why nothing is kept apart.
+const NOTHING: &str = "no cgroup here may be divided by this user";
