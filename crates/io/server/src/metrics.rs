@@ -1,7 +1,9 @@
 //! What is counted: one list of metrics, unit last, with bounded labels (style 46).
 //!
 //! Gauges are read off the committed state when someone asks, so they are the state. Counters
-//! are kept as things happen.
+//! are kept as things happen, or read off the state too where it remembers what happened.
+
+mod executions;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,6 +19,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::runner::Counts;
 
 /// Classes that have a label of their own; the smaller ones are counted together.
 pub const CLASS_LABELS_MAX: usize = 100;
@@ -75,6 +79,8 @@ struct Counters {
     batch_records: Histogram,
     store_failures: Counter,
     poisoned: Counter,
+    executions: executions::Ended,
+    runner: Arc<Counts>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
@@ -144,6 +150,7 @@ impl Default for Metrics {
             "Commands kept aside because deciding them panicked",
             poisoned.clone(),
         );
+        let executions = executions::Ended::new(&mut registry);
         Self(Arc::new(Counters {
             registry,
             requests,
@@ -152,6 +159,8 @@ impl Default for Metrics {
             batch_records,
             store_failures,
             poisoned,
+            executions,
+            runner: Arc::default(),
         }))
     }
 }
@@ -187,16 +196,25 @@ impl Metrics {
         self.0.poisoned.inc();
     }
 
-    /// Everything as text, with gauges read off the state.
+    /// Where the runner counts.
+    pub fn runner(&self) -> Arc<Counts> {
+        Arc::clone(&self.0.runner)
+    }
+
+    /// Everything as text, with gauges read off the state. What ended before `since` is what
+    /// earlier processes have counted.
     pub fn text(
         &self,
         state: &State,
-        now: Instant,
+        (since, now): (Instant, Instant),
         lanes: (usize, usize),
     ) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
+        self.0.executions.count(state, since);
         encode_registry(&mut text, &self.0.registry)?;
-        encode_registry(&mut text, &gauges(state, now, lanes))?;
+        let mut registry = gauges(state, now, lanes);
+        executions::register(&mut registry, state, &self.0.runner);
+        encode_registry(&mut text, &registry)?;
         encode_eof(&mut text)?;
         Ok(text)
     }

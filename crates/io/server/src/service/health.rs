@@ -21,7 +21,11 @@ impl Service {
     /// Counters and gauges as text.
     pub async fn metrics_text(&self) -> Result<String, Problem> {
         let (ledger, metrics) = (self.ledger.clone(), self.metrics.clone());
-        let text = move || metrics.text(&ledger.view().read(), ledger.now(), ledger.waiting());
+        let since = self.info.leads_since;
+        let text = move || {
+            let (state, times) = (ledger.view().read(), (since, ledger.now()));
+            metrics.text(&state, times, ledger.waiting())
+        };
         match tokio::task::spawn_blocking(text).await {
             Ok(Ok(text)) => Ok(text),
             _ => Err(Problem::new(
