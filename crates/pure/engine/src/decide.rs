@@ -187,7 +187,9 @@ pub fn plan(
     command: &Command,
 ) -> (Result<Answer, Refusal>, Events, State) {
     let retried = match command {
-        Command::Reserve { request, .. } => request.order().and_then(|order| order.retry_of.clone()),
+        Command::Reserve { request, .. } => {
+            request.order().and_then(|order| order.retry_of.clone())
+        }
         _ => None,
     };
     let named = command.booking_ids().iter().cloned();

@@ -552,9 +552,7 @@ impl Asked<'_> {
             .map(|held| format!(" after {held}"))
             .unwrap_or_default();
         match ended.end() {
-            End::Released if ended.course().is_some() => {
-                format!("{}{after}", execution_words(ended))
-            }
+            End::Released if ended.course().is_some() => execution_words(ended, &after),
             End::Released => format!("released{after}{}", said(ended)),
             End::Expired => {
                 format!(
@@ -575,13 +573,13 @@ impl Asked<'_> {
     }
 }
 
-/// How an execution came out, with what is known of it.
-fn execution_words(ended: &Ended) -> String {
-    let verdict = ended.course().map(|course| course.verdict);
-    let verdict = verdict.map_or("", words::verdict);
-    let signal = ended.course().and_then(|course| course.signal);
-    let how = words::exit(ended.exit_code(), signal, ended.reason());
-    format!("{verdict}{how}")
+/// How an execution came out, after which time, and what is known of it.
+fn execution_words(ended: &Ended, after: &str) -> String {
+    let Some(course) = ended.course() else {
+        return String::new();
+    };
+    let how = words::exit(ended.exit_code(), course.signal, ended.reason());
+    words::came_out(course.verdict, after, &how)
 }
 
 const fn cause_words(cause: Cause) -> &'static str {

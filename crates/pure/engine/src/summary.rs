@@ -218,8 +218,7 @@ fn of_booking_event(
             reason,
         } => {
             let how = words::exit(*exit_code, *signal, reason.as_deref());
-            let says = format!("{}{how}", words::verdict(*verdict));
-            exited(state, at, id, (*verdict, *exit_code), &says)
+            exited(state, at, id, (*verdict, *exit_code), &how)
         }
         BookingEvent::LimitSet { name, limit } => limit_set(events, name, limit),
         BookingEvent::LimitDropped { name } => {
@@ -286,7 +285,7 @@ fn exited(
     at: Instant,
     id: &BookingId,
     (verdict, exit_code): (Verdict, Option<i32>),
-    says: &str,
+    how: &str,
 ) -> Told {
     let said = Said {
         outcome: verdict.outcome(),
@@ -305,7 +304,11 @@ fn exited(
         format!(", {slots} released")
     });
     Told {
-        summary: format!("{id} {says}{held}{}", slots.unwrap_or_default()),
+        summary: format!(
+            "{id} {}{}",
+            words::came_out(verdict, &held, how),
+            slots.unwrap_or_default()
+        ),
         ..told
     }
 }

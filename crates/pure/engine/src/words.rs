@@ -15,11 +15,20 @@ pub const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Completed => "completed",
         Verdict::Failed => "failed",
-        Verdict::Lost => "lost, nobody knows how it ended",
+        Verdict::Lost => "lost",
         Verdict::Cancelled => "cancelled",
         Verdict::TimedOut => "timed out",
         Verdict::WaitOver => "never granted in time",
     }
+}
+
+/// How an execution came out, ` after` which time, and what is known of it.
+pub fn came_out(came_out: Verdict, after: &str, how: &str) -> String {
+    let how = match came_out {
+        Verdict::Lost => ", nobody knows how it ended",
+        _ => how,
+    };
+    format!("{}{after}{how}", verdict(came_out))
 }
 
 /// What follows the verdict: `, exit 7`, `, signal 9`, or why it never ran.

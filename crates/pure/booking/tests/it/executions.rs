@@ -1,5 +1,7 @@
 //! Executions: every stage against every command, and the cases of design 40 that concern them.
 
+use std::fmt::Write as _;
+
 use bursar_booking::execution::{ADOPTION, Exit, Order, STOPS_UNTIL_STUCK, Verdict, Wanted};
 use bursar_booking::{Bookings, End, Event, Fence, Outcome, Refusal, Reply, Request, Standing};
 use bursar_units::Millis;
@@ -171,7 +173,11 @@ fn every_stage_takes_every_command_as_the_table_says() {
             assert_eq!(stage_word(&desk), stage);
             let answer = tell(&mut desk, command);
             let (stands, slot) = (stands(&desk.bookings, "run"), slot(&desk));
-            table += &format!("{stage:<8}  {command:<14}  {answer:<27}  {stands:<40}  {slot}\n");
+            writeln!(
+                table,
+                "{stage:<8}  {command:<14}  {answer:<27}  {stands:<40}  {slot}"
+            )
+            .unwrap();
         }
     }
     assert_eq!(table, include_str!("executions.txt"), "\n{table}");

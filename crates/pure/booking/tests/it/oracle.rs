@@ -238,10 +238,9 @@ impl Oracle {
         let verdict = match way.stopping.map(|(_, cause)| cause) {
             Some(Cause::Cancelled) => Verdict::Cancelled,
             Some(Cause::TimedOut) => Verdict::TimedOut,
-            Some(Cause::NotStarted) => Verdict::Failed,
             None if *exit == Exit::Code(0) => Verdict::Completed,
             None if *exit == Exit::Lost => Verdict::Lost,
-            None => Verdict::Failed,
+            Some(Cause::NotStarted) | None => Verdict::Failed,
         };
         let mut said = Said {
             outcome: Some(if verdict == Verdict::Completed {
@@ -316,8 +315,7 @@ impl Oracle {
         loop {
             let deadline = |booking: &Booking| match booking.state {
                 State::Holding { until, way, .. } => {
-                    let kind = if way.is_some() { 1 } else { 0 };
-                    Some((until?, kind, booking.id.clone()))
+                    Some((until?, u8::from(way.is_some()), booking.id.clone()))
                 }
                 State::Waiting { until, .. } => Some((until, 2, booking.id.clone())),
                 State::Ended { .. } => None,

@@ -1,6 +1,7 @@
 //! State is a fold over events, whoever folds it: on random worlds, after every record (L1, L3).
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::{Exit, Isolation, Order};
 use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{decode, decode_events, encode};
 use bursar_engine::{Command, Events, State, decide, invariants, plan, snapshot};
@@ -9,7 +10,9 @@ use bursar_units::{Amount, Instant, Millis};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::{World, id, label, limit_of, name, patient, reserve, set_limit};
+use crate::world::{
+    World, id, label, limit_of, name, order, patient, request, reserve, set_limit, with_order,
+};
 
 /// A step of a random world, small enough for collisions to be common.
 #[derive(Clone, Debug)]
@@ -22,6 +25,25 @@ enum Step {
         priority: usize,
         ttl_s: u64,
         wait_s: u64,
+    },
+    Submit {
+        id: u8,
+        tenant: u8,
+        start_s: u64,
+        run_s: u64,
+        wait_s: u64,
+        retry_of: Option<u8>,
+    },
+    Started {
+        id: u8,
+    },
+    Exited {
+        id: u8,
+        how: u8,
+    },
+    StopFailed {
+        id: u8,
+        attempt: u32,
     },
     Release {
         id: u8,
@@ -78,13 +100,21 @@ fn step() -> impl Strategy<Value = Step> {
         1..20_u64,
         0..3_u64,
     );
+    let retry_of = proptest::option::weighted(0.2, 0..12_u8);
+    let submit = (0..12_u8, 0..3_u8, 1..20_u64, 1..40_u64, 0..3_u64, retry_of);
     prop_oneof![
         8 => reserve.prop_map(|(id, class, tenant, slots, priority, ttl_s, wait)| {
             Step::Reserve { id, class, tenant, slots, priority, ttl_s, wait_s: wait * 15 }
         }),
+        6 => submit.prop_map(|(id, tenant, start_s, run_s, wait, retry_of)| {
+            Step::Submit { id, tenant, start_s, run_s, wait_s: wait * 15, retry_of }
+        }),
+        4 => (0..12_u8).prop_map(|id| Step::Started { id }),
+        4 => (0..12_u8, 0..5_u8).prop_map(|(id, how)| Step::Exited { id, how }),
+        3 => (0..12_u8, 1..3_u32).prop_map(|(id, attempt)| Step::StopFailed { id, attempt }),
         4 => (0..12_u8, prop::bool::weighted(0.9))
             .prop_map(|(id, with_its_fence)| Step::Release { id, with_its_fence }),
-        1 => (0..12_u8).prop_map(|id| Step::Cancel { id }),
+        3 => (0..12_u8).prop_map(|id| Step::Cancel { id }),
         1 => (0..12_u8).prop_map(|id| Step::Force { id }),
         2 => (0..12_u8, 1..40_u64).prop_map(|(id, for_s)| Step::Renew { id, for_s }),
         2 => (0..6_usize, 0..5_u64, 1..4_u64)
@@ -156,6 +186,48 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
                 wait: Millis::from_secs(*wait_s),
                 extras: None,
             },
+        },
+        Step::Submit {
+            id,
+            tenant,
+            start_s,
+            run_s,
+            wait_s,
+            retry_of,
+        } => {
+            let asked = Request {
+                wait: Millis::from_secs(*wait_s),
+                ..request("python", TENANTS[usize::from(*tenant)])
+            };
+            let order = Order {
+                start_timeout: Millis::from_secs(*start_s),
+                max_time: Millis::from_secs(*run_s),
+                retry_of: retry_of.map(booking),
+                ..order()
+            };
+            Command::Reserve {
+                id: booking(*id),
+                request: with_order(asked, order),
+            }
+        }
+        Step::Started { id } => Command::Started {
+            id: booking(*id),
+            isolation: Isolation::Cgroup,
+        },
+        Step::Exited { id, how } => Command::Exited {
+            id: booking(*id),
+            exit: match how {
+                0 | 1 => Exit::Code(i32::from(*how)),
+                2 => Exit::Signal(9),
+                3 => Exit::Lost,
+                _ => Exit::NotStarted {
+                    reason: "no such file".to_owned(),
+                },
+            },
+        },
+        Step::StopFailed { id, attempt } => Command::StopFailed {
+            id: booking(*id),
+            attempt: *attempt,
         },
         Step::Release { id, with_its_fence } => {
             let fence = match world.state.bookings.standing(&booking(*id)) {

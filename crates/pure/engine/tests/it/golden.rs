@@ -3,7 +3,7 @@
 use bursar_engine::codec::{decode, encode};
 
 /// Each line is a record as it is stored; a line is added for a new kind, and never changed.
-pub(crate) const RECORDS: [&str; 19] = [
+pub(crate) const RECORDS: [&str; 31] = [
     r#"{"v":1,"seq":0,"t":1794823200000,"by":"bursar","cmd":{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}},"ev":[{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}}]}"#,
     r#"{"v":1,"seq":1,"t":1794823200001,"by":"bursar","cmd":{"resume":{"wall":1794823200003}},"ev":[{"resumed":{"wall":1794823200003}}]}"#,
     r#"{"v":1,"seq":2,"t":1794823200002,"by":"ada","cmd":{"reserve":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000}},"ev":[{"reserved":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000,"fence":8812}}]}"#,
@@ -23,6 +23,18 @@ pub(crate) const RECORDS: [&str; 19] = [
     r#"{"v":1,"seq":16,"t":1794823200016,"by":"eve","cmd":{"prune":{"below":9}},"ev":[{"pruned":{"below":9}}]}"#,
     r#"{"v":1,"seq":17,"t":1794823200017,"by":"eve","cmd":{"restore":{"size":17}},"ev":[{"restored":{"generation":1}}]}"#,
     r#"{"v":1,"seq":18,"t":1794823200018,"by":"größe-\"x\"","cmd":{"tick":{}},"ev":[{"granted":{"id":"a","fence":"9007199254740992"}}]}"#,
+    r#"{"v":1,"seq":19,"t":1794823200019,"by":"ada","cmd":{"submit":{"booking":{"id":"run-1","class":"python","tenant":"acme","slots":1},"order":{"work":"abababababababababababababababababababababababababababababababab","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000}}},"ev":[{"submitted":{"booking":{"id":"run-1","class":"python","tenant":"acme","slots":1,"fence":8815},"order":{"work":"abababababababababababababababababababababababababababababababab","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000}}}]}"#,
+    r#"{"v":1,"seq":20,"t":1794823200020,"by":"ada","cmd":{"submit":{"booking":{"id":"run-2","class":"python","tenant":"acme","slots":2,"cpuMilli":500,"memoryBytes":268435456,"priority":"high","waitMs":30000,"cpuLimitMilli":2000,"memoryLimitBytes":1073741824},"order":{"work":"abababababababababababababababababababababababababababababababab","pids":64,"startTimeoutMs":30000,"maxTimeMs":7200000,"graceMs":0,"retryOf":"run-0"}}},"ev":[{"submitted":{"booking":{"id":"run-2","class":"python","tenant":"acme","slots":2,"cpuMilli":500,"memoryBytes":268435456,"priority":"high","waitMs":30000,"cpuLimitMilli":2000,"memoryLimitBytes":1073741824},"order":{"work":"abababababababababababababababababababababababababababababababab","pids":64,"startTimeoutMs":30000,"maxTimeMs":7200000,"graceMs":0,"retryOf":"run-0"}}}]}"#,
+    r#"{"v":1,"seq":21,"t":1794823200021,"by":"bursar","cmd":{"started":{"id":"run-1","isolation":"cgroup"}},"ev":[{"started":{"id":"run-1","isolation":"cgroup"}}]}"#,
+    r#"{"v":1,"seq":22,"t":1794823200022,"by":"bursar","cmd":{"started":{"id":"run-3","isolation":"none"}},"ev":[{"started":{"id":"run-3","isolation":"none"}}]}"#,
+    r#"{"v":1,"seq":23,"t":1794823200023,"by":"ada","cmd":{"cancel":{"id":"run-1"}},"ev":[{"stopping":{"id":"run-1","cause":"cancelled"}}]}"#,
+    r#"{"v":1,"seq":24,"t":1794823200024,"by":"bursar","cmd":{"tick":{}},"ev":[{"stopping":{"id":"run-3","cause":"timed-out","t":1794823200004}},{"stopping":{"id":"run-4","cause":"not-started"}}]}"#,
+    r#"{"v":1,"seq":25,"t":1794823200025,"by":"bursar","cmd":{"stopFailed":{"id":"run-1","attempt":1}},"ev":[{"stopFailed":{"id":"run-1","attempt":1}}]}"#,
+    r#"{"v":1,"seq":26,"t":1794823200026,"by":"bursar","cmd":{"exited":{"id":"run-1","exit":{"signal":9}}},"ev":[{"exited":{"id":"run-1","verdict":"cancelled","signal":9}},{"granted":{"id":"run-2","fence":8816}}]}"#,
+    r#"{"v":1,"seq":27,"t":1794823200027,"by":"bursar","cmd":{"exited":{"id":"run-2","exit":{"code":0}}},"ev":[{"exited":{"id":"run-2","verdict":"completed","exitCode":0}}]}"#,
+    r#"{"v":1,"seq":28,"t":1794823200028,"by":"bursar","cmd":{"exited":{"id":"run-3","exit":{"code":-7}}},"ev":[{"exited":{"id":"run-3","verdict":"timed-out","exitCode":-7}}]}"#,
+    r#"{"v":1,"seq":29,"t":1794823200029,"by":"bursar","cmd":{"exited":{"id":"run-4","exit":{"notStarted":"no such file"}}},"ev":[{"exited":{"id":"run-4","verdict":"failed","reason":"no such file"}}]}"#,
+    r#"{"v":1,"seq":30,"t":1794823200030,"by":"bursar","cmd":{"exited":{"id":"run-5","exit":"lost"}},"ev":[{"exited":{"id":"run-5","verdict":"lost"}}]}"#,
 ];
 
 #[test]

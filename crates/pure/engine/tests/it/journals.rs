@@ -12,6 +12,24 @@ const JOURNALS: [(&str, &str, &str); 1] = [(
     include_str!("../../../../../tests/journals/0.1.0.sha256"),
 )];
 
+/// How many records the first journal had before there were executions, and its state then.
+const BEFORE_EXECUTIONS: (usize, &str) = (
+    296,
+    "8fe46b12fb10ece520cd9be9ec8b1d5916362e12eaa28938c5f15bee86867f79",
+);
+
+/// Method: the same bytes as then, folded by the program that knows executions.
+#[test]
+fn a_journal_from_before_executions_folds_to_the_state_it_had() {
+    let (_, journal, _) = JOURNALS[0];
+    let (records, expected) = BEFORE_EXECUTIONS;
+    let mut state = State::default();
+    for (seq, line) in (0..).zip(journal.lines().take(records)) {
+        state.apply_record(&decode_events(seq, line.as_bytes(), |_| None).unwrap());
+    }
+    assert_eq!(snapshot::hash(&state).unwrap().to_string(), expected);
+}
+
 #[test]
 fn every_released_journal_folds_to_its_state() {
     for (version, journal, expected) in JOURNALS {
@@ -79,8 +97,9 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
         .collect();
     assert_eq!(
         kinds(events).join(" "),
-        "anchored ended genesis granted keyed keyRotated limitDropped limitSet nodeDropped nodeSet \
-         pruned renewed reserved restored resumed tokenCreated tokenRevoked unsettled"
+        "anchored ended exited genesis granted keyed keyRotated limitDropped limitSet nodeDropped \
+         nodeSet pruned renewed reserved restored resumed started stopFailed stopping submitted \
+         tokenCreated tokenRevoked unsettled"
             .split(' ')
             .collect::<std::collections::BTreeSet<_>>()
             .into_iter()
@@ -91,7 +110,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
     let commands = kinds(records.iter().map(|record| &record["cmd"]).collect());
     assert_eq!(
         commands.join(" "),
-        "anchor cancel change createToken force genesis prune release reserve restore resume \
-         revokeToken rotateKey tick"
+        "anchor cancel change createToken exited force genesis prune release reserve restore resume \
+         revokeToken rotateKey started stopFailed submit tick"
     );
 }

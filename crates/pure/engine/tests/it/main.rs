@@ -8,6 +8,7 @@
 )]
 
 mod blobs;
+mod executions;
 mod explanations;
 mod fold;
 mod garbage;

@@ -1,6 +1,7 @@
 //! One life of a ledger in which everything happens once: the source of the golden journal.
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::{Digest, Exit, Isolation, Order, STOPS_UNTIL_STUCK};
 use bursar_booking::{Bound, Extras, Limit, Outcome, Priority, Request, Scope};
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, State};
@@ -8,7 +9,8 @@ use bursar_journal::hash::sha256;
 use bursar_units::{Amount, Instant, Millis};
 
 use crate::world::{
-    START_MS, World, id, label, limit_of, name, patient, request, reserve, set_limit,
+    START_MS, World, cancel, exited, id, label, limit_of, name, order, patient, request, reserve,
+    set_limit, started, stop_failed, submit, with_order,
 };
 
 /// Every kind of command and of event, in an order that a real ledger could have.
@@ -28,6 +30,7 @@ pub(crate) fn everything_happens() -> World {
     bookings(&mut world);
     many_grants(&mut world);
     upkeep(&mut world);
+    executions(&mut world);
     world
 }
 
@@ -46,6 +49,7 @@ pub(crate) fn small_state() -> State {
         .run(reserve("waits-too", patient("rust", "acme")))
         .unwrap();
     upkeep(&mut world);
+    executions(&mut world);
     world.state
 }
 
@@ -207,6 +211,106 @@ fn many_grants(world: &mut World) {
             changes: vec![drop_limit, drop_node],
         })
         .unwrap();
+}
+
+/// Every way of an execution to end; at last one in every stage is left.
+fn executions(world: &mut World) {
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
+    let whole = Order {
+        work: Digest([0xCD; 32]),
+        pids: Some(64),
+        start_timeout: Millis::from_secs(30),
+        max_time: Millis::from_hours(2),
+        grace: Millis::from_secs(5),
+        retry_of: None,
+    };
+    let mut large = with_order(patient("python", "acme"), whole);
+    if let Some(extras) = &mut large.extras {
+        extras.cpu_limit_milli = Some(2_000);
+        extras.memory_limit_bytes = Some(1 << 30);
+    }
+    run(reserve("run-well", large));
+    run(started("run-well"));
+    run(exited("run-well", Exit::Code(0)));
+    let again = Order {
+        retry_of: Some(id("run-well")),
+        ..order()
+    };
+    run(reserve(
+        "run-again",
+        with_order(request("python", "acme"), again),
+    ));
+    run(Command::Started {
+        id: id("run-again"),
+        isolation: Isolation::None,
+    });
+    run(exited("run-again", Exit::Code(7)));
+    for (name, exit) in [
+        ("run-signal", Exit::Signal(11)),
+        ("run-lost", Exit::Lost),
+        (
+            "run-never",
+            Exit::NotStarted {
+                reason: "no such file".to_owned(),
+            },
+        ),
+    ] {
+        run(submit(name, "python", "acme"));
+        run(exited(name, exit));
+    }
+    run(set_limit("sh", limit_of("sh", 1)));
+    run(submit("run-stopped", "sh", "acme"));
+    run(started("run-stopped"));
+    run(reserve(
+        "run-next",
+        with_order(patient("sh", "zeta"), order()),
+    ));
+    let hasty = Request {
+        wait: Millis::from_secs(5),
+        ..request("sh", "zeta")
+    };
+    run(reserve("run-over", with_order(hasty, order())));
+    run(reserve(
+        "run-left",
+        with_order(patient("sh", "zeta"), order()),
+    ));
+    run(cancel("run-left"));
+    run(cancel("run-stopped"));
+    run(stop_failed("run-stopped", 1));
+    run(exited("run-stopped", Exit::Signal(9)));
+    // `run-next` has the slot, and is not started in time; then one that takes too long.
+    world.advance(61_000);
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
+    let reason = "the executor was busy".to_owned();
+    run(exited("run-next", Exit::NotStarted { reason }));
+    run(submit("run-stuck", "sh", "acme"));
+    run(started("run-stuck"));
+    world.advance(3_600_000);
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
+    for attempt in 1..=STOPS_UNTIL_STUCK {
+        run(stop_failed("run-stuck", attempt));
+    }
+    run(reserve(
+        "run-waits",
+        with_order(patient("sh", "zeta"), order()),
+    ));
+    run(submit("run-forced", "python", "acme"));
+    run(Command::Force {
+        id: id("run-forced"),
+        reason: "the machine is gone".to_owned(),
+    });
+    run(submit("run-starts", "python", "acme"));
+    run(submit("run-runs", "python", "acme"));
+    run(started("run-runs"));
+    run(submit("run-stops", "python", "acme"));
+    run(cancel("run-stops"));
+    run(stop_failed("run-stops", 1));
 }
 
 fn upkeep(world: &mut World) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::{Cause, Digest, Exit, Isolation, Order, Verdict};
 use bursar_booking::{
     Bound, End, Event as BookingEvent, Extras, Fence, Limit, Outcome, Priority, Request, Scope,
 };
@@ -64,17 +65,54 @@ fn amount() -> impl Strategy<Value = Amount> {
 }
 
 fn extras() -> impl Strategy<Value = Option<Box<Extras>>> {
-    (option::of(id()), option::of(whole()), option::of(whole())).prop_map(
-        |(execution, cpu_limit_milli, memory_limit_bytes)| {
+    let limits = (option::of(whole()), option::of(whole()));
+    (option::of(id()), limits, option::of(order())).prop_map(
+        |(execution, (cpu_limit_milli, memory_limit_bytes), order)| {
             let extras = Extras {
                 execution,
                 cpu_limit_milli,
                 memory_limit_bytes,
-                order: None,
+                order,
             };
             (extras != Extras::default()).then(|| Box::new(extras))
         },
     )
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    let times = (millis(), millis(), millis());
+    let work = any::<[u8; 32]>().prop_map(Digest);
+    (work, option::of(any::<u32>()), times, option::of(id())).prop_map(
+        |(work, pids, (start_timeout, max_time, grace), retry_of)| Order {
+            work,
+            pids,
+            start_timeout,
+            max_time,
+            grace,
+            retry_of,
+        },
+    )
+}
+
+fn isolation() -> impl Strategy<Value = Isolation> {
+    prop_oneof![Just(Isolation::Cgroup), Just(Isolation::None)]
+}
+
+fn exit() -> impl Strategy<Value = Exit> {
+    prop_oneof![
+        any::<i32>().prop_map(Exit::Code),
+        any::<i32>().prop_map(Exit::Signal),
+        Just(Exit::Lost),
+        text().prop_map(|reason| Exit::NotStarted { reason }),
+    ]
+}
+
+fn cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        Just(Cause::Cancelled),
+        Just(Cause::TimedOut),
+        Just(Cause::NotStarted)
+    ]
 }
 
 fn request() -> impl Strategy<Value = Request> {
@@ -195,6 +233,9 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
             fence,
             ttl
         }),
+        (id(), isolation()).prop_map(|(id, isolation)| Command::Started { id, isolation }),
+        (id(), exit()).prop_map(|(id, exit)| Command::Exited { id, exit }),
+        (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
         id().prop_map(|id| Command::Cancel { id }),
         (id(), text()).prop_map(|(id, reason)| Command::Force { id, reason }),
         vec(change(), 0..3).prop_map(|changes| Command::Change { changes }),
@@ -217,6 +258,11 @@ fn event_now() -> impl Strategy<Value = Event> {
         (id(), request(), option::of(fence())).prop_map(|(id, request, fence)| {
             BookingEvent::Reserved { id, request, fence }.into()
         }),
+        (id(), isolation())
+            .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }.into()),
+        (id(), any::<u32>())
+            .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }.into()),
+        exited(),
         (name(), limit()).prop_map(|(name, limit)| BookingEvent::LimitSet { name, limit }.into()),
         name().prop_map(|name| BookingEvent::LimitDropped { name }.into()),
         (name(), capacity())
@@ -230,6 +276,23 @@ fn event_now() -> impl Strategy<Value = Event> {
         whole().prop_map(|generation| Event::Restored { generation }),
         (id(), hash()).prop_map(|(key, body)| Event::Keyed { key, body }),
     ]
+}
+
+fn exited() -> impl Strategy<Value = Event> {
+    let verdict = proptest::sample::select(&Verdict::ALL[..]);
+    let numbers = (option::of(any::<i32>()), option::of(any::<i32>()));
+    (id(), verdict, numbers, option::of(text())).prop_map(
+        |(id, verdict, (exit_code, signal), reason)| {
+            BookingEvent::Exited {
+                id,
+                verdict,
+                exit_code,
+                signal,
+                reason,
+            }
+            .into()
+        },
+    )
 }
 
 /// An event that may carry a time of its own.
@@ -246,6 +309,7 @@ fn event_any_time() -> impl Strategy<Value = Event> {
     prop_oneof![
         (id(), fence()).prop_map(|(id, fence)| BookingEvent::Granted { id, fence }.into()),
         (id(), instant()).prop_map(|(id, expires)| BookingEvent::Renewed { id, expires }.into()),
+        (id(), cause()).prop_map(|(id, cause)| BookingEvent::Stopping { id, cause }.into()),
         (
             id(),
             end,

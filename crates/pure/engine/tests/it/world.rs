@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Fence, Limit, Priority, Request, Scope, Standing};
+use bursar_booking::execution::{self, Digest, Exit, Isolation, Order};
+use bursar_booking::{Extras, Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{Record, encode};
 use bursar_engine::invariants::{Mark, check_record};
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide};
@@ -155,6 +156,57 @@ pub(crate) fn reserve(name: &str, request: Request) -> Command {
         id: id(name),
         request,
     }
+}
+
+/// What an order that names nothing gets, for some work.
+pub(crate) fn order() -> Order {
+    Order {
+        work: Digest([0xAB; 32]),
+        pids: None,
+        start_timeout: execution::START_TIMEOUT_DEFAULT,
+        max_time: execution::MAX_TIME_DEFAULT,
+        grace: execution::GRACE_DEFAULT,
+        retry_of: None,
+    }
+}
+
+/// A request under which something is to be run.
+pub(crate) fn with_order(request: Request, order: Order) -> Request {
+    Request {
+        ttl: Millis::ZERO,
+        extras: Some(Box::new(Extras {
+            order: Some(order),
+            ..Extras::default()
+        })),
+        ..request
+    }
+}
+
+/// Submits an execution of one slot that does not wait.
+pub(crate) fn submit(name: &str, class: &str, tenant: &str) -> Command {
+    reserve(name, with_order(request(class, tenant), order()))
+}
+
+pub(crate) fn started(name: &str) -> Command {
+    Command::Started {
+        id: id(name),
+        isolation: Isolation::Cgroup,
+    }
+}
+
+pub(crate) fn exited(name: &str, exit: Exit) -> Command {
+    Command::Exited { id: id(name), exit }
+}
+
+pub(crate) fn stop_failed(name: &str, attempt: u32) -> Command {
+    Command::StopFailed {
+        id: id(name),
+        attempt,
+    }
+}
+
+pub(crate) fn cancel(name: &str) -> Command {
+    Command::Cancel { id: id(name) }
 }
 
 pub(crate) fn limit_of(class: &str, slots: u64) -> Limit {
