@@ -30,6 +30,12 @@ pub(crate) const HELP: &str = "\
 {all-args}{after-help}
 ";
 
+/// The same for the list of all commands, which needs every line of a screen.
+const HELP_OF_ALL: &str = "\
+{before-help}{about-with-newline}{usage-heading} {usage}
+{all-args}{after-help}
+";
+
 /// All that can be typed.
 #[derive(Debug, Parser)]
 #[command(
@@ -49,7 +55,7 @@ exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not
 `exec` has its own: `bursar exec -h`",
     disable_help_subcommand = true,
     max_term_width = 100,
-    help_template = HELP,
+    help_template = HELP_OF_ALL,
     subcommand_required = true
 )]
 pub(crate) struct Arguments {

@@ -36,7 +36,7 @@ pub(crate) struct ExecArguments {
     /// Whom it counts for; needed if you may act as several
     #[arg(long)]
     pub(crate) tenant: Option<Label>,
-    /// How long to wait for a slot; until granted unless told, 0 refuses at once
+    /// How long to wait; until granted unless told, 0 refuses at once
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait: Option<Millis>,
     /// How long the program may run

@@ -6,6 +6,10 @@
     reason = "a test may panic"
 )]
 
+mod exec;
+mod exec_queue;
+mod exec_running;
+mod exec_terminal;
 mod help;
 mod house;
 mod outputs;

@@ -13,9 +13,9 @@ const PASSED: [Signal; 7] = [
     Signal::TERM,
     Signal::HUP,
     Signal::QUIT,
+    Signal::WINCH,
     Signal::USR1,
     Signal::USR2,
-    Signal::WINCH,
 ];
 
 /// Signals of this process.

@@ -1,0 +1,141 @@
+//! A program in a slot at a terminal: keys, colours, window and job control are its own.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::exec_running::{Running, program};
+use crate::house::House;
+
+/// A command under a terminal of its own.
+fn at_terminal(house: &House, words: &[&str]) -> Running {
+    let mut command = program(house, "python3");
+    command
+        .args(["-c", include_str!("terminal.py")])
+        .args(words);
+    Running::start(&mut command)
+}
+
+/// Counts how often it is interrupted and its window changes, changes that at USR2, and tells at
+/// USR1: whatever the terminal and `bursar` had to pass on came before.
+const COUNTS: &str = "
+import fcntl, os, signal, struct, sys, termios
+count = {'INT': 0, 'WINCH': 0}
+def counted(number, _):
+    name = signal.Signals(number).name[3:]
+    count[name] += 1
+    os.write(1, b'%s seen\\n' % name.encode())
+def resize(*_):
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 90, 0, 0))
+def asked(*_):
+    os.write(1, b'counted %d %d\\n' % (count['INT'], count['WINCH']))
+    sys.exit(42)
+signal.signal(signal.SIGINT, counted)
+signal.signal(signal.SIGWINCH, counted)
+signal.signal(signal.SIGUSR1, asked)
+signal.signal(signal.SIGUSR2, resize)
+print('colours', sys.stdout.isatty(), 'window', *os.get_terminal_size(), flush=True)
+print('parent', os.getppid(), flush=True)
+while True: signal.pause()
+";
+
+#[test]
+fn keys_and_window_reach_the_program_once_and_its_code_comes_back() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let mut terminal = at_terminal(&house, &["bursar", "exec", "--", "python3", "-c", COUNTS]);
+    assert_eq!(terminal.line(), "colours True window 120 33\r\n");
+    let parent = terminal.line();
+    let parent: i32 = parent
+        .trim()
+        .strip_prefix("parent ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    terminal.write("\u{3}");
+    terminal.until("INT seen\r\n");
+    let parent = Pid::from_raw(parent).unwrap();
+    kill_process(parent, Signal::USR2).unwrap();
+    terminal.until("WINCH seen\r\n");
+    kill_process(parent, Signal::USR1).unwrap();
+    terminal.until("counted 1 1\r\n");
+    assert_eq!(terminal.end().code, 42);
+    assert_eq!(house.ok(&["bookings", "-o", "name"]), "");
+}
+
+#[test]
+fn a_program_that_a_key_ends_gives_its_slot_back() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let script = "echo ready; read x";
+    let mut terminal = at_terminal(&house, &["bursar", "exec", "--", "sh", "-c", script]);
+    terminal.until("ready\r\n");
+    terminal.write("\u{3}");
+    assert_eq!(terminal.end().code, 130);
+    let ended = house.ok(&["bookings", "--where", "state=ended"]);
+    assert!(ended.contains("failed, exit 130"), "{ended}");
+}
+
+#[test]
+fn all_that_a_program_started_ends_with_it_though_the_group_is_the_callers() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let inner = "import signal, sys; \
+                 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(\"inner told\"))); \
+                 print(\"ready\", flush=True); signal.pause()";
+    let script = format!("python3 -c '{inner}' & wait");
+    let line = "bursar exec --max-time 2s -- sh -c \"$0\"; echo outer $?";
+    let mut terminal = at_terminal(&house, &["sh", "-c", line, &script]);
+    let text = terminal.until("outer 124\r\n");
+    assert!(text.contains("inner told"), "{text}");
+    assert_eq!(terminal.end().code, 0, "the caller's shell is left alone");
+}
+
+#[test]
+fn a_wait_is_kept_up_to_date_in_its_place_and_ctrl_c_leaves_it() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    house.ok(&[
+        "limit", "set", "python", "--class", "python", "--slots", "1",
+    ]);
+    for id in ["holder", "other"] {
+        house.ok(&[
+            "booking", "reserve", "python", "--id", id, "--ttl", "1h", "--wait", "1h",
+        ]);
+    }
+    let words = ["bursar", "exec", "--class", "python", "--", "echo", "ran"];
+    let mut terminal = at_terminal(&house, &words);
+    terminal.until("\rwaiting: 2nd for python, 1/1 slots in use, time unknown");
+    house.ok(&["booking", "cancel", "other"]);
+    let change = terminal.until("\rwaiting: 1st for python, 1/1 slots in use, time unknown");
+    assert!(!change.contains('\n'), "{change:?}");
+    terminal.write("\u{3}");
+    let ended = terminal.end();
+    assert_eq!(ended.code, 130);
+    assert!(
+        ended.stdout.ends_with("\r\n") && !ended.stdout.contains("ran"),
+        "{:?}",
+        ended.stdout
+    );
+    assert_eq!(house.ok(&["bookings", "-o", "name"]), "booking/holder\n");
+}
+
+#[test]
+fn a_program_is_stopped_and_goes_on_as_a_job_of_the_shell() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let mut terminal = at_terminal(&house, &["sh", "-i"]);
+    let script = "echo rea\"\"dy; read x; echo go\"\"t $x; exit 9";
+    terminal.write(&format!(
+        "bursar exec -- sh -c '{script}'; echo en\"\"ded $?\n"
+    ));
+    terminal.until("ready\r\n");
+    terminal.write("\u{1a}");
+    terminal.until("Stopped");
+    terminal.write("fg\n");
+    terminal.until("fg\r\n");
+    terminal.write("on\n");
+    terminal.until("got on\r\n");
+    terminal.write("exit 0\n");
+    assert_eq!(terminal.end().code, 0);
+    let ended = house.ok(&["bookings", "--where", "state=ended"]);
+    assert!(ended.contains("failed, exit 9"), "{ended}");
+}
