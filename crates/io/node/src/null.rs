@@ -17,10 +17,14 @@ use tokio::time::Instant;
 
 use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
 
+/// How long a work stays that nobody needs: whoever has kept it may be about to say so.
+const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
+
 /// The executor that runs nothing.
 #[derive(Debug, Default)]
 pub struct Null {
-    plays: Mutex<BTreeMap<Digest, Play>>,
+    /// What is kept, and since when.
+    plays: Mutex<BTreeMap<Digest, (Play, Instant)>>,
     runs: Mutex<BTreeMap<BookingId, Arc<Run>>>,
 }
 
@@ -54,7 +58,7 @@ impl Null {
         let plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
         let play = plays.get(&job.work).copied();
         drop(plays);
-        let Some(play) = play else {
+        let Some((play, _)) = play else {
             let reason = "what it runs is no longer kept".to_owned();
             return Begun::Gone(Exit::NotStarted { reason });
         };
@@ -118,7 +122,7 @@ impl Executor for Null {
         let json = serde_json::to_vec(work).unwrap_or_default();
         let digest = Digest(Sha256::digest(&json).into());
         let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
-        plays.insert(digest, play(work));
+        plays.insert(digest, (play(work), Instant::now()));
         Ok(digest)
     }
 
@@ -156,7 +160,7 @@ impl Executor for Null {
 
     fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
         let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
-        plays.retain(|digest, _| is_needed(digest));
+        plays.retain(|digest, (_, kept)| kept.elapsed() < UNNEEDED_TIME_MIN || is_needed(digest));
         Ok(())
     }
 
