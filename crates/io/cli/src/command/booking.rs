@@ -49,21 +49,24 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
     }
 }
 
-/// What `--where state=…` can ask for: how a booking stands, how far its execution is, or how it
-/// ended.
-const STATES: [&str; 12] = [
+/// What `--where state=…` can ask for: how a booking stands, or how it ended.
+const STATES: [&str; 8] = [
     State::Queued.word(),
     State::Granted.word(),
-    ExecutionState::Starting.word(),
-    ExecutionState::Running.word(),
-    ExecutionState::Stopping.word(),
-    ExecutionState::Stuck.word(),
     State::Ended.word(),
     End::Released.word(),
     End::Cancelled.word(),
     End::Expired.word(),
     End::WaitOver.word(),
     End::Forced.word(),
+];
+
+/// And how far an execution is that holds its slots.
+const STAGES: [&str; 4] = [
+    ExecutionState::Starting.word(),
+    ExecutionState::Running.word(),
+    ExecutionState::Stopping.word(),
+    ExecutionState::Stuck.word(),
 ];
 
 /// How many ended bookings a list shows at most.
@@ -167,18 +170,21 @@ async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<()
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Booking>(flags.filter.as_deref())?;
     let state = filter.value::<Booking>("state");
-    if let Some(word) = state.filter(|word| !STATES.contains(word)) {
-        let suggestion = did_you_mean(word, STATES);
+    let is_known = |word: &&str| STATES.contains(word) || STAGES.contains(word);
+    if let Some(word) = state.filter(|word| !is_known(word)) {
+        let suggestion = did_you_mean(word, STATES.into_iter().chain(STAGES));
         let message = format!("a booking is never `{word}`{suggestion}");
         return Err(Failure::usage(message)
             .detail("states", STATES.join(", "))
+            .detail("executions", STAGES.join(", "))
             .into());
     }
     let client = session.client().await?;
     let live = match state {
         None => Some("queued,granted"),
         Some("queued") => Some("queued"),
-        Some("granted" | "starting" | "running" | "stopping" | "stuck") => Some("granted"),
+        Some("granted") => Some("granted"),
+        Some(word) if STAGES.contains(&word) => Some("granted"),
         Some(_) => None,
     };
     let query = ["class", "tenant"]

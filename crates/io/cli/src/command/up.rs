@@ -293,10 +293,12 @@ impl Server<'_> {
             took / 1_000,
             took % 1_000 / 100,
         ))?;
-        session.aside(&match self.is_demo {
-            true => demo::words(&shown),
-            false => TRY.to_owned(),
-        });
+        let next = if self.is_demo {
+            demo::words(&shown)
+        } else {
+            TRY.to_owned()
+        };
+        session.aside(&next);
         Ok(())
     }
 }

@@ -141,13 +141,14 @@ fn end_executions(data: &Path) -> Result<(), Stop> {
 pub(super) fn words(data: &str) -> String {
     format!(
         "
-the demo: 5 tenants book and run programs; its data is in {data} and starts fresh each time
+the demo: 5 tenants book and run programs; its data is in {data},
+which starts fresh each time
 try, in another terminal:
-  bursar --context demo bookings -w           who holds, who waits
-  bursar --context demo limits                how full each limit is
-  bursar --context demo bookings --where state=ended,class=python     how programs ended
-  bursar --context demo ledger tail -w        what happens, sentence by sentence
-  bursar --context demo limit set python --slots 4 --dry-run
+  bursar --context demo bookings -w                                who holds, who waits
+  bursar --context demo bookings --where state=ended,class=python  how programs ended
+  bursar --context demo limits                                     how full each limit is
+  bursar --context demo ledger tail -w                             what happens, in sentences
+  bursar --context demo limit set python --slots 4 --dry-run       what a bound would do
 "
     )
 }

@@ -37,6 +37,11 @@ impl Found {
         let directory = settings.data.join(DIRECTORY);
         let local = open(directory, &ledger, settings.require_isolation)?;
         let trees = cgroup::find(Path::new(PROCESS), &ledger);
+        for tree in &trees {
+            // Looking made it. The first execution makes it again, so that a server which runs
+            // none leaves none behind, however it ends; one with executions in it stays.
+            let _in_use = std::fs::remove_dir(&tree.base);
+        }
         if trees.is_empty() && settings.require_isolation {
             let message = format!("executions cannot be kept apart: {NOTHING}");
             let hint = "leave out `--require-isolation`, or give this service a cgroup of its own \
