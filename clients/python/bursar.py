@@ -37,13 +37,15 @@ import time
 import urllib.parse
 import uuid
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TypeVar, Union
 
 __all__ = [
     "Allocation",
     "AsyncSlot",
     "BursarError",
     "Client",
+    "Execution",
     "Fenced",
     "Lost",
     "NotGranted",
@@ -54,8 +56,11 @@ __all__ = [
     "SyncResourceAllocationRepository",
     "Unavailable",
     "async_slot",
+    "cancel",
     "default_client",
+    "execution",
     "slot",
+    "submit",
 ]
 
 Json = Dict[str, Any]
@@ -76,6 +81,7 @@ LOOK_SECONDS = 30.0
 RENEWAL_SECONDS = 5.0
 #: How long giving up a wait may take: whoever interrupts wants to be gone.
 LEAVE_SECONDS = 5.0
+LEAVE_ATTEMPTS_MAX = 3
 #: How often a call is sent at most: some seconds of trouble are ridden out.
 ATTEMPTS_MAX = 6
 #: Pauses between attempts: the first, and the longest.
@@ -229,7 +235,7 @@ class Slot:
         self._client = client
         self._request = request
         self._path = f"/v1/bookings/{_escaped(id)}"
-        self._waits_for_ever = wait is None
+        self._is_endless = wait is None
         self._ttl = request["ttlMs"] / 1_000
         self._is_renewed = True
         self._pid = os.getpid()
@@ -311,17 +317,33 @@ class Slot:
 
     def _reserve(self) -> None:
         sent = _now()
-        status, booking = self._put()
+        status, booking = self._client._put(
+            self._path, self._request, self._is_endless, self._is_given_up
+        )
         self._is_answered = True
         while booking.get("state") == "queued":
             self._stop_if_given_up()
-            query = {"wait": f"{LOOK_SECONDS:.0f}s"}
-            status, booking = self._client.call(
-                "GET", self._path, query=query, wait=LOOK_SECONDS, stop=self._is_given_up
-            )
+            status, booking = self._look()
         if booking.get("state") != "granted":
             raise self._not_granted(booking)
         self._take(booking, status, sent)
+
+    def _look(self) -> Tuple[int, Json]:
+        """Looks at the queue until it moves. A server that goes away meanwhile remembers the queue,
+        so it gets as long to come back as it gets to answer."""
+        pause, deadline = _Pause(), math.inf
+        query, stop = {"wait": f"{LOOK_SECONDS:.0f}s"}, self._is_given_up
+        while True:
+            try:
+                return self._client.call(
+                    "GET", self._path, query=query, wait=LOOK_SECONDS, stop=stop
+                )
+            except Unavailable:
+                deadline = min(deadline, _now() + self._client.timeout)
+                length = pause.next()
+                if _now() + length >= deadline or stop.is_set():
+                    raise
+                stop.wait(length)
 
     def _take(self, booking: Json, status: int, sent: float) -> None:
         if not isinstance(booking.get("fence"), int):
@@ -333,22 +355,10 @@ class Slot:
             self._client.call("POST", f"{self._path}/renew", self._renewal())
         self._extend(sent)
         with self._guard:
-            self._is_held = not self._is_given_up.is_set()
-        self._stop_if_given_up()
-        if self._is_renewed:
-            self._client._keeper.keep(self)
-
-    def _put(self) -> Tuple[int, Json]:
-        """Asks; a wait without end is as long as the limits allow, which only the server knows."""
-        while True:
-            try:
-                return self._client.call("PUT", self._path, self._request, stop=self._is_given_up)
-            except BursarError as error:
-                paths = [item.get("path") for item in error.problem.get("errors", [])]
-                is_too_long = self._waits_for_ever and paths == ["waitMs"]
-                if not is_too_long or self._request["waitMs"] <= 1_000:
-                    raise
-                self._request["waitMs"] //= 2
+            self._stop_if_given_up()
+            self._is_held = True
+            if self._is_renewed:
+                self._client._keeper.keep(self)
 
     def _not_granted(self, booking: Json) -> BursarError:
         end = str(booking.get("end", "ended"))
@@ -381,7 +391,7 @@ class Slot:
             raise _GivenUp()
 
     def _give_up(self) -> None:
-        """Ends the wait from another thread: the look at the queue returns, and its thread leaves."""
+        """Ends the wait from another thread: the look at the queue returns, and that one leaves."""
         with self._guard:
             self._is_given_up.set()
             is_held = self._is_held
@@ -407,7 +417,8 @@ class Slot:
             _log.debug("slot %s is left to its wait or its ttl: %s", self.id, error)
 
     def _briefly(self, method: str, path: str, body: Optional[Json] = None) -> Json:
-        return self._client.call(method, path, body, timeout=LEAVE_SECONDS)[1]
+        call = self._client.call
+        return call(method, path, body, timeout=LEAVE_SECONDS, attempts=LEAVE_ATTEMPTS_MAX)[1]
 
     def _renewal(self) -> Json:
         return {"fence": self.fence, "ttlMs": self._request["ttlMs"]}
@@ -470,6 +481,56 @@ def slot(class_: str, **options: Any) -> Slot:
 def async_slot(class_: str, **options: Any) -> AsyncSlot:
     """The same for `async with`."""
     return default_client().async_slot(class_, **options)
+
+
+# Executions
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """A program that the server runs. `state` is `queued`, `starting`, `running`, `stopping`,
+    `stuck` or `ended`, and `outcome` how it ended: `completed`, `failed`, `lost`, `cancelled`,
+    `timed-out` or `wait-over`. `answer` has the rest, with the steps of its saga."""
+
+    id: str
+    state: str
+    outcome: Optional[str]
+    exit_code: Optional[int]
+    signal: Optional[int]
+    reason: Optional[str]
+    started_at: Optional[datetime.datetime]
+    ended_at: Optional[datetime.datetime]
+    answer: Json = dataclasses.field(repr=False)
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Execution:
+        """An execution as the server tells it."""
+        return cls(
+            id=answer["id"],
+            state=answer["state"],
+            outcome=answer.get("outcome"),
+            exit_code=answer.get("exitCode"),
+            signal=answer.get("signal"),
+            reason=answer.get("reason"),
+            started_at=_moment(answer.get("startedAt")),
+            ended_at=_moment(answer.get("endedAt")),
+            answer=dict(answer),
+        )
+
+
+def submit(command: str, args: Sequence[str], class_: str, **options: Any) -> Execution:
+    """Has the server run a program; see `Client.submit`."""
+    return default_client().submit(command, args, class_, **options)
+
+
+def execution(id: str, *, wait: Optional[float] = 0) -> Execution:
+    """How an execution stands; see `Client.execution`."""
+    return default_client().execution(id, wait=wait)
+
+
+def cancel(id: str) -> Execution:
+    """Has an execution stopped; see `Client.cancel`."""
+    return default_client().cancel(id)
 
 
 # The seed's repository
@@ -716,12 +777,80 @@ class Client:
             "cpuLimitMilli": _cpu_milli(cpu_limit),
             "memoryLimitBytes": _memory_bytes(memory_limit),
         }
-        given = {name: value for name, value in request.items() if value is not None}
-        return Slot(self, given, wait, id or _new_id("slot"))
+        return Slot(self, _given(request), wait, id or _new_id("slot"))
 
     def async_slot(self, class_: str, **options: Any) -> AsyncSlot:
         """The same for `async with`."""
         return AsyncSlot(self.slot(class_, **options))
+
+    def submit(
+        self,
+        command: str,
+        args: Sequence[str],
+        class_: str,
+        *,
+        env: Optional[Mapping[str, str]] = None,
+        directory: Optional[str] = None,
+        tenant: Optional[str] = None,
+        wait: Optional[float] = None,
+        slots: int = 1,
+        cpu: Optional[Quantity] = None,
+        memory: Optional[Quantity] = None,
+        gpus: Optional[int] = None,
+        cpu_limit: Optional[Quantity] = None,
+        memory_limit: Optional[Quantity] = None,
+        pids: Optional[int] = None,
+        priority: Optional[str] = None,
+        start_timeout: Optional[float] = None,
+        max_time: Optional[float] = None,
+        grace: Optional[float] = None,
+        retry_of: Optional[str] = None,
+        id: Optional[str] = None,
+    ) -> Execution:
+        """Has the server run a program in slots of its own, at most once; returns at once.
+
+        `env` is all that the program gets of an environment. `wait` is how long it may queue, as
+        for `slot`; `max_time`, `start_timeout` and `grace` are in seconds too.
+        """
+        request = {
+            "command": command,
+            "args": list(args),
+            "class": class_,
+            "env": None if env is None else dict(env),
+            "directory": directory,
+            "tenant": tenant,
+            "slots": slots,
+            "cpuMilli": _cpu_milli(cpu),
+            "memoryBytes": _memory_bytes(memory),
+            "gpus": gpus,
+            "cpuLimitMilli": _cpu_milli(cpu_limit),
+            "memoryLimitBytes": _memory_bytes(memory_limit),
+            "pids": pids,
+            "priority": priority,
+            "waitMs": _milliseconds(DAY_SECONDS if wait is None else wait),
+            "startTimeoutMs": _milliseconds(start_timeout),
+            "maxTimeMs": _milliseconds(max_time),
+            "graceMs": _milliseconds(grace),
+            "retryOf": retry_of,
+        }
+        path = f"/v1/executions/{_escaped(id or _new_id('run'))}"
+        return Execution.of(self._put(path, _given(request), wait is None)[1])
+
+    def execution(self, id: str, *, wait: Optional[float] = 0) -> Execution:
+        """How an execution stands: once it has ended, or after `wait` seconds at the latest;
+        None waits for its end however long that takes."""
+        deadline = math.inf if wait is None else _now() + wait
+        path = f"/v1/executions/{_escaped(id)}"
+        while True:
+            look = min(LOOK_SECONDS, max(0.0, deadline - _now()))
+            query = {"wait": f"{_milliseconds(look)}ms"} if look else None
+            found = Execution.of(self.call("GET", path, query=query, wait=look)[1])
+            if found.state == "ended" or _now() >= deadline:
+                return found
+
+    def cancel(self, id: str) -> Execution:
+        """Has an execution stopped, whatever it is doing; its slots are free once it is gone."""
+        return Execution.of(self.call("POST", f"/v1/executions/{_escaped(id)}/cancel", {})[1])
 
     def bookings(self, **filters: Optional[str]) -> List[Json]:
         """All bookings of a filter: `language`, `status`, `tenant`, `state`, `execution`, `id`."""
@@ -751,8 +880,8 @@ class Client:
         `wait` is how long the server was asked to wait before it answers. Once `stop` is set it is
         not repeated any more.
         """
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urllib.parse.urlencode(given)}" if given else path
+        given = urllib.parse.urlencode(_given(query or {}))
+        target = f"{path}?{given}" if given else path
         deadline = _now() + (self.timeout if timeout is None else timeout) + wait
         stop = stop or threading.Event()
         pause, is_unknown = _Pause(), False
@@ -770,6 +899,20 @@ class Client:
                     raise self._verdict(error, is_unknown) from error.__cause__
             stop.wait(length)
         raise AssertionError("a call has at least one attempt")
+
+    def _put(
+        self, path: str, request: Json, is_endless: bool, stop: Optional[threading.Event] = None
+    ) -> Tuple[int, Json]:
+        """Asks; a wait without end is as long as the limits allow, which only the server knows."""
+        while True:
+            try:
+                return self.call("PUT", path, request, stop=stop)
+            except BursarError as error:
+                paths = [item.get("path") for item in error.problem.get("errors", [])]
+                is_too_long = is_endless and paths == ["waitMs"]
+                if not is_too_long or request["waitMs"] <= 1_000:
+                    raise
+                request["waitMs"] //= 2
 
     def _verdict(self, error: BursarError, is_unknown: bool) -> BursarError:
         """What a last failure means: an earlier attempt may have been done all the same."""
@@ -1112,7 +1255,7 @@ def _connector(address: str) -> Callable[[float], http.client.HTTPConnection]:
         return lambda timeout: _UnixConnection(path, timeout)
     parts = urllib.parse.urlsplit(address)
     if parts.scheme == "https":
-        raise ValueError(f"`{address}` asks for TLS, which this file does not speak; use the socket")
+        raise ValueError(f"`{address}` asks for TLS, which is not spoken here; use the socket")
     is_plain = parts.path in ("", "/") and not parts.query and "@" not in parts.netloc
     if parts.scheme != "http" or not parts.hostname or not is_plain:
         hint = "write it as in http://127.0.0.1:7171 or unix:/run/bursar/api.sock"
@@ -1188,7 +1331,8 @@ def _read_plain_toml(text: str, path: str) -> Json:
         elif pair:
             table[pair[1]] = pair[2] if pair[2] is not None else pair[3]
         elif line:
-            raise ValueError(f'{path}:{number}: before Python 3.11 only lines as key = "text" are read')
+            what = 'before Python 3.11 only lines as key = "text" are read'
+            raise ValueError(f"{path}:{number}: {what}")
     return root
 
 
@@ -1282,8 +1426,13 @@ def _moment(text: Optional[str]) -> Optional[datetime.datetime]:
     return None if text is None else datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def _milliseconds(seconds: float) -> int:
-    return math.ceil(seconds * 1_000)
+def _milliseconds(seconds: Optional[float]) -> Optional[int]:
+    return None if seconds is None else math.ceil(seconds * 1_000)
+
+
+def _given(fields: Mapping[str, Any]) -> Json:
+    """The fields that have a value: the server has its own for the others."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _escaped(part: str) -> str:

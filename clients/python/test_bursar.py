@@ -75,16 +75,23 @@ class Server:
 
     def kill(self) -> None:
         """Ends it without any warning."""
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._log.close()
+        self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends it and removes all that is left."""
-        self.kill()
+        """Ends it as Ctrl-C does, so that it removes its cgroups, and removes its home."""
+        if self.process.poll() is None:
+            self._end(signal.SIGINT)
         self._home.cleanup()
+
+    def _end(self, how: signal.Signals) -> None:
+        self.process.send_signal(how)
+        try:
+            self.process.wait(PATIENCE_SECONDS)
+        finally:
+            self.process.kill()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self._log.close()
 
     def command(self, *words: str) -> str:
         """Runs the command line against it."""
@@ -353,7 +360,7 @@ class Slots(unittest.TestCase):
         self.assertEqual([getattr(error, "end") for error in errors], ["cancelled"])
 
     def test_renewal_carries_a_slot_beyond_its_ttl(self) -> None:
-        with self.client.slot(self.kind, ttl=1) as slot:
+        with self.client.slot(self.kind, ttl=2) as slot:
             # The ledger writes a renewal only when a deadline came due: two of them are two ttl.
             eventually(lambda: booking(self.client, slot.id)["renewals"] >= 2)
             slot.check()
@@ -361,7 +368,7 @@ class Slots(unittest.TestCase):
         self.assertEqual(booking(self.client, slot.id)["end"], "released")
 
     def test_one_thread_renews_all_slots_and_ends_with_them(self) -> None:
-        slots = [self.client.slot(self.kind, ttl=1).acquire() for _ in range(20)]
+        slots = [self.client.slot(self.kind, ttl=2).acquire() for _ in range(20)]
         renewers = [t for t in threading.enumerate() if t is self.client._keeper._thread]
         self.assertEqual(len(renewers), 1)
         for slot in slots:
@@ -371,12 +378,12 @@ class Slots(unittest.TestCase):
             slot.release()
         renewers[0].join(PATIENCE_SECONDS)
         self.assertFalse(renewers[0].is_alive())
-        with self.client.slot(self.kind, ttl=1) as slot:
+        with self.client.slot(self.kind, ttl=2) as slot:
             eventually(lambda: booking(self.client, slot.id)["renewals"] >= 1)
 
     def test_a_holder_is_told_when_its_slot_is_taken_back(self) -> None:
         with self.assertRaises(bursar.Fenced) as caught:
-            with self.client.slot(self.kind, ttl=1) as slot:
+            with self.client.slot(self.kind, ttl=3) as slot:
                 force(self.client, slot.id)
                 self.assertTrue(slot.lost.wait(PATIENCE_SECONDS))
                 self.assertEqual(slot.lost.reason, "fenced")
@@ -477,7 +484,7 @@ class AsyncSlots(unittest.IsolatedAsyncioTestCase):
 
     async def test_a_lost_slot_can_be_awaited(self) -> None:
         with self.assertRaises(bursar.Fenced):
-            async with self.client.async_slot(self.kind, ttl=1) as slot:
+            async with self.client.async_slot(self.kind, ttl=3) as slot:
                 force(self.client, slot.id)
                 reason = await asyncio.wait_for(slot.wait_lost(), PATIENCE_SECONDS)
                 self.assertEqual(reason, "fenced")
@@ -628,6 +635,51 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
         self.assertNotIn(id, self.client._keeper._slots)
 
 
+class Executions(unittest.TestCase):
+    """Programs that the server runs."""
+
+    def setUp(self) -> None:
+        self.client = shared.client()
+        self.kind = self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
+
+    def test_a_program_runs_and_its_end_is_told(self) -> None:
+        for script, outcome, code in [("exit 0", "completed", 0), ("exit 7", "failed", 7)]:
+            submitted = self.client.submit("/bin/sh", ["-c", script], self.kind)
+            ended = self.client.execution(submitted.id, wait=PATIENCE_SECONDS)
+            self.assertEqual((ended.outcome, ended.exit_code), (outcome, code))
+            assert ended.started_at is not None and ended.ended_at is not None
+            self.assertLessEqual(ended.started_at, ended.ended_at)
+            self.assertEqual(len(ended.answer["steps"]), 6)
+        self.assertEqual(held(self.client, self.kind), 0)
+
+    def test_it_gets_what_it_was_given(self) -> None:
+        script = 'test "$WORD" = given && test "$PWD" = /tmp && test -n "$BURSAR_FENCE"'
+        options: Dict[str, Any] = {"env": {"WORD": "given"}, "directory": "/tmp", "tenant": "t"}
+        options.update({"cpu": "250m", "memory": "64Mi", "max_time": 20, "id": "given-1"})
+        self.client.submit("/bin/sh", ["-c", script], self.kind, **options)
+        ended = self.client.execution("given-1", wait=None)
+        told = {name: ended.answer.get(name) for name in ("tenant", "cpuMilli", "maxTimeMs")}
+        self.assertEqual((ended.outcome, ended.reason), ("completed", None))
+        self.assertEqual(told, {"tenant": "t", "cpuMilli": 250, "maxTimeMs": 20_000})
+        again = self.client.submit("/bin/sh", ["-c", script], self.kind, **options)
+        self.assertEqual((again.id, again.outcome), ("given-1", "completed"))
+
+    def test_it_is_stopped_when_it_is_cancelled(self) -> None:
+        limit(self.client, self.kind, 1)
+        running = self.client.submit("/bin/sleep", ["1000"], self.kind, grace=1)
+        self.addCleanup(self.client.cancel, running.id)
+        queued = self.client.submit("/bin/true", [], self.kind)
+        self.assertEqual(queued.state, "queued")
+        with self.assertRaises(bursar.Refused):
+            self.client.submit("/bin/true", [], self.kind, wait=0)
+        eventually(lambda: self.client.execution(running.id).state == "running")
+        self.assertNotEqual(self.client.execution(running.id, wait=0.05).state, "ended")
+        self.client.cancel(running.id)
+        ends = [self.client.execution(id, wait=None) for id in (running.id, queued.id)]
+        self.assertEqual([end.outcome for end in ends], ["cancelled", "completed"])
+        self.assertFalse(self.client.cancel(running.id).answer["applied"])
+
+
 class Trouble(unittest.TestCase):
     """Servers that are away, die, or speak strangely."""
 
@@ -672,6 +724,34 @@ class Trouble(unittest.TestCase):
             server.start()
             self.assertTrue(slot.held())
             slot.check()
+
+    def test_a_place_in_the_queue_survives_a_server_that_starts_again(self) -> None:
+        server = Server()
+        self.addCleanup(server.close)
+        client = server.client()
+        limit(client, "python", 1)
+        first = client.slot("python", ttl=600).acquire()
+        second = client.slot("python")
+        waiter = threading.Thread(target=second.acquire)
+        waiter.start()
+        eventually(lambda: waiting(client, "python"))
+        server.kill()
+        server.start()
+        first.release()
+        waiter.join(PATIENCE_SECONDS)
+        self.assertFalse(waiter.is_alive())
+        self.assertTrue(second.held())
+        second.release()
+
+    def test_a_wait_for_a_server_that_stays_away_has_an_end(self) -> None:
+        queued = (202, {"id": "x", "state": "queued"})
+        with Script([queued] + [None] * 1_000) as script:
+            client = bursar.Client(script.address, timeout=0.5)
+            slot = client.slot("python", id="x")
+            with self.assertRaises(bursar.Unavailable):
+                slot.acquire()
+        # It also tried to leave the queue.
+        self.assertIn("/v1/bookings/x/cancel", [path for _, path, _ in script.requests])
 
     def test_unknown_fields_in_answers_are_ignored(self) -> None:
         granted = {"id": "x", "state": "granted", "fence": 7, "novelty": {"deep": [1]}}
@@ -918,7 +998,8 @@ class Values(unittest.TestCase):
             ("0.1", 1), ("100m", 1), ("7Pi", 7 << 50),
         ]:
             self.assertEqual(bursar._memory_bytes(text), size, text)
-        for text in ["", ".", "m", "1.2.3", "1 Mi", "1mi", "1e", "0x1", "-1", "8Pi", "1e999", "1" * 65]:
+        wrong = ["", ".", "m", "1.2.3", "1 Mi", "1mi", "1e", "0x1", "-1", "8Pi", "1e999", "1" * 65]
+        for text in wrong:
             with self.assertRaises(ValueError, msg=text):
                 bursar._memory_bytes(text)
 
@@ -935,8 +1016,8 @@ class Values(unittest.TestCase):
             self.assertEqual((value.version, value.variant), (7, uuid.RFC_4122))
 
     def test_lengths_are_never_shortened(self) -> None:
-        lengths = [bursar._milliseconds(seconds) for seconds in (0, 0.0001, 0.25, 30)]
-        self.assertEqual(lengths, [0, 1, 250, 30_000])
+        lengths = [bursar._milliseconds(seconds) for seconds in (0, 0.0001, 0.25, 30, None)]
+        self.assertEqual(lengths, [0, 1, 250, 30_000, None])
 
     def test_pauses_grow_are_uneven_and_have_an_end(self) -> None:
         pause = bursar._Pause()
