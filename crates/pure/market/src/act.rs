@@ -6,8 +6,8 @@
 
 /// The least change that is written, in millicores.
 pub const CHANGE_MIN_MILLI: u64 = 10;
-/// The least change that is written, of the present limit.
-const CHANGE_MIN_PERCENT: u64 = 5;
+/// The least change that is written: this part of the present limit, a twentieth.
+const CHANGE_MIN_PART: u64 = 20;
 
 /// One pod's limit as the kernel has it, and as it should be.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -85,7 +85,7 @@ fn drop_of(change: &Move) -> u64 {
 }
 
 fn is_worth_it(change: &Move) -> bool {
-    let least = crate::need::floor(change.effective_milli, CHANGE_MIN_PERCENT, 100);
+    let least = change.effective_milli.div_ceil(CHANGE_MIN_PART);
     CHANGE_MIN_MILLI.max(least) <= change.effective_milli.abs_diff(change.wanted_milli)
 }
 

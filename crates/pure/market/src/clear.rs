@@ -273,15 +273,18 @@ pub fn clear(market: &Market) -> Cleared {
     }
 }
 
+/// Whether no limit in whole quanta lies between a floor and a ceiling: not managed (M6).
+pub fn is_too_narrow(min_milli: u64, max_milli: u64, quantum_milli: u64) -> bool {
+    let max_milli = max_milli.min(VALUE_MAX);
+    let quantum = quantum_milli.clamp(1, VALUE_MAX);
+    range(min_milli.min(max_milli), max_milli, quantum).is_none()
+}
+
 /// A pod in whole quanta, or `None` where its range holds none.
 fn bounds(pod: &Pod, policy: Policy, quantum: u64) -> Option<(Bounds, Option<Need>)> {
     let max_milli = pod.max_milli.min(VALUE_MAX);
     let min_milli = pod.min_milli.min(max_milli);
-    let max = max_milli / quantum;
-    let m = min_milli.div_ceil(quantum);
-    if max < m {
-        return None;
-    }
+    let (m, max) = range(min_milli, max_milli, quantum)?;
     let weight = pod.weight.min(VALUE_MAX);
     let (need_milli, made, demand) = match pod.want {
         Want::Demand(demand) => {
@@ -302,13 +305,15 @@ fn bounds(pod: &Pod, policy: Policy, quantum: u64) -> Option<(Bounds, Option<Nee
     let (guard_lo, guard_hi) = match pod.current_milli {
         None => (m, max),
         Some(current) => {
-            let current = current.min(VALUE_MAX) / quantum;
+            let current = current.min(VALUE_MAX);
             let least = if pod.cooling {
                 current
             } else {
                 current.div_ceil(STEP_DOWN)
             };
-            (least.clamp(m, max), (current * STEP_UP).clamp(m, max))
+            // From nothing it may grow as from one quantum, or it would stay there for ever.
+            let most = current.max(quantum) * STEP_UP / quantum;
+            (least.div_ceil(quantum).clamp(m, max), most.clamp(m, max))
         }
     };
     let bounds = Bounds {
@@ -324,6 +329,12 @@ fn bounds(pod: &Pod, policy: Policy, quantum: u64) -> Option<(Bounds, Option<Nee
         weight,
     };
     Some((bounds, made))
+}
+
+/// Floor (rounded up) and ceiling (rounded down) in whole quanta, unless they pass each other.
+fn range(min_milli: u64, max_milli: u64, quantum: u64) -> Option<(u64, u64)> {
+    let (m, max) = (min_milli.div_ceil(quantum), max_milli / quantum);
+    (m <= max).then_some((m, max))
 }
 
 /// What the four steps come to, in whole quanta.
@@ -350,7 +361,7 @@ fn divide(pods: &[Bounds], policy: Policy, capacity: u64, min: u64, quantum: u64
         };
     }
     if total(|pod| pod.lo) <= capacity {
-        return shared(pods, policy, capacity);
+        return shared(pods, policy, capacity, quantum);
     }
     let claims: Vec<Claim> = pods
         .iter()
@@ -370,16 +381,21 @@ fn divide(pods: &[Bounds], policy: Policy, capacity: u64, min: u64, quantum: u64
 
 /// Step 3: by the policy, tier after tier. Only full capacity has more than one: whoever bids
 /// nothing gets what bidders cannot take, by weight, and then equally (M7).
-fn shared(pods: &[Bounds], policy: Policy, capacity: u64) -> Divided {
+fn shared(pods: &[Bounds], policy: Policy, capacity: u64, quantum: u64) -> Divided {
     let tiers: &[Tier] = match policy {
-        Policy::Proportional | Policy::WeightedNash => &[Tier::Bid],
-        Policy::FullCapacity => &[Tier::Bid, Tier::Weight, Tier::Equal],
+        Policy::Proportional => &[Tier::Claim],
+        Policy::WeightedNash => &[Tier::Weight],
+        Policy::FullCapacity => &[Tier::Bid, Tier::ZeroBid, Tier::Equal],
     };
-    let mut given: Vec<u64> = pods.iter().map(|pod| pod.lo).collect();
-    // Nobody gets anything above its lower bound: a millicore cannot be had.
-    let (mut level, mut price_ppm) = (NOTHING, PRICE_MAX_PPM);
+    let mut shares: Vec<u64> = pods.iter().map(|pod| pod.lo).collect();
+    let mut left = capacity.saturating_sub(shares.iter().sum());
+    let mut last: Option<(Tier, Level)> = None;
     for tier in tiers {
-        let claim = |(pod, given): (&Bounds, &u64)| match tier.bid(pod, policy) {
+        // Where nothing is left to begin with, the first tier says what a millicore would cost.
+        if left == 0 && last.is_some() {
+            break;
+        }
+        let claim = |(pod, given): (&Bounds, &u64)| match tier.bid(pod) {
             0 => fixed(*given),
             bid => Claim {
                 offset: pod.m,
@@ -388,55 +404,55 @@ fn shared(pods: &[Bounds], policy: Policy, capacity: u64) -> Divided {
                 bid,
             },
         };
-        let claims: Vec<Claim> = pods.iter().zip(&given).map(claim).collect();
+        let claims: Vec<Claim> = pods.iter().zip(&shares).map(claim).collect();
+        let Some(last_corner) = last_corner(&claims) else {
+            continue;
+        };
         let solution = solve(&claims, capacity);
-        if solution.shares != given {
-            level = match solution.level {
-                Level::Full => last_corner(&claims),
-                at @ Level::At { .. } => at,
-            };
-            price_ppm = tier.price_ppm(policy, level);
-            given = solution.shares;
-        }
-        if solution.level != Level::Full {
-            break;
-        }
+        last = Some(match solution.level {
+            Level::Full => (*tier, last_corner),
+            at @ Level::At { .. } => (*tier, at),
+        });
+        shares = solution.shares;
+        left = capacity.saturating_sub(shares.iter().sum());
     }
+    let price = |(tier, level): (Tier, Level)| tier.price_ppm(level, quantum);
     Divided {
-        shares: given,
-        step: Step::Shared(level),
-        price_ppm,
+        shares,
+        step: last.map_or(Step::AllFits, |(_, level)| Step::Shared(level)),
+        price_ppm: last.map_or(0, price),
     }
 }
 
-/// The level at which nothing is shared.
-const NOTHING: Level = Level::At {
-    numerator: 0,
-    denominator: 1,
-};
-
-/// By what whoever is served together pulls.
+/// By what those pull who are served together; a pod that pulls by nothing is not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Tier {
-    Bid,
+    /// n − m, in quanta.
+    Claim,
+    /// w.
     Weight,
+    /// w·d in parts per million.
+    Bid,
+    /// w, if d is 0.
+    ZeroBid,
+    /// One for each, if both are 0.
     Equal,
 }
 
 impl Tier {
-    fn bid(self, pod: &Bounds, policy: Policy) -> u64 {
-        let is_tiered = policy == Policy::FullCapacity;
+    fn bid(self, pod: &Bounds) -> u64 {
         match self {
-            Self::Bid => pod.bid,
-            Self::Weight if is_tiered && pod.bid == 0 => pod.weight,
-            Self::Equal if is_tiered && pod.bid == 0 && pod.weight == 0 => 1,
-            Self::Weight | Self::Equal => 0,
+            Self::Claim | Self::Weight | Self::Bid => pod.bid,
+            Self::ZeroBid if pod.bid == 0 => pod.weight,
+            Self::Equal if pod.bid == 0 && pod.weight == 0 => 1,
+            Self::ZeroBid | Self::Equal => 0,
         }
     }
 
-    /// λ = 1/t. The bids of full capacity are w·d in parts per million, so their t is too small by
-    /// as much.
-    fn price_ppm(self, policy: Policy, level: Level) -> u64 {
+    /// ⌊10⁶/t⌋ for a t in millicores per unit of bid. What is divided here are quanta, so t is
+    /// too small by as much, except where bids are quanta too; and where bids are in parts per
+    /// million they are too large.
+    fn price_ppm(self, level: Level, quantum: u64) -> u64 {
         let Level::At {
             numerator,
             denominator,
@@ -444,19 +460,18 @@ impl Tier {
         else {
             return 0;
         };
-        let in_ppm = self == Self::Bid && policy == Policy::FullCapacity;
-        let pull = if in_ppm {
-            denominator
-        } else {
-            denominator.saturating_mul(PPM.into())
-        };
-        let price = pull.checked_div(numerator.into()).unwrap_or(u128::MAX);
-        u64::try_from(price).unwrap_or(u64::MAX).min(PRICE_MAX_PPM)
+        let per_bid = if self == Self::Bid { 1 } else { PPM };
+        let per_share = if self == Self::Claim { 1 } else { quantum };
+        let pull = denominator.saturating_mul(per_bid.into());
+        let price = pull.checked_div(u128::from(numerator) * u128::from(per_share));
+        price
+            .and_then(|price| u64::try_from(price).ok())
+            .map_or(PRICE_MAX_PPM, |price| price.min(PRICE_MAX_PPM))
     }
 }
 
-/// Where the last of those who pull reaches its upper bound.
-fn last_corner(claims: &[Claim]) -> Level {
+/// Where the last of those who pull reaches its upper bound; `None` if nobody does.
+fn last_corner(claims: &[Claim]) -> Option<Level> {
     let pulling = claims
         .iter()
         .filter(|claim| claim.bid > 0 && claim.lo < claim.hi);
@@ -464,7 +479,7 @@ fn last_corner(claims: &[Claim]) -> Level {
     let last = corners.max_by(|a, b| {
         (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
     });
-    last.map_or(Level::Full, |(numerator, bid)| Level::At {
+    last.map(|(numerator, bid)| Level::At {
         numerator,
         denominator: bid.into(),
     })
@@ -511,10 +526,8 @@ fn bound_by(pod: &Pod, bounds: &Bounds, units: u64, step: Step, quantum: u64) ->
         BoundBy::Step
     };
     match step {
-        Step::Overload if units <= bounds.m.min(SURVIVAL_MILLI.div_ceil(quantum)) => {
-            BoundBy::Survival
-        }
-        Step::GuardsYield if units == bounds.m => BoundBy::Min,
+        Step::Overload | Step::GuardsYield if units == bounds.m => BoundBy::Min,
+        Step::Overload if units <= SURVIVAL_MILLI.div_ceil(quantum) => BoundBy::Survival,
         Step::Overload | Step::GuardsYield => BoundBy::Share,
         Step::AllFits | Step::Shared(_) => {
             if units == bounds.hi && bounds.wish < bounds.guard_lo {

@@ -9,9 +9,11 @@
 
 pub mod act;
 pub mod capacity;
+pub mod cgroup;
 pub mod clear;
 pub mod kernel;
 pub mod label;
 pub mod need;
+pub mod node;
 pub mod params;
 pub mod sense;

@@ -8,6 +8,8 @@
 //! d = 0.6 and h = 100: raw = 640, headroom 19 % = 121, need = 761. With h = 100 this is the seed's
 //! formula to the millicore.
 
+use crate::clear::VALUE_MAX;
+
 /// A whole, in parts per million.
 pub const PPM: u64 = 1_000_000;
 /// The headroom that everyone begins with, in permille (M2).
@@ -42,13 +44,16 @@ pub struct Need {
 
 /// The need of a pod whose demand is known.
 pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: u64) -> Need {
+    let max_milli = max_milli.min(VALUE_MAX);
+    let min_milli = min_milli.min(max_milli);
     let demand_ppm = demand_ppm.min(PPM);
-    let range = max_milli.saturating_sub(min_milli);
+    let headroom_permille = headroom_permille.min(VALUE_MAX);
+    let range = max_milli - min_milli;
     let raw_milli = min_milli + floor(range, demand_ppm, PPM);
     let headroom_ppm = headroom_permille * 1_000 + floor(demand_ppm, HEADROOM_PER_DEMAND, 1_000);
     // Rounded once: h·10⁶ + 150·d are parts in 10⁹.
     let parts = headroom_permille * PPM + HEADROOM_PER_DEMAND * demand_ppm;
-    let uncapped_milli = raw_milli + floor(raw_milli, parts, 1_000_000_000);
+    let uncapped_milli = raw_milli.saturating_add(floor(raw_milli, parts, 1_000_000_000));
     Need {
         demand_ppm,
         raw_milli,

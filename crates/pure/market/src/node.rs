@@ -1,0 +1,564 @@
+//! One node over time: what the agent drives, and the only place that decides for it.
+//!
+//! Whoever does the reading and writing calls, in this order (times are microseconds of one
+//! monotonic clock):
+//!
+//! ```text
+//! once     adopt(pod)             after its original quota was stored where a crash does not reach
+//! 1 s      observe(pod, sample)   for every pod: `None` where it could not be read
+//!          observe_machine(…)     the whole machine, where unmanaged use is measured
+//! 5 s      found(pod, quota)      what the kernel says before anything is written
+//!          clear(now, supply)     who gets what
+//!          decreases() ─► for each: begin(write), write it, read it back,
+//!                                   and then wrote(pod, quota) or refused(pod)
+//!          increases() ─► the same
+//! the end  release(pod)           what to put back; forget(pod) where the pod is gone
+//! ```
+//! To observe without acting, leave out the writes. Missing data means hold: a pod that cannot be
+//! read, was changed by somebody else, or refuses what is written keeps its limit, is named with
+//! its reason, and costs the others no more than the limit it last had from us.
+
+use std::collections::BTreeMap;
+
+use crate::act::{self, Move, Write};
+use crate::capacity::capacity_milli;
+use crate::cgroup::Quota;
+use crate::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
+use crate::label::label;
+use crate::need::{self, HEADROOM_MIN_PERMILLE};
+use crate::params::Params;
+use crate::sense::{Estimator, Sample, Shown, Window};
+
+/// How long a pod whose write was refused is left alone at first, and at most.
+const REFUSED_US_MIN: u64 = 60_000_000;
+const REFUSED_US_MAX: u64 = 30 * REFUSED_US_MIN;
+
+/// How a node is run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// By which rule what is scarce is divided.
+    pub policy: Policy,
+    /// The step in which limits can be written: 1 on plain cgroups, 10 on Kubernetes (M6).
+    pub quantum_milli: u64,
+    /// How demand is measured.
+    pub window: Window,
+    /// For how long after a change a limit may not shrink.
+    pub cooldown_us: u64,
+    /// For how long a pod that somebody else changed is left alone.
+    pub conflict_us: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            quantum_milli: 1,
+            window: Window::default(),
+            cooldown_us: 30_000_000,
+            conflict_us: 300_000_000,
+        }
+    }
+}
+
+/// What the node has, at a clearing (M8).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Supply {
+    /// K: what may be used at all.
+    pub allocatable_milli: u64,
+    /// U: what those take who are not managed; `None` for what was measured of them.
+    pub unmanaged_milli: Option<u64>,
+}
+
+/// Why a pod is left as it is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Held {
+    /// Its files could not be read.
+    Unreadable,
+    /// Somebody else changed its quota, which counts as its original now.
+    Conflict,
+    /// What was written was not taken.
+    Refused,
+    /// No limit in whole quanta lies between its floor and its ceiling.
+    TooNarrow,
+}
+
+impl Held {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Unreadable,
+        Self::Conflict,
+        Self::Refused,
+        Self::TooNarrow,
+    ];
+
+    /// The word that metrics and the interface carry.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::TooNarrow => "too-narrow",
+        }
+    }
+
+    /// What people read.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Unreadable => "its counters cannot be read",
+            Self::Conflict => "somebody else changed its limit",
+            Self::Refused => "the new limit was not taken",
+            Self::TooNarrow => "range too narrow",
+        }
+    }
+}
+
+/// One clearing: all that went in, and what came out of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Clearing {
+    /// When.
+    pub at_us: u64,
+    /// K.
+    pub allocatable_milli: u64,
+    /// U.
+    pub unmanaged_milli: u64,
+    /// What those keep who are held.
+    pub held_milli: u64,
+    /// What was cleared: handing it to [`clear::clear`] again gives `cleared` again.
+    pub market: Market,
+    /// What came of it.
+    pub cleared: Cleared,
+    /// The mode that people are shown.
+    pub label: Mode,
+}
+
+/// How one pod stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// Which.
+    pub id: String,
+    /// Its floor, ceiling and weight.
+    pub params: Params,
+    /// What is put back in the end.
+    pub original: Quota,
+    /// What it may use, as read back; its ceiling where there is no quota.
+    pub limit_milli: u64,
+    /// What it used lately.
+    pub used_milli: Option<u64>,
+    /// The share of throttled periods between the last two clearings, in permille.
+    pub throttled_permille: u64,
+    /// What its counters show.
+    pub shown: Shown,
+    /// Its headroom.
+    pub headroom_permille: u64,
+    /// When we last changed its limit.
+    pub changed_us: Option<u64>,
+    /// Why it is left as it is.
+    pub held: Option<Held>,
+}
+
+/// A node, its pods, and what is known of them.
+#[derive(Clone, Debug)]
+pub struct Node {
+    settings: Settings,
+    pods: BTreeMap<String, Member>,
+    label: Mode,
+    last: Option<Clearing>,
+    unmanaged: Unmanaged,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    params: Params,
+    original: Quota,
+    /// What the kernel said last.
+    present: Quota,
+    /// The limit it last had from us, or came with: what it costs the others while it is held.
+    agreed_milli: u64,
+    changed_us: Option<u64>,
+    /// What we last set out to write: if the kernel says so, nobody else did it.
+    attempted: Option<Quota>,
+    estimator: Estimator,
+    usage_us_last: Option<u64>,
+    is_unreadable: bool,
+    headroom_permille: u64,
+    throttled_permille: u64,
+    /// What the last clearing found that it needs and gave it.
+    given: Option<Given>,
+    left_alone: Option<LeftAlone>,
+    /// How often in a row a write was refused.
+    refusals: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    need_milli: u64,
+    wanted_milli: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LeftAlone {
+    why: Held,
+    until_us: u64,
+}
+
+/// What those use who are not managed: all use less that of our pods.
+#[derive(Clone, Debug, Default)]
+struct Unmanaged {
+    machine_us_last: Option<u64>,
+    /// What our pods used and the machine does not show yet: they are not read at one moment.
+    pods_us: u64,
+    counter_us: u64,
+    estimator: Estimator,
+}
+
+impl Node {
+    /// A node without pods.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            pods: BTreeMap::new(),
+            label: Mode::default(),
+            last: None,
+            unmanaged: Unmanaged::default(),
+        }
+    }
+
+    /// Takes a pod in, or changes the parameters of one that is here. `original` is what will be
+    /// put back and `present` what the kernel says; they differ after a crash.
+    pub fn adopt(&mut self, id: &str, params: Params, original: Quota, present: Quota) {
+        if let Some(pod) = self.pods.get_mut(id) {
+            pod.params = params;
+            return;
+        }
+        let mut pod = Member {
+            params,
+            original,
+            present,
+            agreed_milli: 0,
+            changed_us: None,
+            attempted: None,
+            estimator: Estimator::default(),
+            usage_us_last: None,
+            is_unreadable: false,
+            headroom_permille: HEADROOM_MIN_PERMILLE,
+            throttled_permille: 0,
+            given: None,
+            left_alone: None,
+            refusals: 0,
+        };
+        pod.agreed_milli = pod.limit_milli();
+        self.pods.insert(id.to_owned(), pod);
+    }
+
+    /// Lets a pod go that opted out, or every pod at the end; the quota to put back, if it has or
+    /// may have another now.
+    pub fn release(&mut self, id: &str) -> Option<Quota> {
+        let pod = self.pods.remove(id)?;
+        let is_changed = pod.present != pod.original || pod.attempted.is_some();
+        is_changed.then_some(pod.original)
+    }
+
+    /// Forgets a pod that is gone.
+    pub fn forget(&mut self, id: &str) {
+        self.pods.remove(id);
+    }
+
+    /// Takes a sample of a pod in; `None` if it could not be read.
+    pub fn observe(&mut self, id: &str, sample: Option<Sample>) {
+        let Some(pod) = self.pods.get_mut(id) else {
+            return;
+        };
+        pod.is_unreadable = sample.is_none();
+        let Some(sample) = sample else {
+            return pod.estimator.miss();
+        };
+        let last = pod.usage_us_last.replace(sample.usage_us);
+        let passed = last.and_then(|last| sample.usage_us.checked_sub(last));
+        self.unmanaged.not(passed.unwrap_or(0));
+        pod.estimator.take(sample, &self.settings.window);
+    }
+
+    /// Takes in what the whole machine has used so far; `None` if that could not be read.
+    pub fn observe_machine(&mut self, at_us: u64, usage_us: Option<u64>) {
+        self.unmanaged.take(at_us, usage_us, &self.settings.window);
+    }
+
+    /// Takes in what the kernel says before anything is written. `true` if somebody else changed
+    /// it: what it says then is the new original, to be stored, and the pod is left alone for a
+    /// while.
+    pub fn found(&mut self, id: &str, quota: Quota, now_us: u64) -> bool {
+        let Some(pod) = self.pods.get_mut(id) else {
+            return false;
+        };
+        if pod.present == quota {
+            return false;
+        }
+        // A write of ours whose end we did not see.
+        if pod.attempted == Some(quota) {
+            self.wrote(id, quota, now_us);
+            return false;
+        }
+        (pod.present, pod.original) = (quota, quota);
+        pod.left_alone = Some(LeftAlone {
+            why: Held::Conflict,
+            until_us: now_us.saturating_add(self.settings.conflict_us),
+        });
+        true
+    }
+
+    /// Sets out to write a limit: the quota to write, in the period that the pod came with.
+    pub fn begin(&mut self, write: &Write) -> Option<Quota> {
+        let pod = self.pods.get_mut(&write.id)?;
+        let quota = Quota::of_milli(write.milli, pod.original.period_us);
+        pod.attempted = Some(quota);
+        Some(quota)
+    }
+
+    /// Takes in what the kernel says after a write of ours.
+    pub fn wrote(&mut self, id: &str, read_back: Quota, now_us: u64) {
+        if let Some(pod) = self.pods.get_mut(id) {
+            pod.present = read_back;
+            pod.attempted = None;
+            pod.agreed_milli = pod.limit_milli();
+            pod.changed_us = Some(now_us);
+            pod.refusals = 0;
+        }
+    }
+
+    /// A write of ours was refused: the pod is left alone, longer each time. `read_back` is what
+    /// the kernel says now, if it says anything: half a write must not pass for somebody else's.
+    pub fn refused(&mut self, id: &str, read_back: Option<Quota>, now_us: u64) {
+        if let Some(pod) = self.pods.get_mut(id) {
+            let wait_us = REFUSED_US_MIN.saturating_mul(1 << pod.refusals.min(8));
+            pod.refusals = pod.refusals.saturating_add(1);
+            pod.present = read_back.unwrap_or(pod.present);
+            pod.left_alone = Some(LeftAlone {
+                why: Held::Refused,
+                until_us: now_us.saturating_add(wait_us.min(REFUSED_US_MAX)),
+            });
+        }
+    }
+
+    /// Divides what there is.
+    pub fn clear(&mut self, now_us: u64, supply: Supply) -> &Clearing {
+        let settings = self.settings;
+        let mut pods = Vec::with_capacity(self.pods.len());
+        let (mut held_milli, mut floors_milli) = (0_u64, 0_u64);
+        for (id, pod) in &mut self.pods {
+            pod.end_of_hold(now_us);
+            if pod.held(settings.quantum_milli).is_some() {
+                pod.given = None;
+                held_milli = held_milli.saturating_add(pod.agreed_milli.min(pod.limit_milli()));
+                continue;
+            }
+            pod.adapt();
+            floors_milli = floors_milli.saturating_add(pod.floor_milli());
+            pods.push(pod.claim(id, &settings, now_us));
+        }
+        let unmanaged_milli = supply
+            .unmanaged_milli
+            .unwrap_or_else(|| self.unmanaged.milli(&settings.window));
+        let left_milli = supply.allocatable_milli.saturating_sub(held_milli);
+        let market = Market {
+            capacity_milli: capacity_milli(left_milli, unmanaged_milli, floors_milli),
+            policy: settings.policy,
+            quantum_milli: settings.quantum_milli,
+            pods,
+        };
+        let cleared = clear::clear(&market);
+        for share in &cleared.shares {
+            if let Some(pod) = self.pods.get_mut(&share.id) {
+                pod.given = Some(Given {
+                    need_milli: share.need_milli,
+                    wanted_milli: share.allocated_milli,
+                });
+            }
+        }
+        self.label = label(self.label, &cleared);
+        self.last.insert(Clearing {
+            at_us: now_us,
+            allocatable_milli: supply.allocatable_milli,
+            unmanaged_milli,
+            held_milli,
+            market,
+            cleared,
+            label: self.label,
+        })
+    }
+
+    /// The limits to lower after a clearing, in this order.
+    pub fn decreases(&self) -> Vec<Write> {
+        act::decreases(&self.moves(), self.capacity_milli())
+    }
+
+    /// The limits to raise once the lower ones were read back, in this order.
+    pub fn increases(&self) -> Vec<Write> {
+        act::increases(
+            &self.moves(),
+            self.capacity_milli(),
+            self.settings.quantum_milli,
+        )
+    }
+
+    /// The last clearing.
+    pub fn last(&self) -> Option<&Clearing> {
+        self.last.as_ref()
+    }
+
+    /// How the pods stand, by id.
+    pub fn standings(&self) -> impl Iterator<Item = Standing> {
+        self.pods.iter().map(|(id, pod)| Standing {
+            id: id.clone(),
+            params: pod.params,
+            original: pod.original,
+            limit_milli: pod.limit_milli(),
+            used_milli: pod.estimator.used_milli(&self.settings.window),
+            throttled_permille: pod.throttled_permille,
+            shown: pod.estimator.shown(&self.settings.window),
+            headroom_permille: pod.headroom_permille,
+            changed_us: pod.changed_us,
+            held: pod.held(self.settings.quantum_milli),
+        })
+    }
+
+    /// How far the limits together are above what can be shared and held: not zero only after an
+    /// adoption, a fall of capacity, or somebody else's change.
+    pub fn over_milli(&self) -> u64 {
+        let limits = self.pods.values().map(Member::limit_milli);
+        let sum = limits.fold(0_u64, u64::saturating_add);
+        let held = self.last.as_ref().map_or(0, |last| last.held_milli);
+        sum.saturating_sub(self.capacity_milli().saturating_add(held))
+    }
+
+    fn capacity_milli(&self) -> u64 {
+        let last = self.last.as_ref();
+        last.map_or(0, |last| last.cleared.capacity_milli)
+    }
+
+    /// Every pod that took part in the last clearing, where it is and where it should be. One that
+    /// is held since then stays, and what it has is not free.
+    fn moves(&self) -> Vec<Move> {
+        let is_held = |pod: &Member| pod.held(self.settings.quantum_milli).is_some();
+        self.pods
+            .iter()
+            .filter_map(|(id, pod)| {
+                let given = pod.given?;
+                let effective_milli = pod.limit_milli();
+                Some(Move {
+                    id: id.clone(),
+                    effective_milli,
+                    wanted_milli: if is_held(pod) {
+                        effective_milli
+                    } else {
+                        given.wanted_milli
+                    },
+                })
+            })
+            .collect()
+    }
+}
+
+impl Member {
+    /// What it may use; without a quota that is its ceiling.
+    fn limit_milli(&self) -> u64 {
+        self.present.milli_ceil().unwrap_or(self.params.max_milli)
+    }
+
+    fn floor_milli(&self) -> u64 {
+        self.params.min_milli.min(self.params.max_milli)
+    }
+
+    fn held(&self, quantum_milli: u64) -> Option<Held> {
+        if let Some(left_alone) = self.left_alone {
+            return Some(left_alone.why);
+        }
+        if self.is_unreadable {
+            return Some(Held::Unreadable);
+        }
+        let Params {
+            min_milli,
+            max_milli,
+            ..
+        } = self.params;
+        clear::is_too_narrow(min_milli, max_milli, quantum_milli).then_some(Held::TooNarrow)
+    }
+
+    fn end_of_hold(&mut self, now_us: u64) {
+        if self
+            .left_alone
+            .is_some_and(|left_alone| left_alone.until_us <= now_us)
+        {
+            self.left_alone = None;
+            self.agreed_milli = self.limit_milli();
+        }
+    }
+
+    /// Its headroom, by what happened since the last clearing (M2).
+    fn adapt(&mut self) {
+        let limit_milli = self.limit_milli();
+        let given = self.given;
+        let has_its_need = given.is_some_and(|given| given.need_milli <= limit_milli);
+        self.throttled_permille = self.estimator.throttled_permille();
+        self.headroom_permille = need::next_headroom(
+            self.headroom_permille,
+            self.throttled_permille,
+            has_its_need,
+        );
+        self.estimator.cleared();
+    }
+
+    fn claim(&self, id: &str, settings: &Settings, now_us: u64) -> Pod {
+        let (min_milli, max_milli) = (self.floor_milli(), self.params.max_milli);
+        let want = match self.estimator.shown(&settings.window) {
+            Shown::Nothing => Want::Need(self.limit_milli()),
+            Shown::Demand { milli } => Want::Demand(need::demand_ppm(min_milli, max_milli, milli)),
+            Shown::Use { milli } => Want::Need(need::need_by_use(min_milli, max_milli, milli)),
+        };
+        let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < settings.cooldown_us;
+        Pod {
+            id: id.to_owned(),
+            min_milli,
+            max_milli,
+            weight: self.params.weight,
+            want,
+            headroom_permille: self.headroom_permille,
+            current_milli: Some(self.limit_milli()),
+            cooling: self.changed_us.is_some_and(is_recent),
+        }
+    }
+}
+
+impl Unmanaged {
+    /// That much was used by our own.
+    fn not(&mut self, used_us: u64) {
+        self.pods_us = self.pods_us.saturating_add(used_us);
+    }
+
+    fn take(&mut self, at_us: u64, usage_us: Option<u64>, window: &Window) {
+        let Some(usage_us) = usage_us else {
+            return self.estimator.miss();
+        };
+        let last = self.machine_us_last.replace(usage_us);
+        // At the first reading, and where the machine's counter went back, all begins anew.
+        let passed = last.and_then(|last| usage_us.checked_sub(last));
+        let others_us = passed.map_or(0, |passed| passed.saturating_sub(self.pods_us));
+        self.pods_us = passed.map_or(0, |passed| self.pods_us.saturating_sub(passed));
+        self.counter_us = self.counter_us.saturating_add(others_us);
+        let sample = Sample {
+            at_us,
+            usage_us: self.counter_us,
+            throttled_us: None,
+            periods: None,
+            throttled_periods: None,
+        };
+        self.estimator.take(sample, window);
+    }
+
+    /// The windowed maximum; nothing is taken from anybody before something was measured.
+    fn milli(&self, window: &Window) -> u64 {
+        match self.estimator.shown(window) {
+            Shown::Nothing => 0,
+            Shown::Demand { milli } | Shown::Use { milli } => milli,
+        }
+    }
+}
