@@ -8,6 +8,7 @@
 
 mod bodies;
 mod calls;
+mod executions;
 mod fake;
 mod files;
 mod problems;

@@ -76,7 +76,7 @@ impl Look<'_> {
         };
         booking.execution = request
             .order()
-            .map(|order| execution::course(standing, order));
+            .map(|order| Box::new(execution::course(standing, order)));
         booking
     }
 

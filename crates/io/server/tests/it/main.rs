@@ -12,6 +12,7 @@ mod auth;
 mod bookings;
 mod declared;
 mod events;
+mod executions;
 mod garbage;
 mod ledger;
 mod listen;

@@ -14,7 +14,7 @@ use bursar_units::Instant;
 type Began<T> = Option<(Instant, T)>;
 
 /// How an execution goes, without its steps.
-pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Box<Course> {
+pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
     let course = match standing {
         Standing::Queued { .. } => Course::new(ExecutionState::Queued),
         Standing::Granted(granted) => {
@@ -43,10 +43,10 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Box<Course> {
             }
         }
     };
-    Box::new(Course {
+    Course {
         retry_of: order.retry_of.clone(),
         ..course
-    })
+    }
 }
 
 /// An execution, as its booking tells it; with an order all that is known, else what was decided.

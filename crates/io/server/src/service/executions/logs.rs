@@ -102,7 +102,8 @@ impl Logs {
             tokio::select! {
                 _ = changed => {}
                 () = tokio::time::sleep(LOOK) => {}
-                () = self.service.stopped() => return None,
+                // Broken off, not ended: whoever follows asks again for the rest.
+                () = self.service.stopped() => return Some(Err(io::ErrorKind::ConnectionAborted.into())),
             }
         }
     }
