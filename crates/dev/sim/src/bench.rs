@@ -1,4 +1,5 @@
-//! Measures the plane of bookings, with peers beside it in the same run (design 50, "Speed").
+//! Measures the plane of bookings, with peers beside it in the same run (design 50, "Speed"), and
+//! in [`executions`] that of executions.
 //!
 //! Every row is bounded in count and time, talks over loopback or a socket in a directory of its
 //! own, and ends what it started. Load follows from fixed seeds; times are the machine's. It
@@ -6,6 +7,7 @@
 
 mod chains;
 mod disk;
+pub mod executions;
 mod http;
 mod latency;
 mod memory;
@@ -101,15 +103,7 @@ pub fn bookings(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<T
         directory: directory.path(),
         interrupted,
     };
-    let quiet = Usage::start();
-    let disk = disk::describe(directory.path())?;
-    let mut table = Table::new(vec![disk, usage::describe_machine()]);
-    if let Some(warning) = quiet.used().warning() {
-        table.note(warning);
-    }
-    if options.quick {
-        table.note("A quick run: a tenth of the counts and times. Not to be quoted.".to_owned());
-    }
+    let mut table = heading(directory.path(), options.quick)?;
     // Memory comes first: it is a growth of this very process, which later parts would blur.
     if wanted(Part::Memory) {
         bench.memory(&mut table)?;
@@ -297,6 +291,20 @@ impl Bench<'_> {
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(path)
     }
+}
+
+/// An empty table under what there is to know about disk and machine.
+fn heading(directory: &Path, is_quick: bool) -> anyhow::Result<Table> {
+    let quiet = Usage::start();
+    let disk = disk::describe(directory)?;
+    let mut table = Table::new(vec![disk, usage::describe_machine()]);
+    if let Some(warning) = quiet.used().warning() {
+        table.note(warning);
+    }
+    if is_quick {
+        table.note("A quick run: a tenth of the counts and times. Not to be quoted.".to_owned());
+    }
+    Ok(table)
 }
 
 fn peer_row(name: &str, seen: &peer::Seen, ours: Option<u64>, times: Option<u64>) -> Row {

@@ -74,9 +74,14 @@ impl World {
 
     /// Begins a new ledger with the hot limit.
     pub(super) fn begin(directory: &Path) -> anyhow::Result<Self> {
+        Self::begin_with(directory, SLOTS)
+    }
+
+    /// The same with that many slots.
+    pub(super) fn begin_with(directory: &Path, slots: u64) -> anyhow::Result<Self> {
         let world = Self::open(directory)?;
         world.ask(Command::Change {
-            changes: vec![hot_limit()?],
+            changes: vec![limit(CLASS, slots)?],
         })?;
         Ok(world)
     }
@@ -140,14 +145,15 @@ pub(super) fn label(text: &str) -> anyhow::Result<Label> {
     Label::new(text).with_context(|| format!("{text:?} is no label"))
 }
 
-fn hot_limit() -> anyhow::Result<Change> {
-    let scope = Some(Scope::Named(label(CLASS)?));
+/// A limit on a class, named like it.
+pub(super) fn limit(class: &str, slots: u64) -> anyhow::Result<Change> {
+    let scope = Some(Scope::Named(label(class)?));
     let limit = Limit {
-        slots: Some(SLOTS),
+        slots: Some(slots),
         ..Limit::unbounded(scope, None)
     };
     Ok(Change::SetLimit {
-        name: ObjectName::new(CLASS)?,
+        name: ObjectName::new(class)?,
         limit,
     })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use bursar_sim::bench::{self, Options, Part};
+use bursar_sim::bench::{self, Options, Part, executions};
 use clap::{Parser, Subcommand};
 
 /// Measure, ours and peers in the same run
@@ -33,6 +33,19 @@ enum Plane {
         #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
         directory: PathBuf,
     },
+    /// Executions, from those that run nothing to real processes
+    #[command(after_help = "Example: cargo xtask bench executions --only rate")]
+    Executions {
+        /// Measure only this; may be given several times
+        #[arg(long, value_enum, value_name = "PART")]
+        only: Vec<executions::Part>,
+        /// A tenth of the counts and times: to see that it runs, not to quote
+        #[arg(long)]
+        quick: bool,
+        /// Where data is kept meanwhile; must be on a disk
+        #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+        directory: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -46,20 +59,33 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Plane::Bookings {
-        only,
-        quick,
-        directory,
-    } = arguments.plane;
     let interrupted = watch_for_interrupts()?;
-    let table = bench::bookings(
-        &Options {
+    let table = match arguments.plane {
+        Plane::Bookings {
             only,
             quick,
             directory,
-        },
-        &interrupted,
-    )?;
+        } => bench::bookings(
+            &Options {
+                only,
+                quick,
+                directory,
+            },
+            &interrupted,
+        ),
+        Plane::Executions {
+            only,
+            quick,
+            directory,
+        } => executions::measure(
+            &executions::Options {
+                only,
+                quick,
+                directory,
+            },
+            &interrupted,
+        ),
+    }?;
     std::io::stdout()
         .write_all(table.to_string().as_bytes())
         .context("cannot print the table")?;
