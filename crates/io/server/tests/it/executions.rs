@@ -9,6 +9,8 @@ use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bursar_client::api::{ExecutionRequest, ExecutionState, LogStream};
+use bursar_client::client::{Client, Follow, Mode, Options, Query, Transport};
 use bursar_engine::Command;
 use bursar_engine::booking::execution::{Digest, Exit, Isolation};
 use bursar_engine::token::Role;
@@ -730,4 +732,36 @@ async fn with_the_null_executor_a_flood_ends_and_holds_nothing() {
         .json();
     assert_eq!(held["items"], json!([]));
     running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_speaks_the_same_words() {
+    let (world, paper) = world();
+    let router = world.router(crate::world::operator());
+    let client = Client::new(Transport::within(router), Options::usual());
+    let class = Label::new("python").unwrap();
+    let request = ExecutionRequest::new(class, "true".to_owned());
+    let id = name("job");
+    let begun = client.submit(&id, &request, Mode::Do).await.unwrap();
+    assert_eq!(begun.course.state, ExecutionState::Starting);
+    let mut logs = client
+        .logs(&id, LogStream::Stdout, Follow::UntilEnded)
+        .await
+        .unwrap();
+    let (seen, ()) = tokio::join!(client.execution_wait(&id, Duration::from_secs(9)), async {
+        started(&world, "job").await;
+        paper.write("job", "stdout", "hello");
+    });
+    assert_eq!(seen.unwrap().course.state, ExecutionState::Running);
+    assert_eq!(logs.chunk().await.unwrap().unwrap(), "hello");
+    let stops = client.cancel_execution(&id, Mode::Do).await.unwrap();
+    assert_eq!(stops.applied, Some(true));
+    exited(&world, "job", Exit::Signal(15)).await;
+    assert_eq!(logs.chunk().await.unwrap(), None);
+    let query = Query::new().with("outcome", "cancelled");
+    let listed = client.all_executions(&query).await.unwrap();
+    assert_eq!(listed.items.len(), 1);
+    assert_eq!(client.execution(&id).await.unwrap().course.signal, Some(15));
+    let told = client.explain("booking", "job").await.unwrap();
+    assert_eq!(told.saga.unwrap().steps.len(), 6);
 }
