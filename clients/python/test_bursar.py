@@ -743,6 +743,16 @@ class Trouble(unittest.TestCase):
         self.assertTrue(second.held())
         second.release()
 
+    def test_a_server_that_is_away_when_the_queue_is_looked_at_is_waited_for(self) -> None:
+        client = shared.client()
+        away = bursar.Unavailable({"code": "unreachable"})
+        queued, granted = {"state": "queued"}, {"state": "granted", "fence": 7}
+        answers = [(202, queued), away, away, (200, granted), (200, granted)]
+        with mock.patch.object(client, "call", side_effect=answers) as call:
+            slot = client.slot("python").acquire()
+            client._keeper.forget(slot)
+        self.assertEqual([used.args[0] for used in call.mock_calls], ["PUT", *["GET"] * 3, "POST"])
+
     def test_a_wait_for_a_server_that_stays_away_has_an_end(self) -> None:
         queued = (202, {"id": "x", "state": "queued"})
         with Script([queued] + [None] * 1_000) as script:
