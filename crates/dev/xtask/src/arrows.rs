@@ -29,7 +29,12 @@ pub const PURE_MAY_LINK: &[&str] = &[
 const IO_MAY_USE: &[(&str, &[&str])] = &[
     (
         "bursar",
-        &["bursar-client", "bursar-ledger", "bursar-node", "bursar-server"],
+        &[
+            "bursar-client",
+            "bursar-ledger",
+            "bursar-node",
+            "bursar-server",
+        ],
     ),
     ("bursar-client", &[]),
     ("bursar-ledger", &[]),
