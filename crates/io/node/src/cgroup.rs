@@ -1,8 +1,8 @@
 //! Cgroups: where the processes of an execution are counted, limited and ended whole.
 //!
 //! [`layout`] reads which hierarchies the machine has. [`find`] chooses, for each controller, the
-//! hierarchy that carries it, version 1 or 2 (both may be there at once), and makes the directory
-//! `bursar-<ledger>` in each; [`plan`] says which groups an execution gets and what is written
+//! hierarchy that carries it, version 1 or 2 (both may be there at once), and a directory
+//! `bursar-<ledger>` in each that can be made; [`plan`] says which groups an execution gets and what is written
 //! into them; [`Group`] is what was made of that. Ours are exactly the processes below
 //! `bursar-<ledger>`: a process is signalled only while the kernel lists it there (X3).
 //! Deliberately absent: any decision about how much somebody may use.
@@ -147,8 +147,9 @@ impl Plan {
     }
 }
 
-/// The hierarchies in which a ledger may have groups, each with its directory made. What cannot
-/// be written is left out, so no tree at all means that nothing is delegated to us.
+/// The hierarchies in which a ledger may have groups: in each its directory was made, to see that
+/// it can be, and removed again. What cannot be written is left out, so no tree at all means that
+/// nothing is delegated to us.
 /// `process` is the directory of our own process in `/proc`.
 pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
@@ -167,6 +168,7 @@ pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
             add_v1(&mut trees, controller, mount, own, ledger);
         }
     }
+    leave(trees.iter().map(|tree| tree.base.as_path()));
     trees
 }
 
@@ -201,6 +203,13 @@ pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
         }
     }
     plan
+}
+
+/// Removes the empty directories of a ledger. Whoever needs one makes it again.
+pub fn leave<'a>(bases: impl IntoIterator<Item = &'a Path>) {
+    for base in bases {
+        let _ = fs::remove_dir(base);
+    }
 }
 
 /// Makes `bursar-<ledger>` and lets it pass its controllers on.

@@ -19,7 +19,10 @@ pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Something that runs work.
 pub trait Executor: Send + Sync {
-    /// Keeps what is to be run, and gives its salted hash: the same for the same work (L13).
+    /// The salted hash of what is to be run: the same for the same work (L13).
+    fn digest(&self, work: &Work) -> Digest;
+
+    /// Keeps what is to be run, and gives its hash.
     fn keep(&self, work: &Work) -> Result<Digest, Error>;
 
     /// Starts an id, unless it was started before; resolves when its process runs, or never will.

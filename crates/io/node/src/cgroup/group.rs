@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use super::{Directory, Plan, Setting, Tree, Unless, Version, prepare};
+use super::{Directory, Plan, Setting, Tree, Unless, Version, leave, prepare};
 
 /// The groups of one execution, in one or more hierarchies; none where nothing is delegated.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,12 @@ impl Group {
             set(setting)?;
         }
         Ok(Self::of(plan))
+    }
+
+    /// Removes the directories above, if no other execution is in them.
+    pub fn leave(&self) {
+        let directories = self.directories.iter();
+        leave(directories.filter_map(|(_, path)| path.parent()));
     }
 
     /// Whether there is any.
@@ -189,18 +195,23 @@ impl Group {
     }
 }
 
+/// How often the directory above is made again that somebody else removes: a server that leaves
+/// does so once.
+const ATTEMPTS: u32 = 10;
+
 fn make(directory: &Directory) -> io::Result<()> {
-    match fs::create_dir(&directory.path) {
-        // A server that went away took its empty directory along, or another made the same.
-        Err(error) if is_absent(&error) => {
-            let base = directory.path.parent().unwrap_or(&directory.path);
-            prepare(base, &directory.controllers)?;
-            fs::create_dir(&directory.path)
+    let base = directory.path.parent().unwrap_or(&directory.path);
+    let mut made = fs::create_dir(&directory.path);
+    for _ in 0..ATTEMPTS {
+        match &made {
+            Err(error) if is_absent(error) => prepare(base, &directory.controllers)?,
+            // Left behind by one who died between this and the next step.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            _ => break,
         }
-        // Left behind by one who died between this and the next step.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
+        made = fs::create_dir(&directory.path);
     }
+    made
 }
 
 fn set(setting: &Setting) -> io::Result<()> {

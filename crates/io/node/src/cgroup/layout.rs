@@ -70,7 +70,8 @@ pub fn directory(mount: &Mount, own: &Membership) -> PathBuf {
             .all(|part| matches!(part, Component::Normal(_)))
     };
     match own.path.strip_prefix(&mount.root) {
-        Ok(rest) if is_plain(rest) => mount.point.join(rest),
+        // Joining an empty path would add a slash to what people read.
+        Ok(rest) if is_plain(rest) && rest != Path::new("") => mount.point.join(rest),
         _ => mount.point.clone(),
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Works {
 }
 
 /// How long a work stays that nobody needs: whoever has kept it may be about to say so.
-const UNNEEDED_TIME_MIN: Duration = Duration::from_secs(10 * 60);
+const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
 
 impl Works {
     pub(super) fn open(executions: &Path) -> Result<Self, Error> {
@@ -46,22 +46,23 @@ impl Works {
     }
 
     pub(super) fn path(&self, digest: &Digest) -> PathBuf {
-        let hex: String = digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.directory.join(hex)
+        self.directory.join(hex(digest))
+    }
+
+    pub(super) fn digest(&self, work: &Work) -> Digest {
+        let hash = Sha256::new()
+            .chain_update(self.salt)
+            .chain_update(json(work));
+        Digest(hash.finalize().into())
     }
 
     pub(super) fn keep(&self, work: &Work) -> Result<Digest, Error> {
-        // Fields come in the order of the type and variables in the order of their names, so the
-        // same work is always the same text.
-        let json = serde_json::to_vec(work).map_err(io::Error::from);
-        let json = json.map_err(failed("write to", &self.directory))?;
-        let hash = Sha256::new().chain_update(self.salt).chain_update(&json);
-        let digest = Digest(hash.finalize().into());
+        let digest = self.digest(work);
         let path = self.path(&digest);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match renew(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                write(&path, &json).map_err(failed("write", &path))?;
+                write(&path, &json(work)).map_err(failed("write", &path))?;
             }
             result => result.map_err(failed("write", &path))?,
         }
@@ -86,6 +87,12 @@ impl Works {
         }
         Ok(())
     }
+}
+
+/// Fields come in the order of the type and variables in the order of their names, so the same
+/// work is always the same text. Strings and numbers cannot fail to be written.
+fn json(work: &Work) -> Vec<u8> {
+    serde_json::to_vec(work).unwrap_or_default()
 }
 
 /// Says of a work that is kept already that somebody has just asked for it.
@@ -128,6 +135,13 @@ fn salt(file: &Path) -> io::Result<[u8; 32]> {
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     write(file, &salt)?;
     Ok(salt)
+}
+
+fn hex(digest: &Digest) -> String {
+    let nibbles = digest.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    nibbles
+        .filter_map(|nibble| char::from_digit(u32::from(nibble), 16))
+        .collect()
 }
 
 fn digest(hex: &str) -> Option<Digest> {

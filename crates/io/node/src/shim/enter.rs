@@ -10,12 +10,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use rustix::fs::{Gid, Uid, fchown};
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getppid, set_parent_process_death_signal, setrlimit, setsid,
 };
 
 use super::{Entry, Report, inherited, receive, send};
-use crate::executor::Work;
+use crate::executor::{User, Work};
 
 /// What shells say of a program that is not there.
 const NOT_FOUND: u8 = 127;
@@ -95,9 +96,17 @@ fn prepare(work: &Work, entry: &Entry) -> Result<Command, String> {
         if !geteuid().is_root() && geteuid().as_raw() != user.uid {
             return Err("the server may not run it as another user".to_owned());
         }
+        own_streams(user);
         command.gid(user.gid).uid(user.uid);
     }
     Ok(command)
+}
+
+/// Gives the pipes to the user, who may want to open `/dev/stdout` again by its name.
+fn own_streams(user: User) {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let _ = fchown(io::stdout(), Some(uid), Some(gid));
+    let _ = fchown(io::stderr(), Some(uid), Some(gid));
 }
 
 /// Without a cgroup only the address space of each single process can be bounded. Nothing bounds

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
-    pidfd_open, set_child_subreaper, setsid, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
+    kill_process_group, pidfd_open, set_child_subreaper, setsid, wait,
 };
 
 use super::output::{Buffer, Copy};
@@ -63,6 +63,7 @@ struct Made {
 fn run(order: &Order, server: UnixStream) -> io::Result<()> {
     // A terminal's interrupt is for the server: whatever runs goes on.
     let _ = setsid();
+    let parent = getppid();
     let place = Place::new(order.directory.clone());
     let Some(_lock) = place.lock()? else {
         // Another shim lives.
@@ -77,7 +78,12 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
             // A server that is gone finds the marker.
             let _ = send(&server, &Report::Running);
             drop(server);
+            let group = running.group.clone();
             let status = watch(running, &place);
+            if getppid() != parent {
+                // The server that would clean up after the last of its executions is gone.
+                group.leave();
+            }
             place.finish(&marker, &status)
         }
         Err(reason) => refuse(&place, made, reason, &server),

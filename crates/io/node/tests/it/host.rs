@@ -1,6 +1,7 @@
-//! A host for tests: a directory, a ledger of its own, and what is left of it afterwards.
+//! A host for tests: a directory, a ledger of its own, and proof that nothing is left of them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::future::Future;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,31 +9,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bursar_booking::execution::{Exit, Isolation};
+use bursar_node::cgroup;
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, Work};
 use bursar_node::local::{Local, Options};
 use bursar_units::BookingId;
+use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// So long may anything take before a test fails rather than hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// A machine with one ledger.
 pub(crate) struct Host {
-    directory: TempDir,
-    pub(crate) ledger: String,
+    scratch: TempDir,
+    pub(crate) options: Options,
     local: Option<Local>,
 }
 
 impl Host {
+    /// One that keeps executions apart.
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut host = Self {
-            directory: tempfile::tempdir().unwrap(),
-            ledger: format!("test-{}-{count}", std::process::id()),
-            local: None,
-        };
-        host.restart();
+        let host = Self::with(|_, _| {});
         assert_eq!(
             host.local().isolation(),
             Isolation::Cgroup,
@@ -41,13 +39,24 @@ impl Host {
         host
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options {
-            directory: self.directory.path().join("executions"),
-            ledger: self.ledger.clone(),
+    /// One that differs; `change` may put files into the directory it is given.
+    pub(crate) fn with(change: impl FnOnce(&mut Options, &Path)) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let scratch = tempfile::tempdir().unwrap();
+        let mut options = Options {
+            directory: scratch.path().join("executions"),
+            ledger: format!("test-{}-{count}", std::process::id()),
             shim: shim(),
             require_isolation: false,
             process: PathBuf::from("/proc/self"),
+        };
+        change(&mut options, scratch.path());
+        let local = Some(Local::open(options.clone()).unwrap());
+        Self {
+            scratch,
+            options,
+            local,
         }
     }
 
@@ -55,27 +64,31 @@ impl Host {
         self.local.as_ref().unwrap()
     }
 
-    /// What a server does that was killed and comes back: it forgets everything.
+    /// What is left after kill -9 of the server: a new one that remembers nothing.
     pub(crate) fn restart(&mut self) {
         self.local = None;
-        self.local = Some(Local::open(self.options()).unwrap());
+        self.local = Some(Local::open(self.options.clone()).unwrap());
     }
 
     /// Starts a command of the shell without limits.
     pub(crate) async fn start(&self, id: &BookingId, script: &str) -> Begun {
-        self.start_work(id, &shell(script)).await
-    }
-
-    pub(crate) async fn start_work(&self, id: &BookingId, work: &Work) -> Begun {
-        let job = self.job(work);
+        let job = self.job(&shell(script));
         soon(self.local().start(id, &job)).await
     }
 
-    /// Runs a command of the shell to its end.
-    pub(crate) async fn run(&self, name: &str, script: &str) -> Exit {
+    pub(crate) async fn exit(&self, id: &BookingId) -> Exit {
+        soon(self.local().exit(id)).await
+    }
+
+    pub(crate) async fn stop(&self, id: &BookingId, grace: Duration) {
+        soon(self.local().stop(id, grace)).await.unwrap();
+    }
+
+    /// Runs something to its end.
+    pub(crate) async fn run(&self, name: &str, job: &Job) -> Exit {
         let id = id(name);
-        match self.start(&id, script).await {
-            Begun::Running(_) => soon(self.local().exit(&id)).await,
+        match soon(self.local().start(&id, job)).await {
+            Begun::Running(_) => self.exit(&id).await,
             Begun::Gone(exit) => exit,
         }
     }
@@ -90,6 +103,10 @@ impl Host {
         }
     }
 
+    pub(crate) fn shell(&self, script: &str) -> Job {
+        self.job(&shell(script))
+    }
+
     pub(crate) fn output(&self, id: &BookingId, stream: Stream) -> String {
         let output = self.local().output(id, stream, 0).unwrap();
         let mut text = Vec::new();
@@ -97,8 +114,54 @@ impl Host {
         String::from_utf8(text).unwrap()
     }
 
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.directory.path().join("executions")
+    /// The directory of an execution.
+    pub(crate) fn directory(&self, id: &BookingId) -> PathBuf {
+        self.options.directory.join(format!("e-{id}"))
+    }
+
+    /// What the shim saw, by the way to it in `status.json`.
+    pub(crate) fn seen(&self, id: &BookingId, pointer: &str) -> serde_json::Value {
+        let json = fs::read(self.directory(id).join("status.json")).unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        status.pointer(&format!("/seen{pointer}")).unwrap().clone()
+    }
+
+    /// The cgroups in which an execution may be.
+    pub(crate) fn groups(&self, id: &BookingId) -> Vec<PathBuf> {
+        let trees = cgroup::find(&self.options.process, &self.options.ledger);
+        let bases = trees.iter().map(|tree| &tree.base);
+        bases.map(|base| base.join(format!("e-{id}"))).collect()
+    }
+
+    /// A pipe with a name by which a program and a test meet: both wait for the other.
+    pub(crate) fn pipe(&self, name: &str) -> Meeting {
+        let path = self.scratch.path().join(name);
+        mkfifoat(CWD, &path, Mode::RWXU).unwrap();
+        Meeting(path)
+    }
+}
+
+/// A pipe with a name.
+#[derive(Clone)]
+pub(crate) struct Meeting(PathBuf);
+
+impl Meeting {
+    pub(crate) fn path(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+
+    /// What the next writer writes, when it has.
+    pub(crate) async fn hear(&self) -> String {
+        let path = self.0.clone();
+        let text = tokio::task::spawn_blocking(move || fs::read_to_string(path));
+        soon(text).await.unwrap().unwrap()
+    }
+
+    /// Lets a reader go on.
+    pub(crate) async fn tell(&self, text: &'static str) {
+        let path = self.0.clone();
+        let told = tokio::task::spawn_blocking(move || fs::write(path, text));
+        soon(told).await.unwrap().unwrap();
     }
 }
 
@@ -124,6 +187,38 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("it takes too long")
 }
 
+/// Whether a process is there, dead and unreaped included.
+pub(crate) fn is_there(pid: &str) -> bool {
+    Path::new("/proc").join(pid.trim()).exists()
+}
+
+/// Our own children that are shims of executions whose id begins like this.
+pub(crate) fn shims(prefix: &str) -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let children = threads.filter_map(|thread| {
+        // A thread may end while the list is read.
+        fs::read_to_string(thread.ok()?.path().join("children")).ok()
+    });
+    let children: Vec<String> = children.collect();
+    let pids = children.iter().flat_map(|text| text.split_whitespace());
+    let is_shim = |pid: &&str| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_ours = format!("\0shim\0run\0{prefix}");
+        line.contains(&is_ours)
+    };
+    pids.filter(is_shim)
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
+
+pub(crate) fn kill_shim(id: &BookingId) {
+    let shims = shims(&format!("{id}\0"));
+    assert_eq!(shims.len(), 1, "shims of {id}");
+    for shim in shims {
+        kill_process(shim, Signal::KILL).unwrap();
+    }
+}
+
 /// The shim that cargo has built beside this test.
 fn shim() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -137,13 +232,22 @@ fn shim() -> PathBuf {
     shim
 }
 
-/// Nothing is left when the last of a host is cleaned.
+/// Whatever a test did: once all is cleaned, no directory and no cgroup is left.
 impl Drop for Host {
     fn drop(&mut self) {
-        if let Some(local) = &self.local {
-            for id in local.list().unwrap() {
-                local.clean(&id, Left::Nothing).unwrap();
-            }
+        let local = self.local.take().unwrap();
+        for id in local.list().unwrap_or_default() {
+            let cleaned = local.clean(&id, Left::Nothing);
+            assert!(std::thread::panicking() || cleaned.is_ok(), "{cleaned:?}");
+        }
+        if std::thread::panicking() {
+            return;
+        }
+        assert_eq!(local.list().unwrap(), []);
+        drop(local);
+        for group in self.groups(&id("a")) {
+            let base = group.parent().unwrap();
+            assert!(!base.exists(), "left: {}", base.display());
         }
     }
 }

@@ -1,32 +1,214 @@
-//! The ordinary life of an execution.
+//! The ordinary life of an execution, and what its program finds.
 
-use bursar_booking::execution::Exit;
-use bursar_node::executor::Stream;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use crate::host::{Host, id};
+use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_node::executor::{Begun, Executor, Job, Left, Stream, User, Work};
+
+use crate::host::{Host, id, shell, shims, soon};
+
+fn command(words: &[&str]) -> Work {
+    let (command, args) = words.split_first().unwrap();
+    Work {
+        command: (*command).to_owned(),
+        args: args.iter().map(|&word| word.to_owned()).collect(),
+        env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+        directory: None,
+        user: None,
+    }
+}
+
+fn not_started(reason: &str) -> Exit {
+    let reason = reason.to_owned();
+    Exit::NotStarted { reason }
+}
 
 #[tokio::test]
-async fn an_exit_code_or_signal_is_told_as_it_was() {
+async fn an_exit_code_or_a_signal_is_told_as_it_was() {
     let host = Host::new();
     for (name, script, exit) in [
         ("zero", "exit 0", Exit::Code(0)),
         ("seven", "exit 7", Exit::Code(7)),
-        ("signal", "kill -9 $$", Exit::Signal(9)),
+        ("killed", "kill -9 $$", Exit::Signal(9)),
+        ("hung-up", "kill -1 $$", Exit::Signal(1)),
     ] {
-        assert_eq!(host.run(name, script).await, exit, "{name}");
+        assert_eq!(host.run(name, &host.shell(script)).await, exit, "{name}");
     }
 }
 
 #[tokio::test]
-async fn both_streams_are_kept_apart() {
+async fn what_cannot_be_run_ends_as_in_a_shell() {
     let host = Host::new();
-    let exit = host
-        .run(
-            "a",
-            "echo out; echo err >&2; echo $BURSAR_BOOKING $BURSAR_FENCE",
-        )
-        .await;
-    assert_eq!(exit, Exit::Code(0));
-    assert_eq!(host.output(&id("a"), Stream::Stdout), "out\na 7\n");
-    assert_eq!(host.output(&id("a"), Stream::Stderr), "err\n");
+    for (name, word, code) in [
+        ("absent", "no-such-program", 127),
+        ("absent-path", "/no/such/program", 127),
+        ("data", "/etc/passwd", 126),
+        ("directory", "/usr", 126),
+    ] {
+        let exit = host.run(name, &host.job(&command(&[word]))).await;
+        assert_eq!(exit, Exit::Code(code), "{name}");
+        let told = host.output(&id(name), Stream::Stderr);
+        assert!(told.starts_with(&format!("bursar: {word}: ")), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_place_to_run_or_is_not_kept_is_not_started() {
+    let host = Host::new();
+    let work = Work {
+        directory: Some(PathBuf::from("/no/such/place")),
+        ..shell("exit 0")
+    };
+    let exit = host.run("placeless", &host.job(&work)).await;
+    assert_eq!(exit, not_started("its directory is not there"));
+    let job = Job {
+        work: Digest([3; 32]),
+        ..host.shell("exit 0")
+    };
+    let exit = host.run("unknown", &job).await;
+    assert_eq!(exit, not_started("what it runs is no longer kept"));
+    // And it stays so for whoever asks again.
+    assert_eq!(host.exit(&id("unknown")).await, exit);
+}
+
+#[tokio::test]
+async fn a_program_gets_the_environment_it_was_given_and_nothing_else() {
+    let host = Host::new();
+    let mut work = command(&["env"]);
+    work.env.insert("SECRET".to_owned(), "a b".to_owned());
+    assert_eq!(host.run("env", &host.job(&work)).await, Exit::Code(0));
+    let output = host.output(&id("env"), Stream::Stdout);
+    let mut lines: Vec<_> = output.lines().collect();
+    lines.sort_unstable();
+    let path = "PATH=/usr/bin:/bin";
+    assert_eq!(
+        lines,
+        ["BURSAR_BOOKING=env", "BURSAR_FENCE=7", path, "SECRET=a b"]
+    );
+}
+
+#[tokio::test]
+async fn a_program_inherits_no_more_than_from_a_plain_spawn_and_leads_a_session() {
+    let host = Host::new();
+    let script = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign)' /proc/self/status";
+    let mut plain = std::process::Command::new("sh");
+    plain
+        .args(["-c", script])
+        .stdin(std::process::Stdio::null());
+    let plain = String::from_utf8(plain.output().unwrap().stdout).unwrap();
+    assert_eq!(host.run("a", &host.shell(script)).await, Exit::Code(0));
+    assert_eq!(host.output(&id("a"), Stream::Stdout), plain);
+    let session = "test $(cut -d ' ' -f 6 /proc/$$/stat) = $$";
+    assert_eq!(host.run("b", &host.shell(session)).await, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn a_program_runs_where_and_as_whom_it_shall() {
+    let host = Host::new();
+    let work = Work {
+        directory: Some(PathBuf::from("/usr/bin")),
+        user: Some(User {
+            uid: 65_534,
+            gid: 65_533,
+        }),
+        ..shell("pwd; id -u; id -G; echo again > /dev/stderr")
+    };
+    assert_eq!(host.run("a", &host.job(&work)).await, Exit::Code(0));
+    assert_eq!(
+        host.output(&id("a"), Stream::Stdout),
+        "/usr/bin\n65534\n65533\n"
+    );
+    assert_eq!(host.output(&id("a"), Stream::Stderr), "again\n");
+    assert_eq!(host.run("b", &host.shell("pwd")).await, Exit::Code(0));
+    assert_eq!(host.output(&id("b"), Stream::Stdout), "/\n");
+}
+
+#[tokio::test]
+async fn output_is_read_from_any_byte_while_it_grows_and_after() {
+    let host = Host::new();
+    let (ready, go) = (host.pipe("ready"), host.pipe("go"));
+    let a = id("a");
+    let script = format!(
+        "echo first; echo > {}; read line < {}; echo second",
+        ready.path(),
+        go.path()
+    );
+    let begun = host.start(&a, &script).await;
+    assert_eq!(begun, Begun::Running(Isolation::Cgroup));
+    ready.hear().await;
+    assert!(
+        host.local()
+            .output(&a, Stream::Stdout, 0)
+            .unwrap()
+            .is_some()
+    );
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(0));
+    assert_eq!(host.output(&a, Stream::Stdout), "first\nsecond\n");
+    let output = host.local().output(&a, Stream::Stdout, 6).unwrap().unwrap();
+    assert_eq!(output.size, 13);
+    assert_eq!(std::io::read_to_string(output.bytes).unwrap(), "second\n");
+    let beyond = host
+        .local()
+        .output(&a, Stream::Stdout, 99)
+        .unwrap()
+        .unwrap();
+    assert_eq!(std::io::read_to_string(beyond.bytes).unwrap(), "");
+    // Nothing written is not the same as nothing known.
+    let silent = host.local().output(&a, Stream::Stderr, 0).unwrap();
+    assert_eq!(silent.unwrap().size, 0);
+    let unknown = host.local().output(&id("b"), Stream::Stdout, 0).unwrap();
+    assert!(unknown.is_none());
+}
+
+#[tokio::test]
+async fn cleaning_leaves_the_output_and_then_nothing() {
+    let host = Host::new();
+    let a = id("a");
+    assert_eq!(host.run("a", &host.shell("echo kept")).await, Exit::Code(0));
+    assert_eq!(host.run("b", &host.shell("exit 0")).await, Exit::Code(0));
+    assert_eq!(host.local().list().unwrap(), [a.clone(), id("b")]);
+    host.local().clean(&a, Left::Output).unwrap();
+    host.local().clean(&id("b"), Left::Output).unwrap();
+    assert_eq!(host.local().list().unwrap(), std::slice::from_ref(&a));
+    assert_eq!(host.output(&a, Stream::Stdout), "kept\n");
+    // What has run once is not run again by somebody who comes late.
+    let job = host.shell("echo again");
+    assert_eq!(host.run("a", &job).await, Exit::Lost);
+    host.local().clean(&a, Left::Nothing).unwrap();
+    assert_eq!(host.local().list().unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_id_that_looks_like_a_path_stays_in_its_place() {
+    let host = Host::new();
+    for name in [".", "..", "cgroup.procs", "-", "a:b", &"x".repeat(128)] {
+        assert_eq!(
+            host.run(name, &host.shell("echo $BURSAR_BOOKING")).await,
+            Exit::Code(0)
+        );
+        assert_eq!(host.output(&id(name), Stream::Stdout), format!("{name}\n"));
+    }
+    assert_eq!(host.local().list().unwrap().len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_at_once_leave_no_process_no_zombie_no_cgroup_and_no_directory() {
+    let host = Host::new();
+    let jobs = [host.shell("exit 0"), host.shell("sleep 1000 & exit 1")];
+    let runs = (0..100).map(|number| {
+        let (host, jobs) = (&host, &jobs);
+        async move {
+            let name = format!("hundred-{number}");
+            let code = number % 2;
+            let job = jobs.get(code).unwrap();
+            let exit = host.run(&name, job).await;
+            assert_eq!(exit, Exit::Code(i32::try_from(code).unwrap()));
+            host.local().clean(&id(&name), Left::Output).unwrap();
+        }
+    });
+    soon(futures_util::future::join_all(runs)).await;
+    assert_eq!(shims("hundred-").len(), 0);
+    assert_eq!(host.local().list().unwrap(), []);
 }

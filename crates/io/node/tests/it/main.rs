@@ -1,12 +1,15 @@
 //! Executions on the real kernel. They need root and cgroups that can be written, as a server
 //! has them: without, they fail and say so.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test may panic"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod bare;
+mod crash;
 mod host;
+mod layout;
 mod life;
+mod limits;
+mod null;
+mod stop;
+mod trouble;
+mod works;

@@ -1,0 +1,141 @@
+//! How an execution is started: by a shim, unless there is or was one already.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_units::BookingId;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+use super::look::Look;
+use super::shims::wait;
+use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
+use crate::cgroup::{self, Limits, Plan, Setting};
+use crate::executor::{Begun, Error, Job};
+use crate::place::{self, Marker};
+use crate::shim::{self, Order, Report};
+
+/// How often a shim is started that leaves without a word, because somebody else held the lock
+/// for a moment, or because it cannot do anything here.
+const LAUNCHES_MAX: u32 = 10;
+
+impl Local {
+    /// Cancelling this leaves a shim that goes on by itself: the next start finds it.
+    pub(super) async fn begin(&self, id: &BookingId, job: &Job) -> Begun {
+        let plan = self.plan(id, job);
+        if self.options.require_isolation && plan.isolation() == Isolation::None {
+            return never("this machine cannot keep it apart from others".to_owned());
+        }
+        let mut launches = 0;
+        while launches < LAUNCHES_MAX {
+            match self.look(id) {
+                Ok(Look::Ended(exit)) => return Begun::Gone(exit),
+                Ok(Look::Alive(Some(Marker::Spawned(spawned)))) => {
+                    return Begun::Running(spawned.isolation());
+                }
+                Ok(Look::Alive(_)) => sleep(SHORT_PAUSE).await,
+                Ok(Look::Orphaned(remains)) => return Begun::Gone(self.lost(id, remains).await),
+                Ok(Look::Fresh(remains) | Look::Absent(remains)) => {
+                    // The shim takes the lock itself.
+                    drop(remains);
+                    launches += 1;
+                    if let Some(begun) = self.launch(id, job, &plan).await {
+                        return begun;
+                    }
+                }
+                // It may run: nothing is said until that is known.
+                Err(error) => {
+                    tracing::warn!(booking = %id, error = told(&error), "execution-not-seen");
+                    sleep(KILL_TIME).await;
+                }
+            }
+        }
+        never("its shim does not start it".to_owned())
+    }
+
+    fn plan(&self, id: &BookingId, job: &Job) -> Plan {
+        let limits = Limits {
+            cpu_milli: job.cpu_milli,
+            memory_bytes: job.memory_bytes,
+            pids: job.pids,
+        };
+        cgroup::plan(&self.trees, &place::name(id), limits)
+    }
+
+    /// Starts a shim; `None` if it left without a word.
+    async fn launch(&self, id: &BookingId, job: &Job, plan: &Plan) -> Option<Begun> {
+        let has_memory = plan.settings.iter().any(Setting::is_about_memory);
+        let order = Order {
+            booking: id.to_string(),
+            fence: job.fence,
+            directory: self.place(id).path().to_owned(),
+            work: self.works.path(&job.work),
+            plan: plan.clone(),
+            address_bytes: job.memory_bytes.filter(|_| !has_memory),
+        };
+        let (socket, child) = match self.spawn(id, &order) {
+            Ok(spawned) => spawned,
+            Err(error) => return Some(never(told(&error))),
+        };
+        let gone = self.shims.adopt(id, child);
+        match report(socket).await {
+            Some(Report::Running) => Some(Begun::Running(plan.isolation())),
+            Some(Report::NotStarted(reason)) => {
+                wait(gone).await;
+                Some(never(reason))
+            }
+            None => {
+                wait(gone).await;
+                None
+            }
+        }
+    }
+
+    fn spawn(
+        &self,
+        id: &BookingId,
+        order: &Order,
+    ) -> Result<(tokio::net::UnixStream, Child), Error> {
+        let place = self.place(id);
+        place.make().map_err(failed("make", place.path()))?;
+        spawn(&self.options.shim, order).map_err(failed("start", &self.options.shim))
+    }
+}
+
+fn spawn(program: &std::path::Path, order: &Order) -> io::Result<(tokio::net::UnixStream, Child)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    shim::send(&ours, order)?;
+    ours.set_nonblocking(true)?;
+    let socket = tokio::net::UnixStream::from_std(ours)?;
+    let child = Command::new(program)
+        .args([shim::WORD, shim::RUN, &order.booking])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(false)
+        .spawn()?;
+    Ok((socket, child))
+}
+
+/// What a shim says before it falls silent.
+async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
+    let mut line = Vec::new();
+    let mut part = [0; 256];
+    while !line.ends_with(b"\n") {
+        match socket.read(&mut part).await.ok()? {
+            0 => break,
+            size => line.extend_from_slice(part.get(..size).unwrap_or_default()),
+        }
+    }
+    serde_json::from_slice(&line).ok()
+}
+
+fn never(reason: String) -> Begun {
+    Begun::Gone(Exit::NotStarted { reason })
+}

@@ -1,0 +1,171 @@
+//! What is found again after the server, the shim, both, or the machine went away.
+
+use std::fs;
+
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_node::executor::{Begun, Executor, Stream};
+use bursar_node::local::Local;
+
+use crate::host::{Host, Meeting, id, is_there, kill_shim, shims, soon};
+
+const RUNNING: Begun = Begun::Running(Isolation::Cgroup);
+
+/// Starts something with children that waits for `go`, and is known to run.
+async fn waiting(host: &Host, name: &str) -> (String, Meeting) {
+    let (ready, go) = (host.pipe("ready"), host.pipe("go"));
+    let script = format!(
+        "sleep 1000 & echo $! > {}; read line < {}; echo went on; exit 5",
+        ready.path(),
+        go.path()
+    );
+    assert_eq!(host.start(&id(name), &script).await, RUNNING);
+    (ready.hear().await, go)
+}
+
+#[tokio::test]
+async fn a_new_server_adopts_what_runs_and_learns_the_right_exit_code() {
+    let mut host = Host::new();
+    let (a, (child, go)) = (id("a"), waiting(&host, "a").await);
+    host.restart();
+    assert_eq!(host.start(&a, "echo twice").await, RUNNING);
+    assert_eq!(host.local().list().unwrap(), std::slice::from_ref(&a));
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    assert_eq!(host.output(&a, Stream::Stdout), "went on\n");
+    assert!(!is_there(&child));
+}
+
+#[tokio::test]
+async fn a_new_server_learns_of_what_ended_in_the_meantime() {
+    let mut host = Host::new();
+    let (a, (_, go)) = (id("a"), waiting(&host, "a").await);
+    let old = Local::open(host.options.clone()).unwrap();
+    host.restart();
+    go.tell("\n").await;
+    assert_eq!(soon(old.exit(&a)).await, Exit::Code(5));
+    host.restart();
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    let begun = host.start(&a, "echo twice").await;
+    assert_eq!(begun, Begun::Gone(Exit::Code(5)));
+}
+
+#[tokio::test]
+async fn a_new_server_can_stop_what_it_has_not_started() {
+    let mut host = Host::new();
+    let (a, (child, _)) = (id("a"), waiting(&host, "a").await);
+    host.restart();
+    host.stop(&a, std::time::Duration::ZERO).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+    assert!(!is_there(&child));
+}
+
+#[tokio::test]
+async fn without_its_shim_an_execution_is_lost_and_nothing_of_it_is_left() {
+    let host = Host::new();
+    let (a, _) = (id("crash-shim"), waiting(&host, "crash-shim").await);
+    let groups = host.groups(&a);
+    assert!(groups.iter().any(|group| group.exists()));
+    kill_shim(&a);
+    assert_eq!(host.exit(&a).await, Exit::Lost);
+    assert!(!groups.iter().any(|group| group.exists()));
+    assert_eq!(host.start(&a, "echo twice").await, Begun::Gone(Exit::Lost));
+}
+
+#[tokio::test]
+async fn without_server_and_shim_an_execution_is_lost_whoever_asks_first() {
+    for (name, first) in [
+        ("both-exit", "exit"),
+        ("both-start", "start"),
+        ("both-stop", "stop"),
+    ] {
+        let mut host = Host::new();
+        let (a, _) = (id(name), waiting(&host, name).await);
+        kill_shim(&a);
+        host.restart();
+        match first {
+            "exit" => assert_eq!(host.exit(&a).await, Exit::Lost),
+            "start" => assert_eq!(host.start(&a, "echo twice").await, Begun::Gone(Exit::Lost)),
+            _ => host.stop(&a, std::time::Duration::ZERO).await,
+        }
+        assert!(
+            !host.groups(&a).iter().any(|group| group.exists()),
+            "{name}"
+        );
+        assert_eq!(host.exit(&a).await, Exit::Lost, "{name}");
+        assert_eq!(shims(name).len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn after_a_reboot_what_ran_is_lost_and_what_never_did_is_started() {
+    let mut host = Host::new();
+    // What a power failure leaves: a marker, whole or torn, without a lock and without a cgroup.
+    for (name, marker) in [
+        (
+            "whole",
+            r#"{"group":{"directories":[["v2","/gone"]]},"is_whole":true}"#,
+        ),
+        ("torn", ""),
+    ] {
+        let directory = host.directory(&id(name));
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("spawned"), marker).unwrap();
+        host.restart();
+        assert_eq!(host.exit(&id(name)).await, Exit::Lost, "{name}");
+        let begun = host.start(&id(name), "echo twice").await;
+        assert_eq!(begun, Begun::Gone(Exit::Lost), "{name}");
+    }
+    fs::create_dir(host.directory(&id("made"))).unwrap();
+    assert_eq!(host.run("made", &host.shell("exit 4")).await, Exit::Code(4));
+}
+
+#[tokio::test]
+async fn a_status_that_did_not_get_its_last_name_counts() {
+    let host = Host::new();
+    let directory = host.directory(&id("a"));
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("spawned"), r#"{"exit":{"code":6}}   "#).unwrap();
+    assert_eq!(host.exit(&id("a")).await, Exit::Code(6));
+}
+
+#[tokio::test]
+async fn a_marker_that_names_the_group_of_another_kills_nobody() {
+    let (host, other) = (Host::new(), Host::new());
+    let (b, (child, go)) = (id("b"), waiting(&other, "b").await);
+    let groups = other.groups(&b);
+    let theirs = groups.first().unwrap().display();
+    let directory = host.directory(&id("a"));
+    fs::create_dir(&directory).unwrap();
+    let marker = format!(r#"{{"group":{{"directories":[["v2","{theirs}"]]}},"is_whole":true}}"#);
+    fs::write(directory.join("spawned"), marker).unwrap();
+    assert_eq!(host.exit(&id("a")).await, Exit::Lost);
+    assert!(is_there(&child));
+    go.tell("\n").await;
+    assert_eq!(other.exit(&b).await, Exit::Code(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_start_it_it_runs_once() {
+    let host = Host::new();
+    let others = [(); 2].map(|()| Local::open(host.options.clone()).unwrap());
+    for number in 0..5 {
+        let a = id(&format!("once-{number}"));
+        let job = host.shell("echo ran");
+        let locals = others.iter().chain([host.local()]);
+        let starts = locals.flat_map(|local| [local.start(&a, &job), local.start(&a, &job)]);
+        for begun in soon(futures_util::future::join_all(starts)).await {
+            assert!(
+                matches!(begun, RUNNING | Begun::Gone(Exit::Code(0))),
+                "{begun:?}"
+            );
+        }
+        assert_eq!(host.exit(&a).await, Exit::Code(0));
+        assert_eq!(host.output(&a, Stream::Stdout), "ran\n");
+    }
+}
+
+#[tokio::test]
+async fn what_was_never_started_here_is_lost() {
+    let host = Host::new();
+    assert_eq!(host.exit(&id("a")).await, Exit::Lost);
+}

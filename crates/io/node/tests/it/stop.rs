@@ -1,0 +1,125 @@
+//! Ending executions: before, while and after they run.
+
+use std::process::Command;
+use std::time::Duration;
+
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_node::executor::{Begun, Executor, Stream};
+
+use crate::host::{Host, id, is_there, soon};
+
+const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn what_is_stopped_before_it_starts_never_does() {
+    let host = Host::new();
+    let a = id("a");
+    host.stop(&a, LONG).await;
+    let reason = "stopped before it started".to_owned();
+    let never = Exit::NotStarted { reason };
+    let begun = host.start(&a, "echo ran").await;
+    assert_eq!(begun, Begun::Gone(never.clone()));
+    assert_eq!(host.exit(&a).await, never);
+    assert_eq!(host.output(&a, Stream::Stdout), "");
+}
+
+#[tokio::test]
+async fn what_is_stopped_while_it_starts_ends_whoever_is_first() {
+    let host = Host::new();
+    for number in 0..20 {
+        let a = id(&format!("a-{number}"));
+        let job = host.shell("sleep 1000");
+        let start = host.local().start(&a, &job);
+        let (begun, stopped) = soon(futures_util::future::join(start, async {
+            // A little later each time, by as many turns of the scheduler.
+            for _ in 0..number {
+                tokio::task::yield_now().await;
+            }
+            host.local().stop(&a, LONG).await
+        }))
+        .await;
+        stopped.unwrap();
+        match (begun, host.exit(&a).await) {
+            (Begun::Gone(_), Exit::NotStarted { .. } | Exit::Signal(15))
+            | (Begun::Running(_), Exit::Signal(15)) => {}
+            other => assert_eq!(other, (Begun::Gone(Exit::Lost), Exit::Lost), "unexpected"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn stopping_what_has_ended_changes_nothing() {
+    let host = Host::new();
+    assert_eq!(host.run("a", &host.shell("exit 3")).await, Exit::Code(3));
+    host.stop(&id("a"), LONG).await;
+    assert_eq!(host.exit(&id("a")).await, Exit::Code(3));
+}
+
+#[tokio::test]
+async fn a_program_that_listens_ends_in_its_own_way_within_the_grace() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let script = format!(
+        "trap 'echo asked; exit 5' TERM; echo > {}; while :; do sleep 0.01; done",
+        ready.path()
+    );
+    host.start(&a, &script).await;
+    ready.hear().await;
+    host.stop(&a, LONG).await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    // Asked once, not at every look.
+    assert_eq!(host.output(&a, Stream::Stdout), "asked\n");
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_listen_is_killed_after_the_grace() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let script = format!(
+        "trap 'echo asked' TERM; echo > {}; while :; do sleep 0.01; done",
+        ready.path()
+    );
+    host.start(&a, &script).await;
+    ready.hear().await;
+    host.stop(&a, SHORT).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+    assert_eq!(host.output(&a, Stream::Stdout), "asked\n");
+}
+
+#[tokio::test]
+async fn a_whole_tree_goes_with_its_stop_and_a_stranger_in_the_cgroup_too() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let script = format!(
+        "trap '' TERM; setsid sh -c 'sleep 1000 & echo $! > {}; wait' & wait",
+        ready.path()
+    );
+    host.start(&a, &script).await;
+    let grandchild = ready.hear().await;
+    let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+    let groups = host.groups(&a);
+    let entrance = groups.first().unwrap().join("cgroup.procs");
+    std::fs::write(entrance, stranger.id().to_string()).unwrap();
+    host.stop(&a, Duration::ZERO).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+    assert!(!is_there(&grandchild));
+    assert!(!groups.iter().any(|group| group.exists()));
+    assert!(!stranger.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn two_ledgers_on_one_host_never_touch_each_other() {
+    let (one, two) = (Host::new(), Host::new());
+    let (a, ready, go) = (id("a"), two.pipe("ready"), two.pipe("go"));
+    one.start(&a, "sleep 1000").await;
+    let script = format!("echo > {}; read line < {}", ready.path(), go.path());
+    let begun = two.start(&a, &script).await;
+    assert_eq!(begun, Begun::Running(Isolation::Cgroup));
+    ready.hear().await;
+    one.stop(&a, Duration::ZERO).await;
+    assert_ne!(one.exit(&a).await, Exit::Lost);
+    drop(one);
+    go.tell("\n").await;
+    assert_eq!(two.exit(&a).await, Exit::Code(0));
+}
