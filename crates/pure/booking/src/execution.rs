@@ -358,10 +358,11 @@ pub(crate) fn stop(
         let progress = granted.progress();
         progress.is_some_and(|progress| progress.stopping.is_some())
     };
-    if !bookings.granted.get(id).is_some_and(is_stopping) {
-        let id = id.clone();
-        emit(bookings, at, Event::Stopping { id, cause }, events);
+    if bookings.granted.get(id).is_some_and(is_stopping) {
+        return Reply::Repeated;
     }
+    let id = id.clone();
+    emit(bookings, at, Event::Stopping { id, cause }, events);
     Reply::Stopping
 }
 

@@ -2,7 +2,7 @@
 
 pub(super) mod list;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bursar_client::api::{
@@ -59,12 +59,11 @@ impl Service {
         command: Command,
         mode: Mode,
     ) -> Result<Answer<Booking>, Problem> {
-        let stopping = self.stopped_already(std::slice::from_ref(&command));
         if mode == Mode::DryRun {
-            return self.try_out(caller, &command, stopping);
+            return self.try_out(caller, &command);
         }
         let outcome = self.submit_one(caller, command.clone()).await?;
-        let told = Told::now(self, caller, stopping);
+        let told = Told::now(self, caller);
         told.answer(&self.ledger.view().read(), &command, outcome, Depth::Brief)
     }
 
@@ -87,16 +86,15 @@ impl Service {
             .cloned()
             .collect();
         let dry_run = (mode == Mode::DryRun).then_some(true);
-        let stopping = self.stopped_already(&commands);
         let results = if mode == Mode::DryRun {
-            self.try_out_all(caller, asked, stopping)
+            self.try_out_all(caller, asked)
         } else {
             let outcomes = if commands.is_empty() {
                 Vec::new()
             } else {
                 self.submit(caller, commands).await?
             };
-            let told = Told::now(self, caller, stopping);
+            let told = Told::now(self, caller);
             told.results(&self.ledger.view().read(), asked, outcomes)
         };
         let record = self.record();
@@ -187,13 +185,8 @@ impl Service {
     }
 
     /// The same function that would decide, on a copy of the small problem.
-    fn try_out(
-        &self,
-        caller: &Caller,
-        command: &Command,
-        stopping: BTreeSet<BookingId>,
-    ) -> Result<Answer<Booking>, Problem> {
-        let told = Told::now(self, caller, stopping);
+    fn try_out(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
+        let told = Told::now(self, caller);
         let state = self.ledger.view().read();
         let (result, _, after) = plan(&state, told.now, command);
         drop(state);
@@ -207,13 +200,8 @@ impl Service {
     }
 
     /// Each operation sees what those before it would have left, as in earnest.
-    fn try_out_all(
-        &self,
-        caller: &Caller,
-        asked: Vec<Asked>,
-        stopping: BTreeSet<BookingId>,
-    ) -> Vec<BatchResult> {
-        let told = Told::now(self, caller, stopping);
+    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> Vec<BatchResult> {
+        let told = Told::now(self, caller);
         let ids: Vec<BookingId> = asked.iter().map(|(id, _)| id.clone()).collect();
         let mut sketch = self.ledger.view().read().sketch(&ids);
         let decide = |(id, command): Asked| {
@@ -233,22 +221,6 @@ impl Service {
             batch_result(id, done)
         };
         asked.into_iter().map(decide).collect()
-    }
-
-    /// Those executions that some commands cancel and that are stopped already.
-    fn stopped_already(&self, commands: &[Command]) -> BTreeSet<BookingId> {
-        let state = self.ledger.view().read();
-        let is_stopping = |id: &BookingId| match state.bookings.standing(id) {
-            Some(Standing::Granted(granted)) => granted
-                .progress()
-                .is_some_and(|progress| progress.stopping.is_some()),
-            _ => false,
-        };
-        let cancelled = commands.iter().filter_map(|command| match command {
-            Command::Cancel { id } => Some(id),
-            _ => None,
-        });
-        cancelled.filter(|id| is_stopping(id)).cloned().collect()
     }
 
     /// The commands of a batch; one that may not be sent is refused by itself.
@@ -347,16 +319,13 @@ enum Depth {
 struct Told<'a> {
     caller: &'a Caller,
     now: Instant,
-    /// The executions that were stopped before anything was asked.
-    stopping: BTreeSet<BookingId>,
 }
 
 impl<'a> Told<'a> {
-    fn now(service: &Service, caller: &'a Caller, stopping: BTreeSet<BookingId>) -> Self {
+    fn now(service: &Service, caller: &'a Caller) -> Self {
         Self {
             caller,
             now: service.ledger.now(),
-            stopping,
         }
     }
 
@@ -406,11 +375,8 @@ impl<'a> Told<'a> {
         };
         body.record = Some(record);
         if !matches!(command, Command::Reserve { .. } | Command::Renew { .. }) {
-            body.applied = Some(match &word {
-                Word::Booking(Reply::Ended) => true,
-                Word::Booking(Reply::Stopping) => !self.stopping.contains(id),
-                _ => false,
-            });
+            let has_effect = matches!(word, Word::Booking(Reply::Ended | Reply::Stopping));
+            body.applied = Some(has_effect);
         }
         Ok(Answer {
             status: status(&word, body.state),

@@ -82,10 +82,10 @@ impl Service {
         let tenant = tenant_of(caller, asked.tenant.take())?;
         caller.require_tenant(&tenant)?;
         let user = runs_as::runs_as(caller, *is_root)?;
+        let work = work(&mut asked, user);
         let digest = match mode {
-            Mode::Real => keep(executor, work(&mut asked, user)).await?,
-            // Nothing is kept, so what is run is taken to be what it was.
-            Mode::DryRun => self.known_work(&id),
+            Mode::Real => keep(executor, work).await?,
+            Mode::DryRun => executor.digest(&work),
         };
         let request = request(asked, tenant, digest);
         let command = Command::Reserve { id, request };
@@ -164,12 +164,6 @@ impl Service {
             changes: vec!["book slots and run it yourself: `bursar exec`".to_owned()],
             ..Problem::new(Code::Unavailable, "this server runs nothing")
         })
-    }
-
-    fn known_work(&self, id: &BookingId) -> Digest {
-        let state = self.ledger.view().read();
-        let order = state.bookings.order(id);
-        order.map(|order| order.work).unwrap_or_default()
     }
 }
 

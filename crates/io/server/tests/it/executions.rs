@@ -41,6 +41,14 @@ impl Paper {
 }
 
 impl Executor for Paper {
+    /// The place at which it is kept, or would be.
+    fn digest(&self, work: &Work) -> Digest {
+        let works = self.works.lock().unwrap();
+        let known = works.iter().position(|kept| kept == work);
+        let place = known.unwrap_or(works.len());
+        Digest([u8::try_from(place).unwrap(); 32])
+    }
+
     fn keep(&self, work: &Work) -> Result<Digest, Error> {
         if self.is_full {
             return Err(Error::Path {
@@ -49,13 +57,12 @@ impl Executor for Paper {
                 source: std::io::ErrorKind::StorageFull.into(),
             });
         }
+        let digest = self.digest(work);
         let mut works = self.works.lock().unwrap();
-        let known = works.iter().position(|kept| kept == work);
-        let place = known.unwrap_or_else(|| {
+        if !works.contains(work) {
             works.push(work.clone());
-            works.len() - 1
-        });
-        Ok(Digest([u8::try_from(place).unwrap(); 32]))
+        }
+        Ok(digest)
     }
 
     fn start<'a>(&'a self, _: &'a BookingId, _: &'a Job) -> Doing<'a, Begun> {
@@ -565,6 +572,10 @@ async fn a_dry_run_changes_nothing_and_keeps_nothing() {
         200,
         "a repeat is one"
     );
+    let other = r#"{"class":"python","tenant":"acme","command":"false"}"#;
+    put(&world, "job?dryRun=true", other)
+        .await
+        .is_problem("id-reused");
 }
 
 #[tokio::test(start_paused = true)]

@@ -332,7 +332,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             |desk| {
                 desk.started(1_000, "run").unwrap();
                 desk.tick(HOUR + 1_000);
-                assert_eq!(desk.cancel(HOUR + 1_500, "run"), Ok(Reply::Stopping));
+                assert_eq!(desk.cancel(HOUR + 1_500, "run"), Ok(Reply::Repeated));
                 drop(desk.exited(HOUR + 2_000, "run", &Exit::Signal(15)));
             },
             Verdict::TimedOut,

@@ -261,12 +261,13 @@ impl Oracle {
 
     fn stop(&mut self, now: u64, id: &str, cause: Cause) -> Told {
         let (way, until, _) = self.execution(id).unwrap();
-        if way.stopping.is_none() {
-            way.stopping = Some((now, cause));
-            *until = None;
-            self.happened
-                .push(Happened::Stopping(now, id.to_owned(), cause));
+        if way.stopping.is_some() {
+            return Told::Repeated;
         }
+        way.stopping = Some((now, cause));
+        *until = None;
+        self.happened
+            .push(Happened::Stopping(now, id.to_owned(), cause));
         Told::Stopping
     }
 
