@@ -47,8 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("execution {words}, {at_once} at once: {each:?} each, {percent} % of plain");
         }
     }
-    memory(&local).await?;
-    Ok(())
+    memory(&local).await
 }
 
 fn plain() -> Result<Duration, Box<dyn Error>> {
@@ -115,30 +114,30 @@ async fn memory(local: &Local) -> Result<(), Box<dyn Error>> {
         }
         ids.push(id);
     }
+    let mut lines = Vec::new();
     for entry in fs::read_dir("/proc/self/task")? {
         let children = fs::read_to_string(entry?.path().join("children"))?;
-        children.split_whitespace().for_each(print_memory);
+        lines.extend(children.split_whitespace().filter_map(memory_of));
     }
     for id in ids {
         local.stop(&id, Duration::ZERO).await?;
         local.clean(&id, Left::Nothing)?;
     }
+    println!("{}", lines.join("\n"));
     Ok(())
 }
 
-fn print_memory(pid: &str) {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
-        return;
-    };
+fn memory_of(pid: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let kib = |word: &str| -> u64 {
         let lines = text.lines().filter(|line| line.starts_with(word));
         lines
             .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
             .sum()
     };
-    println!(
-        "shim {pid}: {} KiB private, {} KiB resident",
-        kib("Private_Clean:") + kib("Private_Dirty:"),
-        kib("Rss:")
-    );
+    let private = kib("Private_Clean:") + kib("Private_Dirty:");
+    let resident = kib("Rss:");
+    Some(format!(
+        "shim {pid}: {private} KiB private, {resident} KiB resident"
+    ))
 }
