@@ -3,7 +3,8 @@
 //! Benches, simulations and the replay of traces run on it, under virtual time too. `sleep` takes
 //! as many seconds as its first argument says, `false` ends with 1, everything else ends at once
 //! with 0. Like a machine that was switched off it remembers nothing of an earlier life: what it
-//! is asked to watch and has never started is lost. Deliberately absent: output, and limits.
+//! is asked to watch and has never started is lost. It plays a machine that keeps
+//! executions apart, as real ones should. Deliberately absent: output, and limits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,7 +69,7 @@ impl Null {
             .or_insert_with(|| Arc::new(Run::of(play)));
         match &*run.stopped.borrow() {
             Some(exit) => Begun::Gone(exit.clone()),
-            None => Begun::Running(Isolation::None),
+            None => Begun::Running(Isolation::Cgroup),
         }
     }
 
@@ -173,7 +174,7 @@ impl Executor for Null {
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::None
+        Isolation::Cgroup
     }
 }
 

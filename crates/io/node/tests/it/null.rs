@@ -40,7 +40,7 @@ async fn it_plays_what_it_was_given_in_the_time_that_takes() {
     ] {
         let since = Instant::now();
         let begun = null.start(&id(name), &job(&null, command, args)).await;
-        assert_eq!(begun, Begun::Running(Isolation::None));
+        assert_eq!(begun, Begun::Running(Isolation::Cgroup));
         assert_eq!(null.exit(&id(name)).await, Exit::Code(code), "{name}");
         assert_eq!(since.elapsed(), Duration::from_millis(takes_ms), "{name}");
     }
