@@ -17,6 +17,7 @@ pub mod integer;
 pub mod ledger;
 pub mod limit;
 pub mod list;
+pub mod market;
 pub mod node;
 pub mod token;
 
@@ -40,6 +41,11 @@ pub use ledger::{
 };
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;
+pub use market::{
+    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketLevel,
+    MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep, NodeMarket,
+    ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
+};
 pub use node::{Node, NodeMetadata, NodeStatus};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};
 

@@ -16,9 +16,9 @@ use super::{Client, Download, Error, Query};
 use crate::api::{
     ApplyAnswer, ApplyRequest, Batch, BatchAnswer, Booking, BookingRequest, CancelRequest,
     Execution, ExecutionRequest, Explanation, ExportedAnswer, ExportedRequest, Health,
-    IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node, PAGE_MAX, PruneAnswer,
-    PruneRequest, RecordView, ReleaseRequest, RenewRequest, RotateKeyAnswer, RotateKeyRequest,
-    Token, TokenCreated, TokenRequest,
+    IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node, NodeMarket, PAGE_MAX,
+    PruneAnswer, PruneRequest, RecordView, ReleaseRequest, RenewRequest, RestoreAnswer,
+    RestoreRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated, TokenRequest,
 };
 use crate::object::Object;
 
@@ -231,6 +231,36 @@ impl Client {
     pub async fn delete_node(&self, name: &ObjectName, mode: Mode) -> Result<ApplyAnswer, Error> {
         self.delete(&format!("/v1/nodes/{name}"), &mode.query())
             .await
+    }
+}
+
+/// The node market.
+impl Client {
+    /// How a node's CPU is divided, as of its last clearing.
+    pub async fn market(&self, node: &ObjectName) -> Result<NodeMarket, Error> {
+        self.get(&format!("/v1/nodes/{node}/market"), &Query::new())
+            .await
+    }
+
+    /// The same with the clearings of so long a time, ten minutes at most.
+    pub async fn market_since(
+        &self,
+        node: &ObjectName,
+        back: Duration,
+    ) -> Result<NodeMarket, Error> {
+        let ms = u64::try_from(back.as_millis()).unwrap_or(u64::MAX);
+        let query = Query::new().with("since", format!("-{}", Millis::from_ms(ms)));
+        self.get(&format!("/v1/nodes/{node}/market"), &query).await
+    }
+
+    /// Puts back the limits that users wrote, and stops acting on that node.
+    pub async fn restore_node(
+        &self,
+        node: &ObjectName,
+        mode: Mode,
+    ) -> Result<RestoreAnswer, Error> {
+        let path = format!("/v1/nodes/{node}/restore");
+        self.post(&path, &mode.query(), &RestoreRequest {}).await
     }
 }
 
