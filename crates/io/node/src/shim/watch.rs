@@ -22,7 +22,7 @@ use crate::place::{Place, STDERR, STDOUT};
 
 /// How long an orphan that has died may wait to be reaped, at most. It counts as a process until
 /// then, so whoever makes many is looked after more often.
-const REAP_PAUSE_MAX: Duration = Duration::from_secs(1);
+const REAP_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// And at least.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// How often a shim without a cgroup looks whether its program shall stop: nobody else can tell.
@@ -206,7 +206,7 @@ fn watch(mut running: Running, place: &Place) -> Status {
 
 /// Copies output and reaps until the program itself has ended.
 fn attend(running: &mut Running, place: &Place, buffer: &mut Buffer) -> Ending {
-    let mut pause = REAP_PAUSE_MAX;
+    let mut pause = REAP_PAUSE_MIN;
     let mut stop = Stop::default();
     loop {
         wait_for_news(running, pause, buffer);

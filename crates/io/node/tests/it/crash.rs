@@ -1,12 +1,14 @@
 //! What is found again after the server, the shim, both, or the machine went away.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use bursar_booking::execution::{Exit, Isolation};
 use bursar_node::executor::{Begun, Executor, Stream};
 use bursar_node::local::Local;
 
-use crate::host::{Host, Meeting, id, is_there, kill_shim, shims, soon};
+use crate::host::{Host, Meeting, beside, id, is_there, kill_shim, shims, soon};
 
 const RUNNING: Begun = Begun::Running(Isolation::Cgroup);
 
@@ -33,6 +35,33 @@ async fn a_new_server_adopts_what_runs_and_learns_the_right_exit_code() {
     assert_eq!(host.exit(&a).await, Exit::Code(5));
     assert_eq!(host.output(&a, Stream::Stdout), "went on\n");
     assert!(!is_there(&child));
+}
+
+#[tokio::test]
+async fn kill_9_of_the_server_leaves_an_execution_that_ends_as_it_would_have() {
+    let host = Host::new();
+    let (a, go) = (id("a"), host.pipe("go"));
+    let script = format!("read line < {}; sleep 1000 & exit 5", go.path());
+    let mut server = Command::new(beside("server"));
+    server
+        .arg(&host.options.directory)
+        .arg(&host.options.ledger);
+    server.arg(&host.options.shim).args(["a", &script]);
+    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "Running(Cgroup)\n");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(host.start(&a, "echo twice").await, RUNNING);
+    let base = host.groups(&a).remove(0);
+    let base = base.parent().unwrap();
+    assert!(base.exists());
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    // Nobody else would have taken the directory of the ledger away.
+    assert!(!base.exists());
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ impl Host {
         let mut options = Options {
             directory: scratch.path().join("executions"),
             ledger: format!("test-{}-{count}", std::process::id()),
-            shim: shim(),
+            shim: beside("shim"),
             require_isolation: false,
             process: PathBuf::from("/proc/self"),
         };
@@ -219,17 +219,13 @@ pub(crate) fn kill_shim(id: &BookingId) {
     }
 }
 
-/// The shim that cargo has built beside this test.
-fn shim() -> PathBuf {
+/// An example that cargo has built beside this test.
+pub(crate) fn beside(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let shim = test.parent().and_then(Path::parent).unwrap();
-    let shim = shim.join("examples/shim");
-    assert!(
-        shim.exists(),
-        "build the examples first: {}",
-        shim.display()
-    );
-    shim
+    let path = test.parent().and_then(Path::parent).unwrap();
+    let path = path.join("examples").join(example);
+    assert!(path.exists(), "build the examples: {}", path.display());
+    path
 }
 
 /// Whatever a test did: once all is cleaned, no directory and no cgroup is left.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bursar_booking::execution::{Digest, Exit, Isolation};
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, User, Work};
 
-use crate::host::{Host, id, shell, shims, soon};
+use crate::host::{Host, id, is_there, shell, shims, soon};
 
 fn command(words: &[&str]) -> Work {
     let (command, args) = words.split_first().unwrap();
@@ -70,6 +70,32 @@ async fn what_has_no_place_to_run_or_is_not_kept_is_not_started() {
     assert_eq!(exit, not_started("what it runs is no longer kept"));
     // And it stays so for whoever asks again.
     assert_eq!(host.exit(&id("unknown")).await, exit);
+}
+
+#[tokio::test]
+async fn without_a_shim_that_works_nothing_is_started() {
+    for (shim, words) in [
+        (
+            "/no/such/shim",
+            "cannot start /no/such/shim: No such file or directory (os error 2)",
+        ),
+        ("/bin/false", "its shim does not start it"),
+    ] {
+        let host = Host::with(|options, _| options.shim = PathBuf::from(shim));
+        assert_eq!(
+            host.run("a", &host.shell("exit 0")).await,
+            not_started(words)
+        );
+    }
+}
+
+#[tokio::test]
+async fn orphans_are_reaped_while_the_program_runs() {
+    let host = Host::new();
+    // The children of the shim are the program and the orphans that came to it.
+    let script = "(true &); (true &); \
+        while test $(wc -w < /proc/$PPID/task/$PPID/children) -gt 1; do sleep 0.01; done";
+    assert_eq!(host.run("a", &host.shell(script)).await, Exit::Code(0));
 }
 
 #[tokio::test]
@@ -177,6 +203,21 @@ async fn cleaning_leaves_the_output_and_then_nothing() {
     let job = host.shell("echo again");
     assert_eq!(host.run("a", &job).await, Exit::Lost);
     host.local().clean(&a, Left::Nothing).unwrap();
+    assert_eq!(host.local().list().unwrap(), []);
+}
+
+#[tokio::test]
+async fn cleaning_ends_what_runs() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let script = format!(
+        "trap '' TERM; echo $$ > {}; while :; do sleep 1000; done",
+        ready.path()
+    );
+    host.start(&a, &script).await;
+    let program = ready.hear().await;
+    host.local().clean(&a, Left::Nothing).unwrap();
+    assert!(!is_there(&program));
     assert_eq!(host.local().list().unwrap(), []);
 }
 
