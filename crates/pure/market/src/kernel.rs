@@ -153,9 +153,11 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
             pull_then += sign * bid;
         }
         // Σx at the pivot's corner, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and
-        // 10⁵ pods every term stays below 10³⁰.
+        // 10⁵ pods every term stays below 10³⁰. Beyond that the answer may be wrong, but it comes.
         let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
-        if fixed_then * bid + pull_then * distance <= capacity * bid {
+        let reached = fixed_then.saturating_mul(bid);
+        let reached = reached.saturating_add(pull_then.saturating_mul(distance));
+        if reached <= capacity.saturating_mul(bid) {
             (fixed, pull) = (fixed_then, pull_then);
             rest = after;
         } else {

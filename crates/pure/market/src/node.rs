@@ -179,6 +179,8 @@ struct Member {
     attempted: Option<Quota>,
     estimator: Estimator,
     usage_us_last: Option<u64>,
+    /// What it used between its last two samples, until the machine is read.
+    used_us: Option<u64>,
     is_unreadable: bool,
     headroom_permille: u64,
     throttled_permille: u64,
@@ -191,7 +193,8 @@ struct Member {
 
 #[derive(Clone, Copy, Debug)]
 struct Given {
-    need_milli: u64,
+    /// `None` where nothing was measured: then being throttled says nothing about headroom.
+    need_milli: Option<u64>,
     wanted_milli: u64,
 }
 
@@ -204,6 +207,7 @@ struct LeftAlone {
 /// What those use who are not managed: all use less that of our pods.
 #[derive(Clone, Debug, Default)]
 struct Unmanaged {
+    at_us_last: Option<u64>,
     machine_us_last: Option<u64>,
     /// What our pods used and the machine does not show yet: they are not read at one moment.
     pods_us: u64,
@@ -239,6 +243,7 @@ impl Node {
             attempted: None,
             estimator: Estimator::default(),
             usage_us_last: None,
+            used_us: None,
             is_unreadable: false,
             headroom_permille: HEADROOM_MIN_PERMILLE,
             throttled_permille: 0,
@@ -269,17 +274,27 @@ impl Node {
             return;
         };
         pod.is_unreadable = sample.is_none();
-        let Some(sample) = sample else {
-            return pod.estimator.miss();
-        };
-        let last = pod.usage_us_last.replace(sample.usage_us);
-        let passed = last.and_then(|last| sample.usage_us.checked_sub(last));
-        self.unmanaged.not(passed.unwrap_or(0));
-        pod.estimator.take(sample, &self.settings.window);
+        let usage_us = sample.map(|sample| sample.usage_us);
+        let last_us = std::mem::replace(&mut pod.usage_us_last, usage_us);
+        let passed = usage_us.zip(last_us);
+        pod.used_us = passed.and_then(|(usage_us, last_us)| usage_us.checked_sub(last_us));
+        match sample {
+            None => pod.estimator.miss(),
+            Some(sample) => pod.estimator.take(sample, &self.settings.window),
+        }
     }
 
-    /// Takes in what the whole machine has used so far; `None` if that could not be read.
+    /// Takes in what the whole machine has used so far, after the pods; `None` if that could not be
+    /// read.
     pub fn observe_machine(&mut self, at_us: u64, usage_us: Option<u64>) {
+        let took_us = self.unmanaged.took_us(at_us);
+        for pod in self.pods.values_mut() {
+            // What cannot be told is taken for all that the pod may use: no use of its own is to
+            // be counted against the others as well.
+            let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
+            let used_us = pod.used_us.take().unwrap_or(most_us);
+            self.unmanaged.is_ours(used_us);
+        }
         self.unmanaged.take(at_us, usage_us, &self.settings.window);
     }
 
@@ -368,8 +383,9 @@ impl Node {
         let cleared = clear::clear(&market);
         for share in &cleared.shares {
             if let Some(pod) = self.pods.get_mut(&share.id) {
+                let is_measured = pod.estimator.shown(&settings.window) != Shown::Nothing;
                 pod.given = Some(Given {
-                    need_milli: share.need_milli,
+                    need_milli: is_measured.then_some(share.need_milli),
                     wanted_milli: share.allocated_milli,
                 });
             }
@@ -496,8 +512,8 @@ impl Member {
     /// Its headroom, by what happened since the last clearing (M2).
     fn adapt(&mut self) {
         let limit_milli = self.limit_milli();
-        let given = self.given;
-        let has_its_need = given.is_some_and(|given| given.need_milli <= limit_milli);
+        let need_milli = self.given.and_then(|given| given.need_milli);
+        let has_its_need = need_milli.is_some_and(|need_milli| need_milli <= limit_milli);
         self.throttled_permille = self.estimator.throttled_permille();
         self.headroom_permille = need::next_headroom(
             self.headroom_permille,
@@ -529,12 +545,18 @@ impl Member {
 }
 
 impl Unmanaged {
-    /// That much was used by our own.
-    fn not(&mut self, used_us: u64) {
+    fn took_us(&self, at_us: u64) -> u64 {
+        let last_us = self.at_us_last.unwrap_or(at_us);
+        at_us.saturating_sub(last_us)
+    }
+
+    /// That much was used by a pod.
+    fn is_ours(&mut self, used_us: u64) {
         self.pods_us = self.pods_us.saturating_add(used_us);
     }
 
     fn take(&mut self, at_us: u64, usage_us: Option<u64>, window: &Window) {
+        self.at_us_last = Some(at_us);
         let Some(usage_us) = usage_us else {
             return self.estimator.miss();
         };

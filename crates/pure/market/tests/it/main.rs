@@ -1,3 +1,18 @@
 //! The market, held to its promises.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
 
+mod act;
+mod cgroup;
+mod closed_loop;
 mod golden;
+mod node;
+mod oracle;
+mod plant;
+mod properties;
+mod random;
+mod sense;
+mod tables;
