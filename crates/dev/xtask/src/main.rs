@@ -38,7 +38,7 @@ enum Chore {
     /// Measure, ours and peers in the same run
     #[command(after_help = "Example: cargo xtask bench bookings")]
     Bench {
-        /// Which bench
+        /// Which bench: bookings or executions
         name: String,
         /// Handed to the bench as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -77,7 +77,12 @@ fn run(chore: &Chore) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
         Chore::Simulate { seed, steps } => simulator::simulation(*seed, *steps).run(&root)?,
-        Chore::Bench { name, arguments } => simulator::bench(name, arguments).run(&root)?,
+        Chore::Bench { name, arguments } => {
+            if name == simulator::STARTS_THE_PROGRAM {
+                simulator::program().run(&root)?;
+            }
+            simulator::bench(name, arguments).run(&root)?;
+        }
         Chore::Update => drift::update(&root)?,
     }
     Ok(ExitCode::SUCCESS)

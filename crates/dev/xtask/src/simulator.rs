@@ -12,6 +12,9 @@ const TEST_SEED: u64 = 1;
 /// How long the fuzz targets run in `cargo xtask test`, over all of them together.
 const FUZZ_SECONDS: u64 = 10;
 
+/// The bench that starts the program as users have it.
+pub const STARTS_THE_PROGRAM: &str = "executions";
+
 /// Optimised, with debug assertions and overflow checks: see simulation.toml.
 const PROFILE: &[&str] = &[
     "--config",
@@ -42,6 +45,11 @@ pub fn test_fuzz() -> Invocation {
         "--seconds".to_owned(),
         FUZZ_SECONDS.to_string(),
     ])
+}
+
+/// Builds the program that users get, which some benches start.
+pub fn program() -> Invocation {
+    Invocation::cargo(&["build", "--locked", "--release", "--package", "bursar"])
 }
 
 /// One bench, in the profile that users get.

@@ -33,6 +33,7 @@ pub struct Goal {
 pub struct Table {
     notes: Vec<String>,
     rows: Vec<Row>,
+    below: Vec<String>,
 }
 
 impl Goal {
@@ -59,6 +60,7 @@ impl Table {
         Self {
             notes,
             rows: Vec::new(),
+            below: Vec::new(),
         }
     }
 
@@ -70,6 +72,11 @@ impl Table {
     /// One more line of the table.
     pub fn push(&mut self, row: Row) {
         self.rows.push(row);
+    }
+
+    /// Words below the table, which end with a newline.
+    pub fn below(&mut self, words: String) {
+        self.below.push(words);
     }
 
     /// The names of the lines whose goal is not met.
@@ -101,6 +108,9 @@ impl fmt::Display for Table {
                 write!(text, "{cell:width$}  ")?;
             }
             writeln!(out, "{}", text.trim_end())?;
+        }
+        for words in &self.below {
+            write!(out, "\n{words}")?;
         }
         Ok(())
     }
@@ -178,11 +188,12 @@ mod tests {
         table.push(row("a", Some(Goal::at_least(5, 6))));
         table.push(row("longer", Some(Goal::at_most(5, 6, "MiB"))));
         table.push(row("b", None));
+        table.below("words\n".to_owned());
         let expected = "disk\n\n\
             MEASURE  SEEN   RATIO  GOAL     MET  NEAR\n\
             a        5 a/s  -      ≥ 6      no   CPU\n\
             longer   5 a/s  -      ≤ 6 MiB  yes  CPU\n\
-            b        5 a/s  -      -        -    CPU\n";
+            b        5 a/s  -      -        -    CPU\n\nwords\n";
         assert_eq!(table.to_string(), expected);
         assert_eq!(table.not_met().collect::<Vec<_>>(), ["a"]);
     }

@@ -45,8 +45,17 @@ enum Plane {
         /// Where data is kept meanwhile; must be on a disk
         #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
         directory: PathBuf,
+        /// The program that users have, for real processes; the one built beside this
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+        /// The trace to replay; without it, the public one where it is present, else one from a seed
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
     },
 }
+
+/// Where the public trace is, if it is.
+const TRACE: &str = "../shared/traces/lora_requests.csv.gz";
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
@@ -77,11 +86,15 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             only,
             quick,
             directory,
+            program,
+            trace,
         } => executions::measure(
             &executions::Options {
                 only,
                 quick,
                 directory,
+                program: program.map_or_else(beside, Ok)?,
+                trace: trace.or_else(|| Some(PathBuf::from(TRACE)).filter(|path| path.is_file())),
             },
             &interrupted,
         ),
@@ -93,6 +106,12 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         eprintln!("not met: {name}");
     }
     Ok(())
+}
+
+/// The program that was built with this one.
+fn beside() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    Ok(own.with_file_name("bursar"))
 }
 
 /// The first interrupt lets the present part end and cleans up; what is measured is bounded.

@@ -70,6 +70,8 @@ fn a_bench_runs_as_users_build_it_with_its_own_arguments() {
     let expected =
         "cargo run --locked --release --package bursar-sim --bin bench -- bookings --no-peers";
     assert_eq!(bench.to_string(), expected);
+    let program = "cargo build --locked --release --package bursar";
+    assert_eq!(simulator::program().to_string(), program);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! whoever had no answer asks again under the same id. The machine on which executions run
 //! outlives the crash, or by the seed is switched off with it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ struct Story {
     /// Made, and without an answer yet.
     unsure: VecDeque<(BookingId, Request)>,
     /// To be cancelled, by when.
-    cancels: BTreeMap<(Instant, BookingId), ()>,
+    cancels: BTreeSet<(Instant, BookingId)>,
     next_crash: u64,
     crashes: u64,
     reboots: u64,
@@ -142,7 +142,7 @@ impl Story {
             life,
             made: 0,
             unsure: VecDeque::new(),
-            cancels: BTreeMap::new(),
+            cancels: BTreeSet::new(),
             next_crash: count / CRASHES,
             crashes: 0,
             reboots: 0,
@@ -174,7 +174,10 @@ impl Story {
     async fn declare(&mut self) -> anyhow::Result<()> {
         let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?];
         let by = label("operator")?;
-        let answered = self.life.ledger.submit(by, vec![Command::Change { changes }]);
+        let answered = self
+            .life
+            .ledger
+            .submit(by, vec![Command::Change { changes }]);
         for outcome in answered.await? {
             outcome.result?;
         }
@@ -249,7 +252,7 @@ impl Story {
         }
         if let Fate::Cancelled(after_ms) = fate {
             let due = self.now().after(Millis::from_ms(after_ms));
-            self.cancels.insert((due, id.clone()), ());
+            self.cancels.insert((due, id.clone()));
         }
         Ok((id, request))
     }
@@ -259,7 +262,7 @@ impl Story {
         let now = self.now();
         let due: Vec<_> = self
             .cancels
-            .keys()
+            .iter()
             .take_while(|(at, _)| *at <= now)
             .take(BATCH)
             .cloned()
@@ -274,7 +277,9 @@ impl Story {
         };
         for (key, result) in due.into_iter().zip(results) {
             match result {
-                Ok(()) => drop(self.cancels.remove(&key)),
+                Ok(()) => {
+                    self.cancels.remove(&key);
+                }
                 // Its own submission is still on its way.
                 Err(Refusal::Booking(Refused::NotFound)) => {}
                 Err(refusal) => bail!("the cancel of {} was refused: {refusal}", key.1),
@@ -294,7 +299,11 @@ impl Story {
         turns(self.rng.below(16)).await;
         let holding: Vec<BookingId> = {
             let state = self.life.ledger.view().read();
-            state.bookings.all_wanted().map(|(id, _)| id.clone()).collect()
+            state
+                .bookings
+                .all_wanted()
+                .map(|(id, _)| id.clone())
+                .collect()
         };
         for task in &mut self.life.tasks {
             task.abort();
@@ -322,22 +331,22 @@ impl Story {
 
     /// Waits until something happens or is due.
     async fn wait(&mut self) -> anyhow::Result<()> {
+        let live = {
+            let (held, queued, _) = self.life.ledger.view().read().bookings.counts();
+            held + queued
+        };
         let has_more = self.made < self.count || !self.unsure.is_empty();
-        let (held, queued, _) = self.life.ledger.view().read().bookings.counts();
-        if has_more && held + queued < OUTSTANDING {
+        if has_more && live < OUTSTANDING {
             turns(1).await;
             return Ok(());
         }
-        let due = self.cancels.keys().next().map(|(at, _)| *at);
+        let due = self.cancels.first().map(|(at, _)| *at);
         let due = due.map_or(STILL_MAX, |at| {
             Duration::from_millis(at.since(self.now()).ms() + 1)
         });
         let mut head = self.life.ledger.view().head();
-        head.mark_unchanged();
-        let (_, _, before) = self.life.ledger.view().read().bookings.counts();
-        let changed = tokio::time::timeout(due, head.changed()).await;
-        let (_, _, after) = self.life.ledger.view().read().bookings.counts();
-        if changed.is_err() && due == STILL_MAX && before == after {
+        let waited = tokio::time::timeout(due, head.changed()).await;
+        if waited.is_err() && due == STILL_MAX {
             bail!("nothing happens any more");
         }
         Ok(())

@@ -136,6 +136,7 @@ impl Said {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+    use bursar_booking::execution::Digest;
     use bursar_booking::{End, Event, Fence};
     use bursar_units::{BookingId, Instant};
 
@@ -149,12 +150,12 @@ mod tests {
             let event = match *what {
                 "granted" => Event::Reserved {
                     id,
-                    request: order("t", "lora", Default::default()).unwrap(),
+                    request: order("t", "lora", Digest::default()).unwrap(),
                     fence: Some(Fence(1)),
                 },
                 "queued" => Event::Reserved {
                     id,
-                    request: order("t", "lora", Default::default()).unwrap(),
+                    request: order("t", "lora", Digest::default()).unwrap(),
                     fence: None,
                 },
                 "next" => Event::Granted {
@@ -184,7 +185,12 @@ mod tests {
     #[test]
     fn a_slot_that_is_not_given_back_and_an_end_that_comes_twice_are_leaks() {
         let lives = [("a", "granted"), ("b", "queued"), ("a", "exited")];
-        let good = [("b", "next"), ("b", "exited"), ("c", "queued"), ("c", "left")];
+        let good = [
+            ("b", "next"),
+            ("b", "exited"),
+            ("c", "queued"),
+            ("c", "left"),
+        ];
         for (more, leaked, held_max) in [
             (&good[..], 0, 1),
             (&good[..2], 0, 1),
@@ -194,7 +200,11 @@ mod tests {
             (&[("b", "next"), ("b", "next"), ("b", "exited")], 2, 2),
         ] {
             let said = told(&[&lives[..], more].concat());
-            assert_eq!((said.leaked(), said.held_max), (leaked, held_max), "{more:?}");
+            assert_eq!(
+                (said.leaked(), said.held_max),
+                (leaked, held_max),
+                "{more:?}"
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bursar_ledger::store::sqlite::FILE_NAME;
+use bursar_node::executor::Executor;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
 use bursar_server::{Anonymous, Readers, ServerInfo, Service};
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::bench::world::World;
 
 /// A server at work.
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     runtime: Runtime,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -24,26 +25,24 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves a ledger.
-    pub(super) fn start(world: &World) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn start(world: &World) -> anyhow::Result<Self> {
+        Self::serve(service(world))
+    }
+
+    /// The same, and takes executions.
+    pub(in crate::bench) fn executing(
+        world: &World,
+        executor: Arc<dyn Executor>,
+    ) -> anyhow::Result<Self> {
+        Self::serve(service(world).executing(executor))
+    }
+
+    fn serve(service: Service) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("http")
             .enable_all()
             .build()
             .context("cannot start a runtime")?;
-        let readers: Readers = Arc::new(world.data.readers());
-        let info = ServerInfo {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            store: "sqlite".to_owned(),
-            file: Some(world.data.path.join(FILE_NAME)),
-            leads_since: world.ledger().now(),
-        };
-        let service = Service::new(
-            world.ledger().clone(),
-            readers,
-            world.data.keys(),
-            info,
-            Metrics::default(),
-        );
         let listen = Listen {
             tcp: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             socket: None,
@@ -66,16 +65,28 @@ impl Server {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::bench) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Lets it end in order.
-    pub(super) fn stop(self) -> anyhow::Result<()> {
+    pub(in crate::bench) fn stop(self) -> anyhow::Result<()> {
         // A server that has ended by itself says so in the next line.
         let _ended = self.stop.send(());
         self.runtime
             .block_on(self.serving)
             .context("our server panicked")
     }
+}
+
+fn service(world: &World) -> Service {
+    let readers: Readers = Arc::new(world.data.readers());
+    let info = ServerInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        store: "sqlite".to_owned(),
+        file: Some(world.data.path.join(FILE_NAME)),
+        leads_since: world.ledger().now(),
+    };
+    let (ledger, keys) = (world.ledger().clone(), world.data.keys());
+    Service::new(ledger, readers, keys, info, Metrics::default())
 }

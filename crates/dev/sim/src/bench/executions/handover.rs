@@ -1,0 +1,179 @@
+//! How long a slot stays empty: from the end of one process to the grant of the next.
+//!
+//! Every slot is taken by a process that reads from a pipe of its own, and some wait. The clock
+//! starts before the pipe is closed, so what the process itself needs to end is counted too; it
+//! stops when whoever listens to the ledger hears of the grant.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use bursar_booking::Event as Booked;
+use bursar_engine::{Command, Event};
+use bursar_ledger::view::Published;
+use bursar_ledger::writer::Fact;
+use bursar_units::BookingId;
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tokio::sync::broadcast::Receiver;
+
+use super::super::table::{grouped, thousandths};
+use super::super::usage::Usage;
+use super::super::world::{Ids, near};
+use super::Progress;
+use super::rig::Rig;
+use super::work;
+
+/// Slots, all of them taken.
+pub(super) const SLOTS: usize = 100;
+/// Executions that wait at any time.
+pub(super) const WAITING: usize = 16;
+/// How long anything may take.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What was seen.
+pub(super) struct Seen {
+    pub(super) p50_us: u64,
+    pub(super) p99_us: u64,
+    pub(super) near: String,
+    pub(super) detail: String,
+}
+
+struct Scene<'a> {
+    rig: &'a Rig,
+    directory: PathBuf,
+    ids: Ids,
+    stream: Receiver<Published>,
+    /// The pipes that keep processes alive.
+    pipes: BTreeMap<BookingId, File>,
+    /// Those that run, longest first.
+    running: VecDeque<BookingId>,
+}
+
+/// Ends that many processes one after another, and looks how long the next grant takes.
+pub(super) fn measure(directory: &Path, times: u64, program: &Path) -> anyhow::Result<Seen> {
+    let rig = Rig::begin(directory, u64::try_from(SLOTS)?, program)?;
+    let pipes = directory.join("pipes");
+    std::fs::create_dir(&pipes).context("cannot create a directory for pipes")?;
+    let mut scene = Scene {
+        stream: rig.ledger().view().stream(),
+        rig: &rig,
+        directory: pipes,
+        ids: Ids::new(13),
+        pipes: BTreeMap::new(),
+        running: VecDeque::new(),
+    };
+    let (mut times_us, near) = rig.runtime.block_on(async {
+        for _ in 0..SLOTS + WAITING {
+            scene.submit().await?;
+            scene.catch_up()?;
+        }
+        while scene.running.len() < SLOTS {
+            scene.hear().await?;
+        }
+        let (usage, commits) = (Usage::start(), rig.world.commits.so_far());
+        let times_us = scene.hand_over(times).await?;
+        let near = near(&usage.used(), rig.world.commits.so_far().since(commits));
+        scene.end().await?;
+        anyhow::Ok((times_us, near))
+    })?;
+    drop(scene);
+    rig.end()?;
+    times_us.sort_unstable();
+    let at = |permille: usize| {
+        let last = times_us.len().saturating_sub(1);
+        times_us.get(last * permille / 1_000).copied().unwrap_or(0)
+    };
+    Ok(Seen {
+        p50_us: at(500),
+        p99_us: at(990),
+        near,
+        detail: format!(
+            "worst {} ms of {}; the end of the process itself is counted",
+            thousandths(at(1_000)),
+            grouped(times)
+        ),
+    })
+}
+
+impl Scene<'_> {
+    async fn hand_over(&mut self, times: u64) -> anyhow::Result<Vec<u64>> {
+        let mut progress = Progress::new("slots handed over", times);
+        let mut times_us = Vec::new();
+        for time in 1..=times {
+            let first = self.running.pop_front().context("nothing runs")?;
+            let pipe = self.pipes.remove(&first).context("a process has no pipe")?;
+            let began = Instant::now();
+            drop(pipe);
+            while !self.hear().await? {}
+            times_us.push(u64::try_from(began.elapsed().as_micros())?);
+            self.submit().await?;
+            // All slots run and all others wait again before the next is let go.
+            while self.running.len() < SLOTS {
+                self.hear().await?;
+            }
+            progress.at(time);
+        }
+        Ok(times_us)
+    }
+
+    /// Sends those home who wait, and lets the others go.
+    async fn end(&mut self) -> anyhow::Result<()> {
+        let waits = |id: &&BookingId| !self.running.contains(id);
+        let waiting = self.pipes.keys().filter(waits).cloned();
+        let cancels = waiting.map(|id| Command::Cancel { id }).collect();
+        self.rig.ask(cancels).await?;
+        self.pipes.clear();
+        let is_over = |(held, queued, _)| held + queued == 0;
+        self.rig.until(TIME_MAX, is_over).await
+    }
+
+    /// Submits a process that lives until its pipe is closed.
+    async fn submit(&mut self) -> anyhow::Result<()> {
+        let now = self.rig.ledger().now().ms();
+        let id = self.ids.next(now).context("an id that is none")?;
+        let path = self.directory.join(id.as_str());
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)
+            .with_context(|| format!("cannot make a pipe at {}", path.display()))?;
+        // Open for both, so that opening waits for nobody, here and there.
+        let pipe = File::options().read(true).write(true).open(&path)?;
+        self.pipes.insert(id.clone(), pipe);
+        let path = path.to_str().context("a path that is no text")?;
+        let request = self.rig.order(&work("/bin/cat", &[path]))?;
+        self.rig.submit(&id, request).await
+    }
+
+    /// Hears what was published next; whether somebody who had waited was granted a slot.
+    async fn hear(&mut self) -> anyhow::Result<bool> {
+        let heard = tokio::time::timeout(TIME_MAX, self.stream.recv()).await;
+        let facts = heard.context("nothing happens any more")??;
+        self.take(&facts)
+    }
+
+    /// Hears all that was published until now.
+    fn catch_up(&mut self) -> anyhow::Result<()> {
+        while let Ok(facts) = self.stream.try_recv() {
+            self.take(&facts)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, facts: &[Fact]) -> anyhow::Result<bool> {
+        let mut is_granted = false;
+        for (_, event) in facts.iter().flat_map(|fact| &fact.events) {
+            let Event::Booking(event) = event else {
+                continue;
+            };
+            match event {
+                Booked::Granted { .. } => is_granted = true,
+                Booked::Started { id, .. } => self.running.push_back(id.clone()),
+                Booked::Exited { id, .. } if self.pipes.contains_key(id) => {
+                    bail!("{id} ended by itself");
+                }
+                _ => {}
+            }
+        }
+        Ok(is_granted)
+    }
+}

@@ -1,0 +1,120 @@
+//! What a running execution costs in memory: its shim, which lives as long as it does.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bursar_booking::execution::Verdict;
+use bursar_engine::Command;
+use bursar_units::BookingId;
+
+use super::super::world::Ids;
+use super::residue::{Process, shims};
+use super::rig::Rig;
+use super::work;
+
+/// How long all of them may take to start, and to end.
+const TIME_MAX: Duration = Duration::from_mins(1);
+
+/// What was seen.
+pub(super) struct Seen {
+    pub(super) private: Kib,
+    pub(super) resident: Kib,
+}
+
+/// Of many, in KiB.
+pub(super) struct Kib {
+    pub(super) mean: u64,
+    pub(super) most: u64,
+}
+
+/// Memory of a process that is its own, and all of it that is resident.
+struct Memory {
+    private_kib: u64,
+    resident_kib: u64,
+}
+
+/// Has that many run at once, looks at their shims, and cancels them all.
+pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::Result<Seen> {
+    let rig = Rig::begin(directory, count, program)?;
+    let request = rig.order(&work("/bin/sleep", &["600"]))?;
+    let now = rig.ledger().now().ms();
+    let ids = Ids::new(14);
+    let ids: BTreeSet<BookingId> = (0..count).filter_map(|_| ids.next(now)).collect();
+    let texts: BTreeSet<String> = ids.iter().map(ToString::to_string).collect();
+    let found = rig.runtime.block_on(async {
+        for id in &ids {
+            rig.submit(id, request.clone()).await?;
+        }
+        all_run(&rig, ids.len()).await?;
+        let found = shims(&texts);
+        let cancels = ids.iter().cloned().map(|id| Command::Cancel { id });
+        let memories: Vec<Memory> = found.iter().filter_map(memory).collect();
+        rig.ask(cancels.collect()).await?;
+        rig.until(TIME_MAX, |(held, queued, _)| held + queued == 0)
+            .await?;
+        anyhow::Ok(memories)
+    })?;
+    if found.len() != ids.len() {
+        bail!("{} of {count} shims were found", found.len());
+    }
+    let is_cancelled = {
+        let state = rig.ledger().view().read();
+        let mut ended = state.bookings.ended().filter_map(|ended| ended.course());
+        ended.all(|course| course.verdict == Verdict::Cancelled)
+    };
+    if !is_cancelled {
+        bail!("an execution ended before it was cancelled");
+    }
+    rig.end()?;
+    // The first pays for the pages that the kernel shares between all of them.
+    let rest = found.get(1..).unwrap_or_default();
+    Ok(Seen {
+        private: Kib::of(rest.iter().map(|it| it.private_kib).collect()),
+        resident: Kib::of(rest.iter().map(|it| it.resident_kib).collect()),
+    })
+}
+
+impl Kib {
+    fn of(sizes: Vec<u64>) -> Self {
+        let count = u64::try_from(sizes.len()).unwrap_or(u64::MAX).max(1);
+        Self {
+            mean: sizes.iter().sum::<u64>() / count,
+            most: sizes.into_iter().max().unwrap_or(0),
+        }
+    }
+}
+
+/// Waits until so many processes run.
+async fn all_run(rig: &Rig, count: usize) -> anyhow::Result<()> {
+    let mut head = rig.ledger().view().head();
+    let running = || {
+        let state = rig.ledger().view().read();
+        let all = state.bookings.executions();
+        all.filter(|(_, _, progress)| progress.started.is_some())
+            .count()
+    };
+    let waiting = async {
+        while running() < count {
+            head.changed().await?;
+        }
+        anyhow::Ok(())
+    };
+    let waited = tokio::time::timeout(TIME_MAX, waiting).await;
+    waited.with_context(|| format!("only {} of {count} run", running()))?
+}
+
+/// What the kernel says of a process.
+fn memory(process: &Process) -> Option<Memory> {
+    let path = format!("/proc/{}/smaps_rollup", process.pid);
+    let text = std::fs::read_to_string(path).ok()?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(Memory {
+        private_kib: kib("Private_Clean:")? + kib("Private_Dirty:")?,
+        resident_kib: kib("Rss:")?,
+    })
+}

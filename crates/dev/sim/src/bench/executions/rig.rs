@@ -1,0 +1,140 @@
+//! A ledger on disk, a runner, and the executor of this machine, all in this process; the shims
+//! are the program that users have.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bursar_booking::Request;
+use bursar_engine::Command;
+use bursar_ledger::pipeline::Ledger;
+use bursar_node::executor::{Executor as _, Left, Work};
+use bursar_node::local::{Local, Options};
+use bursar_server::runner::Runner;
+use bursar_units::BookingId;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use super::super::world::{CLASS, TENANT, World, label};
+use super::residue::Residue;
+use super::{order, runtime};
+
+/// How long the kernel may take to forget the last process.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// All of it.
+pub(super) struct Rig {
+    pub(super) world: World,
+    pub(super) runtime: Runtime,
+    machine: Machine,
+    runner: JoinHandle<()>,
+    ledger: String,
+}
+
+/// What runs executions. Whatever is left when it is dropped is ended and removed.
+struct Machine(Arc<Local>);
+
+impl Rig {
+    /// Begins a new ledger with that many slots.
+    pub(super) fn begin(directory: &Path, slots: u64, program: &Path) -> anyhow::Result<Self> {
+        let world = World::begin_with(&directory.join("data"), slots)?;
+        let ledger = world.ledger().view().read().ledger.clone();
+        let local = Local::open(Options {
+            directory: directory.join("executions"),
+            ledger: ledger.clone(),
+            shim: program.to_owned(),
+            require_isolation: true,
+            process: "/proc/self".into(),
+        })?;
+        let local = Arc::new(local);
+        let runtime = runtime("runner")?;
+        let executor = Arc::<Local>::clone(&local);
+        let runner = Runner::new(world.ledger().clone(), executor, Arc::default());
+        let runner = runtime.spawn(runner.run());
+        Ok(Self {
+            world,
+            runtime,
+            machine: Machine(local),
+            runner,
+            ledger,
+        })
+    }
+
+    /// The ledger.
+    pub(super) fn ledger(&self) -> &Ledger {
+        self.world.ledger()
+    }
+
+    /// What to ask for so that this is run.
+    pub(super) fn order(&self, work: &Work) -> anyhow::Result<Request> {
+        order(TENANT, CLASS, self.machine.0.keep(work)?)
+    }
+
+    /// Submits, and waits until that is durable.
+    pub(super) async fn submit(&self, id: &BookingId, request: Request) -> anyhow::Result<()> {
+        let id = id.clone();
+        self.ask(vec![Command::Reserve { id, request }]).await
+    }
+
+    /// Asks, and waits for the answers, which must be good.
+    pub(super) async fn ask(&self, commands: Vec<Command>) -> anyhow::Result<()> {
+        for outcome in self.ledger().submit(label("caller")?, commands).await? {
+            outcome.result?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the ledger stands as is wanted: held, queued, ended.
+    pub(super) async fn until(
+        &self,
+        within: Duration,
+        is_wanted: impl Fn((usize, usize, usize)) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut head = self.ledger().view().head();
+        let counts = || self.ledger().view().read().bookings.counts();
+        let waiting = async {
+            while !is_wanted(counts()) {
+                head.changed().await?;
+            }
+            anyhow::Ok(())
+        };
+        let waited = tokio::time::timeout(within, waiting).await;
+        waited.with_context(|| format!("still (held, queued, ended) = {:?}", counts()))?
+    }
+
+    /// Ends it, and fails if anything is held or left in the kernel.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        let (held, queued, _) = self.ledger().view().read().bookings.counts();
+        if (held, queued) != (0, 0) {
+            bail!("{held} hold and {queued} wait at the end");
+        }
+        let (ledger, own) = (self.ledger.clone(), std::process::id());
+        self.runtime.block_on(async {
+            // The shim writes how it came out before it leaves.
+            let until = tokio::time::Instant::now() + GONE_WITHIN;
+            while Residue::of(&ledger, own)? != Residue::default()
+                && tokio::time::Instant::now() < until
+            {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Residue::of(&ledger, own)?.check()
+        })?;
+        self.runner.abort();
+        drop(self.runtime);
+        self.world.stop()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let left = self.0.list().unwrap_or_default();
+        for id in left {
+            if let Err(error) = self.0.clean(&id, Left::Nothing) {
+                eprintln!("could not end {id}: {error}");
+            }
+        }
+    }
+}
