@@ -11,6 +11,7 @@ mod explain;
 mod generate;
 mod ledger;
 mod limit;
+mod logs;
 mod saga;
 pub(crate) mod scenario;
 mod token;

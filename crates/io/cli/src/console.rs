@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use crate::failure::Stop;
+use crate::failure::{Failure, Stop};
 
 /// The two streams that a command writes, and the one that it reads.
 pub(crate) enum Console {
@@ -24,25 +24,26 @@ pub(crate) enum Stream {
 impl Console {
     /// Writes results. A reader that went away ends the command well.
     pub(crate) fn data(&mut self, text: &str) -> Result<(), Stop> {
-        match self {
-            Self::Process => {
+        self.raw(Stream::Data, text.as_bytes())
+    }
+
+    /// Writes what somebody else wrote, as it is.
+    pub(crate) fn raw(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Stop> {
+        let written = match (self, stream) {
+            (Self::Process, Stream::Data) => {
                 let mut stdout = io::stdout().lock();
-                let written = stdout
-                    .write_all(text.as_bytes())
-                    .and_then(|()| stdout.flush());
-                written.map_err(|error| match error.kind() {
-                    io::ErrorKind::BrokenPipe => Stop::Pipe,
-                    _ => crate::failure::Failure::unavailable(format!(
-                        "cannot write to stdout: {error}"
-                    ))
-                    .into(),
-                })
+                stdout.write_all(bytes).and_then(|()| stdout.flush())
             }
-            Self::Kept(kept) => {
-                kept.push((Stream::Data, text.to_owned()));
+            (Self::Process, Stream::Words) => io::stderr().lock().write_all(bytes),
+            (Self::Kept(kept), _) => {
+                kept.push((stream, String::from_utf8_lossy(bytes).into_owned()));
                 Ok(())
             }
-        }
+        };
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Stop::Pipe,
+            _ => Failure::unavailable(format!("cannot write to stdout: {error}")).into(),
+        })
     }
 
     /// Writes words. That nobody reads them changes nothing.

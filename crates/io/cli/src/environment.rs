@@ -2,8 +2,14 @@
 //!
 //! A scenario has an environment of its own, so no command ever asks the process.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// The variables that a detached program is given.
+const PLAIN: [&str; 10] = [
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
+];
 
 /// The settings of the environment that Bursar knows (design 80, 1.5).
 #[derive(Clone, Debug, Default)]
@@ -16,6 +22,8 @@ pub(crate) struct Environment {
     pub(crate) home: Option<PathBuf>,
     /// Where programs are looked for.
     pub(crate) path: Option<OsString>,
+    /// What every program may be told, and no secret is: who, where, and in which language.
+    pub(crate) plain: BTreeMap<String, String>,
     /// `BURSAR_SERVER`.
     pub(crate) server: Option<String>,
     /// `BURSAR_CONTEXT`.
@@ -59,6 +67,10 @@ impl Environment {
         let root_runtime = is_root.then(|| PathBuf::from("/run/bursar"));
         Self {
             path: set("PATH"),
+            plain: PLAIN
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), text(name)?)))
+                .collect(),
             server: text("BURSAR_SERVER"),
             context: text("BURSAR_CONTEXT"),
             token_file: path("BURSAR_TOKEN_FILE"),

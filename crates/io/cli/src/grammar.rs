@@ -17,7 +17,7 @@ pub(crate) use exec::ExecArguments;
 pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
-    LimitVerb, ListFlags, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
+    LimitVerb, ListFlags, LogsArguments, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
 };
 pub(crate) use plain::{
     ApplyArguments, DeleteArguments, ExplainArguments, Question, ScenarioArguments, UpArguments,

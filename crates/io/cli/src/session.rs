@@ -219,23 +219,23 @@ impl Session {
         Err(Stop::Exit(crate::failure::exit::REFUSED))
     }
 
-    /// A new booking id that ends in a `UUIDv7`. In a scenario it follows from the script.
+    /// A new booking id that ends in a `UUIDv7`.
     pub(crate) fn new_id(&mut self) -> Result<BookingId, Stop> {
-        let id = match &mut self.reach {
-            Reach::Discover => {
-                bursar_client::ids::new("booking").map_err(|error| error.to_string())
-            }
-            Reach::Within(within) => {
-                within.ids += 1;
-                let ms = (self.now)().ms();
-                let mut random = [0_u8; 10];
-                if let Some((_, last)) = random.split_last_chunk_mut::<4>() {
-                    *last = within.ids.to_be_bytes();
-                }
-                let uuid = uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid();
-                BookingId::new(&format!("booking-{uuid}")).map_err(|error| error.to_string())
-            }
-        };
+        let id = BookingId::new(&format!("booking-{}", self.new_uuid()));
         id.map_err(|error| Failure::unavailable(format!("cannot make an id: {error}")).into())
+    }
+
+    /// A new `UUIDv7`. In a scenario it follows from the script.
+    pub(crate) fn new_uuid(&mut self) -> uuid::Uuid {
+        let Reach::Within(within) = &mut self.reach else {
+            return uuid::Uuid::now_v7();
+        };
+        within.ids += 1;
+        let ms = (self.now)().ms();
+        let mut random = [0_u8; 10];
+        if let Some((_, last)) = random.split_last_chunk_mut::<4>() {
+            *last = within.ids.to_be_bytes();
+        }
+        uuid::Builder::from_unix_timestamp_millis(ms, &random).into_uuid()
     }
 }

@@ -44,6 +44,7 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
         }
         BookingVerb::Release(arguments) => release(session, &arguments).await,
         BookingVerb::Cancel(arguments) => cancel(session, &arguments).await,
+        BookingVerb::Logs(arguments) => super::logs::run(session, &arguments).await,
         BookingVerb::List(flags) => list(session, &flags).await,
         BookingVerb::Show { id, fence, watch } => show(session, &id, fence, watch).await,
     }

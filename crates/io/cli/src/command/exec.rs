@@ -7,6 +7,7 @@
 //! and its slot to the ttl.
 
 mod child;
+mod detach;
 mod program;
 mod queue;
 mod signals;
@@ -18,6 +19,7 @@ use bursar_client::api::Outcome;
 use bursar_client::slot::Lost;
 use bursar_client::{Client, Slot};
 use bursar_engine::words;
+use bursar_units::BookingId;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::failure::{Failure, Stop, chain, exit};
@@ -33,6 +35,9 @@ const TOO_LONG: u8 = 124;
 const CANNOT_RUN: u8 = 126;
 /// It is not there.
 const NOT_FOUND: u8 = 127;
+
+/// What to do where an id is taken.
+const ONE_NAME: &str = "nothing runs twice under one id; leave out `--id` or name another";
 
 /// How long it may take to find out how a slot was lost: its program must be stopped meanwhile.
 const ASK_HOW: Duration = Duration::from_secs(2);
@@ -53,9 +58,12 @@ pub(super) async fn run(session: &mut Session, arguments: &ExecArguments) -> Res
 
 /// All of it; answers the exit code.
 async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8, Stop> {
+    if arguments.detach {
+        return detach::submit(session, arguments).await;
+    }
     if session.is_virtual() {
         return Err(
-            Failure::usage("a scenario runs no programs: reserve and release there").into(),
+            Failure::usage("a scenario runs no programs, but plays them with `--detach`").into(),
         );
     }
     program::check(session, &arguments.program)?;
@@ -155,6 +163,13 @@ async fn give_back(session: &mut Session, slot: Slot, code: u8) {
             chain(&error)
         )),
     }
+}
+
+/// A new id, without hyphens so that a table of them has room for the rest.
+fn new_id(session: &mut Session) -> Result<BookingId, Failure> {
+    let text = format!("exec-{}", session.new_uuid().simple());
+    BookingId::new(&text)
+        .map_err(|error| Failure::unavailable(format!("cannot make an id: {error}")))
 }
 
 /// That moment, or never.

@@ -17,13 +17,18 @@ use super::noun::{cpu, memory, priority};
 examples:
   bursar exec --class python -- python3 job.py            wait for a slot, run, give it back
   bursar exec --class python --wait 0 -- python3 job.py   refuse rather than wait
-  bursar exec --class build --max-time 10m -- make -j8    stop it after ten minutes",
+  bursar exec --class build --max-time 10m -- make -j8    stop it after ten minutes
+  bursar exec --class python --detach -- python3 job.py   the server runs it, and you go",
     after_help = "Exit code: the program's; 124 `--max-time` passed, 125 Bursar refused, failed or fenced it,
 126 it cannot be run, 127 it was not found, 128+n signal n.",
     after_long_help = "\
 The program is a child of this command, in your terminal, directory and environment; it finds its
 booking in BURSAR_BOOKING and its fence in BURSAR_FENCE. Signals pass on. If the slot is lost, or
 `--max-time` passes, the program gets SIGTERM, and SIGKILL 10s later.
+
+With `--detach` the server runs it, for an hour unless `--max-time` says otherwise. A server on this
+machine is told the directory, and of the environment PATH, HOME, TMPDIR and who, where and in which
+language you are; add to it with `-- env NAME=VALUE PROGRAM`.
 
 Exit code: the program's; 124 `--max-time` passed, 125 Bursar refused, failed or fenced it, 126 it
 cannot be run, 127 it was not found, 128+n signal n.",
@@ -54,6 +59,9 @@ pub(crate) struct ExecArguments {
     /// How urgent: urgent, high, normal, low or batch
     #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
     pub(crate) priority: Priority,
+    /// Hand it to the server and print its id; `bursar booking logs` shows its output
+    #[arg(long)]
+    pub(crate) detach: bool,
     /// The booking's name; a new one unless told. One name runs once
     #[arg(long)]
     pub(crate) id: Option<BookingId>,

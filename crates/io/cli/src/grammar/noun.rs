@@ -1,6 +1,6 @@
 //! Nouns with lists: bookings, limits, tokens and contexts.
 
-use bursar_client::api::{Outcome, Priority, Role};
+use bursar_client::api::{LogStream, Outcome, Priority, Role};
 use bursar_units::{BookingId, Label, Millis, ObjectName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -64,6 +64,8 @@ pub(crate) enum BookingVerb {
     Release(ReleaseArguments),
     /// Give up waiting, or have an execution stopped
     Cancel(CancelArguments),
+    /// What a detached execution wrote
+    Logs(LogsArguments),
     /// Holders and queue
     #[command(before_help = "example:  bursar booking list --where tenant=acme", help_template = HELP)]
     List(ListFlags),
@@ -174,6 +176,24 @@ pub(crate) struct CancelArguments {
     /// Say what would happen, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// `bursar booking logs`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar booking logs job-1 -f",
+    after_help = "Its output goes to stdout and its errors to stderr; with `--stream` the one goes to stdout.",
+    help_template = HELP
+)]
+pub(crate) struct LogsArguments {
+    /// Which execution
+    pub(crate) id: BookingId,
+    /// Go on until it has ended
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// One of them only: stdout or stderr
+    #[arg(long, value_parser = stream(), hide_possible_values = true)]
+    pub(crate) stream: Option<LogStream>,
 }
 
 /// `bursar limit …`.
@@ -356,6 +376,10 @@ pub(super) fn priority() -> impl TypedValueParser<Value = Priority> {
 
 fn outcome() -> impl TypedValueParser<Value = Outcome> {
     words([Outcome::Ok, Outcome::Failed], Outcome::word)
+}
+
+fn stream() -> impl TypedValueParser<Value = LogStream> {
+    words([LogStream::Stdout, LogStream::Stderr], LogStream::word)
 }
 
 fn role() -> impl TypedValueParser<Value = Role> {

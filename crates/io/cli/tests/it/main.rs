@@ -7,6 +7,7 @@
 )]
 
 mod exec;
+mod exec_detach;
 mod exec_queue;
 mod exec_running;
 mod exec_terminal;

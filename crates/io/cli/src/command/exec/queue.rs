@@ -14,13 +14,14 @@ use tokio::time::{Instant, timeout};
 use super::super::booking::{end_words, estimate, without_a_slot};
 use super::super::explain::holders;
 use super::signals::{Signals, exit_code};
+use super::{ONE_NAME, new_id};
 use crate::columns::amount;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::ExecArguments;
 use crate::session::Session;
 
 /// How long one may wait where no limit says less (S1); the limit's word is taken otherwise.
-const WAIT_MAX_MS: u64 = 86_400_000;
+pub(super) const WAIT_MAX_MS: u64 = 86_400_000;
 /// How often a person is told how it stands.
 const LOOK_TERMINAL: Duration = Duration::from_secs(2);
 /// How often a file is.
@@ -35,7 +36,7 @@ pub(super) async fn slot(
     arguments: &ExecArguments,
     signals: &mut Signals,
 ) -> Result<Slot, Stop> {
-    let fresh = new_id()?;
+    let fresh = new_id(session)?;
     let id = arguments.id.clone().unwrap_or_else(|| fresh.clone());
     // Under a name of the caller's the execution has one of its own, so that the same name is
     // another request, which the server refuses: nothing runs twice under one name.
@@ -91,13 +92,6 @@ pub(super) async fn slot(
     Ok(slot)
 }
 
-/// A new id, without hyphens so that a table of them has room for the rest.
-fn new_id() -> Result<BookingId, Failure> {
-    let text = format!("exec-{}", uuid::Uuid::now_v7().simple());
-    BookingId::new(&text)
-        .map_err(|error| Failure::unavailable(format!("cannot make an id: {error}")))
-}
-
 fn request(arguments: &ExecArguments, execution: Option<BookingId>) -> BookingRequest {
     BookingRequest {
         tenant: arguments.tenant.clone(),
@@ -134,7 +128,7 @@ async fn ask(
 
 /// The field that is out of bounds, and the most that it may be: the last word of the first thing
 /// that would change the answer, `send waitMs from 0 to 300000`.
-fn longest_allowed(problem: &Problem) -> Option<(&str, u64)> {
+pub(super) fn longest_allowed(problem: &Problem) -> Option<(&str, u64)> {
     let field = problem.errors.first().map(|error| error.path.as_str())?;
     let most = problem.changes.first()?.rsplit(' ').next()?.parse().ok()?;
     Some((field, most)).filter(|_| problem.code == Code::Invalid)
@@ -244,18 +238,33 @@ fn stop(error: slot::Error) -> Stop {
     }
 }
 
-/// Why nothing was granted or queued: the limit, its size, its holders and the way out (rule 9).
+/// Why nothing was granted or queued. Where that is not known it must not be granted to nobody.
 async fn refused(
     client: &Client,
     id: &BookingId,
     arguments: &ExecArguments,
     error: slot::Error,
 ) -> Stop {
-    let slot::Error::Client(client::Error::Problem(problem)) = error else {
-        // Whether it was done is not known; it must not be granted to nobody.
-        let _unknown = timeout(LEAVE, slot::leave(client, id)).await;
-        return stop(error);
-    };
+    match error {
+        slot::Error::Client(client::Error::Problem(problem))
+            if problem.code != Code::OutcomeUnknown =>
+        {
+            refusal(client, id, arguments, problem).await.into()
+        }
+        error => {
+            let _unknown = timeout(LEAVE, slot::leave(client, id)).await;
+            stop(error)
+        }
+    }
+}
+
+/// A refusal: the limit, its size, its holders and the way out (rule 9).
+pub(super) async fn refusal(
+    client: &Client,
+    id: &BookingId,
+    arguments: &ExecArguments,
+    problem: Box<Problem>,
+) -> Failure {
     let class = &arguments.class;
     let failure = match problem.code {
         Code::IdReused => match client.booking(id).await {
@@ -263,7 +272,12 @@ async fn refused(
             Err(_) => Failure::from((*problem).clone()),
         },
         Code::OverLimit if arguments.wait.is_some_and(|wait| wait.ms() == 0) => {
-            without_a_slot(&problem).hint("leave out `--wait 0` to queue, Ctrl-C leaves the queue")
+            let leave = if arguments.detach {
+                format!("`bursar booking cancel {id}` leaves the queue")
+            } else {
+                "Ctrl-C leaves the queue".to_owned()
+            };
+            without_a_slot(&problem).hint(format!("leave out `--wait 0` to queue, {leave}"))
         }
         Code::OverLimit => without_a_slot(&problem).hint(format!(
             "`bursar bookings --where class={class},state=queued` shows who waits"
@@ -274,7 +288,6 @@ async fn refused(
         problem: Some(problem),
         ..failure
     }
-    .into()
 }
 
 /// One name runs once: how the one that has it fares.
@@ -286,8 +299,7 @@ fn name_is_taken(booking: &Booking) -> Failure {
         (State::Ended, Some(_)) => format!("`{id}` has run already: {}", end_words(booking)),
         (State::Ended, None) => format!("`{id}` has ended already: {}", end_words(booking)),
     };
-    Failure::new(exit::EXEC, message)
-        .hint("nothing runs twice under one id; leave out `--id` or name another")
+    Failure::new(exit::EXEC, message).hint(ONE_NAME)
 }
 
 /// What was queued and came to its end there.
