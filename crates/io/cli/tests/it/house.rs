@@ -1,6 +1,6 @@
 //! A home for one test: its own directories, its own server, nothing of the machine.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -70,8 +70,12 @@ impl House {
     pub(crate) fn up(&self, words: &[&str]) -> Server {
         let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
         all.extend(words);
-        let mut child = self
-            .command(&all)
+        Self::started(self.command(&all))
+    }
+
+    /// The same for a command that was made already.
+    pub(crate) fn started(mut command: Command) -> Server {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -106,10 +110,22 @@ impl Server {
     }
 
     /// Ends it as Ctrl-C does, and gives its exit code.
-    pub(crate) fn interrupt(mut self) -> i32 {
+    pub(crate) fn interrupt(self) -> i32 {
+        self.interrupted().code
+    }
+
+    /// The same, with what it said on stderr in its life.
+    pub(crate) fn interrupted(mut self) -> Ended {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        self.child.wait().unwrap().code().unwrap()
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        Ended {
+            code: self.child.wait().unwrap().code().unwrap_or(-1),
+            stdout: String::new(),
+            stderr,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod exec_detach;
 mod exec_queue;
 mod exec_running;
 mod exec_terminal;
+mod executions;
 mod help;
 mod house;
 mod outputs;

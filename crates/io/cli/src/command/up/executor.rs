@@ -55,23 +55,17 @@ impl Found {
         })
     }
 
-    /// `cgroups hybrid: cpu, memory, pids`.
+    /// `cgroups hybrid: cpu, memory, pids; adopts 3 executions`.
     pub(super) fn words(&self) -> String {
-        if self.trees.is_empty() {
-            return format!("isolation: none ({NOTHING})");
+        let kept_apart = match (self.trees.as_slice(), self.controllers().as_slice()) {
+            ([], _) => format!("isolation: none ({NOTHING})"),
+            (_, []) => format!("cgroups {}: nothing can be limited", self.version()),
+            (_, limits) => format!("cgroups {}: {}", self.version(), limits.join(", ")),
+        };
+        match u64::try_from(self.adopted) {
+            Ok(0) | Err(_) => kept_apart,
+            Ok(count) => format!("{kept_apart}; adopts {}", words::count(count, "execution")),
         }
-        let limits = match self.controllers().as_slice() {
-            [] => "nothing can be limited".to_owned(),
-            controllers => controllers.join(", "),
-        };
-        let adopted = match self.adopted {
-            0 => String::new(),
-            count => format!(
-                "; adopts {}",
-                words::count(u64::try_from(count).unwrap_or(u64::MAX), "execution")
-            ),
-        };
-        format!("cgroups {}: {limits}{adopted}", self.version())
     }
 
     /// The same for programs.

@@ -1,0 +1,398 @@
+//! Executions on the real machine: run, watched, adopted, stopped, and nothing left behind.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use bursar_client::Client;
+use bursar_client::api::{ExecutionRequest, LogStream};
+use bursar_client::client::{Address, Follow, Mode, Options, Transport};
+use bursar_units::{BookingId, Label};
+use serde_json::Value;
+
+use crate::house::House;
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Has a shell run a script under an id, on the server of a data directory.
+fn submit(data: &Path, id: &str, script: &str, fill_in: impl FnOnce(&mut ExecutionRequest)) {
+    let class = Label::new("python").unwrap();
+    let mut request = ExecutionRequest::new(class, "/bin/sh".to_owned());
+    request.args = vec!["-c".to_owned(), script.to_owned()];
+    request
+        .env
+        .insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
+    fill_in(&mut request);
+    let id = BookingId::new(id).unwrap();
+    on(data, async |client| {
+        client.submit(&id, &request, Mode::Do).await.unwrap();
+    });
+}
+
+/// What an execution wrote, until it has ended.
+fn output(data: &Path, id: &str, stream: LogStream) -> String {
+    let id = BookingId::new(id).unwrap();
+    on(data, async |client| {
+        let mut logs = client.logs(&id, stream, Follow::UntilEnded).await.unwrap();
+        let mut text = Vec::new();
+        while let Some(bytes) = logs.chunk().await.unwrap() {
+            text.extend_from_slice(&bytes);
+        }
+        String::from_utf8(text).unwrap()
+    })
+}
+
+fn on<T>(data: &Path, ask: impl AsyncFnOnce(Client) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let address = Address::Unix(data.join("api.sock"));
+    let client = Client::new(Transport::to(address), Options::usual());
+    runtime.block_on(ask(client))
+}
+
+/// A booking as it is once it has ended.
+fn ended(house: &House, data: &Path, id: &str) -> Value {
+    let server = format!("unix:{}", data.join("api.sock").display());
+    // Whoever watches sees the end; whether it went well is the exit code's to tell, not ours.
+    house.run(&["--server", &server, "booking", "show", id, "-w"]);
+    shown(house, data, id)
+}
+
+fn shown(house: &House, data: &Path, id: &str) -> Value {
+    let server = format!("unix:{}", data.join("api.sock").display());
+    let text = house.ok(&["--server", &server, "booking", "show", id, "-o", "json"]);
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A file through which a test tells a script to go on.
+fn gate(house: &House, name: &str) -> PathBuf {
+    let path = house.path(name);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    path
+}
+
+/// Waits at a gate, then ends with a code.
+fn waits_at(gate: &Path, code: i32) -> String {
+    format!(
+        "echo begun; read go < {}; echo $go; exit {code}",
+        gate.display()
+    )
+}
+
+fn open(gate: &Path) {
+    // Opening waits until the script has come to the gate.
+    let mut file = std::fs::OpenOptions::new().write(true).open(gate).unwrap();
+    file.write_all(b"gone on\n").unwrap();
+}
+
+/// The id of the ledger in a data directory.
+fn ledger(data: &Path) -> String {
+    let key = std::fs::read_to_string(data.join("ledger.key")).unwrap();
+    key.split('/').nth(1).unwrap().to_owned()
+}
+
+/// Every process whose file of that name, in `/proc`, contains one of the texts.
+fn processes(file: &str, texts: &[String]) -> Vec<PathBuf> {
+    let has_one = |path: &PathBuf| {
+        let content = std::fs::read(path.join(file)).unwrap_or_default();
+        let content = String::from_utf8_lossy(&content);
+        texts.iter().any(|text| content.contains(text))
+    };
+    let entries = std::fs::read_dir("/proc").unwrap();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(has_one).collect()
+}
+
+/// Every cgroup of a ledger, in whatever hierarchy.
+fn cgroups(ledger: &str) -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut open: Vec<PathBuf> = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|fields| fields[2].starts_with("cgroup"))
+        .map(|fields| PathBuf::from(fields[1]))
+        .collect();
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.ends_with(format!("bursar-{ledger}")) {
+                found.push(path);
+            } else if path.is_dir() && !path.is_symlink() {
+                open.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// That nothing of a ledger is on the machine.
+fn assert_nothing_left(ledger: &str) {
+    let name = format!("bursar-{ledger}");
+    assert_eq!(processes("cgroup", &[name]), Vec::<PathBuf>::new());
+    assert_eq!(cgroups(ledger), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_execution_runs_is_told_step_by_step_and_leaves_nothing() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let said: Value = serde_json::from_str(&server.said).unwrap();
+    assert_eq!(said["executor"]["adopted"], 0, "{said}");
+    let script = "echo hello; echo oops >&2; (setsid sleep 1000 &); exit 7";
+    submit(&house.data(), "a", script, |request| {
+        request.cpu_limit_milli = Some(500);
+        request.memory_bytes = Some(64 << 20);
+        request.pids = Some(16);
+    });
+    let watched = house.run(&["booking", "show", "a", "-w"]);
+    assert_eq!(watched.code, 1, "it failed: {}", watched.stdout);
+    assert_eq!(output(&house.data(), "a", LogStream::Stdout), "hello\n");
+    assert_eq!(output(&house.data(), "a", LogStream::Stderr), "oops\n");
+    let text = house.ok(&["booking", "show", "a"]);
+    for part in [
+        "booking a failed, exit 7\n  validate ✓ 0ms > allocate ✓ 0ms > queue ✓ 0ms > create ✓ ",
+        " > finish -\n  undo: delete-process ✓ 0ms > release ✓ 0ms\n",
+        "limits     cpu 500m, memory 64Mi, 16 processes\n",
+        "times      1m to start, 1h to run, 10s to end once asked\n",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    let booking = shown(&house, &house.data(), "a");
+    assert_eq!(booking["execution"]["outcome"], "failed");
+    assert_eq!(booking["pids"], 16);
+    let explained = house.ok(&["explain", "booking/a"]);
+    assert!(
+        explained.contains("\n  undo: delete-process ✓"),
+        "{explained}"
+    );
+    let listed = house.ok(&["bookings", "--where", "state=ended"]);
+    assert!(listed.contains("failed, exit 7"), "{listed}");
+    let id = ledger(&house.data());
+    assert_eq!(server.interrupt(), 0);
+    assert_nothing_left(&id);
+}
+
+#[test]
+fn an_execution_outlives_kill_9_of_its_server_and_the_next_one_knows_its_exit_code() {
+    let house = House::new();
+    let gate = gate(&house, "gate");
+    let server = house.up(&[]);
+    submit(&house.data(), "a", &waits_at(&gate, 5), |_| ());
+    submit(&house.data(), "b", "exit 6", |_| ());
+    ended(&house, &house.data(), "b");
+    server.kill();
+    let again = house.up(&[]);
+    let said: Value = serde_json::from_str(&again.said).unwrap();
+    assert_eq!(said["executor"]["adopted"], 1, "{said}");
+    let running = house.ok(&["bookings", "-o", "name", "--where", "state=granted"]);
+    assert_eq!(running, "booking/a\n");
+    open(&gate);
+    let booking = ended(&house, &house.data(), "a");
+    assert_eq!(booking["exitCode"], 5, "{booking}");
+    assert_eq!(
+        output(&house.data(), "a", LogStream::Stdout),
+        "begun\ngone on\n"
+    );
+    let id = ledger(&house.data());
+    assert_eq!(again.interrupt(), 0);
+    assert_nothing_left(&id);
+}
+
+#[test]
+fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let stubborn = "trap '' TERM; echo here; while :; do sleep 1000; done";
+    for id in ["a", "b"] {
+        submit(&house.data(), id, stubborn, |request| {
+            request.grace_ms = Some(100);
+        });
+    }
+    wait_until_running(&house, 2);
+    let last = server.interrupted();
+    assert_eq!(last.code, 0);
+    assert!(
+        last.stderr
+            .contains("note: 2 executions go on; the next `bursar up` on this data adopts them\n"),
+        "{}",
+        last.stderr
+    );
+    let again = house.up(&[]);
+    for id in ["a", "b"] {
+        let cancelled = house.ok(&["booking", "cancel", id]);
+        assert!(
+            cancelled.starts_with(&format!("booking {id} is being stopped (record ")),
+            "{cancelled}"
+        );
+        let booking = ended(&house, &house.data(), id);
+        assert_eq!(booking["execution"]["outcome"], "cancelled", "{booking}");
+        assert_eq!(booking["execution"]["signal"], 9, "{booking}");
+    }
+    let last = again.interrupted();
+    assert!(!last.stderr.contains("note: "), "{}", last.stderr);
+    assert_nothing_left(&ledger(&house.data()));
+}
+
+/// Reads the list again whenever something changes, until so many run.
+fn wait_until_running(house: &House, count: usize) {
+    let mut watch = house
+        .command(&["bookings", "-w", "-o", "json", "--where", "state=running"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut running = BTreeSet::new();
+    for line in BufReader::new(watch.stdout.take().unwrap()).lines() {
+        let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        running.insert(row["id"].to_string());
+        if running.len() == count {
+            break;
+        }
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn two_servers_on_one_machine_never_touch_each_others_work() {
+    let house = House::new();
+    let (first, second) = (house.up(&[]), house.up(&["--data", "other"]));
+    let (here, there) = (house.data(), house.path("other"));
+    let gate = gate(&house, "gate");
+    submit(&here, "same", "sleep 1000", |_| ());
+    submit(&there, "same", &waits_at(&gate, 3), |_| ());
+    house.ok(&["booking", "cancel", "same"]);
+    assert_eq!(
+        ended(&house, &here, "same")["execution"]["outcome"],
+        "cancelled"
+    );
+    // The first one comes back, looks at everything it finds, and still finds only its own.
+    let id = ledger(&here);
+    assert_eq!(first.interrupt(), 0);
+    assert_nothing_left(&id);
+    let first = house.up(&[]);
+    open(&gate);
+    let other = ended(&house, &there, "same");
+    assert_eq!(other["exitCode"], 3, "{other}");
+    let id = ledger(&there);
+    assert_eq!((first.interrupt(), second.interrupt()), (0, 0));
+    assert_nothing_left(&id);
+}
+
+/// A server that may divide no cgroup: nobody's, where we are root.
+fn unprivileged(house: &House, words: &[&str]) -> std::process::Command {
+    let mut command = house.command(words);
+    if rustix::process::getuid().is_root() {
+        chown(house.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn where_nothing_can_be_kept_apart_it_is_said_and_may_be_refused() {
+    let house = House::new();
+    std::fs::write(
+        house.path("bursar.toml"),
+        "[executor]\nrequire-isolation = true\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(
+        house.path("bursar.toml"),
+        std::fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
+    for words in [
+        &["up", "--listen", "127.0.0.1:0", "--require-isolation"][..],
+        &["up", "--listen", "127.0.0.1:0", "--config", "bursar.toml"],
+    ] {
+        let refused = crate::house::ended(unprivileged(&house, words).output().unwrap());
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+        assert!(
+            refused
+                .stderr
+                .starts_with("error: executions cannot be kept apart: no cgroup here "),
+            "{}",
+            refused.stderr
+        );
+    }
+    let command = unprivileged(&house, &["up", "--listen", "127.0.0.1:0", "-o", "json"]);
+    let server = House::started(command);
+    let said: Value = serde_json::from_str(&server.said).unwrap();
+    assert_eq!(said["executor"]["isolation"], "none", "{said}");
+    submit(&house.data(), "a", "exit 4", |_| ());
+    let booking = ended(&house, &house.data(), "a");
+    assert_eq!(booking["exitCode"], 4, "{booking}");
+    assert_eq!(booking["execution"]["isolation"], "none", "{booking}");
+    assert_eq!(server.interrupt(), 0);
+}
+
+/// How many of the demo's executions must have ended before it is stopped.
+const DEMO_ENDED: usize = 30;
+
+#[test]
+fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
+    let house = House::new();
+    let demo = house.up(&["--demo"]);
+    let mut tail = house
+        .command(&["--context", "demo", "ledger", "tail", "-w", "--from", "0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut seen = BTreeSet::new();
+    let mut ended = 0;
+    let lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    // Something is wrong where so much happens and so little ends.
+    for line in lines.take(DEMO_ENDED * 100).map_while(Result::ok) {
+        let is_id = |word: &&str| {
+            ["acme-", "rush-", "zeta-"]
+                .iter()
+                .any(|t| word.starts_with(t))
+        };
+        let ids = line.split_whitespace().filter(is_id);
+        seen.extend(ids.map(|id| format!("BURSAR_BOOKING={id}\0")));
+        ended += usize::from(line.contains("slot released"));
+        if DEMO_ENDED <= ended {
+            break;
+        }
+    }
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    let id = ledger(&house.data().join("demo"));
+    let last = demo.interrupted();
+    assert_eq!(last.code, 0);
+    let tally = last.stderr.lines().rfind(|line| line.starts_with("demo: "));
+    let tally = tally.unwrap_or_else(|| panic!("no tally in {}", last.stderr));
+    assert!(
+        tally.ends_with("; 0 running; left behind: 0 processes, 0 cgroups, 0 slots")
+            && tally.contains(" cancelled, 0 lost"),
+        "{tally}"
+    );
+    let count = tally.split(' ').nth(1).unwrap().replace(',', "");
+    assert!(DEMO_ENDED <= count.parse().unwrap(), "{tally}");
+    // The demo counted itself; here somebody else does.
+    let seen: Vec<String> = seen.into_iter().collect();
+    assert!(DEMO_ENDED <= seen.len());
+    assert_eq!(processes("environ", &seen), Vec::<PathBuf>::new());
+    assert_nothing_left(&id);
+}
+
+#[test]
+fn the_shim_is_nobodys_command() {
+    let house = House::new();
+    assert!(!house.ok(&["--help"]).contains("shim"));
+    assert_ne!(house.run(&["shim"]).code, 0);
+}
