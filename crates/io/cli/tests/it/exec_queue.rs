@@ -193,6 +193,17 @@ fn transcript_2_3_execute_when_full() {
          hint: leave out `--wait 0` to queue, Ctrl-C leaves the queue\n\
          125\n"
     );
+    let line = "bursar exec -o json --class python --tenant acme --wait 0 -- python3 job.py 2>&1";
+    let twin = shell(&full.house, &format!("{as_acme}; {line}"))
+        .output()
+        .unwrap();
+    let twin: serde_json::Value = serde_json::from_slice(&twin.stdout).unwrap();
+    assert_eq!(twin["code"], "over-limit");
+    assert_eq!(
+        twin["holders"][2],
+        serde_json::json!({"others": 7, "slots": 9})
+    );
+    assert!(twin["retryAfterMs"].is_u64(), "{twin}");
     let waits = "bursar exec --class python --tenant acme -- python3 job.py 2>&1";
     let mut waiting = Running::start(&mut shell(&full.house, &format!("{as_acme}; {waits}")));
     assert_eq!(

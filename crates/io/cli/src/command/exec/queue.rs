@@ -81,7 +81,14 @@ pub(super) async fn slot(
     if asked.booking().state == State::Ended {
         return Err(not_granted(asked.booking(), arguments, last.as_ref()).into());
     }
-    let slot = asked.granted().await.map_err(stop)?;
+    let slot = tokio::select! {
+        biased;
+        signal = signals.ending() => {
+            let _unknown = timeout(LEAVE, slot::leave(client, &id)).await;
+            return Err(ended_by(signal));
+        }
+        slot = asked.granted() => slot.map_err(stop)?,
+    };
     if must_wait && line.is_shown() {
         let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         session.aside(&format!(
