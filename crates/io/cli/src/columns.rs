@@ -1,6 +1,6 @@
 //! The columns of every list: one definition each (design 80, 1.6).
 
-use bursar_client::api::{Booking, ExecutionState, Limit, State, Token};
+use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, State, Token};
 use bursar_engine::words::number;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Dimension, Millis};
@@ -294,7 +294,10 @@ fn ran(row: &Booking, look: &Look) -> String {
 /// How an execution came out, with its exit code or the signal that ended it.
 pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
     let course = row.execution.as_ref()?;
-    let outcome = course.outcome?.word().replace('-', " ");
+    let outcome = match course.outcome? {
+        ExecutionOutcome::WaitOver => "never granted in time".to_owned(),
+        outcome => outcome.word().replace('-', " "),
+    };
     Some(outcome + &bursar_engine::words::exit(row.exit_code, course.signal, None))
 }
 
