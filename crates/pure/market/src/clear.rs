@@ -209,6 +209,18 @@ impl BoundBy {
     }
 }
 
+impl Share {
+    /// (need − allocation) / (need − floor) in parts per million, rounded down; 0 where need is
+    /// the floor.
+    pub fn reduction_ppm(&self) -> u64 {
+        let held_back = self.need_milli.saturating_sub(self.allocated_milli);
+        match self.need_milli.saturating_sub(self.min_milli) {
+            0 => 0,
+            claim => need::floor(held_back, PPM, claim),
+        }
+    }
+}
+
 /// A pod in whole quanta.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {

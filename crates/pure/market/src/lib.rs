@@ -11,6 +11,8 @@ pub mod act;
 pub mod capacity;
 pub mod cgroup;
 pub mod clear;
+pub mod decimal;
+pub mod explain;
 pub mod kernel;
 pub mod label;
 pub mod need;

@@ -30,6 +30,10 @@ const FALLBACK_PERMILLE: u64 = 1_300;
 /// A need, with the steps that led to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Need {
+    /// The floor.
+    pub min_milli: u64,
+    /// From there to the ceiling.
+    pub range_milli: u64,
     /// Where demand lies between floor and ceiling, in parts per million.
     pub demand_ppm: u64,
     /// What demand alone comes to, in millicores.
@@ -48,13 +52,15 @@ pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: 
     let min_milli = min_milli.min(max_milli);
     let demand_ppm = demand_ppm.min(PPM);
     let headroom_permille = headroom_permille.min(VALUE_MAX);
-    let range = max_milli - min_milli;
-    let raw_milli = min_milli + floor(range, demand_ppm, PPM);
+    let range_milli = max_milli - min_milli;
+    let raw_milli = min_milli + floor(range_milli, demand_ppm, PPM);
     let headroom_ppm = headroom_permille * 1_000 + floor(demand_ppm, HEADROOM_PER_DEMAND, 1_000);
     // Rounded once: h·10⁶ + 150·d are parts in 10⁹.
     let parts = headroom_permille * PPM + HEADROOM_PER_DEMAND * demand_ppm;
     let uncapped_milli = raw_milli.saturating_add(floor(raw_milli, parts, 1_000_000_000));
     Need {
+        min_milli,
+        range_milli,
         demand_ppm,
         raw_milli,
         headroom_ppm,

@@ -223,6 +223,16 @@ fn overload_keeps_capacity_and_lets_everyone_survive() {
 }
 
 #[test]
+fn the_reduction_ratio_is_nothing_where_need_is_the_floor() {
+    let pods = [pod("a", 100, 100, 1, 0), pod("b", 100, 1000, 1, 100)];
+    let shares = cleared(Proportional, 500, &pods).shares;
+    assert_eq!(
+        [shares[0].reduction_ppm(), shares[1].reduction_ppm()],
+        [0, 666_666]
+    );
+}
+
+#[test]
 fn guards_bound_a_step_and_yield_only_to_capacity() {
     let guarded = |current, cooling, percent| Pod {
         current_milli: Some(current),

@@ -8,6 +8,7 @@
 mod act;
 mod cgroup;
 mod closed_loop;
+mod explain;
 mod golden;
 mod node;
 mod oracle;

@@ -1,0 +1,446 @@
+//! Every number in words: why a pod gets what it gets, and what would change it.
+//!
+//! Works on plain data, so that the agent, the what-if from a file and whoever reads the interface
+//! say the same. The arithmetic is printed as it was done; what is rounded for the eye is rounded
+//! to the nearest. Deliberately not here: columns, colours, and calculating anything again.
+
+use crate::clear::{BoundBy, Cleared, Market, Mode, Policy, SURVIVAL_MILLI, Share, Step};
+use crate::decimal::{fraction, percent, price};
+use crate::kernel::Level;
+use crate::need::PPM;
+use crate::node::{Clearing, Held};
+use crate::sense::Shown;
+
+/// The clearing that is explained.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Scene {
+    /// The node; a file has none.
+    pub node: Option<String>,
+    /// What people are shown.
+    pub mode: Mode,
+    /// λ in parts per million.
+    pub price_ppm: u64,
+    /// By which rule it was divided.
+    pub policy: Policy,
+    /// The step in which limits are written.
+    pub quantum_milli: u64,
+    /// Which rule divided.
+    pub step: Step,
+    /// K.
+    pub allocatable_milli: u64,
+    /// U.
+    pub unmanaged_milli: u64,
+    /// What those keep who are held.
+    pub held_milli: u64,
+    /// C.
+    pub capacity_milli: u64,
+    /// How many take part.
+    pub pods: u64,
+    /// What they need together.
+    pub need_milli: u64,
+    /// The sum of their floors.
+    pub min_milli: u64,
+}
+
+/// What is known of a pod beside its share.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Evidence {
+    /// Where it came from.
+    pub home: Home,
+    /// What it may use, as read back; `None` where there is no quota.
+    pub limit_milli: Option<u64>,
+    /// What will be put back; `None` where there was no limit.
+    pub original_milli: Option<u64>,
+    /// What its counters show.
+    pub shown: Shown,
+    /// Over how many seconds.
+    pub window_s: u64,
+    /// Why it is left as it is.
+    pub held: Option<Held>,
+}
+
+/// Where a pod comes from: how its user opts out depends on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Home {
+    /// A pod of Kubernetes.
+    Kubernetes,
+    /// A cgroup that the configuration declares, or an execution of ours.
+    Plain,
+}
+
+/// Why, how, and what would change it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Explanation {
+    /// What it may use, what it needs, and how the node is.
+    pub headline: String,
+    /// By which rule it was divided; one that is held was not part of it.
+    pub why: Option<String>,
+    /// The arithmetic, line by line; a line without a word goes on with the one before.
+    pub how: Vec<(&'static str, String)>,
+    /// What would give it more.
+    pub sooner: Option<String>,
+    /// How to opt out.
+    pub out: Option<String>,
+}
+
+/// A row of `top`, as people read it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TopRow {
+    /// Who.
+    pub pod: String,
+    /// Its floor and ceiling.
+    pub wrote: String,
+    /// What it needs.
+    pub need: String,
+    /// What it may use.
+    pub limit: String,
+    /// How much of its need that is, in tenths.
+    pub bar: String,
+    /// What it used lately.
+    pub used: String,
+    /// The share of periods in which it was held back.
+    pub throttled: String,
+}
+
+impl Scene {
+    /// A clearing of a node.
+    pub fn of_clearing(node: &str, clearing: &Clearing) -> Self {
+        Self {
+            node: Some(node.to_owned()),
+            mode: clearing.label,
+            allocatable_milli: clearing.allocatable_milli,
+            unmanaged_milli: clearing.unmanaged_milli,
+            held_milli: clearing.held_milli,
+            ..Self::of_market(&clearing.market, &clearing.cleared)
+        }
+    }
+
+    /// A market by itself, as from a file.
+    pub fn of_market(market: &Market, cleared: &Cleared) -> Self {
+        Self {
+            node: None,
+            mode: cleared.mode,
+            price_ppm: cleared.price_ppm,
+            policy: market.policy,
+            quantum_milli: market.quantum_milli,
+            step: cleared.step,
+            allocatable_milli: market.capacity_milli,
+            unmanaged_milli: 0,
+            held_milli: 0,
+            capacity_milli: cleared.capacity_milli,
+            pods: u64::try_from(cleared.shares.len()).unwrap_or(u64::MAX),
+            need_milli: cleared.need_milli,
+            min_milli: cleared.min_milli,
+        }
+    }
+}
+
+/// The first line of `top`.
+pub fn headline(scene: &Scene) -> String {
+    let node = scene.node.as_deref().unwrap_or("this");
+    let mut less = Vec::new();
+    if scene.unmanaged_milli > 0 {
+        less.push(format!("{}m unmanaged", scene.unmanaged_milli));
+    }
+    if scene.held_milli > 0 {
+        less.push(format!("{}m held", scene.held_milli));
+    }
+    let less = match less.as_slice() {
+        [] => String::new(),
+        less => format!(" less {}", less.join(" and ")),
+    };
+    format!(
+        "node {node}: {}, price {}; {}m to share ({}m allocatable{less})",
+        scene.mode.word(),
+        price(scene.price_ppm),
+        scene.capacity_milli,
+        scene.allocatable_milli,
+    )
+}
+
+/// A row of `top`.
+pub fn top_row(
+    share: &Share,
+    limit_milli: u64,
+    used_milli: Option<u64>,
+    throttled_permille: u64,
+) -> TopRow {
+    let milli = |milli: u64| format!("{milli}m");
+    // Rounded down: the bar is full only for who has all it needs.
+    let tenths = crate::need::floor(10, limit_milli, share.need_milli).min(10);
+    let full = usize::try_from(tenths).unwrap_or(10);
+    TopRow {
+        pod: share.id.clone(),
+        wrote: format!("{}-{}", share.min_milli, share.max_milli),
+        need: milli(share.need_milli),
+        limit: milli(limit_milli),
+        bar: "█".repeat(full) + &"░".repeat(10 - full),
+        used: used_milli.map_or_else(|| "-".to_owned(), milli),
+        throttled: format!("{}%", fraction(throttled_permille.into(), 10, 0)),
+    }
+}
+
+/// Explains one pod.
+pub fn explain(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Explanation {
+    let held = evidence.and_then(|evidence| evidence.held);
+    let limit = evidence.and_then(|evidence| evidence.limit_milli);
+    let limit_milli = limit.unwrap_or(share.allocated_milli);
+    let place = match &scene.node {
+        Some(node) => format!(" on {node}"),
+        None => String::new(),
+    };
+    let may = format!("{} may use {limit_milli}m of CPU{place}", share.id);
+    let node = format!("the node is {}", scene.mode.word());
+    let headline = match held {
+        Some(held) => format!("{may} and is left as it is: {}", held.sentence()),
+        None => format!("{may} and needs {}m: {node}", share.need_milli),
+    };
+    let is_held = held.is_some();
+    let mut how = Vec::new();
+    how.extend(evidence.map(|evidence| ("wrote", wrote(share, evidence))));
+    if !is_held {
+        how.extend(need_lines(scene, share, evidence));
+        how.push(("gets", gets(scene, share)));
+        how.push(("price", price_line(scene)));
+    }
+    Explanation {
+        headline,
+        why: (!is_held).then(|| why(scene)),
+        how,
+        sooner: (!is_held).then(|| sooner(scene, share)).flatten(),
+        out: evidence.map(|evidence| out(evidence.home).to_owned()),
+    }
+}
+
+fn pods_need(scene: &Scene) -> String {
+    let (noun, verb) = match scene.pods {
+        1 => ("pod", "needs"),
+        _ => ("pods", "need"),
+    };
+    format!("{} {noun} {verb} {}m", scene.pods, scene.need_milli)
+}
+
+fn why(scene: &Scene) -> String {
+    let sum = format!(
+        "{}, {}m can be shared",
+        pods_need(scene),
+        scene.capacity_milli
+    );
+    match (scene.step, scene.policy) {
+        (Step::AllFits, Policy::FullCapacity) => format!("{sum}: each gets its maximum"),
+        (Step::AllFits, _) => format!("{sum}: each gets what it needs"),
+        (Step::Shared(level), Policy::Proportional) => format!(
+            "{sum}: each keeps its minimum and gets {} of the rest",
+            ratio(level, percent)
+        ),
+        (Step::Shared(_), Policy::WeightedNash) => {
+            format!("{sum}: each keeps its minimum, the rest goes by weight to those who need it")
+        }
+        (Step::Shared(_), Policy::FullCapacity) => {
+            format!("{sum}: each keeps its minimum, all of the rest goes by weight and demand")
+        }
+        (Step::GuardsYield, _) => format!(
+            "limits that may not shrink yet hold more than the {}m that can be shared: each keeps \
+             its minimum, the rest is cut alike",
+            scene.capacity_milli
+        ),
+        (Step::Overload, _) => format!(
+            "the minimums are {}m together, {}m can be shared: each is cut alike, to {}m at least \
+             while that fits",
+            scene.min_milli, scene.capacity_milli, SURVIVAL_MILLI
+        ),
+    }
+}
+
+fn wrote(share: &Share, evidence: &Evidence) -> String {
+    let kept = "kept, and put back if you opt out";
+    match (evidence.home, evidence.original_milli) {
+        (Home::Kubernetes, _) => format!(
+            "request {}m, limit {}m ({kept})",
+            share.min_milli, share.max_milli
+        ),
+        (Home::Plain, original) => {
+            let limit = original.map_or_else(|| "none".to_owned(), |milli| format!("{milli}m"));
+            let (min, max) = (share.min_milli, share.max_milli);
+            format!("minimum {min}m, maximum {max}m, limit {limit} ({kept})")
+        }
+    }
+}
+
+fn need_lines(
+    scene: &Scene,
+    share: &Share,
+    evidence: Option<&Evidence>,
+) -> Vec<(&'static str, String)> {
+    let shown = evidence.map(|evidence| (evidence.shown, evidence.window_s));
+    let Some(need) = share.need else {
+        let line = match shown {
+            Some((Shown::Use { milli }, window_s)) => format!(
+                "{milli}m used at most in the last {window_s}s, plus 30% = {}m, throttling is not counted here",
+                share.need_milli
+            ),
+            Some(_) => format!(
+                "{}m, what it has: nothing was measured yet",
+                share.need_milli
+            ),
+            None => format!("{}m, as given", share.need_milli),
+        };
+        return vec![("need", line)];
+    };
+    let demand = demand(need.demand_ppm);
+    let capped = if need.milli < need.uncapped_milli {
+        format!(", capped at {}m", need.milli)
+    } else {
+        String::new()
+    };
+    let stepped = if need.milli < share.need_milli {
+        format!(", {}m{}", share.need_milli, in_steps(scene, " "))
+    } else {
+        String::new()
+    };
+    let line = format!(
+        "{}m + {demand} × {}m = {}m, plus {} headroom = {}m{capped}{stepped}",
+        need.min_milli,
+        need.range_milli,
+        need.raw_milli,
+        percent(need.headroom_ppm.into(), PPM.into()),
+        need.uncapped_milli,
+    );
+    let mut lines = vec![("need", line)];
+    if let Some((Shown::Demand { milli }, window_s)) = shown {
+        lines.push((
+            "",
+            format!(
+                "({demand}: use plus throttled time peaked at {milli}m in the last {window_s}s)"
+            ),
+        ));
+    }
+    lines
+}
+
+fn gets(scene: &Scene, share: &Share) -> String {
+    let (min, max, got) = (share.min_milli, share.max_milli, share.allocated_milli);
+    match share.bound_by {
+        BoundBy::Need => format!("all it needs: {got}m"),
+        BoundBy::Max => format!("its maximum: {got}m"),
+        BoundBy::Min => format!("its minimum: {got}m"),
+        BoundBy::Cooldown => format!("{got}m: it was changed too recently to shrink"),
+        BoundBy::Step => format!("{got}m: a limit at most halves or grows fourfold at a time"),
+        BoundBy::Survival => format!("{got}m, with which it survives, of its minimum {min}m"),
+        BoundBy::Share => match (scene.step, scene.policy) {
+            (Step::Shared(level), Policy::Proportional) => {
+                let ratio = ratio(level, |numerator, denominator| {
+                    fraction(numerator, denominator, 3)
+                });
+                let need = share.need_milli;
+                format!(
+                    "{min}m + {ratio} × ({need}m - {min}m) = {got}m{}",
+                    in_steps(scene, ", ")
+                )
+            }
+            (Step::Shared(level), Policy::WeightedNash) => {
+                let per_bid = per_bid(level, scene.quantum_milli, 1);
+                format!(
+                    "{min}m + {} × {per_bid}m = {got}m, by its weight {}{}",
+                    share.bid,
+                    share.bid,
+                    in_steps(scene, ", ")
+                )
+            }
+            (Step::Shared(level), Policy::FullCapacity) if share.bid > 0 => {
+                let per_bid = per_bid(level, scene.quantum_milli, PPM);
+                let bid = fraction(share.bid.into(), PPM.into(), 2);
+                format!(
+                    "{min}m + {bid} × {per_bid}m = {got}m, by weight × demand{}",
+                    in_steps(scene, ", ")
+                )
+            }
+            (Step::Shared(_), _) => {
+                format!("{got}m: {min}m and what bidders left, by weight")
+            }
+            (Step::Overload, _) => {
+                let part = percent(got.into(), min.max(1).into());
+                format!("{part} of its minimum {min}m = {got}m")
+            }
+            (Step::GuardsYield | Step::AllFits, _) => {
+                format!("{got}m, between its minimum {min}m and its maximum {max}m")
+            }
+        },
+    }
+}
+
+/// What to add to a number that is a multiple of something.
+fn in_steps(scene: &Scene, joint: &str) -> String {
+    match scene.quantum_milli {
+        0 | 1 => String::new(),
+        quantum => format!("{joint}in steps of {quantum}m"),
+    }
+}
+
+fn price_line(scene: &Scene) -> String {
+    let shown = price(scene.price_ppm);
+    let zero = "0 when nobody is held back";
+    match (scene.price_ppm, scene.step, scene.policy) {
+        (0, ..) => "0: nobody is held back".to_owned(),
+        (_, Step::Overload | Step::GuardsYield, _) => "no millicore is to be had".to_owned(),
+        (_, Step::Shared(level), Policy::Proportional) => {
+            let ratio = ratio(level, |numerator, denominator| {
+                fraction(numerator, denominator, 3)
+            });
+            format!("{shown} = 1 / {ratio}; {zero}")
+        }
+        _ => format!("{shown} for one more millicore; {zero}"),
+    }
+}
+
+fn sooner(scene: &Scene, share: &Share) -> Option<String> {
+    if share.need_milli <= share.allocated_milli {
+        return None;
+    }
+    let need = share.need_milli;
+    let short = scene.need_milli.saturating_sub(scene.capacity_milli);
+    Some(match share.bound_by {
+        BoundBy::Step | BoundBy::Cooldown => {
+            format!("it goes on towards {need}m at the next clearing")
+        }
+        _ if scene.pods == 1 => format!("it gets {need}m on a node with {short}m more room"),
+        _ => format!(
+            "it gets {need}m when the others need {short}m less, or on a node with that much room"
+        ),
+    })
+}
+
+fn out(home: Home) -> &'static str {
+    match home {
+        Home::Kubernetes => {
+            "label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing"
+        }
+        Home::Plain => {
+            "take it out of the configuration: its own limit is back at the next clearing"
+        }
+    }
+}
+
+/// Two places, or three where two do not say it all.
+fn demand(ppm: u64) -> String {
+    let places = if ppm.is_multiple_of(10_000) { 2 } else { 3 };
+    fraction(ppm.into(), PPM.into(), places)
+}
+
+fn ratio(level: Level, text: impl Fn(u128, u128) -> String) -> String {
+    match level {
+        Level::Full => text(1, 1),
+        Level::At {
+            numerator,
+            denominator,
+        } => text(numerator.into(), denominator),
+    }
+}
+
+/// What one unit of a bid bought, in millicores.
+fn per_bid(level: Level, quantum_milli: u64, bids_per_unit: u64) -> String {
+    ratio(level, |numerator, denominator| {
+        let scale = u128::from(quantum_milli.max(1)) * u128::from(bids_per_unit);
+        fraction(numerator.saturating_mul(scale), denominator, 3)
+    })
+}

@@ -1,0 +1,230 @@
+//! The words of design 80, 2.13 and 2.14, and the numbers in them.
+
+use bursar_market::clear::{Cleared, Market, Pod, Policy, Want, clear};
+use bursar_market::decimal::{fraction, percent, price};
+use bursar_market::explain::{Evidence, Explanation, Home, Scene, explain, headline, top_row};
+use bursar_market::node::Held;
+use bursar_market::sense::Shown;
+
+/// The node of the transcripts.
+fn market() -> Market {
+    let pod = |id: &str, max_milli, percent: u64| Pod {
+        id: id.to_owned(),
+        min_milli: 100,
+        max_milli,
+        weight: 100,
+        want: Want::Demand(percent * 10_000),
+        headroom_permille: 100,
+        current_milli: None,
+        cooling: false,
+    };
+    Market {
+        capacity_milli: 1500,
+        policy: Policy::Proportional,
+        quantum_milli: 10,
+        pods: vec![
+            pod("batch/thumbs-x1", 600, 70),
+            pod("shop/api-7c9f", 1000, 90),
+            pod("shop/search-5d2b", 1000, 90),
+        ],
+    }
+}
+
+fn scene(market: &Market, cleared: &Cleared) -> Scene {
+    Scene {
+        node: Some("w-17".to_owned()),
+        allocatable_milli: 1800,
+        unmanaged_milli: 300,
+        ..Scene::of_market(market, cleared)
+    }
+}
+
+fn evidence() -> Evidence {
+    Evidence {
+        home: Home::Kubernetes,
+        limit_milli: Some(580),
+        original_milli: Some(1000),
+        shown: Shown::Demand { milli: 910 },
+        window_s: 60,
+        held: None,
+    }
+}
+
+fn explained(market: &Market, at: usize) -> Explanation {
+    let cleared = clear(market);
+    explain(&scene(market, &cleared), &cleared.shares[at], None)
+}
+
+fn how<'a>(explanation: &'a Explanation, word: &str) -> &'a str {
+    let mut lines = explanation.how.iter();
+    &lines.find(|(line, _)| *line == word).unwrap().1
+}
+
+#[test]
+fn the_transcript_of_one_pod_is_word_for_word() {
+    let market = market();
+    let cleared = clear(&market);
+    let explanation = explain(
+        &scene(&market, &cleared),
+        &cleared.shares[1],
+        Some(&evidence()),
+    );
+    let expected = Explanation {
+        headline: "shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: the node is congested".to_owned(),
+        why: Some("3 pods need 2550m, 1500m can be shared: each keeps its minimum and gets 53.3% of the rest".to_owned()),
+        how: vec![
+            ("wrote", "request 100m, limit 1000m (kept, and put back if you opt out)".to_owned()),
+            ("need", "100m + 0.90 × 900m = 910m, plus 23.5% headroom = 1123m, capped at 1000m".to_owned()),
+            ("", "(0.90: use plus throttled time peaked at 910m in the last 60s)".to_owned()),
+            ("gets", "100m + 0.533 × (1000m - 100m) = 580m, in steps of 10m".to_owned()),
+            ("price", "1.88 = 1 / 0.533; 0 when nobody is held back".to_owned()),
+        ],
+        sooner: Some("it gets 1000m when the others need 1050m less, or on a node with that much room".to_owned()),
+        out: Some("label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing".to_owned()),
+    };
+    assert_eq!(explanation, expected);
+}
+
+#[test]
+fn the_transcript_of_top_is_word_for_word() {
+    let market = market();
+    let cleared = clear(&market);
+    assert_eq!(
+        headline(&scene(&market, &cleared)),
+        "node w-17: congested, price 1.88; 1500m to share (1800m allocatable less 300m unmanaged)"
+    );
+    let row = |at: usize, used, throttled| {
+        let share = &cleared.shares[at];
+        let row = top_row(share, share.allocated_milli, Some(used), throttled);
+        [
+            row.pod,
+            row.wrote,
+            row.need,
+            row.limit,
+            row.bar,
+            row.used,
+            row.throttled,
+        ]
+        .join(" ")
+    };
+    assert_eq!(
+        row(0, 331, 312),
+        "batch/thumbs-x1 100-600 550m 340m ██████░░░░ 331m 31%"
+    );
+    assert_eq!(
+        row(1, 566, 380),
+        "shop/api-7c9f 100-1000 1000m 580m █████░░░░░ 566m 38%"
+    );
+    assert_eq!(
+        row(2, 571, 360),
+        "shop/search-5d2b 100-1000 1000m 580m █████░░░░░ 571m 36%"
+    );
+}
+
+#[test]
+fn each_rule_has_its_arithmetic() {
+    let mut market = market();
+    assert_eq!(
+        how(&explained(&market, 0), "need"),
+        "100m + 0.70 × 500m = 450m, plus 20.5% headroom = 542m, 550m in steps of 10m"
+    );
+    market.quantum_milli = 1;
+    market.pods[2].weight = 300;
+    market.policy = Policy::WeightedNash;
+    let nash = explained(&market, 2);
+    assert_eq!(
+        how(&nash, "gets"),
+        "100m + 300 × 2.400m = 820m, by its weight 300"
+    );
+    assert_eq!(
+        how(&nash, "price"),
+        "0.42 for one more millicore; 0 when nobody is held back"
+    );
+    market.policy = Policy::FullCapacity;
+    let full = explained(&market, 2);
+    assert_eq!(
+        how(&full, "gets"),
+        "100m + 270.00 × 2.791m = 854m, by weight × demand"
+    );
+    market.policy = Policy::Proportional;
+    market.capacity_milli = 200;
+    let overloaded = explained(&market, 0);
+    assert_eq!(how(&overloaded, "gets"), "67.0% of its minimum 100m = 67m");
+    assert_eq!(how(&overloaded, "price"), "no millicore is to be had");
+    market.capacity_milli = 9000;
+    let fits = explained(&market, 1);
+    assert_eq!(how(&fits, "gets"), "its maximum: 1000m");
+    assert_eq!(
+        (how(&fits, "price"), fits.sooner.as_ref()),
+        ("0: nobody is held back", None)
+    );
+    assert_eq!(
+        fits.why.as_deref(),
+        Some("3 pods need 2542m, 9000m can be shared: each gets what it needs")
+    );
+    market.pods[1].want = Want::Need(640);
+    let given = explained(&market, 1);
+    assert_eq!(
+        (how(&given, "need"), how(&given, "gets")),
+        ("640m, as given", "all it needs: 640m")
+    );
+    market.pods[1].current_milli = Some(1000);
+    market.pods[1].cooling = true;
+    assert_eq!(
+        how(&explained(&market, 1), "gets"),
+        "1000m: it was changed too recently to shrink"
+    );
+    market.pods[1].current_milli = Some(100);
+    let step = explained(&market, 1);
+    assert_eq!(
+        how(&step, "gets"),
+        "400m: a limit at most halves or grows fourfold at a time"
+    );
+    assert_eq!(
+        step.sooner.as_deref(),
+        Some("it goes on towards 640m at the next clearing")
+    );
+}
+
+#[test]
+fn who_is_held_reads_why() {
+    let market = market();
+    let cleared = clear(&market);
+    let evidence = Evidence {
+        held: Some(Held::Conflict),
+        home: Home::Plain,
+        original_milli: None,
+        ..evidence()
+    };
+    let held = explain(
+        &scene(&market, &cleared),
+        &cleared.shares[1],
+        Some(&evidence),
+    );
+    assert_eq!(
+        held.headline,
+        "shop/api-7c9f may use 580m of CPU on w-17 and is left as it is: somebody else changed its limit"
+    );
+    assert_eq!((held.why, held.sooner), (None, None));
+    assert_eq!(
+        held.how,
+        [(
+            "wrote",
+            "minimum 100m, maximum 1000m, limit none (kept, and put back if you opt out)"
+                .to_owned()
+        )]
+    );
+}
+
+#[test]
+fn numbers_are_rounded_to_the_nearest_without_a_float() {
+    assert_eq!(fraction(120, 225, 3), "0.533");
+    assert_eq!(fraction(9_996, 10_000, 3), "1.000");
+    assert_eq!(fraction(5, 10, 0), "1");
+    assert_eq!(fraction(u128::MAX, 0, 2), format!("{}.00", u128::MAX));
+    assert_eq!(percent(120, 225), "53.3%");
+    assert_eq!(
+        [0, 5, 3_750, 125_000, 1_875_000, 1_000_000_000_000].map(price),
+        ["0", "0.000005", "0.0038", "0.13", "1.88", "max"]
+    );
+}
