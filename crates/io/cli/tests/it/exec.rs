@@ -201,18 +201,18 @@ fn what_was_to_be_ignored_stays_ignored() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "True\n");
 }
 
+/// A shell that starts in no time, and tells when it is told to end.
+const TELLS_TERM: &str = "trap 'echo told; exit 0' TERM; echo ready; sleep 1000 & wait";
+
 #[test]
 fn a_program_that_runs_too_long_is_told_to_end_and_its_slot_is_free() {
     let house = House::new();
     let _server = house.up(&[]);
-    let ended = exec(&house, &["--max-time", "1s", "--", "python3", "-c", TELLS]);
-    assert_eq!(
-        (ended.code, ended.stdout.as_str()),
-        (124, "ready\ngot SIGTERM\n")
-    );
+    let ended = exec(&house, &["--max-time", "1s", "--", "sh", "-c", TELLS_TERM]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (124, "ready\ntold\n"));
     assert_eq!(
         ended.stderr,
-        "error: `python3` ran longer than `--max-time 1s` and is stopped\n"
+        "error: `sh` ran longer than `--max-time 1s` and is stopped\n"
     );
     assert_eq!(only_end(&house)["exitCode"], 124);
     assert_all_is_free(&house);
@@ -225,7 +225,7 @@ fn what_does_not_end_when_told_is_killed_with_all_that_it_started() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "trap '' TERM; echo ready; sleep 1000; sleep 1000";
-    let ended = exec(&house, &["--max-time", "100ms", "--", "sh", "-c", script]);
+    let ended = exec(&house, &["--max-time", "1s", "--", "sh", "-c", script]);
     assert_eq!((ended.code, ended.stdout.as_str()), (124, "ready\n"));
     assert_all_is_free(&house);
 }
@@ -234,21 +234,16 @@ fn what_does_not_end_when_told_is_killed_with_all_that_it_started() {
 fn what_the_program_started_is_told_to_end_too() {
     let house = House::new();
     let _server = house.up(&[]);
-    let script = "python3 -c \"$0\" & wait";
-    let ended = exec(
-        &house,
-        &["--max-time", "2s", "--", "sh", "-c", script, TELLS],
-    );
-    assert_eq!(
-        (ended.code, ended.stdout.as_str()),
-        (124, "ready\ngot SIGTERM\n")
-    );
+    let script = "sh -c \"$0\" & wait";
+    let words = ["--max-time", "1s", "--", "sh", "-c", script, TELLS_TERM];
+    let ended = exec(&house, &words);
+    assert_eq!((ended.code, ended.stdout.as_str()), (124, "ready\ntold\n"));
 }
 
-/// A server whose holders must show life every second.
-fn short_lived(house: &House) -> crate::house::Server {
+/// A server whose holders must show life that often.
+fn short_lived(house: &House, ttl: &str) -> crate::house::Server {
     let server = house.up(&[]);
-    house.ok(&[
+    let words = [
         "limit",
         "set",
         "python",
@@ -257,15 +252,16 @@ fn short_lived(house: &House) -> crate::house::Server {
         "--slots",
         "4",
         "--max-ttl",
-        "3s",
-    ]);
+        ttl,
+    ];
+    house.ok(&words);
     server
 }
 
 #[test]
 fn a_program_whose_slot_is_taken_back_is_told_to_end() {
     let house = House::new();
-    let _server = short_lived(&house);
+    let _server = short_lived(&house, "6s");
     let words = [
         "--class", "python", "--id", "job-1", "--", "python3", "-c", TELLS,
     ];
@@ -293,7 +289,7 @@ fn a_program_whose_slot_is_taken_back_is_told_to_end() {
 #[test]
 fn a_program_outlives_the_server_for_its_ttl_and_no_longer() {
     let house = House::new();
-    let server = short_lived(&house);
+    let server = short_lived(&house, "6s");
     let words = ["--class", "python", "--", "python3", "-c", TELLS];
     let mut running = Running::exec(&house, &words);
     assert_eq!(running.line(), "ready\n");
@@ -312,7 +308,7 @@ fn a_program_outlives_the_server_for_its_ttl_and_no_longer() {
 #[test]
 fn a_server_that_comes_back_in_time_finds_the_slot_held() {
     let house = House::new();
-    let server = short_lived(&house);
+    let server = short_lived(&house, "9s");
     let words = [
         "--class", "python", "--id", "job-1", "--", "python3", "-c", TELLS,
     ];
@@ -383,6 +379,23 @@ fn without_a_server_nothing_runs() {
     let ended = exec(&house, &["-o", "json", "--", "echo", "ran"]);
     let problem: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!((ended.code, &problem["code"]), (125, &"unavailable".into()));
+}
+
+#[test]
+fn while_nobody_answers_nothing_runs() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let pid = rustix::process::Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::STOP).unwrap();
+    let ended = exec(&house, &["--timeout", "200ms", "--", "echo", "ran"]);
+    rustix::process::kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!((ended.code, ended.stdout.as_str()), (125, ""));
+    assert!(
+        ended.stderr.starts_with("error: no answer from "),
+        "{}",
+        ended.stderr
+    );
+    assert_all_is_free(&house);
 }
 
 #[test]

@@ -78,12 +78,10 @@ fn a_program_that_a_key_ends_gives_its_slot_back() {
 fn all_that_a_program_started_ends_with_it_though_the_group_is_the_callers() {
     let house = House::new();
     let _server = house.up(&[]);
-    let inner = "import signal, sys; \
-                 signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(\"inner told\"))); \
-                 print(\"ready\", flush=True); signal.pause()";
-    let script = format!("python3 -c '{inner}' & wait");
-    let line = "bursar exec --max-time 2s -- sh -c \"$0\"; echo outer $?";
-    let mut terminal = at_terminal(&house, &["sh", "-c", line, &script]);
+    let inner = "trap 'echo inner told; exit 0' TERM; sleep 1000 & wait";
+    let script = "sh -c \"$0\" & wait";
+    let line = "bursar exec --max-time 1s -- sh -c \"$0\" \"$1\"; echo outer $?";
+    let mut terminal = at_terminal(&house, &["sh", "-c", line, script, inner]);
     let text = terminal.until("outer 124\r\n");
     assert!(text.contains("inner told"), "{text}");
     assert_eq!(terminal.end().code, 0, "the caller's shell is left alone");
