@@ -171,6 +171,13 @@ fn an_execution_runs_is_told_step_by_step_and_leaves_nothing() {
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
+    let mut ascii = house.command(&["booking", "show", "a"]);
+    let ascii = crate::house::ended(ascii.env("LC_ALL", "C").output().unwrap());
+    assert!(
+        ascii.stdout.is_ascii() && ascii.stdout.contains("validate ok 0ms > "),
+        "{}",
+        ascii.stdout
+    );
     let booking = shown(&house, &house.data(), "a");
     assert_eq!(booking["execution"]["outcome"], "failed");
     assert_eq!(booking["pids"], 16);
@@ -388,6 +395,30 @@ fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
     assert!(DEMO_ENDED <= seen.len());
     assert_eq!(processes("environ", &seen), Vec::<PathBuf>::new());
     assert_nothing_left(&id);
+}
+
+#[test]
+fn a_demo_that_was_killed_leaves_nothing_to_the_next() {
+    let house = House::new();
+    let demo = house.up(&["--demo"]);
+    let mut tail = house
+        .command(&["--context", "demo", "ledger", "tail", "-w", "--from", "0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with(" runs")));
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    demo.kill();
+    let killed = ledger(&house.data().join("demo"));
+    assert_ne!(cgroups(&killed), Vec::<PathBuf>::new());
+    let again = house.up(&["--demo"]);
+    let fresh = ledger(&house.data().join("demo"));
+    assert_ne!(killed, fresh);
+    assert_nothing_left(&killed);
+    assert_eq!(again.interrupt(), 0);
+    assert_nothing_left(&fresh);
 }
 
 #[test]
