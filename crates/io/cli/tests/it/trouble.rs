@@ -1,4 +1,8 @@
-//! Data directories that cannot be used: each is told apart, and nothing is lost.
+//! Data directories that cannot be used: each is told apart, and nothing is lost. Below: every
+//! trouble that an execution can meet.
+
+mod matrix;
+mod rig;
 
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 

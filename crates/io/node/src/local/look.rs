@@ -83,6 +83,11 @@ impl Local {
 
     /// Resolves when nothing of an execution is left.
     pub(super) async fn ended(&self, id: &BookingId) -> Exit {
+        // A shim that has not got to work yet when its execution is stopped changes nothing any
+        // more, and may never move again.
+        if let Ok(Look::Ended(exit)) = self.look(id) {
+            return exit;
+        }
         loop {
             self.shims.gone(id).await;
             match self.look(id) {

@@ -1,0 +1,563 @@
+//! A server of its own for tests of executions that go wrong: killed, started again, looked into.
+//!
+//! The server runs from a link in the house, so every shim of it can be told from all others, and
+//! once it is up the link is replaced by a script that holds a shim at a gate before it begins.
+//! Whatever a test made is gone when its rig is dropped, also when the test fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bursar_client::Client;
+use bursar_client::api::{
+    BookingRequest, Execution, ExecutionRequest, ExecutionState, ReleaseRequest,
+};
+use bursar_client::client::{Address, Mode, Options, Query, Transport};
+use bursar_units::{BookingId, Label};
+use rustix::fs::{CWD, FileType, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::exec_running::program;
+use crate::house::{House, Server};
+
+/// How executions are kept apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kept {
+    /// In cgroups, by a server that is root.
+    Apart,
+    /// Not at all, by a server that is nobody.
+    Nowhere,
+}
+
+/// A server, its data, and all that it runs.
+pub(crate) struct Rig {
+    pub(crate) house: House,
+    pub(crate) data: PathBuf,
+    pub(crate) kept: Kept,
+    server: Mutex<Option<Server>>,
+    ledger: Mutex<String>,
+}
+
+/// A file system that is mounted until it is dropped.
+pub(crate) struct Mounted(PathBuf);
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+/// How long anything may take that is waited for, at most.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// How often the machine is looked at while something is waited for.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How a script says that it has begun: a line is one write, so none is torn.
+pub(crate) const BEGIN: &str = "echo $BURSAR_BOOKING >> $BEGUN\n";
+/// Holds a shim at its gate, if it has one.
+const SHIM: &str = r#"#!/bin/sh
+gate="${0%/*}/../gates/shim-$3"
+if [ -p "$gate" ]; then read -r go < "$gate"; fi
+exec "$0.real" "$@"
+"#;
+
+impl Rig {
+    /// A server whose data is in the house, or on what is mounted there.
+    pub(crate) fn new(kept: Kept) -> Self {
+        Self::on(House::new(), "data", kept)
+    }
+
+    pub(crate) fn on(house: House, data: &str, kept: Kept) -> Self {
+        let rig = Self {
+            data: house.path(data),
+            house,
+            kept,
+            server: Mutex::default(),
+            ledger: Mutex::default(),
+        };
+        for name in ["bin", "gates"] {
+            std::fs::create_dir(rig.house.path(name)).unwrap();
+        }
+        link(&rig.house.path("bin/bursar.real"));
+        let begun = rig.house.path("begun");
+        std::fs::write(&begun, "").unwrap();
+        std::fs::set_permissions(&begun, std::fs::Permissions::from_mode(0o666)).unwrap();
+        rig.start();
+        rig
+    }
+
+    /// Starts a server, the first or the next.
+    pub(crate) fn start(&self) {
+        let bin = self.house.path("bin/bursar");
+        let next = self.house.path("bin/next");
+        link(&next);
+        std::fs::rename(&next, &bin).unwrap();
+        let server = House::started(self.command());
+        let said: serde_json::Value = serde_json::from_str(&server.said).unwrap();
+        if self.kept == Kept::Apart {
+            assert_eq!(
+                said["executor"]["isolation"], "cgroup",
+                "cgroups are mounted here, but the server may not divide them: run the tests as \
+                 root, or give them a cgroup of their own"
+            );
+        }
+        *lock(&self.server) = Some(server);
+        let key = std::fs::read_to_string(self.data.join("ledger.key")).unwrap();
+        *lock(&self.ledger) = key.split('/').nth(1).unwrap().to_owned();
+        std::fs::write(&next, SHIM).unwrap();
+        std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::rename(&next, &bin).unwrap();
+    }
+
+    /// A server that writes its log to a file, which never makes it wait.
+    fn command(&self) -> Command {
+        let mut command = program(&self.house, "/bin/sh");
+        command
+            .args(["-c", "exec \"$0\" \"$@\" 2>> log"])
+            .arg(self.house.path("bin/bursar"))
+            .args(["up", "--listen", "127.0.0.1:0", "-o", "json", "--data"])
+            .arg(&self.data);
+        if self.kept == Kept::Nowhere && rustix::process::getuid().is_root() {
+            for path in ["", "gates"] {
+                chown(self.house.path(path), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        lock(&self.server).as_ref().unwrap().pid()
+    }
+
+    /// Ends the server without any warning.
+    pub(crate) fn kill(&self) {
+        lock(&self.server).take().unwrap().kill();
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let address = Address::Unix(self.data.join("api.sock"));
+        Client::new(Transport::to(address), Options::usual())
+    }
+
+    /// A client that asks once.
+    pub(crate) fn impatient(&self) -> Client {
+        let address = Address::Unix(self.data.join("api.sock"));
+        let options = Options {
+            attempts_max: 1,
+            timeout: Duration::from_secs(2),
+            token: None,
+        };
+        Client::new(Transport::to(address), options)
+    }
+
+    /// Has a shell run a script under an id.
+    pub(crate) async fn submit(
+        &self,
+        id: &str,
+        script: &str,
+        fill_in: impl FnOnce(&mut ExecutionRequest),
+    ) -> Execution {
+        let submitted = self
+            .client()
+            .submit(&name(id), &self.request(script, fill_in), Mode::Do)
+            .await;
+        submitted.unwrap_or_else(|error| panic!("{id} is not taken: {error}"))
+    }
+
+    pub(crate) fn request(
+        &self,
+        script: &str,
+        fill_in: impl FnOnce(&mut ExecutionRequest),
+    ) -> ExecutionRequest {
+        let mut request = ExecutionRequest::new(label("python"), "/bin/sh".to_owned());
+        request.args = vec!["-c".to_owned(), script.to_owned()];
+        let begun = self.house.path("begun").to_str().unwrap().to_owned();
+        request.env = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+            ("BEGUN".to_owned(), begun),
+        ]);
+        fill_in(&mut request);
+        request
+    }
+
+    /// Holds a class that has one slot, so that everybody else of it waits.
+    pub(crate) async fn fill(&self, class: &str) {
+        self.limit(class, 1).await;
+        let mut request = BookingRequest::new(label(class));
+        request.ttl_ms = Some(3_600_000);
+        let id = name(&format!("holder-{class}"));
+        let client = self.client();
+        client.reserve(&id, &request, Mode::Do).await.unwrap();
+    }
+
+    /// Gives that slot back.
+    pub(crate) async fn empty(&self, class: &str) -> Result<(), bursar_client::client::Error> {
+        let id = name(&format!("holder-{class}"));
+        let request = ReleaseRequest {
+            force: true,
+            reason: Some("the others shall run".to_owned()),
+            ..ReleaseRequest::default()
+        };
+        self.client()
+            .release(&id, &request, Mode::Do)
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn limit(&self, class: &str, slots: u64) {
+        let limit = serde_json::json!({
+            "apiVersion": "bursar.dev/v1alpha1",
+            "kind": "Limit",
+            "metadata": {"name": class},
+            "spec": {"class": class, "slots": slots},
+        });
+        let limit = serde_json::from_value(limit).unwrap();
+        self.client().put_limit(&limit, Mode::Do).await.unwrap();
+    }
+
+    pub(crate) async fn look(&self, id: &str) -> Execution {
+        self.client().execution(&name(id)).await.unwrap()
+    }
+
+    /// Waits until an execution is in a state, by asking to be told.
+    pub(crate) async fn wait_for(&self, id: &str, state: ExecutionState) -> Execution {
+        let client = self.client();
+        let waited = tokio::time::timeout(PATIENCE, async {
+            let mut execution = client.execution(&name(id)).await.unwrap();
+            while execution.course.state != state {
+                assert_ne!(
+                    execution.course.state,
+                    ExecutionState::Ended,
+                    "{id} has ended: {execution:?}"
+                );
+                let step = Duration::from_secs(5);
+                execution = client.execution_wait(&name(id), step).await.unwrap();
+            }
+            execution
+        });
+        match waited.await {
+            Ok(execution) => execution,
+            Err(_) => panic!("{id} is not {state:?}: {:?}", self.look(id).await),
+        }
+    }
+
+    pub(crate) async fn ended(&self, id: &str) -> Execution {
+        self.wait_for(id, ExecutionState::Ended).await
+    }
+
+    pub(crate) async fn cancel(&self, id: &str) -> Execution {
+        let client = self.client();
+        client.cancel_execution(&name(id), Mode::Do).await.unwrap()
+    }
+
+    /// A gate at which whoever reads it waits.
+    pub(crate) fn gate(&self, name: &str) -> PathBuf {
+        let path = self.house.path("gates").join(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        path
+    }
+
+    /// Opens a gate for all who wait there, as soon as somebody does.
+    pub(crate) async fn open(&self, name: &str) {
+        let path = self.house.path("gates").join(name);
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        let open = || rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).ok();
+        let file = until(&format!("somebody at {name}"), open).await;
+        rustix::io::write(&file, b"go\n").unwrap();
+    }
+
+    /// Those who have begun, each as often as it has.
+    pub(crate) fn begun(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.house.path("begun")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) async fn wait_until_begun(&self, id: &str) {
+        let has_begun = || self.begun().iter().any(|line| line == id).then_some(());
+        until(&format!("{id} has begun"), has_begun).await;
+    }
+
+    /// The shims of this server and of those before it, by process, with whose they are.
+    pub(crate) fn shims(&self) -> BTreeMap<i32, String> {
+        let bin = self.house.path("bin");
+        let bin = bin.to_str().unwrap();
+        let of = |pid: i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let words: Vec<_> = line
+                .split(|byte| *byte == 0)
+                .map(String::from_utf8_lossy)
+                .collect();
+            let at = words.iter().position(|word| word.starts_with(bin))?;
+            match &words[at..] {
+                [_, shim, run, id, ..] if shim == "shim" && run == "run" => {
+                    Some((pid, id.to_string()))
+                }
+                _ => None,
+            }
+        };
+        numbers().filter_map(of).collect()
+    }
+
+    pub(crate) fn shims_of(&self, id: &str) -> Vec<i32> {
+        let shims = self.shims().into_iter();
+        shims
+            .filter(|(_, of)| of == id)
+            .map(|(pid, _)| pid)
+            .collect()
+    }
+
+    /// Ends the shim of an execution without any warning.
+    pub(crate) async fn kill_shim(&self, id: &str) {
+        let shims = self.shims_of(id);
+        assert!(!shims.is_empty(), "{id} has no shim");
+        for pid in shims {
+            // Whoever is its parent now reaps it.
+            kill(pid);
+        }
+    }
+
+    /// Every directory of this ledger in any hierarchy of cgroups.
+    pub(crate) fn bases(&self) -> Vec<PathBuf> {
+        let name = format!("bursar-{}", lock(&self.ledger));
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut open: Vec<PathBuf> = mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .filter(|fields| fields[2].starts_with("cgroup"))
+            .map(|fields| PathBuf::from(fields[1]))
+            .collect();
+        let mut found = Vec::new();
+        while let Some(directory) = open.pop() {
+            for path in directories(&directory) {
+                if path.ends_with(&name) {
+                    found.push(path);
+                } else {
+                    open.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    /// The cgroups of one execution, in every hierarchy.
+    pub(crate) fn groups(&self, id: &str) -> Vec<PathBuf> {
+        let bases = self.bases().into_iter();
+        let groups = bases.map(|base| base.join(format!("e-{id}")));
+        groups.filter(|group| group.is_dir()).collect()
+    }
+
+    /// All processes in those.
+    pub(crate) fn members(&self, id: &str) -> BTreeSet<i32> {
+        self.groups(id)
+            .iter()
+            .flat_map(|group| members(group))
+            .collect()
+    }
+
+    /// What a switched-off machine leaves of an execution when it is on again: nothing but files.
+    pub(crate) async fn switch_off(&self, id: &str) {
+        for pid in self.shims_of(id) {
+            kill(pid);
+        }
+        let is_gone = || {
+            self.groups(id).iter().for_each(|group| remove(group));
+            (self.groups(id).is_empty() && self.shims_of(id).is_empty()).then_some(())
+        };
+        until(&format!("{id} is gone"), is_gone).await;
+    }
+
+    /// That nothing is held, nobody waits, nothing runs, nobody is left unburied, and that all of
+    /// it stands in a ledger that checks.
+    pub(crate) async fn assert_nothing_left(&self) {
+        let client = self.client();
+        for limit in client.limits().await.unwrap().items {
+            let status = limit.status.unwrap();
+            assert_eq!(status.in_use.slots, 0, "{} is in use", limit.metadata.name);
+            assert_eq!(
+                status.waiting, 0,
+                "somebody waits under {}",
+                limit.metadata.name
+            );
+        }
+        let live = Query::new().with("state", "queued,granted");
+        let live = client.bookings(&live).await.unwrap().items;
+        assert!(live.is_empty(), "{live:?}");
+        let live = Query::new().with("state", "queued,starting,running,stopping,stuck");
+        let live = client.executions(&live).await.unwrap().items;
+        assert!(live.is_empty(), "{live:?}");
+        until("no shim is left", || self.shims().is_empty().then_some(())).await;
+        let zombies = || zombies(self.pid()).is_empty().then_some(());
+        until("no zombie is left", zombies).await;
+        let groups: Vec<PathBuf> = self
+            .bases()
+            .iter()
+            .flat_map(|base| directories(base))
+            .collect();
+        assert_eq!(groups, Vec::<PathBuf>::new(), "cgroups are left");
+        let server = lock(&self.server).take().unwrap();
+        assert_eq!(server.interrupt(), 0, "{}", self.log());
+        assert_eq!(self.bases(), Vec::<PathBuf>::new(), "cgroups are left");
+        let name = format!("bursar-{}", lock(&self.ledger));
+        let is_ours = |pid: &i32| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
+            // The dead whose parent was killed are for the machine to bury.
+            text.is_ok_and(|text| text.contains(&name))
+                && stat(*pid).is_some_and(|(state, _)| state != "Z")
+        };
+        let left: Vec<i32> = numbers().filter(is_ours).collect();
+        assert_eq!(left, Vec::<i32>::new(), "processes are left");
+        let data = self.data.to_str().unwrap();
+        self.house
+            .ok(&["ledger", "check", "--redecide", "--store", data]);
+    }
+
+    /// What the servers said.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.house.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        drop(lock(&self.server).take());
+        let is_gone = || {
+            self.shims().into_keys().for_each(kill);
+            self.bases().iter().for_each(|base| remove(base));
+            self.shims().is_empty() && self.bases().is_empty()
+        };
+        for _ in 0..500 {
+            if is_gone() {
+                return;
+            }
+            let pause = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            let _waited = rustix::event::poll(&mut [], Some(&pause));
+        }
+    }
+}
+
+impl Mounted {
+    /// A file system in memory, of so many MiB.
+    pub(crate) fn new(at: &Path, mebibytes: u32) -> Self {
+        std::fs::create_dir_all(at).unwrap();
+        mount(
+            &[
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={mebibytes}m"),
+                "trouble",
+            ],
+            at,
+        );
+        Self(at.to_owned())
+    }
+
+    pub(crate) fn resize(&self, kibibytes: u64) {
+        mount(&["-o", &format!("remount,size={kibibytes}k")], &self.0);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn mount(words: &[&str], at: &Path) {
+    let done = Command::new("mount").args(words).arg(at).status().unwrap();
+    assert!(done.success(), "cannot mount at {}", at.display());
+}
+
+/// Looks again and again until something is there.
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "waited in vain: {what}"
+        );
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+pub(crate) fn name(id: &str) -> BookingId {
+    BookingId::new(id).unwrap()
+}
+
+pub(crate) fn label(text: &str) -> Label {
+    Label::new(text).unwrap()
+}
+
+/// Who is in a cgroup, or in one below it.
+pub(crate) fn members(group: &Path) -> Vec<i32> {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    pids.extend(directories(group).iter().flat_map(|below| members(below)));
+    pids
+}
+
+/// Kills all in a cgroup, and removes what is empty of it.
+fn remove(group: &Path) {
+    members(group).into_iter().for_each(kill);
+    for below in directories(group) {
+        remove(&below);
+    }
+    let _thawed = std::fs::write(group.join("freezer.state"), "THAWED");
+    let _busy = std::fs::remove_dir(group);
+}
+
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    let entries = entries.filter_map(Result::ok);
+    let is_directory =
+        |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries
+        .filter(is_directory)
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// The dead children that a process has not buried.
+fn zombies(parent: u32) -> Vec<i32> {
+    let is_one = |pid: &i32| stat(*pid).is_some_and(|found| found == ("Z".to_owned(), parent));
+    numbers().filter(is_one).collect()
+}
+
+/// The state of a process, and its parent.
+fn stat(pid: i32) -> Option<(String, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may contain anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+fn numbers() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn kill(pid: i32) {
+    // It may be gone already.
+    let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+}
+
+/// The binary under one more name.
+fn link(path: &Path) {
+    let binary = env!("CARGO_BIN_EXE_bursar");
+    if std::fs::hard_link(binary, path).is_err() {
+        std::fs::copy(binary, path).unwrap();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
