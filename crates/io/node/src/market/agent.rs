@@ -1,0 +1,194 @@
+//! The agent of a node: one thread with its own timers, and a handle on it.
+//!
+//! It looks every second and clears every five, whatever the rest of the process does, and goes on
+//! when the ledger is away. What it saw last is there to be read at any time; stopping it, or
+//! dropping the handle, puts every original back first.
+
+mod act;
+mod worker;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Deed, Error, Options, Restored, View};
+use worker::Worker;
+
+/// How many commands may wait; each is answered within a clearing.
+const COMMANDS_MAX: usize = 16;
+
+/// An agent that is at work.
+#[derive(Debug)]
+pub struct Agent {
+    node: String,
+    commands: SyncSender<Command>,
+    shown: Arc<Shown>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What was seen last.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<View>>);
+
+enum Command {
+    Restore(Deed, SyncSender<Result<Restored, Error>>),
+    Stop(SyncSender<Result<Restored, Error>>),
+}
+
+impl Agent {
+    /// Starts the agent of this node. What an earlier one left behind is put back, or adopted with
+    /// its original; the first look is taken before this returns.
+    pub fn start(options: Options) -> Result<Self, Error> {
+        let node = options.node.clone();
+        let every = (options.sense, options.clear);
+        let mut worker = Worker::open(options)?;
+        let shown = Arc::new(Shown(RwLock::new(Arc::new(worker.view()))));
+        let (commands, received) = sync_channel(COMMANDS_MAX);
+        let show = Arc::clone(&shown);
+        let thread = std::thread::Builder::new()
+            .name("market".to_owned())
+            .spawn(move || run(&mut worker, every, &received, &show))
+            .map_err(|source| Error::Path {
+                doing: "start a thread for",
+                path: "the market".into(),
+                source,
+            })?;
+        Ok(Self {
+            node,
+            commands,
+            shown,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// What it saw last.
+    pub fn view(&self) -> Arc<View> {
+        let shown = self.shown.0.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&shown)
+    }
+
+    /// Puts back every limit that users wrote and stops acting; it still observes. Blocks until
+    /// that is done.
+    pub fn restore(&self, deed: Deed) -> Result<Restored, Error> {
+        self.ask(|reply| Command::Restore(deed, reply))
+    }
+
+    /// Puts back every limit that users wrote and ends the agent. Blocks until that is done; a
+    /// second time there is nothing left to do.
+    pub fn stop(&self) -> Result<Restored, Error> {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(thread) = thread else {
+            return Ok(Restored::default());
+        };
+        let told = self.ask(Command::Stop);
+        let _ended = thread.join();
+        told
+    }
+
+    fn ask(
+        &self,
+        command: impl FnOnce(SyncSender<Result<Restored, Error>>) -> Command,
+    ) -> Result<Restored, Error> {
+        let (reply, answer) = sync_channel(1);
+        self.commands
+            .send(command(reply))
+            .map_err(|_| Error::Stopped)?;
+        answer.recv().map_err(|_| Error::Stopped)?
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!(error = %error, "market.not-restored");
+        }
+    }
+}
+
+impl Shown {
+    fn show(&self, view: View) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+}
+
+/// Looks and clears in time until it is told to stop.
+fn run(
+    worker: &mut Worker,
+    (sense, clear): (Duration, Duration),
+    commands: &Receiver<Command>,
+    shown: &Shown,
+) {
+    let mut look = Timer::new(sense);
+    let mut divide = Timer::new(clear);
+    loop {
+        match commands.recv_timeout(look.left().min(divide.left())) {
+            Ok(Command::Restore(deed, reply)) => {
+                // Whoever asked may be gone.
+                let _gone = reply.send(worker.restore(deed));
+                shown.show(worker.view());
+            }
+            Ok(Command::Stop(reply)) => {
+                let _gone = reply.send(worker.stop());
+                shown.show(worker.view());
+                return;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let _nobody = worker.stop();
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if look.is_due() {
+            worker.skipped(look.next());
+            worker.sense();
+        }
+        if divide.is_due() {
+            worker.skipped(divide.next());
+            worker.clear();
+            shown.show(worker.view());
+        }
+    }
+}
+
+/// Something that is due again and again.
+struct Timer {
+    every: Duration,
+    at: Instant,
+}
+
+impl Timer {
+    fn new(every: Duration) -> Self {
+        let every = every.max(Duration::from_millis(1));
+        Self {
+            every,
+            at: Instant::now() + every,
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    fn is_due(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Goes on to the next time that lies ahead; how many were missed.
+    fn next(&mut self) -> u64 {
+        let late = Instant::now().saturating_duration_since(self.at);
+        let missed = late.as_nanos() / self.every.as_nanos();
+        let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+        self.at += self.every.saturating_mul(missed.saturating_add(1));
+        u64::from(missed)
+    }
+}

@@ -1,0 +1,89 @@
+//! Writing limits: what is put back some day is stored first, and what the kernel took is read
+//! back before the next step (M5, M10).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use bursar_market::act::Write;
+use bursar_market::cgroup::Quota;
+
+use super::worker::{Member, Worker, micros};
+use crate::market::record::Event;
+
+impl Worker {
+    /// Writes these limits in their order. Unless all their originals are stored none is written.
+    pub(super) fn act(&mut self, writes: &[Write], began: Instant) {
+        if writes.is_empty() {
+            return;
+        }
+        let originals: BTreeMap<String, Quota> = self
+            .node
+            .standings()
+            .map(|standing| (standing.id, standing.original))
+            .collect();
+        let mut planned = Vec::new();
+        for write in writes {
+            let (Some(member), Some(original)) =
+                (self.members.get(&write.id), originals.get(&write.id))
+            else {
+                continue;
+            };
+            let Ok(present) = member.files.quota() else {
+                self.node.observe(&write.id, None);
+                continue;
+            };
+            let Some(next) = self.node.begin(write) else {
+                continue;
+            };
+            if !self.originals.kept().contains_key(&write.id) {
+                self.events.push(Event::Taken {
+                    pod: write.id.clone(),
+                    milli: original.milli_ceil(),
+                });
+            }
+            let place = (member.target.group.as_path(), member.files.identity());
+            self.originals
+                .intend(&write.id, place, *original, (present, next));
+            planned.push((write.id.clone(), present, next));
+        }
+        if let Err(error) = self.originals.store() {
+            self.failed(&error);
+            return;
+        }
+        for (id, present, next) in planned {
+            self.write(&id, present, next, began);
+        }
+    }
+
+    fn write(&mut self, id: &str, present: Quota, next: Quota, began: Instant) {
+        let Some(Member { files, .. }) = self.members.get(id) else {
+            return;
+        };
+        let written = files.set_quota(next);
+        let read_back = files.quota().ok();
+        let now_us = micros(began);
+        let taken = written.and_then(|()| match read_back {
+            Some(quota) if quota == next => Ok(quota),
+            _ => Err(io::Error::other("the kernel says something else")),
+        });
+        match taken {
+            Ok(quota) => {
+                self.node.wrote(id, quota, now_us);
+                self.writes += 1;
+                self.events.push(Event::Wrote {
+                    pod: id.to_owned(),
+                    from_milli: present.milli_ceil(),
+                    to_milli: quota.milli_ceil(),
+                });
+            }
+            Err(error) => {
+                self.node.refused(id, read_back, now_us);
+                self.events.push(Event::Refused {
+                    pod: id.to_owned(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Where the hierarchies that count and limit CPU are mounted, and what is in them.
+//!
+//! Controllers are found per mount: version 1 carries quotas where it is mounted with them, else
+//! version 2 does. Use is counted by version 1's `cpuacct`, which may be mounted apart, or by a
+//! version 2 that is there without controllers.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::files::{CPU_STAT, CPUACCT_USAGE, Files, Usage};
+use crate::cgroup::Version;
+use crate::cgroup::layout;
+
+/// How deep units lie at most: a service of a user in a slice of a slice.
+const UNIT_DEPTH_MAX: usize = 6;
+/// How many groups are looked at at most to find a unit.
+const UNIT_GROUPS_MAX: usize = 10_000;
+
+/// Where the hierarchies that count and limit CPU are mounted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hierarchies {
+    version: Version,
+    /// Where quotas are, and throttling is counted.
+    quota: PathBuf,
+    /// Version 1's count of use.
+    cpuacct: Option<PathBuf>,
+    /// Version 2, whatever it carries.
+    unified: Option<PathBuf>,
+    /// Our own group where quotas are, from its root.
+    own: PathBuf,
+}
+
+impl Hierarchies {
+    /// Those of this machine. `process` is the directory of our own process in `/proc`.
+    pub fn find(process: &Path) -> Option<Self> {
+        let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
+        let mounts = layout::mounts(&read("mountinfo"));
+        let memberships = layout::memberships(&read("cgroup"));
+        let legacy = |controller| layout::legacy(&mounts, &memberships, controller);
+        let unified = layout::unified(&mounts, &memberships);
+        let (mount, member) = legacy("cpu").or(unified)?;
+        let directory = layout::directory(mount, member);
+        let own = directory.strip_prefix(&mount.point).unwrap_or(&directory);
+        Some(Self {
+            version: mount.version,
+            quota: mount.point.clone(),
+            cpuacct: legacy("cpuacct").map(|(mount, _)| mount.point.clone()),
+            unified: unified.map(|(mount, _)| mount.point.clone()),
+            own: own.to_owned(),
+        })
+    }
+
+    /// Which interface limits CPU.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Our own group, from the root of the hierarchy.
+    pub fn own(&self) -> &Path {
+        &self.own
+    }
+
+    /// Whether a limit on a group would bind ourselves.
+    pub fn holds_us(&self, group: &Path) -> bool {
+        self.own.starts_with(group)
+    }
+
+    /// Whether there is such a group.
+    pub fn has(&self, group: &Path) -> bool {
+        self.quota.join(group).is_dir()
+    }
+
+    /// Opens the files of a group, which is named from the root of the hierarchy.
+    pub fn open(&self, group: &Path) -> io::Result<Files> {
+        let usage = match self.version {
+            Version::V1 => Some(self.usage(group)?),
+            Version::V2 => None,
+        };
+        let pressure = self.unified.as_ref();
+        let pressure = pressure.map(|unified| unified.join(group).join("cpu.pressure"));
+        Files::open(self.version, self.quota.join(group), usage, pressure)
+    }
+
+    /// Opens the files of the root: the whole machine, or what of it is ours to see.
+    pub fn machine(&self) -> io::Result<Files> {
+        self.open(Path::new(""))
+    }
+
+    /// The groups at most two levels deep, from the root of the hierarchy.
+    pub fn shallow(&self) -> Vec<PathBuf> {
+        let mut found = BTreeSet::new();
+        let roots = [Some(&self.quota), self.cpuacct.as_ref()];
+        for root in roots.into_iter().flatten() {
+            for name in directories(root) {
+                let below = directories(&root.join(&name));
+                found.extend(below.into_iter().map(|inner| name.join(inner)));
+                found.insert(name);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// The group of a systemd unit: the directory of that name, wherever a slice has put it.
+    pub fn unit(&self, unit: &str) -> Option<PathBuf> {
+        let mut level = vec![PathBuf::new()];
+        let mut seen = 0;
+        for _ in 0..UNIT_DEPTH_MAX {
+            let mut next = Vec::new();
+            for group in &level {
+                let inner = directories(&self.quota.join(group));
+                next.extend(inner.into_iter().map(|name| group.join(name)));
+            }
+            next.sort();
+            let is_it = |group: &&PathBuf| group.file_name().is_some_and(|name| name == unit);
+            if let Some(found) = next.iter().find(is_it) {
+                return Some(found.clone());
+            }
+            seen += next.len();
+            if seen > UNIT_GROUPS_MAX {
+                return None;
+            }
+            level = next;
+        }
+        None
+    }
+
+    /// Where the groups of a ledger's executions may be: beside ourselves, or at the root.
+    pub fn of_executions(&self, ledger: &str) -> Vec<PathBuf> {
+        let name = format!("bursar-{ledger}");
+        let above = self.own.parent().unwrap_or(&self.own);
+        let mut places = Vec::new();
+        for place in [self.own(), above, Path::new("")] {
+            let place = place.join(&name);
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    fn usage(&self, group: &Path) -> io::Result<Usage> {
+        let open = |root: &Option<PathBuf>, name: &str| {
+            let root = root.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            File::open(root.join(group).join(name))
+        };
+        match open(&self.cpuacct, CPUACCT_USAGE) {
+            Ok(file) => Ok(Usage::Cpuacct(file)),
+            Err(_) => open(&self.unified, CPU_STAT).map(Usage::Unified),
+        }
+    }
+}
+
+/// A path from the root of a hierarchy as people write it, without its slashes; `None` where it
+/// leads elsewhere.
+pub fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}
+
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries
+        .filter(is_directory)
+        .map(|entry| entry.file_name().into())
+        .collect()
+}

@@ -1,0 +1,44 @@
+//! How many processors are ours to share (M8): those that are online and that our cpuset allows.
+
+use std::fs;
+use std::path::Path;
+
+/// Where the kernel lists the processors that are online.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// More than any machine has: a list that says more makes no sense.
+const PROCESSORS_MAX: u64 = 1 << 20;
+
+/// The processors that we may use, in millicores; `process` is our own directory in `/proc`.
+pub fn online_milli(process: &Path) -> Option<u64> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let online = fs::read_to_string(ONLINE).ok()?;
+    processors(&status, &online).map(|count| count * 1_000)
+}
+
+/// How many processors are both in the text of `/proc/<pid>/status` and in that of the online ones.
+pub fn processors(status: &str, online: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let allowed = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let (allowed, online) = (ranges(allowed)?, ranges(online)?);
+    let mut count = 0_u64;
+    for (from, to) in allowed {
+        for (first, last) in &online {
+            let (from, to) = (from.max(*first), to.min(*last));
+            count += (to + 1).saturating_sub(from);
+        }
+    }
+    (count > 0).then_some(count)
+}
+
+/// A list as in `0-3,8,10-11`.
+fn ranges(text: &str) -> Option<Vec<(u64, u64)>> {
+    let number = |text: &str| {
+        let number: u64 = text.trim().parse().ok()?;
+        (number < PROCESSORS_MAX).then_some(number)
+    };
+    let range = |part: &str| match part.split_once('-') {
+        Some((from, to)) => Some((number(from)?, number(to)?)),
+        None => number(part).map(|one| (one, one)),
+    };
+    text.trim().split(',').map(range).collect()
+}

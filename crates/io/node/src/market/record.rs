@@ -1,0 +1,522 @@
+//! What went into every clearing and what came out, kept for a day in a chain of hashes (M12).
+//!
+//! One line of JSON per clearing; each names the SHA-256 of the line before it, so a line that
+//! was changed or taken away is found. A line tells only the pods that differ from the line
+//! before, and the first of a file tells all. [`read`] plays it back: it clears every line again
+//! with the very function that the agent calls, and says where anything differs.
+//!
+//! Bounded: files of [`SEGMENT_SIZE`], at most [`TOTAL_SIZE_MAX`] together, none older than a day.
+//! Deliberately not here: durability. A line that a crash tore off is cut away.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bursar_market::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
+use bursar_market::node::Clearing;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::Error;
+
+/// At which size a file is closed and the next one begins.
+pub const SEGMENT_SIZE: u64 = 4 << 20;
+/// How large all files together may be.
+pub const TOTAL_SIZE_MAX: u64 = 64 << 20;
+/// How long a file is kept.
+pub const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// After how long a file is closed, so that what is old can go.
+const SEGMENT_TIME_MS: u64 = 3_600_000;
+/// The file that is being written.
+const FILE: &str = "record.jsonl";
+/// How the closed ones begin and end; the time of their last line lies between, so that they sort.
+const CLOSED: (&str, &str) = ("record-", ".jsonl");
+/// What the first line of all names.
+const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// The longest line that is read back: 100,000 pods have less.
+const LINE_SIZE_MAX: u64 = 32 << 20;
+
+/// Something that happened besides the clearing itself; an absent limit is none.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    tag = "what",
+    rename_all_fields = "camelCase"
+)]
+pub enum Event {
+    /// A limit was written and read back.
+    Wrote {
+        /// Whose.
+        pod: String,
+        /// What it was.
+        from_milli: Option<u64>,
+        /// What it is.
+        to_milli: Option<u64>,
+    },
+    /// A limit was not taken.
+    Refused {
+        /// Whose.
+        pod: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// Somebody else changed a limit.
+    Conflict {
+        /// Whose.
+        pod: String,
+        /// To what.
+        to_milli: Option<u64>,
+    },
+    /// An original was stored.
+    Taken {
+        /// Whose.
+        pod: String,
+        /// What it was.
+        milli: Option<u64>,
+    },
+    /// An original was put back.
+    Restored {
+        /// Whose.
+        pod: String,
+        /// What it is again.
+        milli: Option<u64>,
+    },
+}
+
+/// One line played back.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Past {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// K.
+    pub allocatable_milli: u64,
+    /// U.
+    pub unmanaged_milli: u64,
+    /// What those kept who were held.
+    pub held_milli: u64,
+    /// What was cleared.
+    pub market: Market,
+    /// What came of it, calculated anew.
+    pub cleared: Cleared,
+    /// The mode that people were shown.
+    pub label: Mode,
+    /// What happened besides, since the line before.
+    pub events: Vec<Event>,
+}
+
+/// What was read back without a flaw.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Verified {
+    /// How many lines.
+    pub lines: u64,
+    /// When the first was written, in milliseconds since 1970.
+    pub from_ms: u64,
+    /// When the last was.
+    pub to_ms: u64,
+    /// The hash of the last.
+    pub head: String,
+}
+
+/// The record of one agent.
+#[derive(Debug)]
+pub struct Record {
+    directory: PathBuf,
+    file: File,
+    size: u64,
+    began_ms: Option<u64>,
+    head: String,
+    rows: BTreeMap<String, Row>,
+}
+
+/// A line as it is stored.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    at_ms: u64,
+    previous: String,
+    /// Whether all pods are here; else only those that differ.
+    whole: bool,
+    allocatable_milli: u64,
+    unmanaged_milli: u64,
+    held_milli: u64,
+    capacity_milli: u64,
+    policy: String,
+    quantum_milli: u64,
+    mode: String,
+    label: String,
+    price_ppm: u64,
+    pods: Vec<Row>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<Event>,
+}
+
+/// A pod: id, floor, ceiling, weight, want, headroom, present limit, cooling, share. A list, since
+/// names of fields would be most of the file.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+struct Row(
+    String,
+    u64,
+    u64,
+    u64,
+    Wanted,
+    u64,
+    Option<u64>,
+    bool,
+    Option<u64>,
+);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Wanted {
+    DemandPpm(u64),
+    NeedMilli(u64),
+}
+
+impl Record {
+    /// Opens the record in a directory and goes on behind its last whole line.
+    pub fn open(directory: &Path) -> Result<Self, Error> {
+        let path = directory.join(FILE);
+        let failed = |source| Error::Path {
+            doing: "open",
+            path: path.clone(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).read(true).write(true);
+        let mut file = options.open(&path).map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        let whole = whole.map_or(0, |last| last + 1);
+        let size = u64::try_from(whole).unwrap_or(u64::MAX);
+        file.set_len(size).map_err(failed)?;
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let mut lines = bytes
+            .get(..whole)
+            .unwrap_or_default()
+            .split(|b| *b == b'\n');
+        let first = lines.clone().next().unwrap_or_default();
+        // The last piece is what follows the last newline: nothing.
+        let head = match lines.nth_back(1) {
+            Some(line) => hash(line),
+            None => last_head(directory)?,
+        };
+        let began_ms = serde_json::from_slice::<Line>(first).map(|line| line.at_ms);
+        Ok(Self {
+            directory: directory.to_owned(),
+            file,
+            size,
+            began_ms: began_ms.ok(),
+            head,
+            rows: BTreeMap::new(),
+        })
+    }
+
+    /// The hash of the last line.
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// Adds a clearing and what happened since the last one.
+    pub fn add(
+        &mut self,
+        at_ms: u64,
+        clearing: &Clearing,
+        events: Vec<Event>,
+    ) -> Result<(), Error> {
+        let is_old = |began_ms: u64| at_ms.saturating_sub(began_ms) >= SEGMENT_TIME_MS;
+        if self.size >= SEGMENT_SIZE || self.began_ms.is_some_and(is_old) {
+            self.close(at_ms)?;
+        }
+        let line = self.line(at_ms, clearing, events);
+        let path = self.directory.join(FILE);
+        let failed = |source| Error::Path {
+            doing: "add to",
+            path,
+            source,
+        };
+        let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
+        let head = hash(&bytes);
+        bytes.push(b'\n');
+        if let Err(error) = self.file.write_all(&bytes) {
+            // Half a line would break the chain: what follows tells all pods again.
+            let _shorter = self.file.set_len(self.size);
+            let _back = self.file.seek(SeekFrom::Start(self.size));
+            self.rows.clear();
+            return Err(failed(error));
+        }
+        self.size += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.began_ms.get_or_insert(at_ms);
+        self.head = head;
+        Ok(())
+    }
+
+    fn line(&mut self, at_ms: u64, clearing: &Clearing, events: Vec<Event>) -> Line {
+        let rows = rows(clearing);
+        let whole = self.rows.is_empty();
+        let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
+        let pods = rows.values().filter(is_new).cloned().collect();
+        let is_gone = |id: &&String| !rows.contains_key(*id);
+        let gone = self.rows.keys().filter(is_gone).cloned().collect();
+        self.rows = rows;
+        Line {
+            at_ms,
+            previous: self.head.clone(),
+            whole,
+            allocatable_milli: clearing.allocatable_milli,
+            unmanaged_milli: clearing.unmanaged_milli,
+            held_milli: clearing.held_milli,
+            capacity_milli: clearing.market.capacity_milli,
+            policy: clearing.market.policy.word().to_owned(),
+            quantum_milli: clearing.market.quantum_milli,
+            mode: clearing.cleared.mode.word().to_owned(),
+            label: clearing.label.word().to_owned(),
+            price_ppm: clearing.cleared.price_ppm,
+            pods,
+            gone,
+            events,
+        }
+    }
+
+    /// Closes the file, begins the next, and lets go what is too old or too much.
+    fn close(&mut self, at_ms: u64) -> Result<(), Error> {
+        let path = self.directory.join(FILE);
+        let (before, after) = CLOSED;
+        // After the last one, whatever the clock did: they are read in the order of their names.
+        let last = closed(&self.directory)?
+            .pop()
+            .and_then(|path| number(&path));
+        let number = last.map_or(at_ms, |last| at_ms.max(last.saturating_add(1)));
+        let closed = self.directory.join(format!("{before}{number:016}{after}"));
+        let failed = |source| Error::Path {
+            doing: "close",
+            path: path.clone(),
+            source,
+        };
+        fs::rename(&path, &closed).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(true).read(true).write(true);
+        self.file = options.open(&path).map_err(failed)?;
+        (self.size, self.began_ms) = (0, None);
+        self.rows.clear();
+        self.forget()
+    }
+
+    fn forget(&self) -> Result<(), Error> {
+        let mut total = SEGMENT_SIZE;
+        for path in closed(&self.directory)?.into_iter().rev() {
+            let metadata = fs::metadata(&path);
+            let size = metadata.as_ref().map_or(0, fs::Metadata::len);
+            total = total.saturating_add(size);
+            let written = metadata.and_then(|metadata| metadata.modified());
+            let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+            if total > TOTAL_SIZE_MAX || age.is_ok_and(|age| age > KEPT_FOR) {
+                fs::remove_file(&path).map_err(|source| Error::Path {
+                    doing: "remove",
+                    path,
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Plays a record back, oldest line first, and checks every line: that it follows the one before,
+/// and that clearing it again gives what it says.
+pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, Error> {
+    let mut paths = closed(directory)?;
+    paths.push(directory.join(FILE));
+    let mut verified = Verified::default();
+    let mut rows = BTreeMap::new();
+    for path in paths {
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file.map_err(|source| Error::Path {
+                doing: "read",
+                path: path.clone(),
+                source,
+            })?,
+        };
+        let mut file = BufReader::new(file);
+        let mut number = 0_u64;
+        loop {
+            number += 1;
+            let broken = |why| Error::Record {
+                path: path.clone(),
+                line: number,
+                why,
+            };
+            let mut bytes = Vec::new();
+            let size = file
+                .by_ref()
+                .take(LINE_SIZE_MAX)
+                .read_until(b'\n', &mut bytes);
+            size.map_err(|_| broken("it cannot be read"))?;
+            if bytes.pop() != Some(b'\n') {
+                // The end, or a line that is being written.
+                break;
+            }
+            let past = play(&bytes, &verified, &mut rows).map_err(broken)?;
+            verified.head = hash(&bytes);
+            verified.lines += 1;
+            verified.to_ms = past.at_ms;
+            if verified.lines == 1 {
+                verified.from_ms = past.at_ms;
+            }
+            visit(past);
+        }
+    }
+    Ok(verified)
+}
+
+fn play(
+    bytes: &[u8],
+    before: &Verified,
+    rows: &mut BTreeMap<String, Row>,
+) -> Result<Past, &'static str> {
+    let line: Line = serde_json::from_slice(bytes).map_err(|_| "it makes no sense")?;
+    if before.lines > 0 && line.previous != before.head {
+        return Err("it does not follow the line before");
+    }
+    if line.whole {
+        rows.clear();
+    } else if before.lines == 0 {
+        return Err("it builds on a line that is not there");
+    }
+    for id in &line.gone {
+        rows.remove(id);
+    }
+    for row in line.pods {
+        rows.insert(row.0.clone(), row);
+    }
+    let market = Market {
+        capacity_milli: line.capacity_milli,
+        policy: Policy::from_word(&line.policy).ok_or("it names no policy")?,
+        quantum_milli: line.quantum_milli,
+        pods: rows.values().map(pod).collect(),
+    };
+    let cleared = clear::clear(&market);
+    let shares = shares(&cleared);
+    let is_same = rows
+        .values()
+        .all(|row| shares.get(row.0.as_str()).copied() == row.8);
+    let is_same = is_same && cleared.mode.word() == line.mode;
+    if !is_same || cleared.price_ppm != line.price_ppm {
+        return Err("clearing it again gives something else");
+    }
+    let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
+    Ok(Past {
+        at_ms: line.at_ms,
+        allocatable_milli: line.allocatable_milli,
+        unmanaged_milli: line.unmanaged_milli,
+        held_milli: line.held_milli,
+        market,
+        cleared,
+        label: label.ok_or("it names no mode")?,
+        events: line.events,
+    })
+}
+
+fn rows(clearing: &Clearing) -> BTreeMap<String, Row> {
+    let shares = shares(&clearing.cleared);
+    let row = |pod: &Pod| {
+        let want = match pod.want {
+            Want::Demand(ppm) => Wanted::DemandPpm(ppm),
+            Want::Need(milli) => Wanted::NeedMilli(milli),
+        };
+        Row(
+            pod.id.clone(),
+            pod.min_milli,
+            pod.max_milli,
+            pod.weight,
+            want,
+            pod.headroom_permille,
+            pod.current_milli,
+            pod.cooling,
+            shares.get(pod.id.as_str()).copied(),
+        )
+    };
+    let pods = clearing.market.pods.iter();
+    pods.map(|pod| (pod.id.clone(), row(pod))).collect()
+}
+
+fn shares(cleared: &Cleared) -> BTreeMap<&str, u64> {
+    let shares = cleared.shares.iter();
+    shares
+        .map(|share| (share.id.as_str(), share.allocated_milli))
+        .collect()
+}
+
+fn pod(row: &Row) -> Pod {
+    let Row(id, min_milli, max_milli, weight, want, headroom_permille, current_milli, cooling, _) =
+        row;
+    Pod {
+        id: id.clone(),
+        min_milli: *min_milli,
+        max_milli: *max_milli,
+        weight: *weight,
+        want: match want {
+            Wanted::DemandPpm(ppm) => Want::Demand(*ppm),
+            Wanted::NeedMilli(milli) => Want::Need(*milli),
+        },
+        headroom_permille: *headroom_permille,
+        current_milli: *current_milli,
+        cooling: *cooling,
+    }
+}
+
+/// The closed files, oldest first.
+fn closed(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed = |source| Error::Path {
+        doing: "look into",
+        path: directory.to_owned(),
+        source,
+    };
+    let (before, after) = CLOSED;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let is_one = |name: &str| name.starts_with(before) && name.ends_with(after);
+        if name.to_str().is_some_and(is_one) {
+            found.push(directory.join(name));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The number in the name of a closed file.
+fn number(path: &Path) -> Option<u64> {
+    let (before, after) = CLOSED;
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+}
+
+/// The hash of the last line of the last closed file.
+fn last_head(directory: &Path) -> Result<String, Error> {
+    let Some(path) = closed(directory)?.pop() else {
+        return Ok(NOTHING.to_owned());
+    };
+    let bytes = fs::read(&path).map_err(|source| Error::Path {
+        doing: "read",
+        path,
+        source,
+    })?;
+    let line = bytes.split(|byte| *byte == b'\n').nth_back(1);
+    Ok(line.map_or_else(|| NOTHING.to_owned(), hash))
+}
+
+fn hash(line: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(NOTHING.len());
+    for byte in Sha256::digest(line) {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! Whom the market manages: declared cgroups and our own executions, each found or named with the
+//! reason why not (M10).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
+
+use super::hierarchy::{Hierarchies, plain};
+use super::{Declared, Execution, Executions, Place};
+
+/// After how many clearings a unit that is not there is looked for again: that walks the tree.
+const UNIT_EVERY: u64 = 12;
+
+/// Why a cgroup is not managed.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Why {
+    /// There is none of that name.
+    Missing,
+    /// It is the root of the hierarchy.
+    Root,
+    /// It holds this very process.
+    Own,
+    /// It lies inside another that is managed.
+    Nested,
+    /// Its path leads elsewhere.
+    NotAPath,
+    /// Another pod has the same name.
+    NameTaken,
+    /// The kernel counts no use for it.
+    Unreadable,
+    /// It cannot have a CPU limit, or has none where one is wanted.
+    NoQuota,
+    /// Its limit may not be written by us.
+    NoRights,
+}
+
+/// A cgroup to be managed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Target {
+    pub(super) group: PathBuf,
+    pub(super) params: Params,
+    pub(super) kind: Kind,
+}
+
+/// Who asked for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// The configuration.
+    Declared,
+    /// It is an execution of ours: one without a quota is not managed, and one that is gone has
+    /// ended.
+    Execution,
+}
+
+/// Looks for targets again and again.
+#[derive(Debug, Default)]
+pub(super) struct Finder {
+    /// Where units were found, or when they were last looked for in vain.
+    units: BTreeMap<String, Found>,
+    looks: u64,
+}
+
+#[derive(Debug)]
+enum Found {
+    At(PathBuf),
+    Not(u64),
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Missing,
+        Self::Root,
+        Self::Own,
+        Self::Nested,
+        Self::NotAPath,
+        Self::NameTaken,
+        Self::Unreadable,
+        Self::NoQuota,
+        Self::NoRights,
+    ];
+
+    /// The word that metrics and the interface carry.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Root => "root",
+            Self::Own => "own",
+            Self::Nested => "nested",
+            Self::NotAPath => "not-a-path",
+            Self::NameTaken => "name-taken",
+            Self::Unreadable => "unreadable",
+            Self::NoQuota => "no-quota",
+            Self::NoRights => "no-rights",
+        }
+    }
+
+    /// What people read.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Missing => "there is no such cgroup",
+            Self::Root => "it is the root of all cgroups",
+            Self::Own => "it holds this very process",
+            Self::Nested => "it lies inside another that is managed",
+            Self::NotAPath => "its path leads elsewhere",
+            Self::NameTaken => "another pod has the same name",
+            Self::Unreadable => "its counters cannot be read",
+            Self::NoQuota => "it has no CPU limit of its own",
+            Self::NoRights => "its limit may not be written by this user",
+        }
+    }
+}
+
+impl Finder {
+    /// All targets by their names, and those who cannot be one.
+    pub(super) fn look(
+        &mut self,
+        hierarchies: &Hierarchies,
+        declared: &[Declared],
+        executions: Option<&Executions>,
+    ) -> (BTreeMap<String, Target>, Vec<(String, Why)>) {
+        self.looks += 1;
+        let mut targets = BTreeMap::new();
+        let mut without = Vec::new();
+        for declared in declared {
+            match self.declared(hierarchies, declared) {
+                Ok(target) => {
+                    targets.insert(declared.name.clone(), target);
+                }
+                Err(why) => without.push((declared.name.clone(), why)),
+            }
+        }
+        let running = executions.map(|executions| (executions.list)());
+        for execution in running.into_iter().flatten() {
+            let ledger = executions.map_or("", |executions| executions.ledger.as_str());
+            let name = format!("e-{}", execution.id);
+            match self::execution(hierarchies, ledger, &name, &execution) {
+                Ok(_) if targets.contains_key(&name) => without.push((name, Why::NameTaken)),
+                Ok(target) => {
+                    targets.insert(name, target);
+                }
+                Err(why) => without.push((name, why)),
+            }
+        }
+        without.extend(nested(&mut targets));
+        (targets, without)
+    }
+
+    fn declared(&mut self, hierarchies: &Hierarchies, declared: &Declared) -> Result<Target, Why> {
+        let group = match &declared.place {
+            Place::Path(path) => plain(path).ok_or(Why::NotAPath)?,
+            Place::Unit(unit) => self.unit(hierarchies, unit).ok_or(Why::Missing)?,
+        };
+        if group.as_os_str().is_empty() {
+            return Err(Why::Root);
+        }
+        if hierarchies.holds_us(&group) {
+            return Err(Why::Own);
+        }
+        Ok(Target {
+            group,
+            params: declared.params,
+            kind: Kind::Declared,
+        })
+    }
+
+    fn unit(&mut self, hierarchies: &Hierarchies, unit: &str) -> Option<PathBuf> {
+        match self.units.get(unit) {
+            Some(Found::At(group)) if hierarchies.has(group) => return Some(group.clone()),
+            Some(Found::Not(looks)) if self.looks < looks + UNIT_EVERY => return None,
+            _ => {}
+        }
+        let found = hierarchies.unit(unit);
+        let note = found.clone().map_or(Found::Not(self.looks), Found::At);
+        self.units.insert(unit.to_owned(), note);
+        found
+    }
+}
+
+/// An execution has its group once it runs; the engine's word comes before that.
+fn execution(
+    hierarchies: &Hierarchies,
+    ledger: &str,
+    name: &str,
+    execution: &Execution,
+) -> Result<Target, Why> {
+    let max_milli = execution.limit_milli.ok_or(Why::NoQuota)?;
+    let places = hierarchies.of_executions(ledger).into_iter();
+    let mut groups = places.map(|place| place.join(name));
+    let group = groups.find(|group| hierarchies.has(group));
+    let charged_milli = match execution.cpu_milli {
+        0 => BASELINE_MILLI,
+        milli => milli,
+    };
+    Ok(Target {
+        group: group.ok_or(Why::NoQuota)?,
+        params: Params {
+            min_milli: charged_milli.min(max_milli),
+            max_milli,
+            weight: weight(execution.cpu_milli, FACTOR_PERMILLE),
+        },
+        kind: Kind::Execution,
+    })
+}
+
+/// Takes out those that lie inside another: its limit binds them already.
+fn nested(targets: &mut BTreeMap<String, Target>) -> Vec<(String, Why)> {
+    let groups: Vec<PathBuf> = targets
+        .values()
+        .map(|target| target.group.clone())
+        .collect();
+    let is_inside = |group: &Path| {
+        let mut above = group.ancestors().skip(1);
+        above.any(|above| groups.iter().any(|other| other == above))
+    };
+    let inner = targets
+        .iter()
+        .filter(|(_, target)| is_inside(&target.group));
+    let mut without: Vec<(String, Why)> =
+        inner.map(|(name, _)| (name.clone(), Why::Nested)).collect();
+    // Two names of one group: the first has it.
+    let mut taken = Vec::new();
+    for (name, target) in targets.iter() {
+        if taken.contains(&&target.group) {
+            without.push((name.clone(), Why::Nested));
+        }
+        taken.push(&target.group);
+    }
+    for (name, _) in &without {
+        targets.remove(name);
+    }
+    without
+}

@@ -1,0 +1,121 @@
+//! What an agent tells of itself and its node, as of its last clearing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bursar_market::cgroup::{Pressure, Quota};
+use bursar_market::clear::Mode;
+use bursar_market::node::{Clearing, Settings, Standing};
+
+use super::Why;
+
+/// For how long past clearings are told.
+pub const HISTORY_MS: u64 = 600_000;
+/// How many past clearings are told at most: as many as ten minutes have at one a second.
+pub(super) const HISTORY_MAX: usize = 600;
+
+/// A node and its agent.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The node.
+    pub node: String,
+    /// When this was seen, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The same by the clock of the clearing, in microseconds.
+    pub now_us: u64,
+    /// How the node is run.
+    pub settings: Settings,
+    /// Whether limits are written.
+    pub acts: Acts,
+    /// The last clearing.
+    pub clearing: Option<Clearing>,
+    /// How the pods stand, by name.
+    pub standings: Vec<Standing>,
+    /// How long their processes waited for a CPU, where that is counted.
+    pub pressures: BTreeMap<String, Pressure>,
+    /// Those who are only looked at.
+    pub observed: Vec<Observed>,
+    /// Those who are not managed, and why.
+    pub unmanaged: Vec<(String, Why)>,
+    /// By how much the limits together exceed what can be shared.
+    pub over_milli: u64,
+    /// For how long they did.
+    pub over_ms: u64,
+    /// How often it cleared.
+    pub clearings: u64,
+    /// How many limits it wrote.
+    pub writes: u64,
+    /// How often it came too late for a look or a clearing.
+    pub skipped: u64,
+    /// What went wrong since the last clearing but one.
+    pub error: Option<String>,
+    /// How often it looks, and clears, in milliseconds.
+    pub every_ms: (u64, u64),
+    /// Past clearings, oldest first.
+    pub history: Vec<Arc<Point>>,
+    /// The hash of the last line of its record.
+    pub head: String,
+}
+
+/// Whether limits are written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Acts {
+    /// They are.
+    Yes,
+    /// It was told to look only.
+    Told,
+    /// It cannot, for this reason.
+    Cannot(String),
+}
+
+/// A cgroup that is only looked at.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Observed {
+    /// From the root of the hierarchy.
+    pub group: PathBuf,
+    /// What it may use.
+    pub quota: Option<Quota>,
+    /// What it used lately.
+    pub used_milli: Option<u64>,
+    /// What it used and was held back from, at its highest in the window.
+    pub peak_milli: Option<u64>,
+    /// The share of throttled periods between the last two clearings, in permille.
+    pub throttled_permille: u64,
+}
+
+/// A past clearing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Point {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The mode that people were shown.
+    pub label: Mode,
+    /// The price.
+    pub price_ppm: u64,
+    /// What could be shared.
+    pub capacity_milli: u64,
+    /// Who took part, by name.
+    pub pods: Vec<PointPod>,
+}
+
+/// One who took part in a past clearing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PointPod {
+    /// Who.
+    pub pod: Arc<str>,
+    /// What it needed.
+    pub need_milli: u64,
+    /// What it was allowed, as read back.
+    pub limit_milli: u64,
+    /// What it used.
+    pub used_milli: Option<u64>,
+}
+
+impl View {
+    /// When something happened by the clock of the clearing, in milliseconds since 1970.
+    pub fn wall_ms(&self, at_us: u64) -> u64 {
+        let ago_us = self.now_us.saturating_sub(at_us);
+        self.at_ms.saturating_sub(ago_us / 1_000)
+    }
+}
