@@ -219,12 +219,25 @@ pub(crate) fn kill_shim(id: &BookingId) {
     }
 }
 
-/// An example that cargo has built beside this test.
+/// An example that cargo has built beside this test. It does so only where no test is named, so
+/// one that is older than its source is not what anybody wants to test.
 pub(crate) fn beside(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().and_then(Path::parent).unwrap();
     let path = path.join("examples").join(example);
-    assert!(path.exists(), "build the examples: {}", path.display());
+    let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    // Cargo writes beside it what it was made of.
+    let sources = fs::read_to_string(path.with_extension("d")).unwrap_or_default();
+    let sources = sources.split_once(": ").map_or("", |(_, sources)| sources);
+    let is_fresh = changed(&path).is_ok_and(|built| {
+        let mut sources = sources.split_whitespace().map(Path::new);
+        sources.all(|source| changed(source).is_ok_and(|changed| changed <= built))
+    });
+    assert!(
+        is_fresh,
+        "run `cargo build -p bursar-node --examples` first: {}",
+        path.display()
+    );
     path
 }
 
