@@ -151,6 +151,19 @@ fn settings_come_from_a_file_and_a_typo_is_told_with_its_line() {
         "{}",
         typo.stderr
     );
+    std::fs::write(
+        house.path("bursar.toml"),
+        "[executor]\nrequire-isolatoin = true\n",
+    )
+    .unwrap();
+    let typo = house.run(&["up", "--config", "bursar.toml"]);
+    assert!(
+        typo.stderr.contains(
+            "bursar.toml:2: `require-isolatoin` is not a key, did you mean `require-isolation`?"
+        ),
+        "{}",
+        typo.stderr
+    );
     std::fs::write(house.path("bursar.toml"), "[auth]\nanonymous = \"none\"\n").unwrap();
     let server = house.up(&["--config", "bursar.toml"]);
     assert_eq!(house.run(&["--server", &server.address, "limits"]).code, 1);

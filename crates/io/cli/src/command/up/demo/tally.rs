@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bursar_engine::State;
-use bursar_engine::booking::Standing;
 use bursar_engine::booking::execution::Verdict;
+use bursar_engine::booking::{Ended, Standing};
 use bursar_engine::words;
 use bursar_ledger::view::View;
 use bursar_node::cgroup::Tree;
@@ -30,35 +30,26 @@ pub(in crate::command::up) struct Tally {
 }
 
 impl Tally {
-    /// Counts. Whatever is found is looked at again after the ledger was asked about it: what
-    /// ended in between is gone by then, what is left behind is not.
+    /// Counts.
     pub(in crate::command::up) fn count(view: &View, trees: &[Tree]) -> Self {
-        let groups = groups(trees);
-        let processes = processes(Path::new("/proc"));
-        let state = view.read();
-        let left = |id: &BookingId| matches!(state.bookings.standing(id), Some(Standing::Ended(_)));
-        let groups: Vec<PathBuf> = groups
-            .into_iter()
-            .filter(|(id, _)| left(id))
-            .map(|(_, path)| path)
-            .collect();
-        let processes: Vec<(BookingId, PathBuf)> =
-            processes.into_iter().filter(|(id, _)| left(id)).collect();
-        let mut tally = Self {
-            running: state.bookings.executions().count(),
-            slots: slots(&state),
-            ..Self::default()
+        let is_ended = |id: &BookingId| {
+            let state = view.read();
+            matches!(state.bookings.standing(id), Some(Standing::Ended(_)))
         };
-        for course in state.bookings.ended().filter_map(|ended| ended.course()) {
-            *tally.verdicts.entry(course.verdict).or_default() += 1;
+        let processes = processes_left(Path::new("/proc"), is_ended);
+        let cgroups = groups_left(trees, is_ended);
+        let state = view.read();
+        let mut verdicts = BTreeMap::new();
+        for course in state.bookings.ended().filter_map(Ended::course) {
+            *verdicts.entry(course.verdict).or_default() += 1;
         }
-        drop(state);
-        tally.cgroups = groups.iter().filter(|path| path.exists()).count();
-        tally.processes = processes
-            .iter()
-            .filter(|(id, process)| booking(process).as_ref() == Some(id))
-            .count();
-        tally
+        Self {
+            verdicts,
+            running: state.bookings.executions().count(),
+            processes,
+            cgroups,
+            slots: slots_left(&state),
+        }
     }
 }
 
@@ -92,13 +83,9 @@ impl fmt::Display for Tally {
 }
 
 /// Slots that are counted as used and that nobody holds.
-fn slots(state: &State) -> u64 {
-    let used: u64 = state
-        .bookings
-        .holders(None)
-        .iter()
-        .map(|(_, slots)| slots)
-        .sum();
+fn slots_left(state: &State) -> u64 {
+    let holders = state.bookings.holders(None);
+    let used: u64 = holders.iter().map(|(_, slots)| slots).sum();
     let held: u64 = state
         .bookings
         .live_ids(None)
@@ -108,8 +95,9 @@ fn slots(state: &State) -> u64 {
     used.saturating_sub(held)
 }
 
-/// The groups of executions, in every hierarchy.
-fn groups(trees: &[Tree]) -> Vec<(BookingId, PathBuf)> {
+/// Groups of executions that have ended, in every hierarchy. What is found is looked at again
+/// after the question whether it has ended: what ended meanwhile is gone by then.
+fn groups_left(trees: &[Tree], is_ended: impl Fn(&BookingId) -> bool) -> usize {
     let entries = trees
         .iter()
         .filter_map(|tree| std::fs::read_dir(&tree.base).ok());
@@ -117,8 +105,9 @@ fn groups(trees: &[Tree]) -> Vec<(BookingId, PathBuf)> {
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()));
     paths
-        .filter_map(|path| Some((named(&path)?, path)))
-        .collect()
+        .filter(|path| named(path).is_some_and(|id| is_ended(&id)))
+        .filter(|path| path.exists())
+        .count()
 }
 
 /// The id is what follows the first dash of a name; all else there are files of the kernel's.
@@ -127,13 +116,16 @@ fn named(path: &Path) -> Option<BookingId> {
     BookingId::new(id).ok().filter(|_| path.is_dir())
 }
 
-/// The processes that carry the id of an execution; of those that we may look at.
-fn processes(proc: &Path) -> Vec<(BookingId, PathBuf)> {
+/// Processes that carry the id of an execution that has ended; of those that we may look at, and
+/// looked at again like the groups.
+fn processes_left(proc: &Path, is_ended: impl Fn(&BookingId) -> bool) -> usize {
     let entries = std::fs::read_dir(proc).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths
         .filter_map(|path| Some((booking(&path)?, path)))
-        .collect()
+        .filter(|(id, _)| is_ended(id))
+        .filter(|(id, path)| booking(path).as_ref() == Some(id))
+        .count()
 }
 
 fn booking(process: &Path) -> Option<BookingId> {
@@ -142,4 +134,80 @@ fn booking(process: &Path) -> Option<BookingId> {
         .split(|byte| *byte == 0)
         .find_map(|variable| variable.strip_prefix(VARIABLE.as_bytes()))?;
     BookingId::new(std::str::from_utf8(id).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::collections::BTreeMap;
+    use std::io::{BufRead as _, BufReader};
+    use std::path::Path;
+    use std::process::Stdio;
+
+    use bursar_engine::booking::execution::Verdict;
+    use bursar_node::cgroup::{Tree, Version};
+    use bursar_units::BookingId;
+
+    use super::{Tally, groups_left, processes_left};
+
+    fn is_gone(id: &BookingId) -> bool {
+        id.as_str().starts_with("gone")
+    }
+
+    #[test]
+    fn groups_of_what_has_ended_are_left_behind_and_others_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["e-gone-1", "e-gone-2", "e-live-gone"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        std::fs::write(directory.path().join("e-gone-3"), "a file of the kernel's").unwrap();
+        let tree = Tree {
+            version: Version::V2,
+            base: directory.path().to_owned(),
+            controllers: Vec::new(),
+        };
+        assert_eq!(groups_left(&[tree], is_gone), 2);
+    }
+
+    #[test]
+    fn a_process_that_carries_an_id_is_found_wherever_it_is() {
+        let id = format!("gone-{}", std::process::id());
+        let is_it = |found: &BookingId| found.as_str() == id;
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "echo here; read end"])
+            .env("BURSAR_BOOKING", &id)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A process has its variables for certain once it has said something.
+        let mut here = String::new();
+        let mut says = BufReader::new(child.stdout.take().unwrap());
+        says.read_line(&mut here).unwrap();
+        let while_it_lives = processes_left(Path::new("/proc"), is_it);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let afterwards = processes_left(Path::new("/proc"), is_it);
+        assert_eq!((while_it_lives, afterwards), (1, 0));
+    }
+
+    #[test]
+    fn the_line_says_what_became_of_everything() {
+        let tally = Tally {
+            verdicts: BTreeMap::from([
+                (Verdict::Completed, 1_371),
+                (Verdict::Failed, 22),
+                (Verdict::TimedOut, 9),
+            ]),
+            running: 3,
+            slots: 1,
+            ..Tally::default()
+        };
+        assert_eq!(
+            tally.to_string(),
+            "demo: 1,402 executions: 1,371 completed, 22 failed, 9 timed out, 0 cancelled, 0 lost; \
+             3 running; left behind: 0 processes, 0 cgroups, 1 slots"
+        );
+    }
 }
