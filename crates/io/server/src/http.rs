@@ -11,6 +11,7 @@ mod declared;
 mod executions;
 mod health;
 mod ledger;
+mod market;
 mod openapi;
 mod pages;
 mod query;
@@ -69,6 +70,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(bookings::routes())
         .merge(executions::routes())
         .merge(declared::routes())
+        .merge(market::routes())
         .merge(tokens::routes())
         .merge(stream::routes())
         .merge(ledger::routes())

@@ -4,6 +4,7 @@
 //! are kept as things happen, or read off the state too where it remembers what happened.
 
 mod executions;
+pub mod market;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use bursar_engine::State;
 use bursar_engine::booking::Standing;
+use bursar_node::market::View;
 use bursar_units::{Instant, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -59,6 +61,8 @@ pub const ROUTES: &[&str] = &[
     "/v1/limits/{name}",
     "/v1/nodes",
     "/v1/nodes/{name}",
+    "/v1/nodes/{name}/market",
+    "/v1/nodes/{name}/restore",
     "/v1/proofs/{kind}/{id}",
     "/v1/records",
     "/v1/tokens",
@@ -208,12 +212,16 @@ impl Metrics {
         state: &State,
         (since, now): (Instant, Instant),
         lanes: (usize, usize),
+        node: Option<&View>,
     ) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         self.0.executions.count(state, since);
         encode_registry(&mut text, &self.0.registry)?;
         let mut registry = gauges(state, now, lanes);
         executions::register(&mut registry, state, &self.0.runner);
+        if let Some(view) = node {
+            market::register(&mut registry, view);
+        }
         encode_registry(&mut text, &registry)?;
         encode_eof(&mut text)?;
         Ok(text)

@@ -11,6 +11,7 @@ mod executions;
 mod explaining;
 mod health;
 mod ledgers;
+mod market;
 mod nearest;
 mod proofs;
 mod refusal;
@@ -26,6 +27,7 @@ use bursar_ledger::data::Keys;
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{self, Reader};
+use bursar_node::market::Agent;
 use bursar_units::Instant;
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -34,6 +36,7 @@ pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
 pub use executions::{ExecutionFilter, Logs, LogsFrom};
 pub use ledgers::{Chunks, RecordFilter};
+pub use market::{executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;
 pub use proofs::LogFile;
 pub use refusal::of_failure;
@@ -96,6 +99,7 @@ pub struct Service {
     made: tokens::Made,
     streams: Arc<Semaphore>,
     executing: Option<executions::Executing>,
+    market: Option<Arc<Agent>>,
     /// Changes of declared objects come one after another, so that what `If-Match` saw is still
     /// so when its change is decided.
     declaring: Mutex<()>,
@@ -120,6 +124,7 @@ impl Service {
             made: tokens::Made::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             executing: None,
+            market: None,
             declaring: Mutex::new(()),
             stopping: watch::Sender::new(false),
         }

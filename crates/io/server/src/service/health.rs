@@ -22,9 +22,10 @@ impl Service {
     pub async fn metrics_text(&self) -> Result<String, Problem> {
         let (ledger, metrics) = (self.ledger.clone(), self.metrics.clone());
         let since = self.info.leads_since;
+        let node = self.market.as_ref().map(|agent| agent.view());
         let text = move || {
             let (state, times) = (ledger.view().read(), (since, ledger.now()));
-            metrics.text(&state, times, ledger.waiting())
+            metrics.text(&state, times, ledger.waiting(), node.as_deref())
         };
         match tokio::task::spawn_blocking(text).await {
             Ok(Ok(text)) => Ok(text),

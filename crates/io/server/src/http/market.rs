@@ -1,0 +1,71 @@
+//! `/v1/nodes/{name}/market` and `…/restore`.
+
+use bursar_client::Problem;
+use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
+use bursar_node::market::HISTORY_MS;
+use bursar_units::{Instant, Millis, ObjectName};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::call::Call;
+use super::query::invalid;
+use super::respond::{Handled, json};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(get_market))
+        .routes(routes!(restore_node))
+}
+
+/// How the CPU of a node is divided: what can be shared, who needs what, who gets what and why.
+#[utoipa::path(get, path = "/v1/nodes/{name}/market", tag = "nodes",
+    params(("name" = String, Path, max_length = 253),
+           ("since" = Option<String>, Query, description = "Tell past clearings too, from this time on: `-10m`, which is the most that is kept, or an instant"),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = NodeMarket),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn get_market(call: Call) -> Handled {
+    call.query.only(&["since", "minRecord"])?;
+    let name: ObjectName = call.name("name")?;
+    let since = match call.query.get("since") {
+        Some(text) => Some(since(text, call.service().ledger().now())?),
+        None => None,
+    };
+    json(call.service().market(&call.caller, &name, since)?)
+}
+
+/// Puts back every CPU limit that users wrote on a node, and stops acting there.
+#[utoipa::path(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
+    request_body = Option<RestoreRequest>,
+    responses((status = 200, body = RestoreAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn restore_node(call: Call) -> Handled {
+    call.query.only(&["dryRun"])?;
+    let name: ObjectName = call.name("name")?;
+    call.body_or_empty::<RestoreRequest>()?;
+    let mode = call.mode()?;
+    json(
+        call.service()
+            .restore_node(&call.caller, &name, mode)
+            .await?,
+    )
+}
+
+/// A time in the past, as a distance or an instant; no further back than is kept.
+fn since(text: &str, now: Instant) -> Result<Instant, Problem> {
+    let oldest = now.before(Millis::from_ms(HISTORY_MS));
+    let at = match text.strip_prefix('-') {
+        Some(back) => {
+            let back: Millis = back
+                .parse()
+                .map_err(|error: bursar_units::duration::Error| {
+                    invalid("since", &error.to_string())
+                })?;
+            now.before(back)
+        }
+        None => instant::parse(text).map_err(|error| invalid("since", &error.to_string()))?,
+    };
+    Ok(at.max(oldest))
+}

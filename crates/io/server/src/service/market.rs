@@ -1,0 +1,373 @@
+//! The CPU market of this node: how it stands, and putting back what users wrote (design 10).
+//!
+//! An agent decides and acts on its own; here it is only looked at, asked to give everything
+//! back, and told which executions run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bursar_client::api::{
+    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketLevel,
+    MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep, NodeMarket,
+    ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
+};
+use bursar_client::{Code, Problem};
+use bursar_engine::booking::execution::Stage;
+use bursar_ledger::pipeline::Ledger;
+use bursar_market::clear::{self, BoundBy, Share, Step};
+use bursar_market::kernel::Level;
+use bursar_market::node::{Clearing, Standing};
+use bursar_market::sense::Shown;
+use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Point, View, Why};
+use bursar_units::{INTEGER_MAX, Instant, ObjectName};
+
+use super::{Answer, Mode, Service, chain};
+use crate::caller::Caller;
+
+/// How many of those who are not managed for one reason are named.
+const UNMANAGED_NAMES_MAX: usize = 20;
+
+impl Service {
+    /// The same service on a node whose CPU is shared by an agent.
+    #[must_use]
+    pub fn sharing_cpu(self, agent: Arc<Agent>) -> Self {
+        Self {
+            market: Some(agent),
+            ..self
+        }
+    }
+
+    /// The agent of this node, where one is at work.
+    pub fn market_agent(&self) -> Option<&Arc<Agent>> {
+        self.market.as_ref()
+    }
+
+    /// How a node's CPU is divided, with its past from a time on where that is asked for.
+    pub fn market(
+        &self,
+        caller: &Caller,
+        node: &ObjectName,
+        since: Option<Instant>,
+    ) -> Result<Answer<NodeMarket>, Problem> {
+        caller.require_view("see who shares the CPU of a node")?;
+        let agent = self.agent_of(node)?;
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body: node_market(&agent.view(), since),
+        })
+    }
+
+    /// Puts back every limit that users wrote on a node, and stops acting there.
+    pub async fn restore_node(
+        &self,
+        caller: &Caller,
+        node: &ObjectName,
+        mode: Mode,
+    ) -> Result<Answer<RestoreAnswer>, Problem> {
+        caller.require_operate("put the limits of a node back")?;
+        let agent = Arc::clone(self.agent_of(node)?);
+        let deed = match mode {
+            Mode::Real => Deed::Real,
+            Mode::DryRun => Deed::DryRun,
+        };
+        let told = match tokio::task::spawn_blocking(move || agent.restore(deed)).await {
+            Ok(Ok(told)) => told,
+            Ok(Err(error)) => {
+                let detail = format!("the limits cannot be put back: {}", chain(&error));
+                return Err(Problem::new(Code::Unavailable, detail));
+            }
+            Err(_) => {
+                let detail = "putting the limits back panicked";
+                return Err(Problem::new(Code::Internal, detail));
+            }
+        };
+        if mode == Mode::Real {
+            let (caller, count) = (caller.name.as_str(), told.restored.len());
+            tracing::info!(caller, count, "market.restored");
+        }
+        let restored = told.restored.into_iter();
+        let failed = told.failed.into_iter();
+        let body = RestoreAnswer {
+            node: node.to_string(),
+            restored: restored
+                .map(|(pod, from, to)| RestoredPod {
+                    pod,
+                    from_milli: from.milli_ceil(),
+                    to_milli: to.milli_ceil(),
+                })
+                .collect(),
+            failed: failed
+                .map(|(pod, reason)| FailedPod { pod, reason })
+                .collect(),
+            dry_run: mode == Mode::DryRun,
+        };
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body,
+        })
+    }
+
+    fn agent_of(&self, node: &ObjectName) -> Result<&Arc<Agent>, Problem> {
+        let Some(agent) = &self.market else {
+            return Err(Problem {
+                changes: vec!["start it with `bursar up --market observe`".to_owned()],
+                ..Problem::new(Code::NotFound, "this server does not look at any CPU")
+            });
+        };
+        if agent.node() == node.as_str() {
+            return Ok(agent);
+        }
+        let detail = format!("no agent reports for node `{node}`");
+        Err(Problem {
+            suggestion: Some(agent.node().to_owned()),
+            ..Problem::new(Code::NotFound, detail)
+        })
+    }
+}
+
+/// The executions of a ledger that run, as the agent asks for them at each clearing.
+pub fn executions_to_share(ledger: &Ledger) -> Executions {
+    let name = ledger.view().read().ledger.clone();
+    let ledger = ledger.clone();
+    let list = move || {
+        let state = ledger.view().read();
+        let running = state.bookings.executions();
+        let running = running.filter(|(_, _, progress)| progress.stage == Stage::Running);
+        running
+            .filter_map(|(id, _, _)| {
+                let request = state.bookings.request(id)?;
+                let cpu_milli = request.amount.cpu_milli;
+                let limit_milli = request.extras.and_then(|extras| extras.cpu_limit_milli);
+                Some(Execution {
+                    id: id.to_string(),
+                    cpu_milli,
+                    limit_milli: limit_milli.or((cpu_milli > 0).then_some(cpu_milli)),
+                })
+            })
+            .collect()
+    };
+    Executions {
+        ledger: name,
+        list: Arc::new(list),
+    }
+}
+
+/// What an agent tells, as the API has it.
+pub fn node_market(view: &View, since: Option<Instant>) -> NodeMarket {
+    let clearing = view.clearing.as_ref();
+    let cleared = clearing.map(|clearing| &clearing.cleared);
+    let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));
+    let (acts, acts_reason) = match &view.acts {
+        Acts::Yes => (MarketActs::Act, None),
+        Acts::Told => (MarketActs::Observe, None),
+        Acts::Cannot(reason) => (MarketActs::Observe, Some(reason.clone())),
+    };
+    let standings = view.standings.iter();
+    let from_ms = since.map(Instant::ms);
+    let points = view.history.iter();
+    let points = points.filter(|point| from_ms.is_some_and(|from_ms| from_ms <= point.at_ms));
+    NodeMarket {
+        node: view.node.clone(),
+        at: Instant::from_ms(clearing.map_or(view.at_ms, |last| view.wall_ms(last.at_us))),
+        mode: clearing.map_or_else(Default::default, |last| mode(last.label)),
+        cleared_mode: cleared.map_or_else(Default::default, |cleared| mode(cleared.mode)),
+        capacity_milli: cleared.map_or(0, |cleared| cleared.capacity_milli),
+        price_ppm: cleared.map_or(0, |cleared| cleared.price_ppm),
+        allocatable_milli: clearing.map_or(0, |last| last.allocatable_milli),
+        unmanaged_milli: clearing.map_or(0, |last| last.unmanaged_milli),
+        held_milli: clearing.map_or(0, |last| last.held_milli),
+        min_milli: cleared.map_or(0, |cleared| cleared.min_milli),
+        need_milli: cleared.map_or(0, |cleared| cleared.need_milli),
+        over_milli: view.over_milli,
+        policy: policy(view.settings.policy),
+        quantum_milli: view.settings.quantum_milli,
+        step,
+        level,
+        acts,
+        acts_reason,
+        pods: standings.map(|standing| pod(view, standing)).collect(),
+        observed: observed(view),
+        unmanaged: unmanaged(&view.unmanaged),
+        agent: agent(view),
+        history: points.map(|point| past(point)).collect(),
+    }
+}
+
+fn pod(view: &View, standing: &Standing) -> MarketPod {
+    let share = view
+        .clearing
+        .as_ref()
+        .and_then(|clearing| share(clearing, &standing.id));
+    let limit_milli = standing.limit_milli;
+    let window = &view.settings.window;
+    let buckets = u64::try_from(window.buckets).unwrap_or(u64::MAX);
+    let window_ms = window.bucket_us.saturating_mul(buckets) / 1_000;
+    let demand = |share: &Share, peak_milli| {
+        share.need.map(|need| MarketDemand {
+            peak_milli,
+            window_ms,
+            demand_ppm: need.demand_ppm,
+            raw_milli: need.raw_milli,
+            headroom_ppm: need.headroom_ppm,
+            uncapped_milli: need.uncapped_milli,
+        })
+    };
+    let (peak_milli, used_milli_max) = match standing.shown {
+        Shown::Nothing => (None, None),
+        Shown::Demand { milli } => (Some(milli), None),
+        Shown::Use { milli } => (None, Some(milli)),
+    };
+    MarketPod {
+        pod: standing.id.clone(),
+        wrote: Wrote {
+            request_milli: standing.params.min_milli,
+            limit_milli: standing.params.max_milli,
+        },
+        original_milli: standing.original.milli_ceil(),
+        weight: standing.params.weight,
+        need_milli: share.map_or(limit_milli, |share| share.need_milli),
+        allocated_milli: share.map_or(limit_milli, |share| share.allocated_milli),
+        applied_milli: limit_milli,
+        used_milli: standing.used_milli,
+        throttled_permille: standing.throttled_permille,
+        pressure_hundredths: view
+            .pressures
+            .get(&standing.id)
+            .map(|pressure| pressure.last_10s_hundredths),
+        since: standing
+            .changed_us
+            .map(|at_us| Instant::from_ms(view.wall_ms(at_us))),
+        bound_by: share.map(|share| bound(share.bound_by)),
+        held: standing.held.map(|held| MarketHeld {
+            reason: held.word().to_owned(),
+            words: held.sentence().to_owned(),
+        }),
+        demand: share
+            .zip(peak_milli)
+            .and_then(|(share, peak)| demand(share, peak)),
+        used_milli_max,
+        bid: share.map_or(0, |share| share.bid),
+    }
+}
+
+/// The share of a pod, if it took part; they are in the order of their names.
+fn share<'a>(clearing: &'a Clearing, id: &str) -> Option<&'a Share> {
+    let shares = &clearing.cleared.shares;
+    let place = shares.binary_search_by(|share| share.id.as_str().cmp(id));
+    place.ok().and_then(|place| shares.get(place))
+}
+
+fn observed(view: &View) -> Vec<ObservedGroup> {
+    let groups = view.observed.iter();
+    groups
+        .map(|group| ObservedGroup {
+            pod: format!("/{}", group.group.display()),
+            limit_milli: group.quota.and_then(|quota| quota.milli_ceil()),
+            used_milli: group.used_milli,
+            peak_milli: group.peak_milli,
+            throttled_permille: group.throttled_permille,
+        })
+        .collect()
+}
+
+fn unmanaged(named: &[(String, Why)]) -> Vec<UnmanagedPods> {
+    let mut by_reason: BTreeMap<Why, Vec<&str>> = BTreeMap::new();
+    for (name, why) in named {
+        by_reason.entry(*why).or_default().push(name);
+    }
+    let rows = by_reason.into_iter().map(|(why, names)| UnmanagedPods {
+        reason: why.word().to_owned(),
+        words: why.sentence().to_owned(),
+        count: u64::try_from(names.len()).unwrap_or(u64::MAX),
+        pods: names
+            .into_iter()
+            .take(UNMANAGED_NAMES_MAX)
+            .map(str::to_owned)
+            .collect(),
+    });
+    rows.collect()
+}
+
+fn agent(view: &View) -> MarketAgent {
+    let (sense_ms, clear_ms) = view.every_ms;
+    let cleared_us = view.clearing.as_ref().map(|clearing| clearing.at_us);
+    MarketAgent {
+        sense_ms,
+        clear_ms,
+        cleared_at: cleared_us.map(|at_us| Instant::from_ms(view.wall_ms(at_us))),
+        clearings: view.clearings,
+        writes: view.writes,
+        over_ms: view.over_ms,
+        error: view.error.clone(),
+    }
+}
+
+fn past(point: &Point) -> MarketPoint {
+    let pods = point.pods.iter();
+    MarketPoint {
+        at: Instant::from_ms(point.at_ms),
+        mode: mode(point.label),
+        price_ppm: point.price_ppm,
+        capacity_milli: point.capacity_milli,
+        pods: pods
+            .map(|pod| MarketPodPoint {
+                pod: pod.pod.to_string(),
+                need_milli: pod.need_milli,
+                limit_milli: pod.limit_milli,
+                used_milli: pod.used_milli,
+            })
+            .collect(),
+    }
+}
+
+const fn mode(mode: clear::Mode) -> MarketMode {
+    match mode {
+        clear::Mode::Uncongested => MarketMode::Uncongested,
+        clear::Mode::Congested => MarketMode::Congested,
+        clear::Mode::Overloaded => MarketMode::Overloaded,
+    }
+}
+
+const fn policy(policy: clear::Policy) -> MarketPolicy {
+    match policy {
+        clear::Policy::Proportional => MarketPolicy::Proportional,
+        clear::Policy::WeightedNash => MarketPolicy::WeightedNash,
+        clear::Policy::FullCapacity => MarketPolicy::FullCapacity,
+    }
+}
+
+fn step(step: Step) -> (MarketStep, Option<MarketLevel>) {
+    match step {
+        Step::Overload => (MarketStep::Overload, None),
+        Step::AllFits => (MarketStep::AllFits, None),
+        Step::GuardsYield => (MarketStep::GuardsYield, None),
+        Step::Shared(Level::Full) => (MarketStep::Shared, None),
+        Step::Shared(Level::At {
+            numerator,
+            denominator,
+        }) => {
+            // What a double cannot hold is left out rather than told wrongly.
+            let denominator = u64::try_from(denominator).ok();
+            let denominator = denominator.filter(|denominator| *denominator <= INTEGER_MAX);
+            let level = denominator.map(|denominator| MarketLevel {
+                numerator,
+                denominator,
+            });
+            (MarketStep::Shared, level)
+        }
+    }
+}
+
+const fn bound(bound: BoundBy) -> MarketBound {
+    match bound {
+        BoundBy::Need => MarketBound::Need,
+        BoundBy::Share => MarketBound::Share,
+        BoundBy::Min => MarketBound::Min,
+        BoundBy::Max => MarketBound::Max,
+        BoundBy::Cooldown => MarketBound::Cooldown,
+        BoundBy::Step => MarketBound::Step,
+        BoundBy::Survival => MarketBound::Survival,
+    }
+}
