@@ -170,7 +170,7 @@ pub fn top_row(
     let tenths = crate::need::floor(10, limit_milli, share.need_milli).min(10);
     let full = usize::try_from(tenths).unwrap_or(10);
     TopRow {
-        pod: share.id.clone(),
+        pod: share.id.to_string(),
         wrote: format!("{}-{}", share.min_milli, share.max_milli),
         need: milli(share.need_milli),
         limit: milli(limit_milli),

@@ -14,6 +14,8 @@
 //! leftover of rounding down can be handed out whole, by the largest remainder and then in the
 //! order of the pods, and no bound is ever broken. `tests/it/oracle.rs` checks it.
 
+use std::cmp::Ordering;
+
 /// One participant, in whole units.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Claim {
@@ -72,20 +74,18 @@ pub fn solve(claims: &[Claim], capacity: u64) -> Solution {
         return Solution { shares, level };
     };
     let mut shares = Vec::with_capacity(claims.len());
-    let mut remainders: Vec<(u128, usize)> = Vec::new();
+    let mut remainders = Vec::with_capacity(claims.len());
     let mut left = capacity;
-    for (place, claim) in claims.iter().enumerate() {
-        let pulled = u128::from(claim.bid) * u128::from(numerator);
-        let whole = u64::try_from(pulled / denominator).unwrap_or(u64::MAX);
+    for (place, claim) in (0_u32..).zip(claims) {
+        let (whole, remainder) = split(claim.bid, numerator, denominator);
         let reached = claim.offset.saturating_add(whole);
         let share = if claim.hi <= reached {
             claim.hi
         } else if reached < claim.lo {
             claim.lo
         } else {
-            let remainder = pulled % denominator;
             if remainder > 0 {
-                remainders.push((remainder, place));
+                remainders.push(rank(remainder, place));
             }
             reached
         };
@@ -96,20 +96,38 @@ pub fn solve(claims: &[Claim], capacity: u64) -> Solution {
     Solution { shares, level }
 }
 
+/// ⌊bid·numerator/denominator⌋ and what remains, in one machine word where that is enough.
+fn split(bid: u64, numerator: u64, denominator: u128) -> (u64, u128) {
+    if let (Some(pulled), Ok(denominator)) =
+        (bid.checked_mul(numerator), u64::try_from(denominator))
+        && denominator > 0
+    {
+        return (pulled / denominator, (pulled % denominator).into());
+    }
+    let pulled = u128::from(bid) * u128::from(numerator);
+    let whole = u64::try_from(pulled / denominator).unwrap_or(u64::MAX);
+    (whole, pulled % denominator)
+}
+
+/// A number by which remainders are ordered, and of equal ones the first in order comes last: a sum
+/// of 2³² bids of 64 bits leaves room for a place below it.
+fn rank(remainder: u128, place: u32) -> u128 {
+    remainder << u32::BITS | u128::from(u32::MAX - place)
+}
+
 /// One more unit for each of the `left` largest remainders; of equal ones the first in order.
-fn hand_out(shares: &mut [u64], remainders: &mut [(u128, usize)], left: u64) {
-    let count = usize::try_from(left)
-        .unwrap_or(usize::MAX)
-        .min(remainders.len());
-    if count == 0 {
-        return;
+fn hand_out(shares: &mut [u64], ranks: &mut [u128], left: u64) {
+    let count = usize::try_from(left).unwrap_or(usize::MAX).min(ranks.len());
+    let first = ranks.len() - count;
+    if count > 0 && first > 0 {
+        ranks.select_nth_unstable(first);
     }
-    let by_size = |a: &(u128, usize), b: &(u128, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
-    if count < remainders.len() {
-        remainders.select_nth_unstable_by(count, by_size);
-    }
-    for (_, place) in remainders.iter().take(count) {
-        if let Some(share) = shares.get_mut(*place) {
+    for rank in ranks.iter().skip(first) {
+        let place = u32::MAX - u32::try_from(rank & u128::from(u32::MAX)).unwrap_or(0);
+        let share = usize::try_from(place)
+            .ok()
+            .and_then(|place| shares.get_mut(place));
+        if let Some(share) = share {
             *share += 1;
         }
     }
@@ -142,27 +160,20 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
     }
     let capacity = i128::from(capacity);
     let mut rest = corners.as_mut_slice();
-    while !rest.is_empty() {
-        let middle = rest.len() / 2;
-        let (before, pivot, after) = rest.select_nth_unstable_by(middle, earlier);
-        let (mut fixed_then, mut pull_then) = (fixed, pull);
-        for corner in before.iter().chain(std::iter::once(&*pivot)) {
-            let (distance, bid) = (i128::from(corner.distance), i128::from(corner.bid));
-            let sign = if corner.leaves { 1 } else { -1 };
-            fixed_then -= sign * distance;
-            pull_then += sign * bid;
-        }
+    while let Some(pivot) = middle(rest) {
+        let parts = part(rest, &pivot);
+        let (fixed_then, pull_then) = (fixed + parts.fixed, pull + parts.pull);
         // Σx at the pivot's corner, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and
         // 10⁵ pods every term stays below 10³⁰. Beyond that the answer may be wrong, but it comes.
         let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
         let reached = fixed_then.saturating_mul(bid);
         let reached = reached.saturating_add(pull_then.saturating_mul(distance));
-        if reached <= capacity.saturating_mul(bid) {
+        rest = if reached <= capacity.saturating_mul(bid) {
             (fixed, pull) = (fixed_then, pull_then);
-            rest = after;
+            parts.after
         } else {
-            rest = before;
-        }
+            parts.before
+        };
     }
     let shared = u64::try_from(capacity - fixed).unwrap_or(0);
     match u128::try_from(pull) {
@@ -174,8 +185,64 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
     }
 }
 
+/// Corners before and after a pivot, and what those before it and at it change.
+struct Parts<'a> {
+    before: &'a mut [Corner],
+    after: &'a mut [Corner],
+    fixed: i128,
+    pull: i128,
+}
+
+/// The middle one of three corners, as a guess at the middle of all.
+fn middle(corners: &[Corner]) -> Option<Corner> {
+    let (first, last) = (*corners.first()?, *corners.last()?);
+    let between = *corners.get(corners.len() / 2)?;
+    let (low, high) = if order(&first, &last) == Ordering::Greater {
+        (last, first)
+    } else {
+        (first, last)
+    };
+    Some(if order(&between, &low) == Ordering::Less {
+        low
+    } else if order(&between, &high) == Ordering::Greater {
+        high
+    } else {
+        between
+    })
+}
+
+/// Puts the corners before the pivot first and those after it last.
+fn part<'a>(corners: &'a mut [Corner], pivot: &Corner) -> Parts<'a> {
+    let (mut before, mut at, mut after) = (0, 0, corners.len());
+    let (mut fixed, mut pull) = (0_i128, 0_i128);
+    while let Some(corner) = corners.get(at).filter(|_| at < after) {
+        let order = order(corner, pivot);
+        if order == Ordering::Greater {
+            after -= 1;
+            corners.swap(at, after);
+            continue;
+        }
+        let sign = if corner.leaves { 1 } else { -1 };
+        fixed -= sign * i128::from(corner.distance);
+        pull += sign * i128::from(corner.bid);
+        if order == Ordering::Less {
+            corners.swap(before, at);
+            before += 1;
+        }
+        at += 1;
+    }
+    let (rest, after) = corners.split_at_mut(after);
+    let (before, _) = rest.split_at_mut(before);
+    Parts {
+        before,
+        after,
+        fixed,
+        pull,
+    }
+}
+
 /// By a/b < c/d iff a·d < c·b.
-fn earlier(a: &Corner, b: &Corner) -> std::cmp::Ordering {
+fn order(a: &Corner, b: &Corner) -> Ordering {
     let cross = |x: &Corner, y: &Corner| u128::from(x.distance) * u128::from(y.bid);
     cross(a, b).cmp(&cross(b, a))
 }

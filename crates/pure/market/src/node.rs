@@ -19,6 +19,7 @@
 //! its reason, and costs the others no more than the limit it last had from us.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::act::{self, Move, Write};
 use crate::capacity::capacity_milli;
@@ -160,7 +161,7 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
-    pods: BTreeMap<String, Member>,
+    pods: BTreeMap<Arc<str>, Member>,
     label: Mode,
     last: Option<Clearing>,
     unmanaged: Unmanaged,
@@ -252,7 +253,7 @@ impl Node {
             refusals: 0,
         };
         pod.agreed_milli = pod.limit_milli();
-        self.pods.insert(id.to_owned(), pod);
+        self.pods.insert(id.into(), pod);
     }
 
     /// Lets a pod go that opted out, or every pod at the end; the quota to put back, if it has or
@@ -323,7 +324,7 @@ impl Node {
 
     /// Sets out to write a limit: the quota to write, in the period that the pod came with.
     pub fn begin(&mut self, write: &Write) -> Option<Quota> {
-        let pod = self.pods.get_mut(&write.id)?;
+        let pod = self.pods.get_mut(write.id.as_str())?;
         let quota = Quota::of_milli(write.milli, pod.original.period_us);
         pod.attempted = Some(quota);
         Some(quota)
@@ -424,7 +425,7 @@ impl Node {
     /// How the pods stand, by id.
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
         self.pods.iter().map(|(id, pod)| Standing {
-            id: id.clone(),
+            id: id.to_string(),
             params: pod.params,
             original: pod.original,
             limit_milli: pod.limit_milli(),
@@ -461,7 +462,7 @@ impl Node {
                 let given = pod.given?;
                 let effective_milli = pod.limit_milli();
                 Some(Move {
-                    id: id.clone(),
+                    id: id.to_string(),
                     effective_milli,
                     wanted_milli: if is_held(pod) {
                         effective_milli
@@ -523,7 +524,7 @@ impl Member {
         self.estimator.cleared();
     }
 
-    fn claim(&self, id: &str, settings: &Settings, now_us: u64) -> Pod {
+    fn claim(&self, id: &Arc<str>, settings: &Settings, now_us: u64) -> Pod {
         let (min_milli, max_milli) = (self.floor_milli(), self.params.max_milli);
         let want = match self.estimator.shown(&settings.window) {
             Shown::Nothing => Want::Need(self.limit_milli()),
@@ -532,7 +533,7 @@ impl Member {
         };
         let is_recent = |changed_us: u64| now_us.saturating_sub(changed_us) < settings.cooldown_us;
         Pod {
-            id: id.to_owned(),
+            id: Arc::clone(id),
             min_milli,
             max_milli,
             weight: self.params.weight,

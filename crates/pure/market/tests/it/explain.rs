@@ -9,7 +9,7 @@ use bursar_market::sense::Shown;
 /// The node of the transcripts.
 fn market() -> Market {
     let pod = |id: &str, max_milli, percent: u64| Pod {
-        id: id.to_owned(),
+        id: id.into(),
         min_milli: 100,
         max_milli,
         weight: 100,

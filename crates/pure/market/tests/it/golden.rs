@@ -8,7 +8,7 @@ use bursar_market::need::{demand_ppm, need, need_by_use};
 /// A pod id(min, max, weight, demand in percent).
 fn pod(id: &str, min_milli: u64, max_milli: u64, weight: u64, percent: u64) -> Pod {
     Pod {
-        id: id.to_owned(),
+        id: id.into(),
         min_milli,
         max_milli,
         weight,
@@ -263,7 +263,7 @@ fn guards_bound_a_step_and_yield_only_to_capacity() {
     let both = [
         guarded(1500, true, 0),
         Pod {
-            id: "b".to_owned(),
+            id: "b".into(),
             ..guarded(500, true, 0)
         },
     ];
@@ -296,7 +296,7 @@ fn a_quantum_rounds_floors_up_and_ceilings_down() {
         .map(|share| share.allocated_milli)
         .collect();
     assert_eq!((shares, cleared.capacity_milli), (vec![500, 500], 1000));
-    assert_eq!(cleared.too_narrow, ["c"]);
+    assert_eq!(cleared.too_narrow, ["c".into()]);
     // A millicore costs the same whatever the step in which limits are written: 1/400 and 1/405.
     assert_eq!(cleared.price_ppm, 2_500);
     let mut fine = market(1);

@@ -219,7 +219,7 @@ fn in_any_trouble_the_sum_of_limits_never_rises_above_capacity() {
             assert_eq!(clear(&last.market), last.cleared, "replays");
             let of_market = |limits: &BTreeMap<String, u64>| -> u64 {
                 let ids = last.market.pods.iter().map(|pod| &pod.id);
-                ids.filter_map(|id| limits.get(id)).sum()
+                ids.filter_map(|id| limits.get(&**id)).sum()
             };
             let (before, after) = (of_market(&before), of_market(&limits(&plant)));
             assert!(

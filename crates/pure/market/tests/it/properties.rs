@@ -258,16 +258,16 @@ fn order_scale_and_an_empty_pod_change_nothing() {
         assert_eq!(plain, shares(&clear(&scaled)), "{market:?}");
         let mut larger = market.clone();
         let weight = random.pick(&[0, 1, 1_000_000]);
-        larger.pods.push(empty("zz".to_owned(), weight));
+        larger.pods.push(empty("zz", weight));
         let mut with_it = shares(&clear(&larger));
         assert_eq!(with_it.pop(), Some(0));
         assert_eq!(shares(&cleared), with_it, "{larger:?}");
     }
 }
 
-fn empty(id: String, weight: u64) -> Pod {
+fn empty(id: &str, weight: u64) -> Pod {
     Pod {
-        id,
+        id: id.into(),
         min_milli: 0,
         max_milli: 0,
         weight,
@@ -336,7 +336,7 @@ fn absurd_numbers_are_cut_and_never_panic() {
     for _ in 0..20_000 {
         let pods = (0..random.below(6))
             .map(|number| Pod {
-                id: format!("p{number}"),
+                id: format!("p{number}").into(),
                 min_milli: random.pick(&absurd),
                 max_milli: random.pick(&absurd),
                 weight: random.pick(&absurd),
@@ -382,7 +382,7 @@ fn absurd_numbers_are_cut_and_never_panic() {
 fn the_largest_market_is_exact() {
     let pods = |count: u64, max_milli| {
         (0..count).map(move |number| Pod {
-            id: format!("p{number:06}"),
+            id: format!("p{number:06}").into(),
             min_milli: 1,
             max_milli,
             weight: 1_000_000_000 - number,

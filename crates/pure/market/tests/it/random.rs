@@ -46,7 +46,7 @@ pub(crate) fn pod(random: &mut Random, id: String, size: u64) -> Pod {
         min_milli + random.below(4 * size + 1)
     };
     Pod {
-        id,
+        id: id.into(),
         min_milli,
         max_milli,
         weight: random.pick(&[0, 1, 1, 2, 3, 100, 1_000]),

@@ -14,7 +14,7 @@ fn the_label_turns_worse_at_once_and_better_past_a_band() {
             policy: Policy::default(),
             quantum_milli: 1,
             pods: vec![Pod {
-                id: "a".to_owned(),
+                id: "a".into(),
                 min_milli,
                 max_milli: 9000,
                 weight: 1,

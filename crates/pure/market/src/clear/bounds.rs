@@ -1,0 +1,200 @@
+//! One pod in whole quanta: what it asks for, between which bounds, and what each bound means.
+
+use std::sync::Arc;
+
+use super::{BoundBy, Mode, Pod, Policy, SURVIVAL_MILLI, Share, Step, VALUE_MAX, Want};
+use crate::kernel::Claim;
+use crate::need;
+
+/// How much a limit may shrink in one step: to half.
+const STEP_DOWN: u64 = 2;
+/// How much it may grow in one step: fourfold.
+const STEP_UP: u64 = 4;
+
+/// The step in which limits can be written (M6).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantum(u64);
+
+/// A pod that takes part.
+pub(super) struct Placed {
+    /// Its share, but for what it gets.
+    pub(super) share: Share,
+    /// What it brings before the kernel: o = m, the bounds with their guards, the policy's bid.
+    pub(super) claim: Claim,
+    pub(super) rest: Rest,
+    need: u64,
+}
+
+/// What else is needed of a pod: what holds it at each of its bounds, and its weight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    at_hi: BoundBy,
+    at_lo: BoundBy,
+    pub(super) weight: u64,
+}
+
+/// What the pods come to together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub(super) min: u64,
+    pub(super) need: u64,
+    pub(super) lo: u64,
+    pub(super) hi: u64,
+}
+
+impl Quantum {
+    pub(super) fn new(milli: u64) -> Self {
+        Self(milli.clamp(1, VALUE_MAX))
+    }
+
+    /// Divisions are slow and the quantum is mostly one.
+    pub(super) const fn floor(self, milli: u64) -> u64 {
+        if self.0 == 1 { milli } else { milli / self.0 }
+    }
+
+    pub(super) const fn ceil(self, milli: u64) -> u64 {
+        if self.0 == 1 {
+            milli
+        } else {
+            milli.div_ceil(self.0)
+        }
+    }
+
+    pub(super) const fn milli(self, units: u64) -> u64 {
+        units * self.0
+    }
+
+    /// Floor (rounded up) and ceiling (rounded down), unless they pass each other.
+    pub(super) fn range(self, min_milli: u64, max_milli: u64) -> Option<(u64, u64)> {
+        let (m, max) = (self.ceil(min_milli), self.floor(max_milli));
+        (m <= max).then_some((m, max))
+    }
+
+    /// The floor under the floors.
+    pub(super) const fn survival(self) -> u64 {
+        self.ceil(SURVIVAL_MILLI)
+    }
+}
+
+/// A pod in whole quanta, or `None` where its range holds none.
+pub(super) fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Placed> {
+    let max_milli = pod.max_milli.min(VALUE_MAX);
+    let min_milli = pod.min_milli.min(max_milli);
+    let (m, max) = quantum.range(min_milli, max_milli)?;
+    let weight = pod.weight.min(VALUE_MAX);
+    let (need_milli, made) = match pod.want {
+        Want::Demand(demand) => {
+            let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
+            (made.milli, Some(made))
+        }
+        Want::Need(need) => (need.clamp(min_milli, max_milli), None),
+    };
+    let need = quantum.ceil(need_milli).clamp(m, max);
+    let (wish, bid) = match policy {
+        Policy::Proportional => (need, need - m),
+        Policy::WeightedNash => (need, weight.max(1)),
+        Policy::FullCapacity => {
+            let given = || need::demand_ppm(min_milli, max_milli, need_milli);
+            (
+                max,
+                weight * made.map_or_else(given, |made| made.demand_ppm),
+            )
+        }
+    };
+    let (guard_lo, guard_hi) = guards(pod, quantum);
+    let (lo, guard_hi) = (guard_lo.clamp(m, max), guard_hi.clamp(m, max));
+    let hi = lo.max(wish.min(guard_hi));
+    let guard = if pod.cooling {
+        BoundBy::Cooldown
+    } else {
+        BoundBy::Step
+    };
+    let at_hi = if wish < lo {
+        guard
+    } else if guard_hi < wish {
+        BoundBy::Step
+    } else if hi == max && m < max {
+        BoundBy::Max
+    } else {
+        BoundBy::Need
+    };
+    let at_lo = if m < lo { guard } else { BoundBy::Min };
+    Some(Placed {
+        share: Share {
+            id: Arc::clone(&pod.id),
+            min_milli: quantum.milli(m),
+            max_milli: quantum.milli(max),
+            need_milli: quantum.milli(need),
+            need: made,
+            bid,
+            allocated_milli: 0,
+            bound_by: at_lo,
+        },
+        claim: Claim {
+            offset: m,
+            lo,
+            hi,
+            bid,
+        },
+        rest: Rest {
+            at_hi,
+            at_lo,
+            weight,
+        },
+        need,
+    })
+}
+
+/// From where to where a limit may go in one step, whatever its floor and ceiling (M5).
+fn guards(pod: &Pod, quantum: Quantum) -> (u64, u64) {
+    let Some(current) = pod.current_milli else {
+        return (0, VALUE_MAX);
+    };
+    let current = current.min(VALUE_MAX);
+    let least = if pod.cooling {
+        current
+    } else {
+        current.div_ceil(STEP_DOWN)
+    };
+    // From nothing it may grow as from one quantum, or it would stay there for ever.
+    let most = current.max(quantum.milli(1)) * STEP_UP;
+    (quantum.ceil(least), quantum.floor(most))
+}
+
+impl Rest {
+    /// What decided that a pod gets so much.
+    pub(super) fn bound_by(
+        self,
+        claim: &Claim,
+        units: u64,
+        step: Step,
+        quantum: Quantum,
+    ) -> BoundBy {
+        match step {
+            Step::Overload | Step::GuardsYield if units == claim.offset => BoundBy::Min,
+            Step::Overload if units <= quantum.survival() => BoundBy::Survival,
+            Step::AllFits | Step::Shared(_) if units == claim.hi => self.at_hi,
+            Step::AllFits | Step::Shared(_) if units == claim.lo => self.at_lo,
+            _ => BoundBy::Share,
+        }
+    }
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, placed: &Placed) {
+        self.min += placed.claim.offset;
+        self.need += placed.need;
+        self.lo += placed.claim.lo;
+        self.hi += placed.claim.hi;
+    }
+
+    pub(super) fn mode(&self, capacity: u64) -> Mode {
+        if self.min > capacity {
+            Mode::Overloaded
+        } else if self.need <= capacity {
+            Mode::Uncongested
+        } else {
+            Mode::Congested
+        }
+    }
+}
