@@ -26,7 +26,7 @@ pub const SEGMENT_SIZE: u64 = 4 << 20;
 /// How large all files together may be.
 pub const TOTAL_SIZE_MAX: u64 = 64 << 20;
 /// How long a file is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(24 * 3_600);
+pub const KEPT_FOR: Duration = Duration::from_hours(24);
 /// After how long a file is closed, so that what is old can go.
 const SEGMENT_TIME_MS: u64 = 3_600_000;
 /// The file that is being written.
@@ -430,7 +430,7 @@ fn rows(clearing: &Clearing) -> BTreeMap<String, Row> {
             Want::Need(milli) => Wanted::NeedMilli(milli),
         };
         Row(
-            pod.id.clone(),
+            pod.id.to_string(),
             pod.min_milli,
             pod.max_milli,
             pod.weight,
@@ -438,17 +438,17 @@ fn rows(clearing: &Clearing) -> BTreeMap<String, Row> {
             pod.headroom_permille,
             pod.current_milli,
             pod.cooling,
-            shares.get(pod.id.as_str()).copied(),
+            shares.get(&*pod.id).copied(),
         )
     };
     let pods = clearing.market.pods.iter();
-    pods.map(|pod| (pod.id.clone(), row(pod))).collect()
+    pods.map(|pod| (pod.id.to_string(), row(pod))).collect()
 }
 
 fn shares(cleared: &Cleared) -> BTreeMap<&str, u64> {
     let shares = cleared.shares.iter();
     shares
-        .map(|share| (share.id.as_str(), share.allocated_milli))
+        .map(|share| (&*share.id, share.allocated_milli))
         .collect()
 }
 
@@ -456,7 +456,7 @@ fn pod(row: &Row) -> Pod {
     let Row(id, min_milli, max_milli, weight, want, headroom_permille, current_milli, cooling, _) =
         row;
     Pod {
-        id: id.clone(),
+        id: id.as_str().into(),
         min_milli: *min_milli,
         max_milli: *max_milli,
         weight: *weight,

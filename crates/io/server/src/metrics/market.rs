@@ -263,7 +263,7 @@ fn rows(view: &View) -> Vec<Row<'_>> {
         .flat_map(|cleared| &cleared.shares)
         .map(|share| {
             let both = (share.need_milli, share.allocated_milli);
-            (share.id.as_str(), both)
+            (&*share.id, both)
         })
         .collect();
     let standings = view.standings.iter().take(POD_LABELS_MAX);

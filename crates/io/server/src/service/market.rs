@@ -255,7 +255,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
 /// The share of a pod, if it took part; they are in the order of their names.
 fn share<'a>(clearing: &'a Clearing, id: &str) -> Option<&'a Share> {
     let shares = &clearing.cleared.shares;
-    let place = shares.binary_search_by(|share| share.id.as_str().cmp(id));
+    let place = shares.binary_search_by(|share| (*share.id).cmp(id));
     place.ok().and_then(|place| shares.get(place))
 }
 

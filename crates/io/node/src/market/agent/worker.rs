@@ -416,7 +416,7 @@ impl Worker {
         };
         let shares = &clearing.cleared.shares;
         let pod = |standing: bursar_market::node::Standing| {
-            let share = shares.binary_search_by(|share| share.id.as_str().cmp(&standing.id));
+            let share = shares.binary_search_by(|share| (*share.id).cmp(standing.id.as_str()));
             let share = share.ok().and_then(|place| shares.get(place));
             let member = self.members.get(&standing.id)?;
             Some(PointPod {
