@@ -1,16 +1,19 @@
-//! The rules of S1–S6 as a person would write them on one page: lists, counting, the plain loop.
+//! The rules of S1–S6 and X1 as a person would write them on one page: lists, counting, the plain
+//! loop.
 //!
 //! It shares no code with `bursar-booking` but the types of requests, limits and events. Every
 //! number is counted from the list of holders each time it is wanted, and every rule is read off
 //! design 40; it is slow, and small worlds do not mind. [`Oracle::record`] says what must follow
 //! from a command, [`Oracle::unrecorded`] whether an answer that left no record was the right one.
 
+mod executions;
 mod limits;
 mod pump;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bursar_booking::decide::Change;
+use bursar_booking::execution::Cause;
 use bursar_booking::{End, Event, Fence, Limit, Outcome, Refusal, Reply, Request};
 use bursar_engine::{Answer, Command, Refusal as EngineRefusal};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
@@ -57,7 +60,18 @@ struct Waiter {
 struct Holder {
     request: Request,
     fence: Fence,
-    expires: Instant,
+    /// When time ends it, or stops an execution.
+    until: Option<Instant>,
+    /// What has happened to an execution.
+    way: Way,
+}
+
+/// What has happened to an execution; its stage follows from that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    has_started: bool,
+    stopping: Option<Cause>,
+    stops_failed: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -136,6 +150,14 @@ impl Oracle {
                 self.end(at, id, End::Released, said, None, &mut events);
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
             }
+            Command::Started { id, isolation } => self.started(at, id, *isolation, &mut events),
+            Command::Exited { id, exit } => self.exited(at, id, exit, &mut events),
+            Command::StopFailed { id, attempt } => {
+                self.stop_failed(at, id, *attempt, &mut events);
+            }
+            Command::Cancel { id } if self.is_execution(id) => {
+                self.stop(at, id, Cause::Cancelled, &mut events);
+            }
             Command::Cancel { id } => {
                 self.end(at, id, End::Cancelled, (None, None), None, &mut events);
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
@@ -174,6 +196,9 @@ impl Oracle {
             },
             Command::Release { id, fence, .. } => self.release_word(id, *fence),
             Command::Renew { id, fence, .. } => self.renew_word(id, *fence),
+            Command::Started { id, .. } => self.started_word(id),
+            Command::Exited { id, .. } => self.exited_word(id),
+            Command::StopFailed { id, attempt } => self.stop_failed_word(id, *attempt),
             Command::Cancel { id } => self.cancel_word(id),
             Command::Force { id, .. } => self.force_word(id),
             _ => return Ok(()),
@@ -312,17 +337,9 @@ impl Oracle {
         reason: Option<String>,
         events: &mut Expected,
     ) {
-        let (request, fence) = if let Some(holder) = self.holders.remove(id) {
-            (holder.request, Some(holder.fence))
-        } else if let Some(place) = self.waiting.iter().position(|waiter| waiter.id == *id) {
-            (self.waiting.remove(place).request, None)
-        } else {
+        if !self.leave(at, id) {
             return;
-        };
-        let past = Past { request, fence, at };
-        self.ended.insert(id.clone(), past);
-        self.ended_in_order.push_back(id.clone());
-        self.forget(at);
+        }
         let id = id.clone();
         events.push((
             at,
@@ -334,6 +351,22 @@ impl Oracle {
                 reason,
             },
         ));
+    }
+
+    /// Takes an id out of the holders or the queue; whether it was there.
+    fn leave(&mut self, at: Instant, id: &BookingId) -> bool {
+        let (request, fence) = if let Some(holder) = self.holders.remove(id) {
+            (holder.request, Some(holder.fence))
+        } else if let Some(place) = self.waiting.iter().position(|waiter| waiter.id == *id) {
+            (self.waiting.remove(place).request, None)
+        } else {
+            return false;
+        };
+        let past = Past { request, fence, at };
+        self.ended.insert(id.clone(), past);
+        self.ended_in_order.push_back(id.clone());
+        self.forget(at);
+        true
     }
 
     fn forget(&mut self, at: Instant) {
@@ -404,10 +437,11 @@ impl Oracle {
             match (kind, evidence) {
                 (0, Some(expires)) => {
                     if let Some(holder) = self.holders.get_mut(&id) {
-                        holder.expires = expires.max(holder.expires);
+                        holder.until = holder.until.max(Some(expires));
                     }
                     events.push((at, Event::Renewed { id, expires }));
                 }
+                (1, _) => self.overdue(at, &id, events),
                 (kind, _) => {
                     let end = if kind == 0 {
                         End::Expired
@@ -421,23 +455,24 @@ impl Oracle {
         }
     }
 
-    /// The earliest deadline: of a grant (0) before the end of a wait (1), then by id.
+    /// The earliest deadline: of a plain grant (0), of an execution (1), of a wait (2), then by id.
     fn next_deadline(&self) -> Option<(Instant, u8, BookingId)> {
         let expiries = self
             .holders
             .iter()
-            .map(|(id, holder)| (holder.expires, 0, id));
+            .filter_map(|(id, holder)| Some((holder.until?, holder.kind(), id)));
         let waits = self
             .waiting
             .iter()
-            .map(|waiter| (waiter.until, 1, &waiter.id));
+            .map(|waiter| (waiter.until, 2, &waiter.id));
         let first = expiries.chain(waits).min();
         first.map(|(at, kind, id)| (at, kind, id.clone()))
     }
 
     fn resume(&mut self, at: Instant) {
         for holder in self.holders.values_mut() {
-            holder.expires = holder.expires.max(at.after(holder.request.ttl));
+            let again = holder.again();
+            holder.until = holder.until.map(|until| until.max(at.after(again)));
         }
         for waiter in &mut self.waiting {
             waiter.until = waiter.until.max(at);
@@ -447,10 +482,10 @@ impl Oracle {
 
     fn release_word(&self, id: &BookingId, fence: Fence) -> &'static str {
         if let Some(holder) = self.holders.get(id) {
-            return if holder.fence == fence {
-                "ended"
-            } else {
-                "stale-fence"
+            return match holder.fence == fence {
+                true if self.is_execution(id) => "is-execution",
+                true => "ended",
+                false => "stale-fence",
             };
         }
         match self.ended.get(id) {
@@ -463,7 +498,10 @@ impl Oracle {
 
     fn renew_word(&self, id: &BookingId, fence: Fence) -> &'static str {
         match (self.holders.get(id), self.ended.get(id)) {
-            (Some(holder), _) if holder.fence == fence => "renewed",
+            (Some(holder), _) if holder.fence == fence => match self.is_execution(id) {
+                true => "is-execution",
+                false => "renewed",
+            },
             (Some(_), _) | (None, Some(_)) => "stale-fence",
             (None, None) if self.is_waiting(id) => "is-queued",
             (None, None) => "not-found",
@@ -472,6 +510,8 @@ impl Oracle {
 
     fn cancel_word(&self, id: &BookingId) -> &'static str {
         match (self.holders.contains_key(id), self.ended.contains_key(id)) {
+            (true, _) if self.is_stopping(id) => "repeated",
+            (true, _) if self.is_execution(id) => "stopping",
             (true, _) => "is-granted",
             (false, true) => "already-ended",
             (false, false) if self.is_waiting(id) => "ended",
@@ -520,6 +560,10 @@ fn word_of(answer: &Result<Answer, EngineRefusal>) -> &'static str {
             Refusal::StaleFence { .. } => "stale-fence",
             Refusal::IsGranted => "is-granted",
             Refusal::IsQueued => "is-queued",
+            Refusal::IsExecution => "is-execution",
+            Refusal::NotAnExecution => "not-an-execution",
+            Refusal::RetryOfUnknown => "retry-of-unknown",
+            Refusal::RetryOfLive => "retry-of-live",
             _ => "other",
         },
         _ => "other",

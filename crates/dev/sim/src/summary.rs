@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use bursar_booking::execution::{STOPS_UNTIL_STUCK, Verdict};
 use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal};
 use bursar_engine::codec::Record;
 use bursar_engine::{Answer, Command, Event, Refusal};
@@ -34,6 +35,13 @@ pub const MUST_BE_MET: &[&str] = &[
     "end: forced",
     "end: released",
     "end: wait over",
+    "executions adopted after a crash",
+    "executions ended",
+    "executions started",
+    "executions stopped",
+    "executions stuck",
+    "executions submitted",
+    "executions that retry another",
     "fault: commits, then errors",
     "fault: errors, nothing written",
     "fault: hangs",
@@ -46,31 +54,46 @@ pub const MUST_BE_MET: &[&str] = &[
     "leader usurped",
     "limits changed",
     "limits dropped",
+    "machine rebooted",
     "machine suspended",
     "messages doubled",
     "messages lost",
     "messages out of order",
     "nodes changed",
     "process stalled",
+    "processes ended after a force",
     "recovered from a snapshot",
     "recovered from record 0",
     "refolds from record 0",
     "refused: id reused",
+    "refused: is an execution",
     "refused: never fits",
+    "refused: not an execution",
     "refused: others first",
     "refused: over limit",
     "refused: queue full",
+    "refused: retry of one that has not ended",
+    "refused: retry of one that is not known",
     "refused: stale fence",
     "refused: time out of bounds",
     "renewals recorded",
     "repeats with the same id",
     "restarts with an older wall clock",
     "resumes",
+    "shims killed",
+    "stale leader not obeyed by the machine",
     "stale leader refused",
+    "stops that failed",
     "unknown outcomes that were committed",
     "unknown outcomes that were not",
     "unrecorded answers compared",
     "unsettled records",
+    "verdict: cancelled",
+    "verdict: completed",
+    "verdict: failed",
+    "verdict: lost",
+    "verdict: timed out",
+    "verdict: wait over",
     "worlds stepped in one place",
     "worlds stepped in three",
     "worlds with two leaders",
@@ -138,7 +161,38 @@ impl Tally {
         for (_, event) in &record.events {
             if let Event::Booking(event) = event {
                 self.add(word_of(event), 1);
+                self.execution(event);
             }
+        }
+    }
+
+    /// Counts how an execution came out.
+    pub(crate) fn verdict(&mut self, verdict: Verdict) {
+        let word = match verdict {
+            Verdict::Completed => "verdict: completed",
+            Verdict::Failed => "verdict: failed",
+            Verdict::Lost => "verdict: lost",
+            Verdict::Cancelled => "verdict: cancelled",
+            Verdict::TimedOut => "verdict: timed out",
+            Verdict::WaitOver => "verdict: wait over",
+        };
+        self.add(word, 1);
+    }
+
+    /// Counts what only executions have.
+    fn execution(&mut self, event: &BookingEvent) {
+        match event {
+            BookingEvent::Reserved { request, .. } => {
+                if let Some(order) = request.order() {
+                    self.add("executions submitted", 1);
+                    let is_retry = order.retry_of.is_some();
+                    self.add("executions that retry another", u64::from(is_retry));
+                }
+            }
+            BookingEvent::StopFailed { attempt, .. } if *attempt >= STOPS_UNTIL_STUCK => {
+                self.add("executions stuck", 1);
+            }
+            _ => {}
         }
     }
 
@@ -154,6 +208,10 @@ impl Tally {
                 BookingRefusal::IdReused { .. } => "refused: id reused",
                 BookingRefusal::IdTooOld { .. } => "ids too old",
                 BookingRefusal::StaleFence { .. } => "refused: stale fence",
+                BookingRefusal::IsExecution => "refused: is an execution",
+                BookingRefusal::NotAnExecution => "refused: not an execution",
+                BookingRefusal::RetryOfLive => "refused: retry of one that has not ended",
+                BookingRefusal::RetryOfUnknown => "refused: retry of one that is not known",
                 _ => "refused: other",
             },
             Ok(Answer::Booking(bursar_booking::Reply::Repeated)) => "repeats with the same id",

@@ -1,4 +1,4 @@
-//! One world: replicas, clients, operators, a network and a store, all from one seed.
+//! One world: replicas, clients, operators, a network, a store and a machine, all from one seed.
 //!
 //! A step is one scheduled action. Whatever a step brings to light goes to the `checker`, which
 //! knows what was promised; a [`Violation`] ends the world. When its steps are used up everybody
@@ -10,10 +10,12 @@ mod client;
 mod clients;
 mod decided;
 mod habits;
+mod host;
 mod network;
 mod operator;
 mod replica;
 mod replicas;
+mod runner;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -26,7 +28,9 @@ use self::action::{Action, Schedule};
 use self::checker::Checker;
 use self::client::{Client, Phase};
 use self::habits::Habits;
+use self::host::Host;
 use self::replica::Process;
+use self::runner::Runner;
 use crate::clock::Machine;
 use crate::rng::Rng;
 use crate::summary::Tally;
@@ -48,6 +52,7 @@ pub struct World<'a> {
     now_ms: u64,
     schedule: Schedule,
     store: MemoryStore,
+    host: Host,
     checker: Checker,
     replicas: Vec<Replica>,
     clients: Vec<Client>,
@@ -79,6 +84,7 @@ struct Replica {
     /// When it starts, where it is not running.
     start_at_ms: Option<u64>,
     snapshot: Option<String>,
+    runner: Runner,
 }
 
 /// A request as it was sent.
@@ -102,6 +108,7 @@ impl<'a> World<'a> {
             schedule: Schedule::default(),
             checker: Checker::new(store.clone()),
             store,
+            host: Host::default(),
             replicas: (0..habits.replicas).map(|_| Replica::new()).collect(),
             clients: Vec::new(),
             requests: BTreeMap::new(),
@@ -177,6 +184,7 @@ impl<'a> World<'a> {
         for number in 0..self.replicas.len() {
             self.let_answers_out(number, usize::MAX)?;
         }
+        self.check_gone()?;
         Ok(true)
     }
 
@@ -217,6 +225,11 @@ impl<'a> World<'a> {
                     return self.resolve(replica);
                 }
             }
+            Action::Attend(replica, _) => {
+                if self.is_awake(replica, &action) {
+                    return self.attend(replica);
+                }
+            }
             Action::Start(replica) => return self.start(replica),
             Action::Trouble => return self.trouble(),
             Action::Operate => self.operate(),
@@ -230,6 +243,7 @@ impl<'a> World<'a> {
     fn wind_down(&mut self) -> Result<(), Violation> {
         self.trace.step("everybody stops".to_owned());
         self.is_stopping = true;
+        self.host.heal();
         self.free_disk();
         for client in &mut self.clients {
             for lease in &mut client.leases {
@@ -245,7 +259,7 @@ impl<'a> World<'a> {
                 })?;
             }
             let (holding, waiting) = self.checker.oracle().counts();
-            if holding + waiting == 0 {
+            if holding + waiting == 0 && self.host.ids().next().is_none() {
                 break;
             }
             // Nobody leads: somebody must, for what is held to come back.
@@ -261,6 +275,7 @@ impl<'a> World<'a> {
             self.plan_start(0, self.now_ms);
         }
         self.checker.check_empty()?;
+        self.check_machine_is_empty()?;
         self.checker.refold()?;
         for replica in &self.replicas {
             if let Some(process) = &replica.process {
@@ -283,6 +298,7 @@ impl Replica {
             build_at_ms: None,
             start_at_ms: None,
             snapshot: None,
+            runner: Runner::default(),
         }
     }
 }

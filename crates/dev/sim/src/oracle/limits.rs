@@ -107,8 +107,14 @@ impl Oracle {
         let day_ms = super::DAY.ms();
         let ttl_max = applying.iter().map(|applies| applies.limit.ttl_max.ms());
         let ttl_max = ttl_max.min().unwrap_or(day_ms).min(day_ms);
-        if !(1_000..=ttl_max).contains(&request.ttl.ms()) {
-            return Some("ttlMs");
+        match request.order() {
+            Some(order) => {
+                if let Some(why) = self.refused_by_order(order) {
+                    return Some(why);
+                }
+            }
+            None if !(1_000..=ttl_max).contains(&request.ttl.ms()) => return Some("ttlMs"),
+            None => {}
         }
         let wait_max = applying.iter().map(|applies| applies.limit.wait_max.ms());
         if wait_max.min().unwrap_or(day_ms) < request.wait.ms() {

@@ -8,7 +8,7 @@ use bursar_booking::{Event, Fence};
 use bursar_units::{BookingId, Instant};
 
 use super::limits::numbers;
-use super::{Expected, Holder, Oracle, Waiter};
+use super::{Expected, Holder, Oracle, Waiter, Way};
 
 type Key = (u64, u128, u64);
 
@@ -110,12 +110,13 @@ impl Oracle {
         *turn += step_floor;
         self.fence += 1;
         let fence = Fence(self.fence);
-        let expires = at.after(granted.request.ttl);
-        let holder = Holder {
+        let mut holder = Holder {
             request: granted.request,
             fence,
-            expires,
+            until: None,
+            way: Way::default(),
         };
+        holder.until = Some(at.after(holder.again()));
         self.holders.insert(granted.id, holder);
         fence
     }

@@ -42,6 +42,8 @@ pub(super) enum Action {
     Publish(usize, u64),
     /// The store is asked what became of a batch.
     Resolve(usize, u64),
+    /// A runner looks at the state and at the machine.
+    Attend(usize, u64),
     /// A process begins to lead.
     Start(usize),
     /// Something goes wrong.
@@ -86,6 +88,7 @@ impl Action {
             Self::Commit(..) => "step: the store's turn",
             Self::Publish(..) => "step: the view's turn",
             Self::Resolve(..) => "step: the store is asked",
+            Self::Attend(..) => "step: a runner looks",
             Self::Start(_) => "step: a process starts",
             Self::Trouble | Self::Land | Self::FreeDisk => "step: trouble",
             Self::Operate => "step: an operator acts",
@@ -126,6 +129,7 @@ impl fmt::Display for Action {
             Self::Commit(replica, _) => write!(f, "replica {replica} commits"),
             Self::Publish(replica, _) => write!(f, "replica {replica} publishes"),
             Self::Resolve(replica, _) => write!(f, "replica {replica} asks its store"),
+            Self::Attend(replica, _) => write!(f, "the runner of replica {replica} looks"),
             Self::Start(replica) => write!(f, "replica {replica} starts"),
             Self::Trouble => f.write_str("trouble"),
             Self::Operate => f.write_str("an operator acts"),

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use bursar_booking::execution::{Cause, Exit, Verdict};
 use bursar_booking::invariants::over_limit;
-use bursar_booking::{End, Event as BookingEvent, Fence, LimitUse, Reply};
+use bursar_booking::{End, Event as BookingEvent, Fence, LimitUse, Reply, Standing};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
 use bursar_engine::invariants::{self, Mark};
 use bursar_engine::{Answer, Command, Event, Events, State, decide, snapshot, summary};
@@ -46,6 +47,33 @@ pub(super) struct Checker {
     decided_ms: BTreeMap<u64, u64>,
     /// Times of the ledger in which it was away: no grant may expire within.
     absences: Vec<(Instant, Instant)>,
+    /// What was recorded of processes that are gone, and not yet held against the machine.
+    gone: Vec<Gone>,
+}
+
+/// What the ledger says of a process that is gone.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    pub(super) id: BookingId,
+    pub(super) fence: Fence,
+    verdict: Verdict,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    reason: Option<String>,
+}
+
+impl Gone {
+    /// Whether that is what became of it.
+    pub(super) fn tells(&self, truth: &Exit) -> bool {
+        let is_called_lost = self.verdict == Verdict::Lost;
+        let said = (self.exit_code, self.signal, self.reason.as_deref());
+        match truth {
+            Exit::Code(code) => said == (Some(*code), None, None) && !is_called_lost,
+            Exit::Signal(signal) => said == (None, Some(*signal), None) && !is_called_lost,
+            Exit::NotStarted { reason } => said == (None, None, Some(reason)) && !is_called_lost,
+            Exit::Lost => said == (None, None, None) && self.verdict != Verdict::Completed,
+        }
+    }
 }
 
 impl Checker {
@@ -61,6 +89,7 @@ impl Checker {
             promises: BTreeMap::new(),
             decided_ms: BTreeMap::new(),
             absences: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -76,6 +105,23 @@ impl Checker {
 
     pub(super) fn oracle(&self) -> &Oracle {
         &self.oracle
+    }
+
+    /// Whether an id holds its slots under that fence.
+    pub(super) fn holds(&self, id: &BookingId, fence: Fence) -> bool {
+        let standing = self.shadow.bookings.standing(id);
+        matches!(standing, Some(Standing::Granted(granted)) if granted.fence == fence)
+    }
+
+    /// The same, or an operator took them: then a process may live without.
+    pub(super) fn holds_or_was_forced(&self, id: &BookingId, fence: Fence) -> bool {
+        let was_forced = self.ends.get(id) == Some(&End::Forced);
+        self.holds(id, fence) || was_forced && self.grants.get(id) == Some(&fence)
+    }
+
+    /// What was recorded of processes that are gone, since the last call.
+    pub(super) fn take_gone(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.gone)
     }
 
     /// A term begins after what is committed: times beyond it were never lived.
@@ -426,13 +472,45 @@ impl Checker {
                     if *end == End::Expired {
                         self.check_expiry(id, *at, decided_ms)?;
                     }
+                    self.note_end(id, *end, tally);
+                }
+                BookingEvent::Started { id, .. } => {
                     self.promises.remove(id);
-                    self.ends.insert(id.clone(), *end);
+                }
+                BookingEvent::Stopping { id, cause } if *cause != Cause::Cancelled => {
+                    self.check_expiry(id, *at, decided_ms)?;
+                }
+                BookingEvent::Exited {
+                    id,
+                    verdict,
+                    exit_code,
+                    signal,
+                    reason,
+                } => {
+                    self.gone.push(Gone {
+                        id: id.clone(),
+                        fence: self.grants.get(id).copied().unwrap_or_default(),
+                        verdict: *verdict,
+                        exit_code: *exit_code,
+                        signal: *signal,
+                        reason: reason.clone(),
+                    });
+                    self.note_end(id, End::Released, tally);
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    fn note_end(&mut self, id: &BookingId, end: End, tally: &mut Tally) {
+        self.promises.remove(id);
+        self.ends.insert(id.clone(), end);
+        if let Some(Standing::Ended(ended)) = self.shadow.bookings.standing(id)
+            && let Some(course) = ended.course()
+        {
+            tally.verdict(course.verdict);
+        }
     }
 
     fn note_grant(
@@ -448,11 +526,11 @@ impl Checker {
             "a fence is never given twice, and rises",
             || format!("`{id}` got {fence:?} after {last:?}"),
         )?;
-        let ttl_ms = self
-            .shadow
-            .bookings
-            .request(id)
-            .map_or(0, |request| request.ttl.ms());
+        let request = self.shadow.bookings.request(id);
+        let length_ms = request.map_or(0, |request| {
+            let start_timeout = request.order().map(|order| order.start_timeout);
+            start_timeout.unwrap_or(request.ttl).ms()
+        });
         // A granted one may have ended in the same record; then nothing was promised.
         let before = self.grants.insert(id.clone(), fence);
         let was_forgotten = id.made_at().is_none();
@@ -465,7 +543,7 @@ impl Checker {
             "plain ids granted again after a day",
             u64::from(before.is_some()),
         );
-        self.promise(id, since_ms + ttl_ms);
+        self.promise(id, since_ms + length_ms);
         Ok(())
     }
 
@@ -478,12 +556,8 @@ impl Checker {
         let promised = self.promises.get(id).copied().unwrap_or(0);
         demand(
             promised <= decided_ms + EARLY_MS,
-            "nobody expires before the time it was promised",
-            || {
-                format!(
-                    "`{id}` expired at {decided_ms} ms of the world, promised was {promised} ms"
-                )
-            },
+            "nobody expires or is stopped before the time it was promised",
+            || format!("`{id}` did at {decided_ms} ms of the world, promised was {promised} ms"),
         )?;
         let absence = self
             .absences
@@ -491,8 +565,8 @@ impl Checker {
             .find(|(from, until)| *from < at && at <= *until);
         demand(
             absence.is_none(),
-            "our own absence never expires anybody",
-            || format!("`{id}` expired at {at:?}, we were away {absence:?}"),
+            "our own absence never expires or stops anybody",
+            || format!("`{id}` did at {at:?}, we were away {absence:?}"),
         )
     }
 
@@ -524,11 +598,13 @@ impl Checker {
                 "every end that was answered is on record",
                 || format!("`{id}` was answered as ended"),
             ),
-            Answer::Booking(Reply::Queued | Reply::Repeated) => demand(
-                self.shadow.bookings.standing(id).is_some(),
-                "every request that was answered is on record",
-                || format!("`{id}` was answered as known"),
-            ),
+            Answer::Booking(Reply::Queued | Reply::Repeated | Reply::Stopping | Reply::Noted) => {
+                demand(
+                    self.shadow.bookings.standing(id).is_some(),
+                    "every request that was answered is on record",
+                    || format!("`{id}` was answered as known"),
+                )
+            }
             Answer::Renewed { expires } => {
                 // Only a leader may promise, and a stale one cannot know; S7 has its term run out.
                 if let Some(now) = leader {

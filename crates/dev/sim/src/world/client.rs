@@ -4,10 +4,12 @@
 //! asking ──granted──► holding ──work done──► releasing ──► over
 //!    └──queued──► waiting ──granted──┘  └──fenced, dead──────┘
 //! ```
+//! An execution runs without it: it only watches, and may ask for it to be stopped.
 //! Whatever gets no answer is sent again under the same id. This file decides what a client does
 //! next; the world carries its messages.
 
-use bursar_booking::{End, Fence, Outcome, Request};
+use bursar_booking::execution::{Digest, Exit, Order};
+use bursar_booking::{End, Extras, Fence, Outcome, Request};
 use bursar_engine::Command;
 use bursar_units::{Amount, BookingId, Label, Millis};
 
@@ -45,6 +47,8 @@ pub(super) enum Phase {
     Asking,
     Waiting,
     Holding,
+    /// An execution that has its slot.
+    Watching,
     Releasing,
     Cancelling,
     Over,
@@ -72,7 +76,14 @@ pub(super) enum Sight {
 impl Lease {
     /// Draws a new one.
     pub(super) fn draw(rng: &mut Rng, habits: &Habits, serial: u64, now_ms: u64) -> Option<Self> {
-        let request = draw_request(rng, habits)?;
+        let mut request = draw_request(rng, habits)?;
+        if rng.per_mille(habits.executions_per_mille) {
+            request.ttl = Millis::ZERO;
+            request.extras = Some(Box::new(Extras {
+                order: Some(draw_order(rng)),
+                ..Extras::default()
+            }));
+        }
         Some(Self {
             id: draw_id(rng, serial, now_ms)?,
             request,
@@ -113,6 +124,12 @@ impl Lease {
                 let nap = nap.min(self.done_ms - now_ms);
                 Deed::Send(self.renew(ttl), nap)
             }
+            Phase::Watching if rng.once_in(12) => {
+                self.phase = Phase::Cancelling;
+                self.wake(rng, now_ms)
+            }
+            Phase::Watching if rng.once_in(20) => self.vanish(),
+            Phase::Watching => Deed::Look(rng.between(200, 4_000)),
             Phase::Releasing => Deed::Send(self.release(rng), rng.between(100, 3_000)),
             Phase::Cancelling => {
                 let id = self.id.clone();
@@ -127,9 +144,13 @@ impl Lease {
             self.phase,
             Phase::Asking | Phase::Waiting | Phase::Cancelling
         ) {
+            self.fence = Some(fence);
+            if self.request.order().is_some() {
+                self.phase = Phase::Watching;
+                return;
+            }
             let ttl_ms = self.request.ttl.ms();
             self.phase = Phase::Holding;
-            self.fence = Some(fence);
             let longest_ms = if rng.once_in(4) { ttl_ms * 3 } else { ttl_ms };
             self.done_ms = now_ms + rng.between(1, longest_ms);
         }
@@ -140,7 +161,13 @@ impl Lease {
         let id = self.id.clone();
         let near = self.fence.unwrap_or_default().0;
         let fence = Fence(rng.between(near.saturating_sub(1), near + 1));
-        match rng.below(5) {
+        let is_plain = self.request.order().is_none();
+        match rng.below(6) {
+            // Of a real process only the machine may say such a thing.
+            5 if is_plain => Command::Exited {
+                id,
+                exit: Exit::Code(0),
+            },
             0 => Command::Renew {
                 id,
                 fence,
@@ -159,6 +186,14 @@ impl Lease {
                 Command::Reserve { id, request }
             }
             _ => self.reserve(),
+        }
+    }
+
+    /// Makes an execution one that tries another again.
+    pub(super) fn retry(&mut self, first: Option<&Self>) {
+        let order = self.request.extras.as_mut();
+        if let Some(order) = order.and_then(|extras| extras.order.as_mut()) {
+            order.retry_of = first.map(|first| first.id.clone());
         }
     }
 
@@ -244,6 +279,19 @@ fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
         wait: Millis::from_ms(if is_long { 90_000_000 } else { wait_ms }),
         extras: None,
     })
+}
+
+fn draw_order(rng: &mut Rng) -> Order {
+    let is_hasty = rng.once_in(60);
+    let start_ms = rng.one_of([1_000, 2_000, 5_000, 60_000]);
+    Order {
+        work: Digest([7; 32]),
+        pids: rng.once_in(4).then_some(64),
+        start_timeout: Millis::from_ms(if is_hasty { 500 } else { start_ms }),
+        max_time: Millis::from_ms(rng.one_of([1_000, 4_000, 30_000, 3_600_000])),
+        grace: Millis::from_ms(rng.one_of([0, 200, 2_000, 5_000])),
+        retry_of: None,
+    }
 }
 
 fn only_slots(slots: u64) -> Amount {

@@ -35,9 +35,14 @@ impl World<'_> {
         for _ in 0..count {
             self.lease_count += 1;
             let drawn = Lease::draw(&mut self.rng, &self.habits, self.lease_count, self.now_ms);
-            let (Some(lease), Some(owner)) = (drawn, self.clients.get_mut(client)) else {
+            let (Some(mut lease), Some(owner)) = (drawn, self.clients.get_mut(client)) else {
                 return;
             };
+            if self.rng.once_in(6) {
+                // The newest are the likeliest to be remembered, or to have not ended.
+                let back = self.rng.place(owner.leases.len().min(8));
+                lease.retry(owner.leases.iter().rev().nth(back));
+            }
             asked.push((owner.leases.len(), lease.reserve()));
             owner.leases.push(lease);
         }
@@ -156,8 +161,17 @@ impl World<'_> {
                 one.phase = Phase::Waiting;
             }
             Ok(Answer::Booking(Reply::Ended | Reply::AlreadyEnded)) => one.phase = Phase::Over,
+            Ok(Answer::Booking(Reply::Stopping)) => one.phase = Phase::Watching,
+            Ok(Answer::Booking(Reply::Repeated)) if one.phase == Phase::Cancelling => {
+                one.phase = Phase::Watching;
+            }
             Err(Refusal::Booking(BookingRefusal::IsGranted)) => one.phase = Phase::Waiting,
-            Err(Refusal::Booking(BookingRefusal::IdReused { .. } | BookingRefusal::IsQueued)) => {}
+            Err(Refusal::Booking(
+                BookingRefusal::IdReused { .. }
+                | BookingRefusal::IsQueued
+                | BookingRefusal::IsExecution
+                | BookingRefusal::NotAnExecution,
+            )) => {}
             // A refusal leaves no trace; one may try again under the same id.
             Err(_) if is_reserve && one.phase == Phase::Asking && rng.once_in(3) => {}
             Err(_) if is_reserve && one.phase != Phase::Asking => {}

@@ -36,6 +36,8 @@ pub(super) struct Habits {
     pub(super) crash_once_in: u64,
     /// Whether days go by in between.
     pub(super) has_days: bool,
+    /// How many requests in a thousand are executions.
+    pub(super) executions_per_mille: u64,
     pub(super) ttl_ms: [u64; 4],
     pub(super) wait_ms: [u64; 4],
 }
@@ -71,6 +73,7 @@ impl Habits {
                 rng.one_of([60, 300, 2_000])
             },
             has_days: rng.once_in(5),
+            executions_per_mille: rng.one_of([0, 200, 400, 900]),
             ttl_ms: [1_000, 2_000, rng.between(1_000, 9_000), 30_000],
             wait_ms: [0, rng.between(1, 3_000), 10_000, 60_000],
         };
@@ -84,12 +87,14 @@ impl Habits {
             Load::Crowd => {
                 (self.clients, self.arrive_ms, self.steps) = (8, 20, 5_000);
                 self.wait_ms = [600_000; 4];
+                self.executions_per_mille /= 4;
             }
             Load::Large => {
                 (self.clients, self.arrive_ms, self.steps) = (8, 100, 5_000);
                 (self.classes, self.ttl_ms) = (1, [4_000; 4]);
                 self.wait_ms = [0, 60_000, 600_000, 600_000];
                 self.crash_once_in *= 10;
+                self.executions_per_mille /= 10;
             }
         }
     }

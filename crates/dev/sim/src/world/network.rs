@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use bursar_engine::Command;
 use bursar_ledger::intake::{Failure, Outcome, Submission};
+use bursar_ledger::writer::SELF;
 use bursar_units::Label;
 
 use super::action::Action;
@@ -48,31 +49,45 @@ impl World<'_> {
         leases: Vec<usize>,
         commands: Vec<Command>,
     ) {
-        let by = match client.and_then(|number| self.clients.get(number)) {
+        let owner = client.and_then(|number| self.clients.get(number));
+        let replica = owner.map_or(0, |client| client.replica);
+        let by = match owner {
             Some(client) => client.name.clone(),
             None => match Label::new("operator") {
                 Ok(name) => name,
                 Err(_) => return,
             },
         };
-        let replica = client.and_then(|number| self.clients.get(number));
-        let replica = replica.map_or(0, |client| client.replica);
+        let sent = Sent {
+            client,
+            by,
+            leases,
+            commands,
+        };
+        self.send_to(replica, sent);
+    }
+
+    /// Sends what a runner found.
+    pub(super) fn send_result(&mut self, replica: usize, commands: Vec<Command>) {
+        let Ok(by) = Label::new(SELF) else { return };
+        let sent = Sent {
+            client: None,
+            by,
+            leases: Vec::new(),
+            commands,
+        };
+        self.send_to(replica, sent);
+    }
+
+    fn send_to(&mut self, replica: usize, sent: Sent) {
         self.request_count += 1;
         let request = self.request_count;
-        self.trace.note(&words_of(request, &commands));
+        self.trace.note(&words_of(request, &sent.commands));
         self.tally.add(
             "batches of several operations",
-            u64::from(commands.len() > 1),
+            u64::from(sent.commands.len() > 1),
         );
-        self.requests.insert(
-            request,
-            Sent {
-                client,
-                by,
-                leases,
-                commands,
-            },
-        );
+        self.requests.insert(request, sent);
         self.post(&Action::Deliver { request, replica });
     }
 

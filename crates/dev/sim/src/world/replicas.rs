@@ -1,7 +1,6 @@
 //! The turns of engine, store and view on every replica, and what is checked after each.
 
 use bursar_engine::snapshot;
-use bursar_units::Millis;
 
 use super::action::Action;
 use super::checker::Checker;
@@ -15,8 +14,10 @@ impl World<'_> {
             return false;
         };
         if self.now_ms < one.busy_until_ms {
-            if matches!(action, Action::Build(..)) {
-                one.build_at_ms = Some(one.busy_until_ms);
+            match action {
+                Action::Build(..) => one.build_at_ms = Some(one.busy_until_ms),
+                Action::Attend(..) => one.runner.look_later(one.busy_until_ms),
+                _ => {}
             }
             self.schedule.plan(one.busy_until_ms, action.clone());
             self.trace.note("still away");
@@ -38,12 +39,16 @@ impl World<'_> {
             Action::Build(replica, incarnation)
             | Action::Commit(replica, incarnation)
             | Action::Publish(replica, incarnation)
-            | Action::Resolve(replica, incarnation) => (*replica, *incarnation),
+            | Action::Resolve(replica, incarnation)
+            | Action::Attend(replica, incarnation) => (*replica, *incarnation),
             _ => return false,
         };
         self.replicas.get(replica).is_none_or(|one| {
-            let is_build = matches!(action, Action::Build(..));
-            let has_turn = !is_build || one.build_at_ms == Some(at_ms);
+            let has_turn = match action {
+                Action::Build(..) => one.build_at_ms == Some(at_ms),
+                Action::Attend(..) => one.runner.looks_at(at_ms),
+                _ => true,
+            };
             one.process.is_none() || one.incarnation != incarnation || !has_turn
         })
     }
@@ -187,6 +192,7 @@ impl World<'_> {
         if self.crash_between_answers(replica)? || self.crash_here(replica)? {
             return Ok(());
         }
+        self.plan_attend(replica, self.now_ms);
         // A store that was away is asked again.
         let retry = self.rng.between(50, 400);
         if self.disk_is_full() {
@@ -226,7 +232,8 @@ impl World<'_> {
             Some(Committed::Unknown) => {
                 self.trace.note("outcome unknown");
                 if let Some(one) = self.replicas.get_mut(replica) {
-                    one.leave(Millis::ZERO);
+                    // Like one that stands still, it notices only by deadlines that are late.
+                    one.leave(ABSENCE);
                 }
                 if self.rng.once_in(2) {
                     // Should it be one that hangs, it may yet be done.
@@ -267,6 +274,8 @@ impl World<'_> {
         {
             staged.checkpoint();
         }
+        let delay = self.rng.below(5);
+        self.plan_attend(replica, self.now_ms + delay);
         self.plan_build(replica, self.now_ms);
         Ok(())
     }
@@ -376,7 +385,9 @@ impl World<'_> {
             one.away_from = None;
             one.busy_until_ms = 0;
             one.process = Some(started.process);
+            one.runner = super::Runner::default();
         }
+        self.plan_attend(replica, self.now_ms);
         self.plan_build(replica, self.now_ms);
         Ok(())
     }

@@ -21,7 +21,7 @@ impl World<'_> {
         let later = later + self.rng.between(1, self.habits.trouble_ms);
         self.schedule.plan(later, Action::Trouble);
         let replica = self.rng.place(self.replicas.len());
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0 => self.inject(Fault::Error, "fault: errors, nothing written"),
             1 => self.inject(Fault::CommitThenError, "fault: commits, then errors"),
             2 => self.inject(Fault::Refuse, "fault: no row changed"),
@@ -41,6 +41,8 @@ impl World<'_> {
             10 => self.starve_disk(replica),
             11 => self.usurp(),
             12 => return self.take_snapshot(replica),
+            13 => self.lose_shim(),
+            14 if self.rng.once_in(3) => self.reboot(),
             _ if self.habits.has_days => self.let_a_day_pass(),
             _ => {}
         }
@@ -224,6 +226,32 @@ impl World<'_> {
         let other = leader.map_or(0, |leader| (leader + 1) % self.replicas.len());
         self.tally.add("leader usurped", 1);
         self.plan_start(other, self.now_ms);
+    }
+
+    /// Whoever watches a process is killed: nobody will know how it ended.
+    fn lose_shim(&mut self) {
+        let running = self.host.running(self.now_ms);
+        if let Some(id) = self.rng.pick(&running) {
+            self.trace.note(&format!("the shim of {id} is killed"));
+            self.tally.add("shims killed", 1);
+            self.host.lose(id, self.now_ms);
+        }
+        for replica in 0..self.replicas.len() {
+            self.plan_attend(replica, self.now_ms);
+        }
+    }
+
+    /// The machine goes down with all that runs on it, and comes back.
+    fn reboot(&mut self) {
+        self.trace.note("the machine reboots");
+        self.tally.add("machine rebooted", 1);
+        self.host.reboot(self.now_ms);
+        for replica in 0..self.replicas.len() {
+            let process = self.replicas.get(replica);
+            if process.is_some_and(|one| one.process.is_some()) {
+                self.crash(replica);
+            }
+        }
     }
 
     fn let_a_day_pass(&mut self) {
