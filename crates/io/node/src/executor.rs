@@ -126,7 +126,7 @@ pub enum Stream {
 pub struct Output {
     /// The bytes.
     pub bytes: Box<dyn Read + Send>,
-    /// How many there are until now.
+    /// How many the stream has until now, those before the first of these included.
     pub size: u64,
 }
 

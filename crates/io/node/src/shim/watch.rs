@@ -53,11 +53,21 @@ struct Running {
     started_ms: u64,
 }
 
-/// What was made for a program that has not started yet.
+/// What was made for a program before it starts.
 #[derive(Default)]
 struct Made {
     group: Group,
     marker: Option<File>,
+}
+
+impl Made {
+    /// Says how it came out.
+    fn finish(&self, place: &Place, status: &Status) -> io::Result<()> {
+        match &self.marker {
+            Some(marker) => place.finish(marker, status),
+            None => place.conclude(status),
+        }
+    }
 }
 
 fn run(order: &Order, server: UnixStream) -> io::Result<()> {
@@ -74,24 +84,23 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
     }
     let mut made = Made::default();
     match begin(order, &place, &mut made) {
-        Ok((running, marker)) => {
+        Ok(running) => {
             // A server that is gone finds the marker.
             let _ = send(&server, &Report::Running);
             drop(server);
-            let group = running.group.clone();
             let status = watch(running, &place);
             if getppid() != parent {
                 // The server that would clean up after the last of its executions is gone.
-                group.leave();
+                made.group.leave();
             }
-            place.finish(&marker, &status)
+            made.finish(&place, &status)
         }
-        Err(reason) => refuse(&place, made, reason, &server),
+        Err(reason) => refuse(&place, &made, reason, &server),
     }
 }
 
 /// Starts the program, or says in words of ours why not.
-fn begin(order: &Order, place: &Place, made: &mut Made) -> Result<(Running, File), String> {
+fn begin(order: &Order, place: &Place, made: &mut Made) -> Result<Running, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     if place.stop().is_some() {
         return Err(STOPPED.to_owned());
@@ -104,34 +113,25 @@ fn begin(order: &Order, place: &Place, made: &mut Made) -> Result<(Running, File
         group: made.group.clone(),
         is_whole: order.plan.is_whole,
     };
-    let marker = place
-        .mark(&spawned)
-        .map_err(failed("its start cannot be written down"))?;
-    let marker = made.marker.insert(marker);
+    let marker = place.mark(&spawned);
+    made.marker = Some(marker.map_err(failed("its start cannot be written down"))?);
+    // Once more, now that whoever wants it to stop sees the marker.
     if place.stop().is_some() {
         return Err(STOPPED.to_owned());
     }
-    let marker = marker
-        .try_clone()
-        .map_err(failed("its start cannot be written down"))?;
-    let running = spawn(order, place, &made.group)?;
-    Ok((running, marker))
+    spawn(order, place, &made.group)
 }
 
 const STOPPED: &str = "stopped before it started";
 
 /// Leaves nothing of a program that did not start but the reason.
-fn refuse(place: &Place, made: Made, reason: String, server: &UnixStream) -> io::Result<()> {
+fn refuse(place: &Place, made: &Made, reason: String, server: &UnixStream) -> io::Result<()> {
     end(&made.group);
     let status = Status {
         exit: Ending::NotStarted(reason.clone()),
         seen: None,
     };
-    let written = match made.marker {
-        Some(marker) => place.finish(&marker, &status),
-        None => place.conclude(&status),
-    };
-    if written.is_err() {
+    if made.finish(place, &status).is_err() {
         // Where not even this can be written the server is told, and a later one may try again.
         let _ = place.unmark();
     }
