@@ -240,7 +240,7 @@ pub struct Execution {
     /// What the estimate rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_on: Option<String>,
-    /// Whether this cancel had an effect: it began to stop, or left the queue.
+    /// Whether this write had an effect: the execution is new, began to stop, or left the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied: Option<bool>,
     /// The last ledger record this answer reflects.

@@ -374,10 +374,7 @@ impl<'a> Told<'a> {
             _ => self.present(state, id, depth),
         };
         body.record = Some(record);
-        if !matches!(command, Command::Reserve { .. } | Command::Renew { .. }) {
-            let has_effect = matches!(word, Word::Booking(Reply::Ended | Reply::Stopping));
-            body.applied = Some(has_effect);
-        }
+        body.applied = applied(command, &word);
         Ok(Answer {
             status: status(&word, body.state),
             record,
@@ -398,6 +395,21 @@ impl<'a> Told<'a> {
         };
         // It was there when it was decided; a day may have passed since.
         booking.unwrap_or_else(|| Booking::new(id.clone(), BookingState::Ended))
+    }
+}
+
+/// Whether a write had an effect, where its answer alone would not tell. A quick program may have
+/// ended before the first answer about it leaves, so a submission tells itself from its repeats.
+fn applied(command: &Command, word: &Word) -> Option<bool> {
+    match command {
+        Command::Renew { .. } => None,
+        Command::Reserve { request, .. } => request
+            .order()
+            .map(|_| *word != Word::Booking(Reply::Repeated)),
+        _ => Some(matches!(
+            word,
+            Word::Booking(Reply::Ended | Reply::Stopping)
+        )),
     }
 }
 

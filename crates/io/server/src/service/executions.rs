@@ -89,11 +89,7 @@ impl Service {
         };
         let request = request(asked, tenant, digest);
         let command = Command::Reserve { id, request };
-        let mut answer = told(self.carry_out(caller, command, mode).await?);
-        // A quick program may have ended before its first answer leaves: only this tells the first
-        // from a repeat.
-        answer.body.applied = Some(answer.status != OK);
-        Ok(answer)
+        Ok(told(self.carry_out(caller, command, mode).await?))
     }
 
     /// How an execution stands, now or when it is in another state.
@@ -237,9 +233,6 @@ fn told(answer: Answer<Booking>) -> Answer<Execution> {
         body: answers::execution_of(answer.body, None),
     }
 }
-
-/// The status of a submission that was made before.
-const OK: u16 = 200;
 
 /// What is run, which stays out of the ledger.
 fn work(asked: &mut ExecutionRequest, user: Option<User>) -> Work {

@@ -45,7 +45,8 @@ pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> 
             return Err(error.into());
         }
     };
-    if execution.course.state == ExecutionState::Ended {
+    let is_repeat = execution.applied == Some(false);
+    if is_repeat && execution.course.state == ExecutionState::Ended {
         return Err(has_ended(&execution).into());
     }
     session.show(&execution, &format!("booking/{id}"), |_| format!("{id}\n"))?;
