@@ -324,7 +324,10 @@ impl Worker {
         }
         let mut denied = Vec::new();
         for (id, member) in &self.members {
-            if let Err(error) = member.files.may_write() {
+            // Whatever else is wrong with a file shows when it is read, and holds its pod.
+            if let Err(error) = member.files.may_write()
+                && is_about_rights(&error)
+            {
                 denied.push((id.clone(), error));
             }
         }
@@ -497,6 +500,11 @@ impl Worker {
         };
         self.observed.iter().filter_map(seen).collect()
     }
+}
+
+fn is_about_rights(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 pub(super) fn micros(since: Instant) -> u64 {

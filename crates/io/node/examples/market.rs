@@ -1,0 +1,87 @@
+//! An agent alone, for tests that kill it: cargo puts it beside them.
+//!
+//! `market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…` acts until it is killed, and says on
+//! standard output, after each clearing, whether it acts and what it holds.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bursar_market::node::Settings;
+use bursar_market::params::Params;
+use bursar_market::sense::Window;
+use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged};
+
+fn main() -> ExitCode {
+    let Some(options) = options() else {
+        eprintln!("usage: market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…");
+        return ExitCode::FAILURE;
+    };
+    let pause = options.clear;
+    match Agent::start(options) {
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        Ok(agent) => tell(&agent, pause),
+    }
+}
+
+/// Tells how it stands until nobody listens any more.
+fn tell(agent: &Agent, pause: Duration) -> ExitCode {
+    loop {
+        let view = agent.view();
+        let line = format!("{} {:?} {:?}\n", view.writes, view.acts, view.unmanaged);
+        if std::io::stdout().write_all(line.as_bytes()).is_err() {
+            return ExitCode::SUCCESS;
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+fn options() -> Option<Options> {
+    let mut args = std::env::args().skip(1);
+    let directory = PathBuf::from(args.next()?);
+    let reserve_milli = args.next()?.parse().ok()?;
+    let clear = Duration::from_millis(args.next()?.parse().ok()?);
+    let cgroups: Option<Vec<Declared>> = args.map(|text| declared(&text)).collect();
+    let clear_us = u64::try_from(clear.as_micros()).ok()?;
+    Some(Options {
+        node: "here".to_owned(),
+        directory,
+        mode: Mode::Act,
+        settings: Settings {
+            window: Window {
+                bucket_us: clear_us,
+                buckets: 2,
+                running_us_min: clear_us,
+            },
+            cooldown_us: 0,
+            ..Settings::default()
+        },
+        sense: clear,
+        clear,
+        reserve_milli: Some(reserve_milli),
+        unmanaged: Unmanaged::Given(0),
+        cgroups: cgroups?,
+        executions: None,
+        process: "/proc/self".into(),
+    })
+}
+
+fn declared(text: &str) -> Option<Declared> {
+    let (name, rest) = text.split_once('=')?;
+    let mut parts = rest.split(':');
+    let path = PathBuf::from(parts.next()?);
+    let (min_milli, max_milli) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Declared {
+        name: name.to_owned(),
+        place: Place::Path(path),
+        params: Params {
+            min_milli,
+            max_milli,
+            weight: 100,
+        },
+    })
+}

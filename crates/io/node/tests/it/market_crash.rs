@@ -1,0 +1,165 @@
+//! Whatever moment an agent is killed at, what users wrote comes back (M10).
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bursar_market::cgroup::Quota;
+use bursar_node::market::{self, Agent, Deed, Error};
+
+use crate::market_ground::{Ground, limit};
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// The agent that cargo has built beside this test, on some groups of 3m to 400m.
+fn agent(ground: &Ground, directory: &Path, clear_ms: u64, names: &[&str]) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let built = test.parent().and_then(Path::parent).unwrap();
+    let mut command = Command::new(built.join("examples/market"));
+    command
+        .arg(directory)
+        .args(["0", &clear_ms.to_string()])
+        .args(names.iter().map(|name| {
+            let path = Path::new("/").join(ground.path(name));
+            format!("{name}={}:3:400", path.display())
+        }))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// A process that is gone when the test is.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Kills an agent some time after it has begun to write: the times differ in their fractions of a
+/// clearing, so that they hit it anywhere in its work.
+fn kill_after(mut process: Process, writes: u64, pause: Duration) {
+    let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    for line in lines {
+        let line = line.unwrap();
+        let written: u64 = line.split(' ').next().unwrap().parse().unwrap();
+        if writes <= written {
+            break;
+        }
+    }
+    std::thread::sleep(pause);
+    drop(process);
+}
+
+#[test]
+fn an_agent_killed_at_any_moment_has_lost_no_original() {
+    let mut ground = Ground::new();
+    // One without a quota, one with an odd period, one that is busy; down at 3m the period must
+    // change too, which version 1 does in two steps.
+    let originals = [
+        ("a", Quota::NONE),
+        ("b", Quota::of_milli(350, 50_000)),
+        ("c", Quota::of_milli(400, 100_000)),
+    ];
+    for (name, original) in originals {
+        ground.group(name, None);
+        ground.set_quota(name, original);
+    }
+    ground.burn("c");
+    let directory = ground.scratch.path().join("market");
+    let names = originals.map(|(name, _)| name);
+    for round in 0..24_u32 {
+        let command = agent(&ground, &directory, 2, &names).spawn();
+        let pause = Duration::from_micros(u64::from(round) * 377);
+        kill_after(Process(command.unwrap()), u64::from(round % 3), pause);
+        // Every other time the next agent takes over what this one left.
+        if round % 2 == 1 {
+            continue;
+        }
+        let told = market::restore(&directory, Path::new("/proc/self"), Deed::Real).unwrap();
+        assert_eq!(told.failed, []);
+        for (name, original) in originals {
+            assert_eq!(ground.quota(name), original, "{name} in round {round}");
+        }
+    }
+    market::restore(&directory, Path::new("/proc/self"), Deed::Real).unwrap();
+    for (name, original) in originals {
+        assert_eq!(ground.quota(name), original, "{name}");
+    }
+}
+
+#[test]
+fn an_agent_adopts_what_a_killed_one_left_and_gives_back_what_is_no_longer_declared() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    ground.group("b", Some(200));
+    let options = |names: &[&str]| {
+        let declared = names.iter().map(|name| ground.declared(name, 3, 400));
+        ground.options(600, declared.collect())
+    };
+    let directory = options(&[]).directory;
+    let command = agent(&ground, &directory, 2, &["a", "b"]).spawn().unwrap();
+    kill_after(Process(command), 8, Duration::ZERO);
+    assert_ne!(ground.quota("a").milli_ceil(), Some(300));
+    assert_ne!(ground.quota("b").milli_ceil(), Some(200));
+    let next = Agent::start(options(&["a"])).unwrap();
+    assert_eq!(ground.quota("b").milli_ceil(), Some(200), "opted out");
+    let mut standings = next.view().standings.clone().into_iter();
+    let adopted = standings.find(|standing| standing.id == "a").unwrap();
+    assert_eq!(adopted.original.milli_ceil(), Some(300));
+    assert!(limit(&next.view(), "a") < 300);
+    // While it is there nobody else may.
+    let asked = market::restore(&directory, Path::new("/proc/self"), Deed::Real);
+    assert!(matches!(asked, Err(Error::InUse(_))), "{asked:?}");
+    next.stop().unwrap();
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+}
+
+#[test]
+fn what_somebody_else_wrote_after_a_crash_is_left() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let directory = ground.scratch.path().join("market");
+    let command = agent(&ground, &directory, 2, &["a"]).spawn().unwrap();
+    kill_after(Process(command), 1, Duration::ZERO);
+    let theirs = Quota::of_milli(123, 40_000);
+    ground.set_quota("a", theirs);
+    let told = market::restore(&directory, Path::new("/proc/self"), Deed::Real).unwrap();
+    assert_eq!(told, market::Restored::default());
+    assert_eq!(ground.quota("a"), theirs);
+}
+
+#[test]
+fn without_rights_it_observes_and_says_why() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    // A directory of its own, and only that.
+    let directory: PathBuf = ground.scratch.path().join("market");
+    std::fs::create_dir(&directory).unwrap();
+    let open = |path: &Path| {
+        let everyone = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(path, everyone).unwrap();
+    };
+    open(ground.scratch.path());
+    open(&directory);
+    let mut command = agent(&ground, &directory, 2, &["a"]);
+    // Where this test was built may be closed to others.
+    let program = ground.scratch.path().join("agent");
+    std::fs::copy(command.get_program(), &program).unwrap();
+    open(&program);
+    let mut plain = Command::new(&program);
+    plain.args(command.get_args()).stdout(Stdio::piped());
+    command = plain;
+    let mut process = Process(command.uid(NOBODY).gid(NOBODY).spawn().unwrap());
+    let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let line = lines.map(Result::unwrap).nth(20).unwrap();
+    assert!(line.starts_with("0 Cannot("), "{line}");
+    assert!(line.contains("`a`: Permission denied"), "{line}");
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+}

@@ -1,0 +1,493 @@
+//! Hierarchies of every kind and files with every kind of trouble, as plain files: what cannot be
+//! read is named, held at its last value, and costs nobody else anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bursar_market::cgroup::Quota;
+use bursar_market::node::{Held, Settings};
+use bursar_market::params::Params;
+use bursar_market::sense::Window;
+use bursar_node::market::hierarchy::Hierarchies;
+use bursar_node::market::{
+    Acts, Agent, Declared, Error, Execution, Executions, Mode, Options, Place, Unmanaged, View,
+};
+use tempfile::TempDir;
+
+use crate::market_ground::{limit, wait_for};
+
+const STAT_V1: &str = "nr_periods 10\nnr_throttled 2\nthrottled_time 5000000\nnr_bursts 0\n";
+const STAT_V2: &str = "usage_usec 7000\nuser_usec 7000\nsystem_usec 0\nnr_periods 10\n\
+                       nr_throttled 2\nthrottled_usec 5000\n";
+
+/// Which hierarchies there are.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    V1,
+    /// Quotas by version 1, use by version 2.
+    Hybrid,
+    V2,
+}
+
+/// A machine of plain files.
+struct Fake {
+    kind: Kind,
+    scratch: TempDir,
+}
+
+impl Fake {
+    /// One on which we are in the group of that path.
+    fn new(kind: Kind, own: &str) -> Self {
+        let fake = Self {
+            kind,
+            scratch: tempfile::tempdir().unwrap(),
+        };
+        let mount = |number: u32, name: &str, kind: &str, options: &str| {
+            let point = fake.root(name);
+            fs::create_dir(&point).unwrap();
+            let point = point.display();
+            format!("{number} 31 0:{number} / {point} rw,relatime - {kind} {kind} rw{options}\n")
+        };
+        let (mounts, groups) = match kind {
+            Kind::V1 => (
+                mount(1, "cpu", "cgroup", ",cpu") + &mount(2, "cpuacct", "cgroup", ",cpuacct"),
+                format!("2:cpu:{own}\n1:cpuacct:{own}\n"),
+            ),
+            Kind::Hybrid => (
+                mount(1, "cpu", "cgroup", ",cpu") + &mount(2, "unified", "cgroup2", ""),
+                format!("2:cpu:{own}\n0::{own}\n"),
+            ),
+            Kind::V2 => (mount(1, "unified", "cgroup2", ""), format!("0::{own}\n")),
+        };
+        let process = fake.process();
+        fs::create_dir(&process).unwrap();
+        fs::write(process.join("mountinfo"), mounts).unwrap();
+        fs::write(process.join("cgroup"), groups).unwrap();
+        fs::write(process.join("status"), "Cpus_allowed_list:\t0-1\n").unwrap();
+        fake
+    }
+
+    fn process(&self) -> PathBuf {
+        self.scratch.path().join("process")
+    }
+
+    fn root(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Where quotas are.
+    fn quotas(&self) -> PathBuf {
+        self.root(match self.kind {
+            Kind::V1 | Kind::Hybrid => "cpu",
+            Kind::V2 => "unified",
+        })
+    }
+
+    /// Makes a group of 300m that has used some.
+    fn group(&self, path: &str) {
+        let write = |root: &str, name: &str, text: &str| {
+            let directory = self.root(root).join(path);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(name), text).unwrap();
+        };
+        match self.kind {
+            Kind::V1 | Kind::Hybrid => {
+                write("cpu", "cpu.cfs_quota_us", "30000\n");
+                write("cpu", "cpu.cfs_period_us", "100000\n");
+                write("cpu", "cpu.stat", STAT_V1);
+            }
+            Kind::V2 => {
+                write("unified", "cpu.max", "30000 100000\n");
+                write("unified", "cpu.stat", STAT_V2);
+            }
+        }
+        match self.kind {
+            Kind::V1 => write("cpuacct", "cpuacct.usage", "7000000\n"),
+            Kind::Hybrid => write("unified", "cpu.stat", "usage_usec 7000\n"),
+            Kind::V2 => {}
+        }
+    }
+
+    fn quota(&self, path: &str) -> Quota {
+        let hierarchies = Hierarchies::find(&self.process()).unwrap();
+        hierarchies.open(Path::new(path)).unwrap().quota().unwrap()
+    }
+
+    fn options(&self, mode: Mode, cgroups: Vec<Declared>) -> Options {
+        let window = Window {
+            bucket_us: 8_000,
+            buckets: 2,
+            running_us_min: 8_000,
+        };
+        Options {
+            node: "here".to_owned(),
+            directory: self.root("market"),
+            mode,
+            settings: Settings {
+                window,
+                cooldown_us: 0,
+                conflict_us: 50_000,
+                ..Settings::default()
+            },
+            sense: Duration::from_millis(2),
+            clear: Duration::from_millis(4),
+            reserve_milli: Some(0),
+            unmanaged: Unmanaged::Given(0),
+            cgroups,
+            executions: None,
+            process: self.process(),
+        }
+    }
+}
+
+fn declared(name: &str, place: Place) -> Declared {
+    let params = Params {
+        min_milli: 50,
+        max_milli: 300,
+        weight: 100,
+    };
+    Declared {
+        name: name.to_owned(),
+        place,
+        params,
+    }
+}
+
+fn at(name: &str) -> Declared {
+    declared(name, Place::Path(format!("/{name}").into()))
+}
+
+fn held(view: &View, pod: &str) -> Option<Held> {
+    let mut standings = view.standings.iter();
+    standings.find(|one| one.id == pod).and_then(|one| one.held)
+}
+
+fn unmanaged(view: &View) -> Vec<String> {
+    let named = view.unmanaged.iter();
+    named
+        .map(|(name, why)| format!("{name}: {}", why.word()))
+        .collect()
+}
+
+/// Waits until so many more clearings have taken place.
+fn clearings(agent: &Agent, count: u64) {
+    let before = agent.view().clearings;
+    wait_for(agent, "it clears", |view| before + count <= view.clearings);
+}
+
+#[test]
+fn every_kind_of_hierarchy_is_read_and_written() {
+    for kind in [Kind::V1, Kind::Hybrid, Kind::V2] {
+        let fake = Fake::new(kind, "/");
+        fake.group("a");
+        let agent = Agent::start(fake.options(Mode::Act, vec![at("a")])).unwrap();
+        wait_for(&agent, "an idle pod comes down", |view| {
+            limit(view, "a") < 70
+        });
+        assert!(fake.quota("a").milli_ceil() < Some(70), "{kind:?}");
+        agent.stop().unwrap();
+        assert_eq!(fake.quota("a"), Quota::of_milli(300, 100_000), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_held_and_costs_nobody_else_anything() {
+    let huge = "usage_usec 1\n".repeat(1_000);
+    let bad: [&[u8]; 5] = [
+        b"",
+        b"no kernel writes this\n",
+        b"usage_usec -5\nthrottled_usec 99999999999999999999999\n",
+        b"\xff\xfe",
+        huge.as_bytes(),
+    ];
+    let files = [
+        (Kind::V1, "cpu", "cpu.stat"),
+        (Kind::V1, "cpuacct", "cpuacct.usage"),
+        (Kind::V1, "cpu", "cpu.cfs_quota_us"),
+        (Kind::Hybrid, "unified", "cpu.stat"),
+        (Kind::V2, "unified", "cpu.stat"),
+        (Kind::V2, "unified", "cpu.max"),
+    ];
+    for (kind, root, name) in files {
+        let fake = Fake::new(kind, "/");
+        fake.group("a");
+        fake.group("b");
+        let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
+        let path = fake.root(root).join("a").join(name);
+        for content in bad {
+            wait_for(&agent, "both are well", |view| {
+                held(view, "a").is_none() && limit(view, "a") < 70 && limit(view, "b") < 70
+            });
+            let good = fs::read(&path).unwrap();
+            fs::write(&path, content).unwrap();
+            wait_for(&agent, "one is held", |view| {
+                held(view, "a") == Some(Held::Unreadable)
+            });
+            clearings(&agent, 5);
+            let view = agent.view();
+            assert_eq!(held(&view, "b"), None, "{kind:?} {name}");
+            assert!(limit(&view, "b") >= 50, "{kind:?} {name}");
+            assert!(limit(&view, "a") >= 50, "{kind:?} {name}");
+            assert_eq!(fs::read(&path).unwrap(), content, "{kind:?} {name}");
+            fs::write(&path, good).unwrap();
+        }
+    }
+}
+
+#[test]
+fn counters_that_go_back_or_wrap_begin_anew_and_show_no_demand() {
+    let fake = Fake::new(Kind::V1, "/");
+    fake.group("a");
+    fake.group("b");
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
+    wait_for(&agent, "both come down", |view| {
+        limit(view, "a") < 70 && limit(view, "b") < 70
+    });
+    let usage = fake.root("cpuacct").join("a/cpuacct.usage");
+    for count in ["3", "18446744073709551615", "0", "12"] {
+        // In one step, so that nothing is read in between.
+        let new = usage.with_extension("new");
+        fs::write(&new, count).unwrap();
+        let bytes = fs::read(&new).unwrap();
+        fs::write(&usage, bytes).unwrap();
+        clearings(&agent, 8);
+        let view = agent.view();
+        assert_eq!(limit(&view, "b"), limit(&view, "b").clamp(50, 69));
+        assert!(limit(&view, "a") <= 300);
+    }
+    wait_for(&agent, "it is as before", |view| limit(view, "a") < 70);
+}
+
+#[test]
+fn a_group_that_is_deleted_is_named_and_the_others_go_on() {
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    fake.group("b");
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
+    wait_for(&agent, "both come down", |view| {
+        limit(view, "a") < 70 && limit(view, "b") < 70
+    });
+    fs::remove_dir_all(fake.quotas().join("a")).unwrap();
+    wait_for(&agent, "it is named", |view| {
+        unmanaged(view) == ["a: missing"]
+    });
+    clearings(&agent, 3);
+    assert!(limit(&agent.view(), "b") >= 50);
+    assert_eq!(agent.stop().unwrap().failed, []);
+}
+
+#[test]
+fn a_limit_that_is_not_taken_holds_the_pod_and_no_other() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    fake.group("b");
+    // A file that may be opened and refuses what is written to it.
+    let sealed = memfd_create("cpu.max", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::io::write(&sealed, b"30000 100000\n").unwrap();
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_add_seals(&sealed, seals).unwrap();
+    let path = fake.quotas().join("a/cpu.max");
+    fs::remove_file(&path).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&sealed);
+    std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), &path).unwrap();
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
+    wait_for(&agent, "one is held", |view| {
+        held(view, "a") == Some(Held::Refused)
+    });
+    wait_for(&agent, "the other goes on", |view| limit(view, "b") < 70);
+    let view = agent.view();
+    assert_eq!((limit(&view, "a"), view.acts.clone()), (300, Acts::Yes));
+}
+
+#[test]
+fn a_quota_that_vanishes_is_not_made_anew() {
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    fake.group("b");
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
+    let path = fake.quotas().join("a/cpu.max");
+    fs::remove_file(&path).unwrap();
+    wait_for(&agent, "one is held", |view| {
+        held(view, "a") == Some(Held::Unreadable)
+    });
+    wait_for(&agent, "the other goes on", |view| limit(view, "b") < 70);
+    let told = agent.stop().unwrap();
+    assert!(!path.exists());
+    // If it was written to before, that its original could not be put back is said by name.
+    assert!(told.failed.iter().all(|(pod, _)| pod == "a"), "{told:?}");
+}
+
+#[test]
+fn units_are_found_wherever_a_slice_has_put_them() {
+    let fake = Fake::new(Kind::V2, "/system.slice/bursar.service");
+    fake.group("system.slice/web.service");
+    fake.group("user.slice/user-1000.slice/user@1000.service/app.slice/editor.scope");
+    let cgroups = ["web.service", "editor.scope", "absent.service"]
+        .map(|unit| declared(unit, Place::Unit(unit.to_owned())));
+    let agent = Agent::start(fake.options(Mode::Act, cgroups.into())).unwrap();
+    wait_for(&agent, "both come down", |view| {
+        limit(view, "web.service") < 70 && limit(view, "editor.scope") < 70
+    });
+    assert_eq!(unmanaged(&agent.view()), ["absent.service: missing"]);
+}
+
+#[test]
+fn neither_the_root_nor_what_holds_ourselves_nor_what_is_inside_another_is_managed() {
+    let fake = Fake::new(Kind::V2, "/system.slice/bursar.service");
+    fake.group("system.slice/bursar.service");
+    fake.group("outer/inner");
+    fake.group("outer");
+    fake.group("same");
+    let path = |name: &str, path: &str| declared(name, Place::Path(path.into()));
+    let cgroups = vec![
+        path("root", "/"),
+        path("dot", "/."),
+        path("above", "/system.slice"),
+        path("ourselves", "system.slice/bursar.service/"),
+        path("up", "/same/../system.slice"),
+        path("outer", "/outer"),
+        path("inner", "/outer/inner"),
+        path("same", "/same"),
+        path("twin", "/same"),
+    ];
+    let agent = Agent::start(fake.options(Mode::Act, cgroups)).unwrap();
+    assert_eq!(
+        unmanaged(&agent.view()),
+        [
+            "root: root",
+            "dot: root",
+            "above: own",
+            "ourselves: own",
+            "up: not-a-path",
+            "inner: nested",
+            "twin: nested"
+        ]
+    );
+    wait_for(&agent, "the others come down", |view| {
+        limit(view, "outer") < 70 && limit(view, "same") < 70
+    });
+    assert_eq!(fake.quota("outer/inner").milli_ceil(), Some(300));
+    assert_eq!(
+        fake.quota("system.slice/bursar.service").milli_ceil(),
+        Some(300)
+    );
+}
+
+#[test]
+fn one_name_for_two_cgroups_is_refused() {
+    let fake = Fake::new(Kind::V2, "/");
+    let started = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b"), at("a")]));
+    assert!(matches!(started, Err(Error::Twice(name)) if name == "a"));
+}
+
+#[test]
+fn executions_are_managed_between_their_charge_and_their_limit() {
+    let fake = Fake::new(Kind::V1, "/box");
+    // Beside ourselves, where the executor puts them.
+    fake.group("box/bursar-l/e-x1");
+    fake.group("box/bursar-l/e-plain");
+    let quota = fake.quotas().join("box/bursar-l/e-plain/cpu.cfs_quota_us");
+    fs::write(quota, "-1\n").unwrap();
+    let execution = |id: &str, cpu_milli, limit_milli| Execution {
+        id: id.to_owned(),
+        cpu_milli,
+        limit_milli,
+    };
+    let running = vec![
+        execution("x1", 80, Some(300)),
+        execution("plain", 0, Some(200)),
+        execution("free", 0, None),
+        execution("starting", 100, Some(200)),
+    ];
+    let running = Arc::new(Mutex::new(running));
+    let list = Arc::clone(&running);
+    let mut options = fake.options(Mode::Act, Vec::new());
+    options.executions = Some(Executions {
+        ledger: "l".to_owned(),
+        list: Arc::new(move || list.lock().unwrap().clone()),
+    });
+    let agent = Agent::start(options).unwrap();
+    wait_for(&agent, "it comes down to its charge", |view| {
+        limit(view, "e-x1") < 100
+    });
+    let view = agent.view();
+    let names: Vec<&str> = view.standings.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(names, ["e-x1"]);
+    let params = view.standings.first().unwrap().params;
+    assert_eq!((params.min_milli, params.max_milli), (80, 300));
+    assert_eq!(
+        unmanaged(&view),
+        [
+            "e-free: no-quota",
+            "e-starting: no-quota",
+            "e-plain: no-quota"
+        ]
+    );
+    running.lock().unwrap().clear();
+    wait_for(&agent, "those that ended are forgotten", |view| {
+        view.standings.is_empty() && view.unmanaged.is_empty()
+    });
+    assert_eq!(fake.quota("box/bursar-l/e-x1").milli_ceil(), Some(300));
+}
+
+#[test]
+fn observing_shows_what_has_used_cpu_and_changes_nothing() {
+    let fake = Fake::new(Kind::V1, "/");
+    fake.group("a");
+    fake.group("deep/er");
+    fake.group("deep/er/than/two");
+    fake.group("idle");
+    let usage = fake.root("cpuacct").join("idle/cpuacct.usage");
+    fs::write(usage, "0\n").unwrap();
+    // A group that only counts.
+    fs::create_dir(fake.root("cpuacct").join("counts")).unwrap();
+    let usage = fake.root("cpuacct").join("counts/cpuacct.usage");
+    fs::write(usage, "5000000\n").unwrap();
+    let agent = Agent::start(fake.options(Mode::Observe, vec![at("a")])).unwrap();
+    wait_for(&agent, "need is known", |view| {
+        let clearing = view.clearing.as_ref();
+        let mut shares = clearing.into_iter().flat_map(|all| &all.cleared.shares);
+        shares.any(|share| share.need_milli < 100)
+    });
+    let view = agent.view();
+    assert_eq!(view.acts, Acts::Told);
+    let seen = view.observed.iter();
+    let seen: Vec<_> = seen
+        .map(|one| (one.group.to_str().unwrap(), one.quota))
+        .collect();
+    let quota = Some(Quota::of_milli(300, 100_000));
+    assert_eq!(seen, [("counts", None), ("deep/er", quota)]);
+    assert_eq!((view.writes, limit(&view, "a")), (0, 300));
+    assert_eq!(fake.quota("a").milli_ceil(), Some(300));
+    assert!(!fake.root("market").join("originals.json").exists());
+}
+
+#[test]
+fn originals_that_make_no_sense_are_not_guessed_at() {
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    fs::create_dir(fake.root("market")).unwrap();
+    fs::write(fake.root("market").join("originals.json"), "{").unwrap();
+    let started = Agent::start(fake.options(Mode::Act, vec![at("a")]));
+    let error = started.unwrap_err().to_string();
+    assert!(error.contains("put the limits back by hand"), "{error}");
+}
+
+#[test]
+fn nothing_is_written_unless_its_original_is_stored() {
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    // The place where the file is written first is taken.
+    fs::create_dir_all(fake.root("market").join("originals.json.new")).unwrap();
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a")])).unwrap();
+    wait_for(&agent, "it says so", |view| {
+        let error = view.error.as_deref();
+        error.is_some_and(|error| error.contains("originals.json.new"))
+    });
+    clearings(&agent, 5);
+    assert_eq!(fake.quota("a").milli_ceil(), Some(300));
+    assert_eq!(agent.view().writes, 0);
+}

@@ -1,0 +1,278 @@
+//! Ground for the market: real cgroups with real burners in them, gone when the test ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use bursar_market::cgroup::Quota;
+use bursar_market::node::Settings;
+use bursar_market::params::Params;
+use bursar_market::sense::Window;
+use bursar_node::cgroup::{Version, layout};
+use bursar_node::market::hierarchy::Hierarchies;
+use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
+use tempfile::TempDir;
+
+/// So long may anything take before a test fails rather than hangs.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// How often a test looks.
+const LOOK: Duration = Duration::from_millis(5);
+/// The largest weight of either version: the burners of a test come before the builds of others.
+const SHARES_MAX: &str = "262144";
+const WEIGHT_MAX: &str = "10000";
+
+/// A directory of cgroups for one test.
+pub(crate) struct Ground {
+    name: PathBuf,
+    /// Where the hierarchies are that quotas and counters need.
+    roots: Vec<PathBuf>,
+    pub(crate) hierarchies: Hierarchies,
+    pub(crate) scratch: TempDir,
+    burners: Vec<(PathBuf, Child)>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bursar-market-{}-{count}", std::process::id());
+        let hierarchies = Hierarchies::find(Path::new("/proc/self")).unwrap();
+        let ground = Self {
+            name: name.into(),
+            roots: roots(hierarchies.version()),
+            hierarchies,
+            scratch: tempfile::tempdir().unwrap(),
+            burners: Vec::new(),
+        };
+        let needs = "these tests need root and cgroups that can be written";
+        for root in &ground.roots {
+            let directory = root.join(&ground.name);
+            fs::create_dir(&directory).expect(needs);
+            match ground.hierarchies.version() {
+                Version::V1 if directory.join("cpu.shares").exists() => {
+                    fs::write(directory.join("cpu.shares"), SHARES_MAX).expect(needs);
+                }
+                Version::V1 => {}
+                Version::V2 => {
+                    fs::write(root.join("cgroup.subtree_control"), "+cpu").expect(needs);
+                    fs::write(directory.join("cgroup.subtree_control"), "+cpu").expect(needs);
+                    fs::write(directory.join("cpu.weight"), WEIGHT_MAX).expect(needs);
+                }
+            }
+        }
+        ground
+    }
+
+    /// The path of a group from the root of its hierarchy.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.name.join(name)
+    }
+
+    /// Makes a group, with a quota in millicores or without one.
+    pub(crate) fn group(&self, name: &str, milli: Option<u64>) {
+        for root in &self.roots {
+            fs::create_dir(root.join(self.path(name))).unwrap();
+        }
+        if let Some(milli) = milli {
+            self.set_quota(name, Quota::of_milli(milli, 100_000));
+        }
+    }
+
+    pub(crate) fn quota(&self, name: &str) -> Quota {
+        let files = self.hierarchies.open(&self.path(name)).unwrap();
+        files.quota().unwrap()
+    }
+
+    pub(crate) fn set_quota(&self, name: &str, quota: Quota) {
+        let files = self.hierarchies.open(&self.path(name)).unwrap();
+        files.set_quota(quota).unwrap();
+    }
+
+    /// Starts a program that takes all the CPU it gets.
+    pub(crate) fn burn(&mut self, name: &str) {
+        let child = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let path = self.path(name);
+        for root in &self.roots {
+            let entrance = root.join(&path).join("cgroup.procs");
+            fs::write(entrance, child.id().to_string()).unwrap();
+        }
+        self.burners.push((path, child));
+    }
+
+    /// Ends the programs of a group.
+    pub(crate) fn rest(&mut self, name: &str) {
+        let path = self.path(name);
+        let here = self.burners.extract_if(.., |(group, _)| *group == path);
+        for (_, mut child) in here {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Removes a group with all that is in it.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.rest(name);
+        for root in &self.roots {
+            let group = root.join(self.path(name));
+            wait("a group can be removed", || fs::remove_dir(&group).is_ok());
+        }
+    }
+
+    /// A cgroup to be declared.
+    pub(crate) fn declared(&self, name: &str, min_milli: u64, max_milli: u64) -> Declared {
+        Declared {
+            name: name.to_owned(),
+            place: Place::Path(Path::new("/").join(self.path(name))),
+            params: Params {
+                min_milli,
+                max_milli,
+                weight: 100,
+            },
+        }
+    }
+
+    /// An agent that acts quickly, on a machine of which so much can be shared.
+    pub(crate) fn options(&self, capacity_milli: u64, cgroups: Vec<Declared>) -> Options {
+        let online_milli = bursar_node::market::machine::online_milli(Path::new("/proc/self"));
+        Options {
+            node: "here".to_owned(),
+            directory: self.scratch.path().join("market"),
+            mode: Mode::Act,
+            settings: quick(),
+            sense: Duration::from_millis(100),
+            clear: Duration::from_millis(250),
+            reserve_milli: Some(online_milli.unwrap() - capacity_milli),
+            unmanaged: Unmanaged::Given(0),
+            cgroups,
+            executions: None,
+            process: "/proc/self".into(),
+        }
+    }
+
+    /// What these groups may use together, as the kernel has it at one moment; `max_milli` counts
+    /// for one without a quota.
+    pub(crate) fn sum_milli(&self, names: &[(&str, u64)]) -> u64 {
+        // Two files cannot be read at once: what is the same twice was so in between.
+        let read = || {
+            let milli = |(name, max_milli): &(&str, u64)| {
+                let files = self.hierarchies.open(&self.path(name));
+                let quota = files.and_then(|files| files.quota());
+                // One that is gone may use nothing.
+                quota.map_or(0, |quota| quota.milli_ceil().unwrap_or(*max_milli))
+            };
+            names.iter().map(milli).collect::<Vec<u64>>()
+        };
+        loop {
+            let (first, second) = (read(), read());
+            if first == second {
+                return first.iter().sum();
+            }
+        }
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.burners {
+            let _gone = child.kill();
+            let _reaped = child.wait();
+        }
+        for root in &self.roots {
+            let directory = root.join(&self.name);
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                if entry.path().is_dir() {
+                    remove(&entry.path());
+                }
+            }
+            remove(&directory);
+        }
+    }
+}
+
+/// Short times: a window of a second and a half.
+pub(crate) fn quick() -> Settings {
+    Settings {
+        window: Window {
+            bucket_us: 500_000,
+            buckets: 3,
+            running_us_min: 300_000,
+        },
+        cooldown_us: 500_000,
+        conflict_us: 1_000_000,
+        ..Settings::default()
+    }
+}
+
+/// Waits for something that must come.
+pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it takes too long until {what}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Waits for an agent to say something that it must.
+pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool) {
+    let began = Instant::now();
+    loop {
+        let view = agent.view();
+        if is_so(&view) {
+            return;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "it takes too long until {what}: {:?} {:#?} {:#?}",
+            view.acts,
+            view.clearing,
+            view.standings
+        );
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The limit of a pod as the agent has read it.
+pub(crate) fn limit(view: &View, pod: &str) -> u64 {
+    let mut standings = view.standings.iter();
+    let standing = standings.find(|standing| standing.id == pod);
+    standing.map_or(0, |standing| standing.limit_milli)
+}
+
+/// What a clearing found that a pod needs and gave it.
+pub(crate) fn share(view: &View, pod: &str) -> Option<(u64, u64)> {
+    let clearing = view.clearing.as_ref()?;
+    let mut shares = clearing.cleared.shares.iter();
+    let share = shares.find(|share| *share.id == *pod)?;
+    Some((share.need_milli, share.allocated_milli))
+}
+
+fn remove(group: &Path) {
+    for _ in 0..1_000 {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                std::thread::sleep(LOOK);
+            }
+            _ => return,
+        }
+    }
+}
+
+fn roots(version: Version) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = layout::mounts(&mounts);
+    let is_needed = |mount: &&layout::Mount| match version {
+        Version::V1 => mount
+            .controllers
+            .iter()
+            .any(|word| word == "cpu" || word == "cpuacct"),
+        Version::V2 => mount.version == Version::V2,
+    };
+    let needed = mounts.iter().filter(is_needed);
+    needed.map(|mount| mount.point.clone()).collect()
+}

@@ -1,0 +1,267 @@
+//! The node market on the real kernel, with real burners (seed 001, "Integration Tests"): need is
+//! met, what is scarce is shared by the rule, and whatever happens the originals come back.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bursar_market::clear::{self, Mode};
+use bursar_market::node::Held;
+use bursar_node::market::{Acts, Agent, Deed, Place, Unmanaged, View, record};
+
+use crate::market_ground::{Ground, limit, share, wait_for};
+
+/// What can be shared.
+const CAPACITY_MILLI: u64 = 600;
+/// Below this an idle pod has come down to its floor of 50m and its headroom: smaller changes are
+/// not worth a write.
+const NEAR_FLOOR_MILLI: u64 = 70;
+/// How often the sum of limits is looked at.
+const SAMPLE: Duration = Duration::from_millis(20);
+
+/// The most that these groups may use together at any moment from when that is first within
+/// capacity, while something happens.
+fn watched(ground: &Ground, names: &[(&str, u64)], during: impl FnOnce()) -> u64 {
+    let (is_done, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let sum = ground.sum_milli(names);
+                let is_adopted = most.load(Ordering::Relaxed) > 0;
+                if is_adopted || sum <= CAPACITY_MILLI {
+                    most.fetch_max(sum, Ordering::Relaxed);
+                }
+                std::thread::sleep(SAMPLE);
+            }
+        });
+        // A test that fails in here must not wait for the other thread for ever.
+        let done = Done(&is_done);
+        during();
+        drop(done);
+    });
+    most.into_inner()
+}
+
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn label(view: &View) -> Option<Mode> {
+    view.clearing.as_ref().map(|clearing| clearing.label)
+}
+
+/// What a limit may differ from its share: changes below that are not worth a write.
+fn is_near(limit_milli: u64, share_milli: u64) -> bool {
+    limit_milli.abs_diff(share_milli) < 10.max(limit_milli.div_ceil(20))
+}
+
+#[test]
+fn a_limit_rises_to_need_with_a_load_spike_and_falls_back_after_it() {
+    let mut ground = Ground::new();
+    ground.group("a", Some(400));
+    ground.group("b", None);
+    let cgroups = vec![ground.declared("a", 50, 400), ground.declared("b", 50, 300)];
+    let agent = Agent::start(ground.options(CAPACITY_MILLI, cgroups)).unwrap();
+    let names = [("a", 400), ("b", 300)];
+    wait_for(&agent, "idle pods are near their floors", |view| {
+        limit(view, "a") < NEAR_FLOOR_MILLI && limit(view, "b") < NEAR_FLOOR_MILLI
+    });
+    assert_eq!(label(&agent.view()), Some(Mode::Uncongested));
+    ground.burn("a");
+    let most = watched(&ground, &names, || {
+        wait_for(&agent, "the burner has all it may need", |view| {
+            limit(view, "a") == 400
+        });
+    });
+    let view = agent.view();
+    assert_eq!(share(&view, "a"), Some((400, 400)));
+    assert_eq!(label(&view), Some(Mode::Uncongested));
+    assert_eq!(view.clearing.as_ref().unwrap().cleared.price_ppm, 0);
+    ground.rest("a");
+    wait_for(&agent, "it falls back", |view| {
+        limit(view, "a") < NEAR_FLOOR_MILLI
+    });
+    assert!(most <= CAPACITY_MILLI, "{most}");
+    let told = agent.stop().unwrap();
+    assert_eq!(told.failed, []);
+    assert_eq!(ground.quota("a").milli_ceil(), Some(400));
+    assert_eq!(ground.quota("b").quota_us, None);
+}
+
+#[test]
+fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
+    let mut ground = Ground::new();
+    for name in ["a", "b", "c"] {
+        ground.group(name, None);
+        ground.burn(name);
+    }
+    let cgroups = vec![
+        ground.declared("a", 50, 250),
+        ground.declared("b", 50, 250),
+        ground.declared("c", 100, 200),
+    ];
+    let options = ground.options(CAPACITY_MILLI, cgroups);
+    let directory = options.directory.clone();
+    let agent = Agent::start(options).unwrap();
+    // Needs of 250, 250 and 200: everyone keeps its floor and gets four fifths of the rest.
+    let fair = [("a", 210), ("b", 210), ("c", 180)];
+    let names = [("a", 250), ("b", 250), ("c", 200)];
+    let most = watched(&ground, &names, || {
+        wait_for(&agent, "all shares are as the rule says", |view| {
+            fair.iter().all(|(pod, fair_milli)| {
+                share(view, pod).is_some_and(|(_, got)| got == *fair_milli)
+                    && is_near(limit(view, pod), *fair_milli)
+            })
+        });
+        let view = agent.view();
+        let clearing = view.clearing.as_ref().unwrap();
+        assert_eq!(label(&view), Some(Mode::Congested));
+        assert_eq!(clearing.cleared.price_ppm, 1_250_000);
+        assert_eq!(clear::clear(&clearing.market), clearing.cleared);
+    });
+    assert!(most <= CAPACITY_MILLI, "{most}");
+    ground.remove("c");
+    wait_for(&agent, "nobody is held back any more", |view| {
+        label(view) == Some(Mode::Uncongested) && limit(view, "a") == 250
+    });
+    let view = agent.view();
+    assert_eq!(limit(&view, "b"), 250);
+    let named: Vec<&str> = view
+        .unmanaged
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(named, ["c"]);
+    agent.stop().unwrap();
+    assert_eq!(ground.quota("a").quota_us, None);
+    // Every clearing of all this can be played back and comes out the same.
+    let mut floors_kept = true;
+    let verified = record::read(&directory, |past| {
+        let mut shares = past.cleared.shares.iter();
+        floors_kept &= shares.all(|share| share.min_milli <= share.allocated_milli);
+    });
+    assert_eq!(verified.unwrap().lines, view.clearings + 1);
+    assert!(floors_kept);
+}
+
+#[test]
+fn somebody_elses_limit_is_kept_and_is_the_original_from_then_on() {
+    let mut ground = Ground::new();
+    ground.group("a", Some(300));
+    ground.group("b", Some(300));
+    ground.burn("b");
+    let cgroups = vec![ground.declared("a", 50, 300), ground.declared("b", 50, 300)];
+    let agent = Agent::start(ground.options(CAPACITY_MILLI, cgroups)).unwrap();
+    wait_for(&agent, "the agent has written to a", |view| {
+        limit(view, "a") < NEAR_FLOOR_MILLI
+    });
+    let theirs = bursar_market::cgroup::Quota::of_milli(222, 50_000);
+    ground.set_quota("a", theirs);
+    let held = |view: &View| {
+        let mut standings = view.standings.iter();
+        standings.find(|one| one.id == "a").and_then(|one| one.held)
+    };
+    wait_for(&agent, "it is left alone", |view| {
+        held(view) == Some(Held::Conflict)
+    });
+    assert_eq!(ground.quota("a"), theirs);
+    assert_eq!(limit(&agent.view(), "b"), 300);
+    wait_for(&agent, "it takes part again", |view| {
+        held(view).is_none() && limit(view, "a") < NEAR_FLOOR_MILLI
+    });
+    assert_eq!(ground.quota("a").period_us, 50_000);
+    agent.stop().unwrap();
+    assert_eq!(ground.quota("a"), theirs);
+}
+
+#[test]
+fn a_declared_cgroup_that_is_not_there_is_named_and_found_when_it_comes() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let mut cgroups = vec![
+        ground.declared("a", 50, 300),
+        ground.declared("late", 50, 300),
+    ];
+    for (name, path) in [("root", "/"), ("up", "/a/../b")] {
+        let mut wrong = ground.declared("a", 1, 2);
+        wrong.name = name.to_owned();
+        wrong.place = Place::Path(path.into());
+        cgroups.push(wrong);
+    }
+    let agent = Agent::start(ground.options(CAPACITY_MILLI, cgroups)).unwrap();
+    let named = |view: &View| {
+        let words = view.unmanaged.iter();
+        let words = words.map(|(name, why)| format!("{name} {}", why.word()));
+        words.collect::<Vec<String>>()
+    };
+    let without = ["root root", "up not-a-path"];
+    wait_for(&agent, "the missing one is named", |view| {
+        named(view) == [&["late missing"][..], &without[..]].concat()
+            || named(view) == [&without[..], &["late missing"][..]].concat()
+    });
+    ground.group("late", Some(200));
+    wait_for(&agent, "it is taken in", |view| {
+        named(view) == without && limit(view, "late") > 0
+    });
+    // Another one of the same name owes nothing to the first.
+    let mut ground = ground;
+    wait_for(&agent, "it is written to", |view| {
+        limit(view, "late") < NEAR_FLOOR_MILLI
+    });
+    ground.remove("late");
+    wait_for(&agent, "it is gone", |view| limit(view, "late") == 0);
+    ground.group("late", Some(250));
+    wait_for(&agent, "it is written to", |view| {
+        (1..NEAR_FLOOR_MILLI).contains(&limit(view, "late"))
+    });
+    agent.stop().unwrap();
+    assert_eq!(ground.quota("late").milli_ceil(), Some(250));
+}
+
+#[test]
+fn restore_puts_everything_back_and_stops_acting() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let cgroups = vec![ground.declared("a", 50, 300)];
+    let agent = Agent::start(ground.options(CAPACITY_MILLI, cgroups)).unwrap();
+    wait_for(&agent, "a is written to", |view| {
+        limit(view, "a") < NEAR_FLOOR_MILLI
+    });
+    let dry = agent.restore(Deed::DryRun).unwrap();
+    assert_eq!(dry.restored.len(), 1);
+    assert_ne!(ground.quota("a").milli_ceil(), Some(300));
+    let told = agent.restore(Deed::Real).unwrap();
+    let pods: Vec<_> = told.restored.iter().map(|(pod, _, to)| (pod, to)).collect();
+    assert_eq!(pods, [(&"a".to_owned(), &ground.quota("a"))]);
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+    let before = agent.view().clearings;
+    wait_for(&agent, "it goes on observing", |view| {
+        view.clearings > before + 3 && limit(view, "a") == 300
+    });
+    assert!(matches!(agent.view().acts, Acts::Cannot(_)));
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+    // Nothing is kept any more.
+    assert_eq!(agent.restore(Deed::Real).unwrap().restored, []);
+}
+
+#[test]
+fn what_others_use_is_measured_and_taken_off() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let mut options = ground.options(600, vec![ground.declared("a", 50, 300)]);
+    options.unmanaged = Unmanaged::Measured;
+    let agent = Agent::start(options).unwrap();
+    wait_for(&agent, "what others use is measured", |view| {
+        let clearing = view.clearing.as_ref();
+        clearing.is_some_and(|clearing| clearing.unmanaged_milli > 0)
+    });
+    let view = agent.view();
+    let clearing = view.clearing.as_ref().unwrap();
+    let left = clearing
+        .allocatable_milli
+        .saturating_sub(clearing.unmanaged_milli);
+    assert_eq!(clearing.cleared.capacity_milli, left.max(50));
+}

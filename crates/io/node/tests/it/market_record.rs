@@ -1,0 +1,260 @@
+//! The record of an agent: it replays, shows what was changed, goes on after a crash, and is
+//! bounded; and the small texts that the market reads.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use bursar_market::clear::Policy;
+use bursar_market::node::{Node, Settings, Supply};
+use bursar_market::params::Params;
+use bursar_node::market::kubepods::{PodGroup, Qos, pod_group};
+use bursar_node::market::machine::processors;
+use bursar_node::market::record::{self, Event, Past, Record};
+use proptest::prelude::*;
+
+/// A node with pods whose shares differ from clearing to clearing.
+struct Plant {
+    node: Node,
+    now_us: u64,
+}
+
+impl Plant {
+    fn new(pods: u64) -> Self {
+        let settings = Settings {
+            policy: Policy::WeightedNash,
+            cooldown_us: 0,
+            ..Settings::default()
+        };
+        let mut plant = Self {
+            node: Node::new(settings),
+            now_us: 0,
+        };
+        for pod in 0..pods {
+            plant.adopt(&format!("pod-{pod}"), pod + 1);
+        }
+        plant
+    }
+
+    fn adopt(&mut self, id: &str, weight: u64) {
+        let params = Params {
+            min_milli: 10,
+            max_milli: 1_000,
+            weight,
+        };
+        let quota = bursar_market::cgroup::Quota::of_milli(400, 100_000);
+        self.node.adopt(id, params, quota, quota);
+    }
+
+    /// Clears once with so much and adds it to a record.
+    fn add(&mut self, record: &mut Record, allocatable_milli: u64) {
+        self.now_us += 5_000_000;
+        let supply = Supply {
+            allocatable_milli,
+            unmanaged_milli: Some(0),
+        };
+        let at_ms = self.now_us / 1_000;
+        let clearing = self.node.clear(self.now_us, supply);
+        let event = Event::Wrote {
+            pod: "pod-0".to_owned(),
+            from_milli: None,
+            to_milli: Some(allocatable_milli),
+        };
+        record.add(at_ms, clearing, vec![event]).unwrap();
+    }
+}
+
+fn read(directory: &Path) -> (Vec<Past>, record::Verified) {
+    let mut all = Vec::new();
+    let verified = record::read(directory, |past| all.push(past)).unwrap();
+    (all, verified)
+}
+
+#[test]
+fn every_clearing_replays_as_it_was_and_pods_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(3);
+    let mut expected = Vec::new();
+    for round in 0..20_u64 {
+        match round {
+            7 => plant.adopt("late", 5),
+            12 => plant.node.forget("pod-1"),
+            _ => {}
+        }
+        plant.add(&mut record, 500 + round / 3 * 100);
+        let last = plant.node.last().unwrap();
+        expected.push((last.market.clone(), last.cleared.clone(), last.label));
+    }
+    let (all, verified) = read(directory.path());
+    let all: Vec<_> = all
+        .into_iter()
+        .map(|past| (past.market, past.cleared, past.label))
+        .collect();
+    assert_eq!(all, expected);
+    assert_eq!(
+        (verified.lines, verified.head.as_str()),
+        (20, record.head())
+    );
+    assert_eq!((verified.from_ms, verified.to_ms), (5_000, 100_000));
+}
+
+#[test]
+fn whatever_is_changed_in_it_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(2);
+    for round in 0..6 {
+        plant.add(&mut record, 600 + round);
+    }
+    let path = directory.path().join("record.jsonl");
+    let good = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = good.lines().collect();
+    let without_third = [&lines[..2], &lines[3..]].concat().join("\n") + "\n";
+    let without_first = lines[1..].join("\n") + "\n";
+    let mut swapped = lines.clone();
+    swapped.swap(3, 4);
+    let tampered = [
+        without_third,
+        without_first,
+        swapped.join("\n") + "\n",
+        good.replacen("\"capacityMilli\":602", "\"capacityMilli\":603", 1),
+        good.replacen("\"toMilli\":602", "\"toMilli\":999", 1),
+        good.replacen("congested", "uncongested", 1),
+        good.replacen('{', "[", 1),
+    ];
+    for text in tampered {
+        assert_ne!(text, good);
+        fs::write(&path, &text).unwrap();
+        let broken = record::read(directory.path(), |_| {}).unwrap_err();
+        assert!(broken.to_string().starts_with("line "), "{broken}");
+    }
+}
+
+#[test]
+fn it_goes_on_behind_the_last_whole_line_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut plant = Plant::new(2);
+    for round in 0..5_u64 {
+        let mut record = Record::open(directory.path()).unwrap();
+        plant.add(&mut record, 600 + round);
+        plant.add(&mut record, 700 + round);
+        drop(record);
+        let path = directory.path().join("record.jsonl");
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"{\"atMs\":17,\"prev").unwrap();
+    }
+    let (all, verified) = read(directory.path());
+    assert_eq!((all.len(), verified.lines), (10, 10));
+}
+
+#[test]
+fn it_is_bounded_and_its_files_follow_one_another() {
+    let directory = tempfile::tempdir().unwrap();
+    // What is there is so large that the first files must go.
+    let large = fs::File::create(directory.path().join("record-0000000000000001.jsonl")).unwrap();
+    large.set_len(record::TOTAL_SIZE_MAX).unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(40);
+    // Five seconds each: an hour and a half, two files.
+    for round in 0..1_100_u64 {
+        plant.add(&mut record, 600 + round % 7);
+    }
+    let names = fs::read_dir(directory.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let sizes = names.iter().map(|name| {
+        let path = directory.path().join(name);
+        fs::metadata(path).unwrap().len()
+    });
+    assert!(sizes.sum::<u64>() < record::TOTAL_SIZE_MAX);
+    let (all, _) = read(directory.path());
+    assert_eq!(all.len(), 1_100);
+    // The next process goes on where this one stopped.
+    let head = record.head().to_owned();
+    drop(record);
+    assert_eq!(Record::open(directory.path()).unwrap().head(), head);
+}
+
+#[test]
+fn kubepods_of_both_drivers_are_recognised() {
+    let check = |path: &str, expected: Option<(Qos, &str, Option<&str>)>| {
+        let expected = expected.map(|(qos, uid, container)| PodGroup {
+            qos,
+            uid: uid.to_owned(),
+            container: container.map(str::to_owned),
+        });
+        assert_eq!(pod_group(Path::new(path)), expected, "{path}");
+    };
+    let uid = "6a3f1c1e-8a35-4b5c-9d06-1f2e3d4c5b6a";
+    let id = "0d4cf5c3a1b2";
+    check(
+        &format!("/kubepods/burstable/pod{uid}/{id}"),
+        Some((Qos::Burstable, uid, Some(id))),
+    );
+    check(
+        &format!("/kubepods/pod{uid}"),
+        Some((Qos::Guaranteed, uid, None)),
+    );
+    check(
+        &format!("kubepods/besteffort/pod{uid}/{id}"),
+        Some((Qos::BestEffort, uid, Some(id))),
+    );
+    let slice = uid.replace('-', "_");
+    let burstable =
+        format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{slice}.slice");
+    check(&burstable, Some((Qos::Burstable, uid, None)));
+    for runtime in ["cri-containerd", "crio", "docker"] {
+        check(
+            &format!("{burstable}/{runtime}-{id}.scope"),
+            Some((Qos::Burstable, uid, Some(id))),
+        );
+    }
+    check(
+        &format!("/kubepods.slice/kubepods-pod{slice}.slice/crio-{id}.scope"),
+        Some((Qos::Guaranteed, uid, Some(id))),
+    );
+    // A node that is itself a container.
+    check(
+        &format!("/docker/ab12/kubelet/kubepods/burstable/pod{uid}/{id}"),
+        Some((Qos::Burstable, uid, Some(id))),
+    );
+    for other in [
+        "/",
+        "/kubepods",
+        "/kubepods/burstable",
+        "/kubepods/burstable/podnot_a_uid/x",
+        "/kubepods.slice/kubepods-burstable.slice",
+        "/kubepods.slice/kubepods-besteffort.slice/kubepods-burstable-pod1.slice",
+        "/system.slice/web.service",
+    ] {
+        check(other, None);
+    }
+}
+
+#[test]
+fn processors_are_those_online_that_our_cpuset_allows() {
+    let check = |allowed: &str, online: &str, expected: Option<u64>| {
+        let status = format!("Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t{allowed}\n");
+        let found = processors(&status, online);
+        assert_eq!(found, expected, "{allowed} of {online}");
+    };
+    check("0-1", "0-1\n", Some(2));
+    check("0-127", "0-63\n", Some(64));
+    check("2,4-5,9", "0-4,8-9\n", Some(3));
+    check("7", "0-3\n", None);
+    check("", "0-3\n", None);
+    check("0-99999999999999999999", "0-3\n", None);
+    check("0-18446744073709551615", "0-3\n", None);
+    assert_eq!(processors("", "0-1"), None);
+}
+
+proptest! {
+    #[test]
+    fn no_path_and_no_list_makes_a_reader_fail(text in ".{0,80}", parts in prop::collection::vec("(kubepods|kubepods.slice|burstable|pod[0-9a-f-]{0,4}|kubepods-pod[0-9_]{0,3}.slice|[a-z-]{0,6}.scope)", 0..5)) {
+        let _ = pod_group(Path::new(&text));
+        let _ = pod_group(Path::new(&parts.join("/")));
+        let _ = processors(&format!("Cpus_allowed_list:{text}"), &text);
+    }
+}
