@@ -12,6 +12,7 @@ mod generate;
 mod ledger;
 mod limit;
 mod logs;
+mod market;
 mod saga;
 pub(crate) mod scenario;
 mod token;
@@ -35,6 +36,7 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
         Command::Delete(arguments) => delete::run(session, &arguments).await,
         Command::Booking(noun) => Box::pin(booking::run(session, noun)).await,
         Command::Limit(noun) => Box::pin(limit::run(session, noun)).await,
+        Command::Market(verb) => market::run(session, &verb),
         Command::Explain(arguments) => explain::run(session, &arguments).await,
         Command::Ledger(verb) => Box::pin(ledger::run(session, verb)).await,
         Command::Audit(verb) => audit::run(session, verb).await,

@@ -5,6 +5,7 @@
 
 mod exec;
 mod ledger;
+mod market;
 mod noun;
 mod plain;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use exec::ExecArguments;
 pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
+pub(crate) use market::MarketVerb;
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
     LimitVerb, ListFlags, LogsArguments, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
@@ -30,10 +32,12 @@ pub(crate) const HELP: &str = "\
 {all-args}{after-help}
 ";
 
-/// The same for the list of all commands, which needs every line of a screen.
+/// The same for the list of all commands, which needs every line of a screen: flags that every
+/// command takes are told by the long help of each.
 const HELP_OF_ALL: &str = "\
 {before-help}{about-with-newline}{usage-heading} {usage}
-{all-args}{after-help}
+Commands:
+{subcommands}{after-help}
 ";
 
 /// All that can be typed.
@@ -51,6 +55,9 @@ examples:
   bursar booking release job-1 --fence 1           give it back
   bursar limit set python --slots 120 --dry-run    what would change, and for whom",
     after_long_help = "\
+every command takes -o, -q, -v, --no-color, --server, --context, --token-file and --timeout:
+`bursar exec --help` tells them; -V prints the version
+
 exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify;
 `exec` has its own: `bursar exec -h`",
     disable_help_subcommand = true,
@@ -142,6 +149,14 @@ pub(crate) enum Command {
     /// Bounds on slots, changed live
     #[command(alias = "limits")]
     Limit(LimitNoun),
+    /// The CPU of one node, divided by need and price
+    #[command(
+        subcommand,
+        before_help = "example:  bursar market clear -f market.yaml",
+        help_template = HELP,
+        disable_help_subcommand = true
+    )]
+    Market(MarketVerb),
     /// Why it is so, when that changes, and who counts
     Explain(ExplainArguments),
     /// The record of everything, for whoever runs the store

@@ -116,6 +116,7 @@ impl Look {
         }
         text.replace('→', "->")
             .replace('…', "...")
+            .replace('×', "x")
             .replace('█', "#")
             .replace('░', ".")
             .replace('✓', "ok")

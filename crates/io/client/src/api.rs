@@ -8,6 +8,7 @@ pub mod apply;
 pub mod batch;
 pub mod body;
 pub mod booking;
+pub mod clearing;
 pub mod event;
 pub mod execution;
 pub mod explanation;
@@ -28,6 +29,7 @@ pub use booking::{
     Booking, BookingRequest, CancelRequest, End, Outcome, Priority, ReleaseRequest, RenewRequest,
     State,
 };
+pub use clearing::{ClearedPod, Clearing};
 pub use event::StreamEvent;
 pub use execution::{
     Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,

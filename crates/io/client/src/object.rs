@@ -5,9 +5,11 @@
 //! files is used if any of it has a mistake.
 
 pub mod limit;
+mod market;
 mod mistake;
 pub mod node;
 
+pub use market::read_market;
 pub use mistake::{Mistake, Mistakes};
 
 use bursar_units::{Amount, ObjectName};
@@ -125,6 +127,7 @@ pub fn read_files(files: &[File]) -> Result<Vec<Object>, Mistakes> {
         Err(Mistakes {
             mistakes: reading.mistakes,
             documents: reading.documents,
+            undone: "applied",
         })
     }
 }

@@ -79,7 +79,7 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
 }
 
 /// The files that a path names: itself, stdin, or all YAML of a directory in the order of names.
-fn read(session: &Session, path: &Path) -> Result<Vec<File>, Stop> {
+pub(super) fn read(session: &Session, path: &Path) -> Result<Vec<File>, Stop> {
     if path == Path::new("-") {
         let bytes = session
             .console

@@ -14,6 +14,7 @@ mod exec_terminal;
 mod executions;
 mod help;
 mod house;
+mod market;
 mod outputs;
 mod scenarios;
 mod trouble;

@@ -36,6 +36,8 @@ pub struct Mistakes {
     pub mistakes: Vec<Mistake>,
     /// How many documents were read.
     pub documents: usize,
+    /// What was not done because of them: `applied`.
+    pub undone: &'static str,
 }
 
 /// Lines longer than this are not shown: their end says nothing, and a terminal would wrap.
@@ -101,8 +103,9 @@ impl Mistakes {
             (count, _) => format!("{count} objects"),
         };
         format!(
-            "{} in {place}, nothing was applied ({} read)",
+            "{} in {place}, nothing was {} ({} read)",
             counted(self.mistakes.len(), "mistake"),
+            self.undone,
             counted(self.documents, "document"),
         )
     }

@@ -11,6 +11,7 @@ mod calls;
 mod executions;
 mod fake;
 mod files;
+mod markets;
 mod problems;
 mod shapes;
 mod slots;

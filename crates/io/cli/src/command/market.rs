@@ -1,0 +1,155 @@
+//! `bursar market clear`: one node from a file, cleared by the function that the agent calls
+//! (design 10, "What if, from a file").
+
+use std::path::Path;
+
+use bursar_client::api::Clearing;
+use bursar_client::object::read_market;
+use bursar_market::clear::{Cleared, Market, clear};
+use bursar_market::decimal::price;
+use bursar_market::explain::{Scene, explain, top_row};
+
+use super::apply;
+use crate::failure::{Failure, Stop, exit};
+use crate::grammar::MarketVerb;
+use crate::layout::{self, Align, Column, Look, Meaning, Shown, no_meaning, nothing_else};
+use crate::session::Session;
+
+/// How wide the word before each part is.
+const LABEL: usize = 8;
+/// A cell that says nothing, where `-` would say that there is nothing.
+const BLANK: &str = " ";
+
+pub(super) fn run(session: &mut Session, verb: &MarketVerb) -> Result<(), Stop> {
+    let MarketVerb::Clear { file } = verb;
+    let market = read(session, file)?;
+    let cleared = clear(&market);
+    session.show_unnamed(&Clearing::from(&cleared), |look| {
+        text(&market, &cleared, look)
+    })
+}
+
+fn read(session: &mut Session, path: &Path) -> Result<Market, Stop> {
+    let files = apply::read(session, path)?;
+    let [file] = files.as_slice() else {
+        let message = format!("{} has several files: name one", path.display());
+        return Err(Failure::usage(message).into());
+    };
+    match read_market(file) {
+        Ok(market) => Ok(market),
+        Err(mistakes) if session.for_programs() => Err(mistakes.to_problem().into()),
+        Err(mistakes) => {
+            session.console.words(&format!("{mistakes}\n"));
+            Err(Stop::Exit(exit::USAGE))
+        }
+    }
+}
+
+/// One line of the table.
+struct Row {
+    pod: String,
+    wrote: String,
+    need: String,
+    gets: String,
+    bar: String,
+    bound_by: String,
+}
+
+const COLUMNS: &[Column<Row>] = &[
+    column("POD", Align::Left, |row, _| row.pod.clone()),
+    column("WROTE", Align::Left, |row, _| row.wrote.clone()),
+    column("NEED", Align::Right, |row, _| row.need.clone()),
+    column("GETS", Align::Right, |row, _| row.gets.clone()),
+    column("", Align::Left, |row, _| row.bar.clone()),
+    column("BOUND BY", Align::Left, |row, _| row.bound_by.clone()),
+];
+
+const fn column(head: &'static str, align: Align, cell: fn(&Row, &Look) -> String) -> Column<Row> {
+    Column {
+        head,
+        align,
+        shown: Shown::Always,
+        cell,
+        also: nothing_else,
+        meaning: no_meaning,
+    }
+}
+
+fn text(market: &Market, cleared: &Cleared, look: &Look) -> String {
+    let scene = Scene::of_market(market, cleared);
+    let headline = format!(
+        "{}, price {}; {}m to share",
+        cleared.mode.word(),
+        price(cleared.price_ppm),
+        cleared.capacity_milli
+    );
+    let mut text = look.paint(Meaning::Subject, &headline) + "\n";
+    text.push_str(&layout::table(COLUMNS, &rows(cleared, look), look, false));
+    if !cleared.too_narrow.is_empty() {
+        let names: Vec<String> = cleared.too_narrow.iter().map(ToString::to_string).collect();
+        text.push_str(&format!(
+            "not managed, range too narrow: {}\n",
+            names.join(", ")
+        ));
+    }
+    text.push_str(&arithmetic(&scene, cleared));
+    text
+}
+
+fn rows(cleared: &Cleared, look: &Look) -> Vec<Row> {
+    let mut rows: Vec<Row> = cleared
+        .shares
+        .iter()
+        .map(|share| {
+            let row = top_row(share, share.allocated_milli, None, 0);
+            Row {
+                pod: row.pod,
+                wrote: row.wrote,
+                need: row.need,
+                gets: row.limit,
+                bar: look.bar(share.allocated_milli, share.need_milli),
+                bound_by: share.bound_by.word().to_owned(),
+            }
+        })
+        .collect();
+    if !rows.is_empty() {
+        let shares = cleared.shares.iter();
+        let gets: u64 = shares.map(|share| share.allocated_milli).sum();
+        rows.push(Row {
+            pod: "total".to_owned(),
+            wrote: BLANK.to_owned(),
+            need: format!("{}m", cleared.need_milli),
+            gets: format!("{gets}m"),
+            bar: BLANK.to_owned(),
+            bound_by: BLANK.to_owned(),
+        });
+    }
+    rows
+}
+
+/// Why and at what price, which is everybody's; then each pod's own lines.
+fn arithmetic(scene: &Scene, cleared: &Cleared) -> String {
+    let shares = cleared.shares.iter();
+    let explained = shares.map(|share| (&share.id, explain(scene, share, None)));
+    let mut text = String::new();
+    for (at, (id, explanation)) in explained.enumerate() {
+        let (price, own): (Vec<_>, Vec<_>) = explanation
+            .how
+            .into_iter()
+            .partition(|(word, _)| *word == "price");
+        if at == 0 {
+            let why = explanation.why.map(|why| ("WHY", why));
+            let price = price.into_iter().map(|(_, price)| ("PRICE", price));
+            for (label, words) in why.into_iter().chain(price) {
+                text.extend(["\n", label, &" ".repeat(LABEL - label.len()), &words]);
+            }
+            text.push('\n');
+        }
+        let lines: Vec<(String, String)> = own
+            .into_iter()
+            .map(|(word, words)| (word.to_owned(), words))
+            .collect();
+        text.extend(["\n", &**id, "\n", &layout::details(&lines, 0)]);
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! A node in a file: read whole or not at all, and every mistake is shown where it stands.
+
+use bursar_client::object::{File, read_market};
+use bursar_market::clear::{Market, Policy, Want};
+use proptest::prelude::{any, proptest};
+
+fn read(text: &str) -> Result<Market, String> {
+    let file = File {
+        name: "market.yaml".to_owned(),
+        bytes: text.as_bytes().to_vec(),
+    };
+    read_market(&file).map_err(|mistakes| mistakes.to_string())
+}
+
+/// All mistakes, one line each: where, and what.
+fn mistakes(text: &str) -> Vec<String> {
+    let file = File {
+        name: "m".to_owned(),
+        bytes: text.as_bytes().to_vec(),
+    };
+    let mistakes = read_market(&file).unwrap_err().mistakes;
+    mistakes
+        .iter()
+        .map(|mistake| {
+            let place = mistake.line.map_or(0, |line| line * 100 + mistake.column);
+            let text = format!("{place} {} {}", mistake.path, mistake.message);
+            text.replace("  ", " ")
+        })
+        .collect()
+}
+
+#[test]
+fn the_file_of_the_design_is_read() {
+    let market = read(
+        "capacityMilli: 1000
+policy: proportional            # full-capacity, weighted-nash
+quantumMilli: 1
+pods:                           # demandPpm, or needMilli instead
+- {id: a, minMilli: 100, maxMilli: 1000, weight: 100, demandPpm: 600000}
+- {id: b, minMilli: 100, maxMilli: 1000, needMilli: 533, currentMilli: 300, cooling: true}
+",
+    )
+    .unwrap();
+    assert_eq!(
+        (market.capacity_milli, market.policy, market.quantum_milli),
+        (1000, Policy::Proportional, 1)
+    );
+    let (a, b) = (&market.pods[0], &market.pods[1]);
+    assert_eq!((a.want, a.weight), (Want::Demand(600_000), 100));
+    assert_eq!((a.current_milli, a.cooling), (None, false));
+    assert_eq!((b.want, b.headroom_permille), (Want::Need(533), 100));
+    assert_eq!((b.current_milli, b.cooling), (Some(300), true));
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let text = "capacityMilli: 5\npods:\n- {id: x, minMilli: 70, maxMilli: 7, needMilli: 3}\n\
+                - {id: y, minMilli: 0, maxMilli: 0, demandPpm: 0, weight: null}\n";
+    let market = read(text).unwrap();
+    assert_eq!(
+        (market.policy, market.quantum_milli),
+        (Policy::default(), 1)
+    );
+    // A pod counts as much as it requests, and something at least.
+    assert_eq!((market.pods[0].weight, market.pods[1].weight), (70, 1));
+    let json = r#"{"capacityMilli": 5, "pods": [{"id": "x", "minMilli": 70, "maxMilli": 7, "needMilli": 3},
+                   {"id": "y", "minMilli": 0, "maxMilli": 0, "demandPpm": 0}]}"#;
+    assert_eq!(read(json).unwrap(), market);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_with_their_lines() {
+    let text = "capacityMilli: -4
+polcy: proportional
+quantumMilli: 0
+pods:
+- {id: a, minMilli: 100, maxMilli: 1000000001, weight: 1.5, demandPpm: 600000, needMilli: 3}
+- {id: a, minMilli: \"100\", maxMilli: 1000}
+- {id: \"\", minMilli: 1, maxMilli: 1, demandPpm: 1000001, cooling: 1, current: 4}
+- 7
+";
+    assert_eq!(
+        mistakes(text),
+        [
+            "116 capacityMilli must not be negative",
+            "201 polcy is not a field",
+            "315 quantumMilli must be at least 1",
+            "536 pods[0].maxMilli must be at most 1000000000",
+            "556 pods[0].weight must be a whole number",
+            "591 pods[0].needMilli is given beside demandPpm",
+            "608 pods[1].id names the same pod again",
+            "608 pods[1] must say what it wants: demandPpm or needMilli",
+            "621 pods[1].minMilli must be a whole number",
+            "708 pods[2].id must not be empty",
+            "749 pods[2].demandPpm must be at most 1000000",
+            "767 pods[2].cooling must be true or false",
+            "770 pods[2].current is not a field",
+            "803 pods[3] must be an object with fields",
+        ]
+    );
+    let shown = read(text).unwrap_err();
+    assert!(
+        shown.ends_with("error: 14 mistakes in market.yaml, nothing was cleared (1 document read)"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_is_no_node_at_all_is_said_so() {
+    for (text, expected) in [
+        ("", "0 has no node to clear"),
+        ("# nothing\n---\n", "0 has no node to clear"),
+        ("- 1\n", "101 must be an object with fields"),
+        ("pods: []\n", "101 capacityMilli is missing"),
+        ("capacityMilli: 1\n", "101 pods is missing"),
+        ("capacityMilli: 1\npods: {}\n", "207 pods must be a list"),
+    ] {
+        assert_eq!(mistakes(text)[0], expected, "{text}");
+    }
+    let two = "capacityMilli: 1\npods: []\n---\ncapacityMilli: 1\npods: []\n";
+    assert_eq!(mistakes(two), ["401 a second node begins here"]);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
+        let _read = read_market(&File { name: "m".to_owned(), bytes });
+    }
+}
