@@ -95,8 +95,10 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
     disk::check_is_disk(&options.directory)?;
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let real = [Part::Processes, Part::Kills, Part::Handover, Part::Memory];
+    // What is started has another directory.
+    let program = std::path::absolute(&options.program).context("cannot find this directory")?;
     if real.into_iter().any(wanted) {
-        check_program(&options.program)?;
+        check_program(&program)?;
     }
     let directory = private_directory(&options.directory)?;
     let bench = Bench {
@@ -113,16 +115,16 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
         bench.leaks(&mut table, TROUBLED / tenth)?;
     }
     if wanted(Part::Processes) {
-        bench.processes(&mut table, &options.program)?;
+        bench.processes(&mut table, &program)?;
     }
     if wanted(Part::Kills) {
-        bench.kills(&mut table, REAL / tenth, KILLS / tenth, &options.program)?;
+        bench.kills(&mut table, REAL / tenth, KILLS / tenth, &program)?;
     }
     if wanted(Part::Handover) {
-        bench.handover(&mut table, HANDOVERS / tenth, &options.program)?;
+        bench.handover(&mut table, HANDOVERS / tenth, &program)?;
     }
     if wanted(Part::Memory) {
-        bench.shims(&mut table, SLEEPERS / tenth, &options.program)?;
+        bench.shims(&mut table, SLEEPERS / tenth, &program)?;
     }
     if wanted(Part::Replay) {
         let mut trace = match &options.trace {

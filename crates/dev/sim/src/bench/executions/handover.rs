@@ -118,13 +118,11 @@ impl Scene<'_> {
         Ok(times_us)
     }
 
-    /// Sends those home who wait, and lets the others go.
+    /// Sends everybody home. The last ones may not have opened their pipes yet, so closing those
+    /// would not reach them.
     async fn end(&mut self) -> anyhow::Result<()> {
-        let waits = |id: &&BookingId| !self.running.contains(id);
-        let waiting = self.pipes.keys().filter(waits).cloned();
-        let cancels = waiting.map(|id| Command::Cancel { id }).collect();
-        self.rig.ask(cancels).await?;
-        self.pipes.clear();
+        let cancels = self.pipes.keys().cloned().map(|id| Command::Cancel { id });
+        self.rig.ask(cancels.collect()).await?;
         let is_over = |(held, queued, _)| held + queued == 0;
         self.rig.until(TIME_MAX, is_over).await
     }

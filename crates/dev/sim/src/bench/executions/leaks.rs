@@ -44,10 +44,12 @@ const OUTSTANDING: usize = 1_024;
 const BATCH: usize = 256;
 /// How many of a thousand are cancelled, and as many run out of time: 5 % each.
 const TROUBLED_PER_MILLE: u64 = 50;
-/// Crashes of the server over the whole run.
-const CRASHES: u64 = 40;
+/// About how many are submitted between two crashes of the server.
+const CRASH_AFTER: u64 = 1_000;
 /// One crash in so many takes the machine with it.
-const REBOOT_ONCE_IN: u64 = 4;
+const REBOOT_ONCE_IN: u64 = 8;
+/// How long whoever submits pauses between two batches, on virtual time.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long, on virtual time, nothing may happen: longer than any execution, stop or retry.
 const STILL_MAX: Duration = Duration::from_hours(2);
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
@@ -96,6 +98,9 @@ struct Works {
 struct Life {
     ledger: Ledger,
     tasks: [JoinHandle<()>; 2],
+    /// What was committed when it began: the next start folds only what came after, as from a
+    /// snapshot.
+    snapshot: State,
 }
 
 struct Story {
@@ -131,7 +136,7 @@ impl Story {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
         let (store, machine) = (MemoryStore::new(), Arc::new(Null::new()));
         let works = Works::keep(&machine)?;
-        let life = Life::begin(&store, &clock, &machine)?;
+        let life = Life::begin(&store, State::default(), &clock, &machine)?;
         Ok(Self {
             count,
             rng: Rng::new(seed),
@@ -143,7 +148,7 @@ impl Story {
             made: 0,
             unsure: VecDeque::new(),
             cancels: BTreeSet::new(),
-            next_crash: count / CRASHES,
+            next_crash: CRASH_AFTER,
             crashes: 0,
             reboots: 0,
             hit: BTreeSet::new(),
@@ -319,13 +324,11 @@ impl Story {
         }
         self.hit.extend(holding);
         // A fault that nobody has met yet is met by the start, which is then tried again.
-        let begun = Life::begin(&self.store, &self.clock, &self.machine);
-        self.life = match begun {
-            Ok(life) => life,
-            Err(_) => Life::begin(&self.store, &self.clock, &self.machine)?,
-        };
+        let start = self.life.snapshot.clone();
+        let begin = |start| Life::begin(&self.store, start, &self.clock, &self.machine);
+        self.life = begin(start.clone()).or_else(|_| begin(start))?;
         self.crashes += 1;
-        self.next_crash += self.count / CRASHES;
+        self.next_crash += self.rng.between(CRASH_AFTER / 2, CRASH_AFTER * 3 / 2);
         Ok(())
     }
 
@@ -337,7 +340,7 @@ impl Story {
         };
         let has_more = self.made < self.count || !self.unsure.is_empty();
         if has_more && live < OUTSTANDING {
-            turns(1).await;
+            tokio::time::sleep(PAUSE).await;
             return Ok(());
         }
         let due = self.cancels.first().map(|(at, _)| *at);
@@ -403,17 +406,19 @@ impl Story {
 impl Life {
     fn begin(
         store: &MemoryStore,
+        start: State,
         clock: &Arc<dyn Clock>,
         machine: &Arc<Null>,
     ) -> anyhow::Result<Self> {
         let begun = begin(
             Box::new(store.clone()),
-            State::default(),
+            start,
             clock,
             || LEDGER.to_owned(),
             hand,
             |_, _| {},
         )?;
+        let snapshot = begun.writer.working().clone();
         let (ledger, pipeline) = Ledger::inline(
             begun.writer,
             begun.committer,
@@ -425,6 +430,7 @@ impl Life {
         Ok(Self {
             ledger,
             tasks: [tokio::spawn(pipeline.run()), tokio::spawn(runner.run())],
+            snapshot,
         })
     }
 }
@@ -501,7 +507,11 @@ mod tests {
 
     #[test]
     fn nothing_leaks_in_a_small_run() {
-        let seen = super::measure(2_000, 3).unwrap();
+        let seen = super::measure(5_000, 3).unwrap();
         assert_eq!(seen.leaked, 0, "{}", seen.detail);
+        for seen_too in ["crashes hit", "cancelled", "timed out"] {
+            let is_none = seen.detail.contains(&format!(" 0 {seen_too}"));
+            assert!(!is_none, "{}", seen.detail);
+        }
     }
 }
