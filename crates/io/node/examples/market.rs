@@ -18,25 +18,24 @@ fn main() -> ExitCode {
         eprintln!("usage: market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…");
         return ExitCode::FAILURE;
     };
-    let pause = options.clear;
     match Agent::start(options) {
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
-        Ok(agent) => tell(&agent, pause),
+        Ok(agent) => tell(&agent),
     }
 }
 
 /// Tells how it stands until nobody listens any more.
-fn tell(agent: &Agent, pause: Duration) -> ExitCode {
+fn tell(agent: &Agent) -> ExitCode {
+    let mut view = agent.view();
     loop {
-        let view = agent.view();
         let line = format!("{} {:?} {:?}\n", view.writes, view.acts, view.unmanaged);
         if std::io::stdout().write_all(line.as_bytes()).is_err() {
             return ExitCode::SUCCESS;
         }
-        std::thread::sleep(pause);
+        view = agent.view_after(&view, Duration::MAX);
     }
 }
 

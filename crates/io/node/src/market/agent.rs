@@ -8,7 +8,7 @@ mod act;
 mod worker;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,9 +27,12 @@ pub struct Agent {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What was seen last.
+/// What was seen last, and whoever waits for the next.
 #[derive(Debug)]
-struct Shown(RwLock<Arc<View>>);
+struct Shown {
+    view: Mutex<Arc<View>>,
+    is_new: Condvar,
+}
 
 enum Command {
     Restore(Deed, SyncSender<Result<Restored, Error>>),
@@ -43,7 +46,10 @@ impl Agent {
         let node = options.node.clone();
         let every = (options.sense, options.clear);
         let mut worker = Worker::open(options)?;
-        let shown = Arc::new(Shown(RwLock::new(Arc::new(worker.view()))));
+        let shown = Arc::new(Shown {
+            view: Mutex::new(Arc::new(worker.view())),
+            is_new: Condvar::new(),
+        });
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let show = Arc::clone(&shown);
         let thread = std::thread::Builder::new()
@@ -69,8 +75,16 @@ impl Agent {
 
     /// What it saw last.
     pub fn view(&self) -> Arc<View> {
-        let shown = self.shown.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&shown)
+        Arc::clone(&self.shown.lock())
+    }
+
+    /// What it sees next, or the same again where that takes too long. Blocks.
+    pub fn view_after(&self, seen: &Arc<View>, within: Duration) -> Arc<View> {
+        let is_same = |view: &mut Arc<View>| Arc::ptr_eq(view, seen);
+        let view = self.shown.lock();
+        let waited = self.shown.is_new.wait_timeout_while(view, within, is_same);
+        let (view, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&view)
     }
 
     /// Puts back every limit that users wrote and stops acting; it still observes. Blocks until
@@ -116,8 +130,13 @@ impl Drop for Agent {
 }
 
 impl Shown {
+    fn lock(&self) -> MutexGuard<'_, Arc<View>> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn show(&self, view: View) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+        *self.lock() = Arc::new(view);
+        self.is_new.notify_all();
     }
 }
 

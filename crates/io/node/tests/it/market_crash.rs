@@ -53,6 +53,7 @@ fn kill_after(mut process: Process, writes: u64, pause: Duration) {
             break;
         }
     }
+    #[expect(clippy::disallowed_methods, reason = "the moment is what is tried")]
     std::thread::sleep(pause);
     drop(process);
 }

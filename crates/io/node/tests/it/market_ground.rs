@@ -17,8 +17,6 @@ use tempfile::TempDir;
 
 /// So long may anything take before a test fails rather than hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How often a test looks.
-const LOOK: Duration = Duration::from_millis(5);
 /// The largest weight of either version: the burners of a test come before the builds of others.
 const SHARES_MAX: &str = "262144";
 const WEIGHT_MAX: &str = "10000";
@@ -120,7 +118,8 @@ impl Ground {
         self.rest(name);
         for root in &self.roots {
             let group = root.join(self.path(name));
-            wait("a group can be removed", || fs::remove_dir(&group).is_ok());
+            remove(&group);
+            assert!(!group.exists(), "{}", group.display());
         }
     }
 
@@ -209,23 +208,11 @@ pub(crate) fn quick() -> Settings {
     }
 }
 
-/// Waits for something that must come.
-pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it takes too long until {what}");
-        std::thread::sleep(LOOK);
-    }
-}
-
 /// Waits for an agent to say something that it must.
 pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool) {
     let began = Instant::now();
-    loop {
-        let view = agent.view();
-        if is_so(&view) {
-            return;
-        }
+    let mut view = agent.view();
+    while !is_so(&view) {
         assert!(
             began.elapsed() < PATIENCE,
             "it takes too long until {what}: {:?} {:#?} {:#?}",
@@ -233,7 +220,7 @@ pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool)
             view.clearing,
             view.standings
         );
-        std::thread::sleep(LOOK);
+        view = agent.view_after(&view, PATIENCE);
     }
 }
 
@@ -252,14 +239,11 @@ pub(crate) fn share(view: &View, pod: &str) -> Option<(u64, u64)> {
     Some((share.need_milli, share.allocated_milli))
 }
 
+/// Removes a group whose processes are dead: the kernel may still be busy with them for a moment.
 fn remove(group: &Path) {
-    for _ in 0..1_000 {
-        match fs::remove_dir(group) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                std::thread::sleep(LOOK);
-            }
-            _ => return,
-        }
+    let began = Instant::now();
+    while fs::remove_dir(group).is_err() && group.exists() && began.elapsed() < PATIENCE {
+        std::thread::yield_now();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The node market on the real kernel, with real burners (seed 001, "Integration Tests"): need is
 //! met, what is scarce is shared by the rule, and whatever happens the originals come back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use bursar_market::clear::{self, Mode};
@@ -21,32 +21,23 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// The most that these groups may use together at any moment from when that is first within
 /// capacity, while something happens.
 fn watched(ground: &Ground, names: &[(&str, u64)], during: impl FnOnce()) -> u64 {
-    let (is_done, most) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Whatever becomes of the other thread, this one ends with it.
+    let (done, is_done) = sync_channel::<()>(0);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
+        let watcher = scope.spawn(move || {
+            let mut most = 0;
+            while is_done.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
                 let sum = ground.sum_milli(names);
-                let is_adopted = most.load(Ordering::Relaxed) > 0;
-                if is_adopted || sum <= CAPACITY_MILLI {
-                    most.fetch_max(sum, Ordering::Relaxed);
+                if most > 0 || sum <= CAPACITY_MILLI {
+                    most = most.max(sum);
                 }
-                std::thread::sleep(SAMPLE);
             }
+            most
         });
-        // A test that fails in here must not wait for the other thread for ever.
-        let done = Done(&is_done);
         during();
         drop(done);
-    });
-    most.into_inner()
-}
-
-struct Done<'a>(&'a AtomicBool);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+        watcher.join().unwrap()
+    })
 }
 
 fn label(view: &View) -> Option<Mode> {
@@ -129,12 +120,12 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
     });
     let view = agent.view();
     assert_eq!(limit(&view, "b"), 250);
-    let named: Vec<&str> = view
+    let gone: Vec<&str> = view
         .unmanaged
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(named, ["c"]);
+    assert_eq!(gone, ["c"]);
     agent.stop().unwrap();
     assert_eq!(ground.quota("a").quota_us, None);
     // Every clearing of all this can be played back and comes out the same.
