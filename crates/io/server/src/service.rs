@@ -36,7 +36,7 @@ pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
 pub use executions::{ExecutionFilter, Logs, LogsFrom};
 pub use ledgers::{Chunks, RecordFilter};
-pub use market::{executions_to_share, node_market};
+pub use market::{Since, executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;
 pub use proofs::LogFile;
 pub use refusal::of_failure;

@@ -70,6 +70,11 @@ async fn calls_have_the_addresses_of_the_page() {
         .await;
     let _ = client.node(&name).await;
     let _ = client.delete_node(&name, Mode::Do).await;
+    let _ = client.market(&name).await;
+    let _ = client
+        .market_since(&name, std::time::Duration::from_secs(600))
+        .await;
+    let _ = client.restore_node(&name, Mode::DryRun).await;
     let _ = client.explain("booking", "job/1").await;
     let token = TokenRequest {
         name: name.clone(),
@@ -123,6 +128,9 @@ async fn calls_have_the_addresses_of_the_page() {
             "PUT /v1/nodes/python",
             "GET /v1/nodes/python",
             "DELETE /v1/nodes/python",
+            "GET /v1/nodes/python/market",
+            "GET /v1/nodes/python/market?since=-10m",
+            "POST /v1/nodes/python/restore?dryRun=true",
             "GET /v1/explain/booking/job%2F1",
             "POST /v1/tokens",
             "DELETE /v1/tokens/python",

@@ -2,8 +2,7 @@
 
 use bursar_client::Problem;
 use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
-use bursar_node::market::HISTORY_MS;
-use bursar_units::{Instant, Millis, ObjectName};
+use bursar_units::{Millis, ObjectName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -11,6 +10,7 @@ use super::App;
 use super::call::Call;
 use super::query::invalid;
 use super::respond::{Handled, json};
+use crate::service::Since;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -28,10 +28,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 async fn get_market(call: Call) -> Handled {
     call.query.only(&["since", "minRecord"])?;
     let name: ObjectName = call.name("name")?;
-    let since = match call.query.get("since") {
-        Some(text) => Some(since(text, call.service().ledger().now())?),
-        None => None,
-    };
+    let since = call.query.get("since").map(since).transpose()?;
     json(call.service().market(&call.caller, &name, since)?)
 }
 
@@ -53,19 +50,17 @@ async fn restore_node(call: Call) -> Handled {
     )
 }
 
-/// A time in the past, as a distance or an instant; no further back than is kept.
-fn since(text: &str, now: Instant) -> Result<Instant, Problem> {
-    let oldest = now.before(Millis::from_ms(HISTORY_MS));
-    let at = match text.strip_prefix('-') {
+/// A time in the past, as a distance or an instant.
+fn since(text: &str) -> Result<Since, Problem> {
+    let wrong = |error: &dyn std::fmt::Display| invalid("since", &error.to_string());
+    match text.strip_prefix('-') {
         Some(back) => {
-            let back: Millis = back
-                .parse()
-                .map_err(|error: bursar_units::duration::Error| {
-                    invalid("since", &error.to_string())
-                })?;
-            now.before(back)
+            let back = back.parse::<Millis>();
+            back.map(Since::Back).map_err(|error| wrong(&error))
         }
-        None => instant::parse(text).map_err(|error| invalid("since", &error.to_string()))?,
-    };
-    Ok(at.max(oldest))
+        None => {
+            let at = instant::parse(text);
+            at.map(Since::At).map_err(|error| wrong(&error))
+        }
+    }
 }

@@ -19,10 +19,19 @@ use bursar_market::kernel::Level;
 use bursar_market::node::{Clearing, Standing};
 use bursar_market::sense::Shown;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Point, View, Why};
-use bursar_units::{INTEGER_MAX, Instant, ObjectName};
+use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
 use super::{Answer, Mode, Service, chain};
 use crate::caller::Caller;
+
+/// From when on past clearings are told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Since {
+    /// From so long ago on, by the agent's own clock.
+    Back(Millis),
+    /// From a time on.
+    At(Instant),
+}
 
 /// How many of those who are not managed for one reason are named.
 const UNMANAGED_NAMES_MAX: usize = 20;
@@ -42,12 +51,12 @@ impl Service {
         self.market.as_ref()
     }
 
-    /// How a node's CPU is divided, with its past from a time on where that is asked for.
+    /// How a node's CPU is divided, with its past where that is asked for.
     pub fn market(
         &self,
         caller: &Caller,
         node: &ObjectName,
-        since: Option<Instant>,
+        since: Option<Since>,
     ) -> Result<Answer<NodeMarket>, Problem> {
         caller.require_view("see who shares the CPU of a node")?;
         let agent = self.agent_of(node)?;
@@ -155,7 +164,7 @@ pub fn executions_to_share(ledger: &Ledger) -> Executions {
 }
 
 /// What an agent tells, as the API has it.
-pub fn node_market(view: &View, since: Option<Instant>) -> NodeMarket {
+pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     let clearing = view.clearing.as_ref();
     let cleared = clearing.map(|clearing| &clearing.cleared);
     let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));
@@ -165,7 +174,10 @@ pub fn node_market(view: &View, since: Option<Instant>) -> NodeMarket {
         Acts::Cannot(reason) => (MarketActs::Observe, Some(reason.clone())),
     };
     let standings = view.standings.iter();
-    let from_ms = since.map(Instant::ms);
+    let from_ms = since.map(|since| match since {
+        Since::Back(back) => view.at_ms.saturating_sub(back.ms()),
+        Since::At(at) => at.ms(),
+    });
     let points = view.history.iter();
     let points = points.filter(|point| from_ms.is_some_and(|from_ms| from_ms <= point.at_ms));
     NodeMarket {

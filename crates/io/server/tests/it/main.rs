@@ -16,6 +16,7 @@ mod executions;
 mod garbage;
 mod ledger;
 mod listen;
+mod market;
 mod metrics;
 mod openapi;
 mod problems;

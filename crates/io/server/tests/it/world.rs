@@ -18,6 +18,7 @@ use bursar_ledger::store::{self, Store as _};
 use bursar_ledger::term::{Hand, begin};
 use bursar_ledger::writer::{Poison, Writer};
 use bursar_node::executor::Executor;
+use bursar_node::market::Agent;
 use bursar_server::metrics::Metrics;
 use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
 use bursar_units::{Instant, Label, Millis};
@@ -74,17 +75,22 @@ impl Observe for Quiet {
 impl World {
     /// A new ledger that runs as a task; for tests on paused time.
     pub(crate) fn new() -> Self {
-        Self::inline(None)
+        Self::inline(|service| service)
     }
 
     /// The same, with something that runs executions.
     pub(crate) fn executing(executor: Arc<dyn Executor>) -> Self {
-        Self::inline(Some(executor))
+        Self::inline(|service| service.executing(executor))
     }
 
-    fn inline(executor: Option<Arc<dyn Executor>>) -> Self {
+    /// The same, on a node whose CPU is shared.
+    pub(crate) fn sharing_cpu(agent: Arc<Agent>) -> Self {
+        Self::inline(|service| service.sharing_cpu(agent))
+    }
+
+    fn inline(change: impl FnOnce(Service) -> Service) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(&clock, executor, |writer, committer, clock| {
+        Self::with(&clock, change, |writer, committer, clock| {
             let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
             tokio::spawn(task.run());
             ledger
@@ -94,27 +100,35 @@ impl World {
     /// A ledger whose store never answers.
     pub(crate) fn stuck() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(&clock, None, |writer, committer, clock| {
-            let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
-            // Kept and never run: what is asked of it waits.
-            std::mem::forget(task);
-            ledger
-        })
+        Self::with(
+            &clock,
+            |service| service,
+            |writer, committer, clock| {
+                let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
+                // Kept and never run: what is asked of it waits.
+                std::mem::forget(task);
+                ledger
+            },
+        )
     }
 
     /// A new ledger on its three threads; for tests with real connections.
     pub(crate) fn threaded() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(bursar_ledger::clock::MachineClock::default());
-        Self::with(&clock, None, |writer, committer, clock| {
-            Ledger::start(writer, committer, clock, Arc::new(Quiet))
-                .unwrap()
-                .0
-        })
+        Self::with(
+            &clock,
+            |service| service,
+            |writer, committer, clock| {
+                Ledger::start(writer, committer, clock, Arc::new(Quiet))
+                    .unwrap()
+                    .0
+            },
+        )
     }
 
     fn with(
         clock: &Arc<dyn Clock>,
-        executor: Option<Arc<dyn Executor>>,
+        change: impl FnOnce(Service) -> Service,
         start: impl FnOnce(Writer, Committer, Arc<dyn Clock>) -> Ledger,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -152,10 +166,7 @@ impl World {
         };
         let readers = Arc::new(move || readers.reader());
         let service = Service::new(ledger, readers, keys, info, Metrics::default());
-        let service = Arc::new(match executor {
-            Some(executor) => service.executing(executor),
-            None => service,
-        });
+        let service = Arc::new(change(service));
         let source = CallerSource::Fixed(Arc::new(operator()));
         let operators = router(Arc::clone(&service), source);
         Self {

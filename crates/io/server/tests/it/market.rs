@@ -1,0 +1,251 @@
+//! The CPU market over HTTP: what the agent found is what is told, counted and put back.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar_client::api::NodeMarket;
+use bursar_engine::token::Role;
+use bursar_market::node::Settings;
+use bursar_market::params::Params;
+use bursar_market::sense::Window;
+use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
+use bursar_server::metrics::market::NAMES;
+use tempfile::TempDir;
+
+use crate::world::{World, caller};
+
+/// A machine of plain files with version 2, on which `a` and `b` are busy and `c` is not there.
+struct Machine {
+    scratch: TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self {
+            scratch: tempfile::tempdir().unwrap(),
+        };
+        let root = machine.path("cgroup");
+        let process = machine.path("process");
+        fs::create_dir_all(&process).unwrap();
+        let mount = format!("1 1 0:1 / {} rw - cgroup2 cgroup2 rw\n", root.display());
+        fs::write(process.join("mountinfo"), mount).unwrap();
+        fs::write(process.join("cgroup"), "0::/\n").unwrap();
+        fs::write(process.join("status"), "Cpus_allowed_list:\t0\n").unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+            fs::write(root.join(name).join("cpu.max"), "60000 100000\n").unwrap();
+            machine.used(name, 0);
+        }
+        machine
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Says how much a group has used, in one step.
+    fn used(&self, name: &str, usage_us: u64) {
+        let text =
+            format!("usage_usec {usage_us}\nnr_periods 100\nnr_throttled 0\nthrottled_usec 0\n");
+        let path = self.path("cgroup").join(name).join("cpu.stat");
+        // Shorter texts would leave an end of the longer one.
+        fs::write(path, text).unwrap();
+    }
+
+    fn limit(&self, name: &str) -> String {
+        let path = self.path("cgroup").join(name).join("cpu.max");
+        fs::read_to_string(path).unwrap().trim().to_owned()
+    }
+
+    fn agent(&self, mode: Mode) -> Arc<Agent> {
+        let cgroups = ["a", "b", "c"].map(|name| Declared {
+            name: name.to_owned(),
+            place: Place::Path(Path::new("/").join(name)),
+            params: Params {
+                min_milli: 100,
+                max_milli: 800,
+                weight: 100,
+            },
+        });
+        let options = Options {
+            node: "w-17".to_owned(),
+            directory: self.path("market"),
+            mode,
+            settings: Settings {
+                window: Window {
+                    bucket_us: 10_000,
+                    buckets: 3,
+                    running_us_min: 10_000,
+                },
+                cooldown_us: 0,
+                ..Settings::default()
+            },
+            sense: Duration::from_millis(2),
+            clear: Duration::from_millis(5),
+            reserve_milli: Some(0),
+            unmanaged: Unmanaged::Given(0),
+            cgroups: cgroups.into(),
+            executions: None,
+            process: self.path("process"),
+        };
+        Arc::new(Agent::start(options).unwrap())
+    }
+}
+
+fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool) {
+    let mut view = agent.view();
+    for _ in 0..2_000 {
+        if is_so(&view) {
+            return;
+        }
+        view = agent.view_after(&view, Duration::from_secs(10));
+    }
+    panic!("it takes too long: {view:#?}");
+}
+
+fn limits(view: &View) -> Vec<u64> {
+    let standings = view.standings.iter();
+    standings.map(|standing| standing.limit_milli).collect()
+}
+
+#[tokio::test]
+async fn the_market_is_told_as_the_agent_found_it() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Act);
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let reply = world.ask("GET", "/v1/nodes/w-17/market", "").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let market: NodeMarket = serde_json::from_slice(&reply.bytes).unwrap();
+    let json = reply.json();
+    assert_eq!(json["node"], "w-17");
+    assert_eq!(json["mode"], "uncongested");
+    assert_eq!(json["capacityMilli"], 1000);
+    assert_eq!(json["pricePpm"], 0);
+    assert_eq!(json["acts"], "act");
+    assert_eq!(json["policy"], "proportional");
+    let pod = &json["pods"][0];
+    assert_eq!(pod["pod"], "a");
+    assert_eq!(pod["wrote"]["requestMilli"], 100);
+    assert_eq!(pod["wrote"]["limitMilli"], 800);
+    assert_eq!(pod["originalMilli"], 600);
+    assert_eq!(pod["needMilli"], 110);
+    assert_eq!(pod["allocatedMilli"], 110);
+    assert_eq!(pod["appliedMilli"], 110);
+    assert_eq!(pod["boundBy"], "need");
+    assert_eq!(pod["held"], serde_json::Value::Null);
+    assert_eq!(pod["demand"]["rawMilli"], 100);
+    assert_eq!(pod["demand"]["headroomPpm"], 100_000);
+    assert_eq!(pod["demand"]["windowMs"], 30);
+    assert!(market.pods[0].since.is_some());
+    assert_eq!(json["unmanaged"][0]["reason"], "missing");
+    assert_eq!(json["unmanaged"][0]["pods"][0], "c");
+    assert_eq!(json["history"], serde_json::Value::Null);
+    assert!(market.agent.writes >= 4, "{market:?}");
+    let past = world
+        .ask("GET", "/v1/nodes/w-17/market?since=-10m", "")
+        .await
+        .json();
+    let points = past["history"].as_array().unwrap();
+    assert!(points.len() > 1);
+    assert_eq!(points[0]["pods"][0]["pod"], "a");
+    for (query, code) in [
+        ("since=-10", "invalid"),
+        ("since=soon", "invalid"),
+        ("x=1", "invalid"),
+    ] {
+        let path = format!("/v1/nodes/w-17/market?{query}");
+        world.ask("GET", &path, "").await.is_problem(code);
+    }
+}
+
+#[tokio::test]
+async fn limits_are_put_back_by_operators_only_and_stay_so() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Act);
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let path = "/v1/nodes/w-17/restore";
+    let viewer = || caller("eve", &[Role::View], &[]);
+    let refused = world.ask_as(viewer(), "POST", path, "").await;
+    refused.is_problem("not-allowed");
+    let dry = world.ask("POST", &format!("{path}?dryRun=true"), "").await;
+    assert_eq!(dry.json()["dryRun"], true);
+    assert_eq!(dry.json()["restored"][0]["pod"], "a");
+    assert_eq!(machine.limit("a"), "11000 100000");
+    let real = world.ask("POST", path, "{}").await;
+    assert_eq!(real.status, 200);
+    let json = real.json();
+    assert_eq!(json["restored"][1]["fromMilli"], 110);
+    assert_eq!(json["restored"][1]["toMilli"], 600);
+    assert_eq!(json["dryRun"], serde_json::Value::Null);
+    assert_eq!(machine.limit("a"), "60000 100000");
+    let before = agent.view().clearings;
+    wait_for(&agent, |view| before + 5 < view.clearings);
+    assert_eq!(machine.limit("a"), "60000 100000");
+    let market = world.ask("GET", "/v1/nodes/w-17/market", "").await.json();
+    assert_eq!(market["acts"], "observe");
+    assert!(
+        market["actsReason"]
+            .as_str()
+            .unwrap()
+            .contains("node restore")
+    );
+    // Again there is nothing to do.
+    let again = world.ask("POST", path, "").await.json();
+    assert_eq!(again["restored"].as_array().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn only_whoever_sees_all_sees_the_market_and_only_where_there_is_one() {
+    let world = World::new();
+    let nothing = world.ask("GET", "/v1/nodes/w-17/market", "").await;
+    let problem = nothing.is_problem("not-found");
+    assert!(problem["changes"][0].as_str().unwrap().contains("--market"));
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Observe);
+    let world = World::sharing_cpu(agent);
+    let other = world.ask("GET", "/v1/nodes/w-18/market", "").await;
+    assert_eq!(other.is_problem("not-found")["suggestion"], "w-17");
+    let user = caller("ada", &[Role::Use], &["ada"]);
+    let hidden = world.ask_as(user, "GET", "/v1/nodes/w-17/market", "").await;
+    hidden.is_problem("not-allowed");
+}
+
+#[tokio::test]
+async fn metrics_have_the_seeds_names_and_the_numbers_of_the_market() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Act);
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let text = world.ask("GET", "/metrics", "").await.text();
+    for name in NAMES {
+        let is_it = |line: &str| line.starts_with(&format!("{name}{{"));
+        assert!(text.lines().any(is_it), "{name} is not in {text}");
+    }
+    let counted = text.lines().filter(|line| !line.starts_with('#'));
+    let ours = counted.filter(|line| line.starts_with("apex_") || line.starts_with("market_"));
+    for line in ours {
+        let name = line.split('{').next().unwrap();
+        assert!(NAMES.contains(&name), "{name} is not in the list");
+    }
+    for line in [
+        r#"apex_allocation_mode{node="w-17",mode="uncongested"} 1"#,
+        r#"apex_allocation_mode{node="w-17",mode="congested"} 0"#,
+        r#"apex_need_milli{pod="a",namespace=""} 110"#,
+        r#"apex_allocation_milli{pod="b",namespace=""} 110"#,
+        r#"apex_nash_reduction_ratio{pod="a",namespace=""} 0.0"#,
+        r#"apex_headroom_utilization{pod="a",namespace=""} 0.0"#,
+        r#"market_capacity_milli{node="w-17"} 1000"#,
+        r#"market_price_ppm{node="w-17"} 0"#,
+        r#"market_unmanaged{node="w-17",reason="missing"} 1"#,
+        r#"market_held{node="w-17",reason="conflict"} 0"#,
+        r#"market_acts{node="w-17"} 1"#,
+    ] {
+        assert!(text.lines().any(|is| is == line), "{line} is not in {text}");
+    }
+    let alone = bursar_server::metrics::market::text(&agent.view()).unwrap();
+    assert!(alone.contains("apex_need_milli") && alone.ends_with("# EOF\n"));
+}
