@@ -1,5 +1,5 @@
 //! Measures the plane of bookings, with peers beside it in the same run (design 50, "Speed"), and
-//! in [`executions`] that of executions.
+//! in [`executions`] that of executions, in [`market`] and [`market_replay`] the market of a node.
 //!
 //! Every row is bounded in count and time, talks over loopback or a socket in a directory of its
 //! own, and ends what it started. Load follows from fixed seeds; times are the machine's. It
@@ -10,6 +10,8 @@ mod disk;
 pub mod executions;
 mod http;
 mod latency;
+pub mod market;
+pub mod market_replay;
 mod memory;
 mod pairs;
 pub mod peer;

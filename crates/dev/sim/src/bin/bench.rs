@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use bursar_sim::bench::{self, Options, Part, executions};
+use bursar_sim::bench::{self, Options, Part, executions, market, market_replay};
 use clap::{Parser, Subcommand};
 
 /// Measure, ours and peers in the same run
@@ -52,10 +52,33 @@ enum Plane {
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
+    /// One clearing of a node, beside the seeds' own loops
+    #[command(after_help = "Example: cargo xtask bench market")]
+    Market {
+        /// A tenth of the time: to see that it runs, not to quote
+        #[arg(long)]
+        quick: bool,
+    },
+    /// A day of 64 pods on one node, beside other ways to set limits
+    #[command(
+        after_help = "Example: cargo xtask bench market-replay --picture docs/market-replay.svg"
+    )]
+    MarketReplay {
+        /// A tenth of the day: to see that it runs, not to quote
+        #[arg(long)]
+        quick: bool,
+        /// The trace to replay; without it, the public one where it is present, else one from a seed
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        /// Where the picture goes
+        #[arg(long, value_name = "FILE", default_value = "target/market-replay.svg")]
+        picture: PathBuf,
+    },
 }
 
-/// Where the public trace is, if it is.
+/// Where the public traces are, if they are.
 const TRACE: &str = "../shared/traces/lora_requests.csv.gz";
+const DAY: &str = "../shared/traces/planetlab_20110303.csv.gz";
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
@@ -95,6 +118,19 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 directory,
                 program: program.map_or_else(beside, Ok)?,
                 trace: trace.or_else(|| Some(PathBuf::from(TRACE)).filter(|path| path.is_file())),
+            },
+            &interrupted,
+        ),
+        Plane::Market { quick } => market::measure(&market::Options { quick }, &interrupted),
+        Plane::MarketReplay {
+            quick,
+            trace,
+            picture,
+        } => market_replay::measure(
+            &market_replay::Options {
+                trace: trace.or_else(|| Some(PathBuf::from(DAY)).filter(|path| path.is_file())),
+                picture,
+                quick,
             },
             &interrupted,
         ),

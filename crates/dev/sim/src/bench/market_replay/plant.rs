@@ -1,0 +1,226 @@
+//! A node in virtual time: quotas hold pods back, and where all together want more than the node
+//! has, the kernel divides it by weight.
+//!
+//! A second is made of ten periods that are alike, so a second at a time is exact.
+
+use bursar_market::cgroup::Quota;
+use bursar_market::clear::{Mode, clear};
+use bursar_market::kernel::{Claim, solve};
+use bursar_market::node::Clearing;
+use bursar_market::sense::Sample;
+
+use super::load::Load;
+use super::ways::{Setter, Way};
+use super::{MAX_MILLI, MIN_MILLI};
+
+/// How often limits are set.
+pub(super) const CLEAR_S: u64 = 5;
+const PERIODS_PER_SECOND: u64 = 10;
+/// How many seconds a point of the picture stands for.
+pub(super) const POINT_S: u64 = 300;
+
+pub(super) struct Plant<'a> {
+    load: &'a Load,
+    node_milli: u64,
+}
+
+/// One pod of the plant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pod {
+    /// What it may use; `None` where nothing is limited.
+    pub(super) limit_milli: Option<u64>,
+    pub(super) counters: Sample,
+}
+
+/// What a day came to. Work is in millicore-seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    wanted: u64,
+    throttled: u64,
+    done: u64,
+    held: u64,
+    writes: u64,
+    seconds: u64,
+    seconds_over: u64,
+    /// Σ of Jain's index over the seconds in which somebody lost, in parts per million.
+    jain_sum: u64,
+    jain_count: u64,
+    pub(super) clearings: u64,
+    pub(super) broken: u64,
+    /// The limits together, at every point of the picture.
+    pub(super) held_milli: Vec<u64>,
+}
+
+impl<'a> Plant<'a> {
+    pub(super) fn new(load: &'a Load, node_milli: u64) -> Self {
+        Self { load, node_milli }
+    }
+
+    /// One day under one way to set limits.
+    pub(super) fn run(&self, way: Way) -> Outcome {
+        let count = self.load.wants().next().map_or(0, <[u64]>::len);
+        let nothing = Sample {
+            throttled_us: Some(0),
+            periods: Some(0),
+            throttled_periods: Some(0),
+            ..Sample::default()
+        };
+        let pod = Pod {
+            limit_milli: None,
+            counters: nothing,
+        };
+        let mut pods = vec![pod; count];
+        let mut setter = Setter::new(way, count, self.node_milli);
+        let mut outcome = Outcome::default();
+        for (second, wants) in (1..).zip(self.load.wants()) {
+            self.second(second, wants, &mut pods, &mut outcome);
+            setter.observe(second, &pods);
+            if second.is_multiple_of(CLEAR_S) {
+                outcome.writes += setter.set(second, &mut pods);
+                if let Some(clearing) = setter.clearing() {
+                    outcome.clearings += 1;
+                    outcome.broken += u64::from(!holds(clearing));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn second(&self, second: u64, wants: &[u64], pods: &mut [Pod], outcome: &mut Outcome) {
+        let limit = |pod: &Pod| pod.limit_milli.unwrap_or(MAX_MILLI);
+        let may: Vec<u64> = pods
+            .iter()
+            .zip(wants)
+            .map(|(pod, want)| limit(pod).min(*want))
+            .collect();
+        let got = by_weight(&may, self.node_milli);
+        for (((pod, want), may), got) in pods.iter_mut().zip(wants).zip(&may).zip(&got) {
+            pod.pass(second, *want, *may, *got);
+        }
+        let held: u64 = pods.iter().map(limit).sum();
+        let sum = |all: &[u64]| all.iter().sum::<u64>();
+        outcome.wanted += sum(wants);
+        outcome.throttled += sum(wants) - sum(&may);
+        outcome.done += sum(&got);
+        outcome.held += held;
+        outcome.seconds += 1;
+        outcome.seconds_over += u64::from(held > self.node_milli);
+        if sum(&got) < sum(wants) {
+            outcome.jain_sum += jain_ppm(wants, &got);
+            outcome.jain_count += 1;
+        }
+        if second.is_multiple_of(POINT_S) {
+            outcome.held_milli.push(held);
+        }
+    }
+}
+
+impl Pod {
+    /// A second in which it wanted so much, might use so much, and got so much.
+    fn pass(&mut self, second: u64, want: u64, may: u64, got: u64) {
+        let counters = &mut self.counters;
+        let add = |counter: &mut Option<u64>, more: u64| *counter = counter.map(|had| had + more);
+        counters.at_us = second * 1_000_000;
+        counters.usage_us += got * 1_000;
+        if self.limit_milli.is_some() {
+            add(&mut counters.throttled_us, (want - may) * 1_000);
+            add(&mut counters.periods, PERIODS_PER_SECOND);
+            let throttled = if may < want { PERIODS_PER_SECOND } else { 0 };
+            add(&mut counters.throttled_periods, throttled);
+        }
+    }
+
+    /// As the kernel tells it.
+    pub(super) fn quota(&self) -> Quota {
+        self.limit_milli.map_or(Quota::NONE, |milli| {
+            Quota::of_milli(milli, Quota::NONE.period_us)
+        })
+    }
+}
+
+/// What the kernel does where more is wanted than there is: equal weights, nobody more than it
+/// wants.
+fn by_weight(may: &[u64], node_milli: u64) -> Vec<u64> {
+    if may.iter().sum::<u64>() <= node_milli {
+        return may.to_vec();
+    }
+    let claim = |may: &u64| Claim {
+        offset: 0,
+        lo: 0,
+        hi: *may,
+        bid: 1,
+    };
+    let claims: Vec<Claim> = may.iter().map(claim).collect();
+    solve(&claims, node_milli).shares
+}
+
+/// (Σx)²/(n·Σx²) of what was done over what was wanted, among those who wanted anything.
+fn jain_ppm(wants: &[u64], got: &[u64]) -> u64 {
+    let parts: Vec<u128> = wants
+        .iter()
+        .zip(got)
+        .filter(|(want, _)| **want > 0)
+        .map(|(want, got)| u128::from(*got) * 1_000_000 / u128::from(*want))
+        .collect();
+    let count = u128::try_from(parts.len()).unwrap_or(1);
+    let sum: u128 = parts.iter().sum();
+    let squares: u128 = parts.iter().map(|part| part * part).sum();
+    let index = (sum * sum * 1_000_000).checked_div(count * squares);
+    u64::try_from(index.unwrap_or(1_000_000)).unwrap_or(0)
+}
+
+/// Whether a clearing keeps what design 10 promises: bounds, capacity, and the same again.
+fn holds(clearing: &Clearing) -> bool {
+    let cleared = &clearing.cleared;
+    let sum: u64 = cleared
+        .shares
+        .iter()
+        .map(|share| share.allocated_milli)
+        .sum();
+    let is_within = cleared.mode == Mode::Overloaded
+        || cleared
+            .shares
+            .iter()
+            .all(|share| (MIN_MILLI..=MAX_MILLI).contains(&share.allocated_milli));
+    is_within && sum <= clearing.market.capacity_milli && clear(&clearing.market) == *cleared
+}
+
+impl Outcome {
+    fn ppm(part: u64, whole: u64) -> u64 {
+        let ppm = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
+        u64::try_from(ppm).unwrap_or(u64::MAX)
+    }
+
+    /// Work that quotas held back, of all that was wanted.
+    pub(super) fn throttled_ppm(&self) -> u64 {
+        Self::ppm(self.throttled, self.wanted)
+    }
+
+    /// Work that was not done, of all that was wanted.
+    pub(super) fn lost_ppm(&self) -> u64 {
+        Self::ppm(self.wanted.saturating_sub(self.done), self.wanted)
+    }
+
+    /// Limits over use.
+    pub(super) fn held_percent(&self) -> u64 {
+        Self::ppm(self.held, self.done) / 10_000
+    }
+
+    /// Writes per pod and hour, in hundredths.
+    pub(super) fn writes_hundredths(&self, pods: usize) -> u64 {
+        let pods = u64::try_from(pods).unwrap_or(1);
+        self.writes * 100 * 3_600 / (pods * self.seconds).max(1)
+    }
+
+    /// The mean of Jain's index.
+    pub(super) fn jain_ppm(&self) -> u64 {
+        self.jain_sum
+            .checked_div(self.jain_count)
+            .unwrap_or(1_000_000)
+    }
+
+    /// The share of time in which the limits exceed the node.
+    pub(super) fn over_ppm(&self) -> u64 {
+        Self::ppm(self.seconds_over, self.seconds)
+    }
+}
