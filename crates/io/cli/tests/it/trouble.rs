@@ -1,6 +1,9 @@
 //! Data directories that cannot be used: each is told apart, and nothing is lost. Below: every
 //! trouble that an execution can meet.
 
+mod cell;
+mod freezer;
+mod many;
 mod matrix;
 mod rig;
 

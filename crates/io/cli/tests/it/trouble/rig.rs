@@ -5,6 +5,7 @@
 //! Whatever a test made is gone when its rig is dropped, also when the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ pub(crate) enum Kept {
 
 /// A server, its data, and all that it runs.
 pub(crate) struct Rig {
+    // Before the house: what is mounted in it must go first.
+    disk: Option<Mounted>,
+    gates: Mutex<Vec<OwnedFd>>,
     pub(crate) house: House,
     pub(crate) data: PathBuf,
     pub(crate) kept: Kept,
@@ -61,14 +65,18 @@ exec "$0.real" "$@"
 "#;
 
 impl Rig {
-    /// A server whose data is in the house, or on what is mounted there.
+    /// A server whose data is in the house.
     pub(crate) fn new(kept: Kept) -> Self {
-        Self::on(House::new(), "data", kept)
+        Self::on(House::new(), None, kept)
     }
 
-    pub(crate) fn on(house: House, data: &str, kept: Kept) -> Self {
+    /// The same, maybe with a disk of so many MiB for its data alone.
+    pub(crate) fn on(house: House, mebibytes: Option<u32>, kept: Kept) -> Self {
+        let disk = house.path("disk");
         let rig = Self {
-            data: house.path(data),
+            disk: mebibytes.map(|size| Mounted::new(&disk, size)),
+            gates: Mutex::default(),
+            data: disk.join("data"),
             house,
             kept,
             server: Mutex::default(),
@@ -106,6 +114,15 @@ impl Rig {
         std::fs::write(&next, SHIM).unwrap();
         std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::rename(&next, &bin).unwrap();
+    }
+
+    pub(crate) fn resize_disk(&self, kibibytes: u64, files: u64) {
+        self.disk.as_ref().unwrap().resize(kibibytes, files);
+    }
+
+    /// The directory of an execution.
+    pub(crate) fn place(&self, id: &str) -> PathBuf {
+        self.data.join("executions").join(format!("e-{id}"))
     }
 
     /// A server that writes its log to a file, which never makes it wait.
@@ -259,13 +276,14 @@ impl Rig {
         path
     }
 
-    /// Opens a gate for all who wait there, as soon as somebody does.
+    /// Opens a gate for all who wait there or come later, as soon as somebody does.
     pub(crate) async fn open(&self, name: &str) {
         let path = self.house.path("gates").join(name);
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         let open = || rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).ok();
         let file = until(&format!("somebody at {name}"), open).await;
-        rustix::io::write(&file, b"go\n").unwrap();
+        rustix::io::write(&file, "go\n".repeat(32).as_bytes()).unwrap();
+        lock(&self.gates).push(file);
     }
 
     /// Those who have begun, each as often as it has.
@@ -457,8 +475,9 @@ impl Mounted {
         Self(at.to_owned())
     }
 
-    pub(crate) fn resize(&self, kibibytes: u64) {
-        mount(&["-o", &format!("remount,size={kibibytes}k")], &self.0);
+    fn resize(&self, kibibytes: u64, files: u64) {
+        let options = format!("remount,size={kibibytes}k,nr_inodes={files}");
+        mount(&["-o", &options], &self.0);
     }
 }
 
@@ -471,6 +490,21 @@ impl Drop for Mounted {
 fn mount(words: &[&str], at: &Path) {
     let done = Command::new("mount").args(words).arg(at).status().unwrap();
     assert!(done.success(), "cannot mount at {}", at.display());
+}
+
+/// How executions are kept apart here: a machine without any cgroups runs what makes sense there.
+pub(crate) fn kept() -> Kept {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let has_cgroups = mounts.lines().any(|line| {
+        line.split(' ')
+            .nth(2)
+            .is_some_and(|kind| kind.starts_with("cgroup"))
+    });
+    if has_cgroups {
+        return Kept::Apart;
+    }
+    eprintln!("this machine has no cgroups at all: only what needs none is tried");
+    Kept::Nowhere
 }
 
 /// Looks again and again until something is there.
