@@ -110,9 +110,8 @@ impl Running {
         String::from_utf8(line).unwrap()
     }
 
-    /// Waits until all that holds its output has ended.
+    /// Waits until all that holds its output has ended. Nothing else ends it: its input stays open.
     pub(crate) fn end(mut self) -> Ended {
-        drop(self.stdin.take());
         let mut ended = Ended {
             code: 0,
             stdout: String::new(),

@@ -120,18 +120,27 @@ fn a_wait_is_kept_up_to_date_in_its_place_and_ctrl_c_leaves_it() {
 fn a_program_is_stopped_and_goes_on_as_a_job_of_the_shell() {
     let house = House::new();
     let _server = house.up(&[]);
-    let mut terminal = at_terminal(&house, &["sh", "-i"]);
-    let script = "echo rea\"\"dy; read x; echo go\"\"t $x; exit 9";
-    terminal.write(&format!(
-        "bursar exec -- sh -c '{script}'; echo en\"\"ded $?\n"
-    ));
-    terminal.until("ready\r\n");
+    let words = ["env", "PS1=next> ", "sh", "-i"];
+    let mut terminal = at_terminal(&house, &words);
+    terminal.until("next> ");
+    let script = "echo rea\"\"dy $$; read x; echo go\"\"t $x; exit 9";
+    terminal.write(&format!("bursar exec -- sh -c '{script}'\n"));
+    terminal.until("ready ");
+    let program = terminal.line();
     terminal.write("\u{1a}");
     terminal.until("Stopped");
+    terminal.until("next> ");
+    // The shell waits for its own child only; what is typed before the program has stopped is the
+    // program's.
+    let stat = format!("/proc/{}/stat", program.trim());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+        std::thread::yield_now();
+    }
     terminal.write("fg\n");
     terminal.until("fg\r\n");
     terminal.write("on\n");
     terminal.until("got on\r\n");
+    terminal.until("next> ");
     terminal.write("exit 0\n");
     assert_eq!(terminal.end().code, 0);
     let ended = house.ok(&["bookings", "--where", "state=ended"]);
