@@ -110,6 +110,7 @@ pub(super) const TROUBLES: [Trouble; 16] = [
 ];
 
 /// The table.
+#[expect(clippy::match_same_arms, reason = "a table, state by state")]
 pub(super) fn fate(state: State, trouble: Trouble) -> Fate {
     use Fate::{Ends, Impossible};
     let by_itself = match trouble {
@@ -353,19 +354,19 @@ impl Cell {
                     self.release(rig, freezer).await;
                 }
             }
-            Trouble::ShimKilled => self.lose_shim(rig).await,
+            Trouble::ShimKilled => self.lose_shim(rig),
             Trouble::CgroupBusy => self.hold_cgroup(rig, freezer).await,
             _ => self.release(rig, freezer).await,
         }
     }
 
-    pub(super) async fn lose_shim(self, rig: &Rig) {
+    pub(super) fn lose_shim(self, rig: &Rig) {
         let id = self.id();
         if self.state == State::Unborn {
             // The next one is not held.
             std::fs::remove_file(rig.house.path("gates").join(format!("shim-{id}"))).unwrap();
         }
-        rig.kill_shim(&id).await;
+        rig.kill_shim(&id);
     }
 
     /// What is left when the machine is on again.

@@ -112,7 +112,7 @@ async fn killed(kept: Kept) {
         &cells,
         async |cell, rig, freezer| match cell.trouble {
             Trouble::ServerKilled => {}
-            Trouble::BothKilled => cell.lose_shim(rig).await,
+            Trouble::BothKilled => cell.lose_shim(rig),
             Trouble::SwitchedOff => cell.switch_off(rig).await,
             _ => {
                 cell.release(rig, freezer).await;
@@ -161,7 +161,7 @@ async fn full(kept: Kept) {
     rig.resize_disk(u64::from(DISK_MEBIBYTES) << 10, FILES);
     rig.empty("full").await.unwrap();
     together(&rig, &freezer, &cells, async |cell, rig, _| {
-        cell.judge(rig).await
+        cell.judge(rig).await;
     })
     .await;
     assert_unknown(&rig, "refused").await;
@@ -207,7 +207,7 @@ async fn away(kept: Kept) {
     drop(holder);
     rig.empty("full").await.unwrap();
     together(&rig, &freezer, &cells, async |cell, rig, _| {
-        cell.judge(rig).await
+        cell.judge(rig).await;
     })
     .await;
     assert_unknown(&rig, &refused).await;

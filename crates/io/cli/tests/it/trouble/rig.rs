@@ -110,7 +110,8 @@ impl Rig {
         }
         *lock(&self.server) = Some(server);
         let key = std::fs::read_to_string(self.data.join("ledger.key")).unwrap();
-        *lock(&self.ledger) = key.split('/').nth(1).unwrap().to_owned();
+        let ledger = key.split('/').nth(1).unwrap();
+        ledger.clone_into(&mut lock(&self.ledger));
         std::fs::write(&next, SHIM).unwrap();
         std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::rename(&next, &bin).unwrap();
@@ -254,7 +255,7 @@ impl Rig {
         });
         match waited.await {
             Ok(execution) => execution,
-            Err(_) => panic!("{id} is not {state:?}: {:?}", self.look(id).await),
+            Err(late) => panic!("{late}: {id} is not {state:?}: {:?}", self.look(id).await),
         }
     }
 
@@ -327,7 +328,7 @@ impl Rig {
     }
 
     /// Ends the shim of an execution without any warning.
-    pub(crate) async fn kill_shim(&self, id: &str) {
+    pub(crate) fn kill_shim(&self, id: &str) {
         let shims = self.shims_of(id);
         assert!(!shims.is_empty(), "{id} has no shim");
         for pid in shims {
