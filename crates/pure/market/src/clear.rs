@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::kernel::Level;
 use crate::need::{self, Need, PPM};
-use bounds::{Quantum, Sums, place};
+use bounds::{AllPlaced, Quantum};
 use divide::divide;
 
 /// The price where a millicore cannot be had at all, in parts per million.
@@ -228,33 +228,32 @@ impl Share {
 pub fn clear(market: &Market) -> Cleared {
     let quantum = Quantum::new(market.quantum_milli);
     let capacity = quantum.floor(market.capacity_milli.min(VALUE_MAX));
-    let mut pods: Vec<&Pod> = market.pods.iter().collect();
+    let mut placed = AllPlaced::with_capacity(market.pods.len());
     // Whoever keeps pods by id hands them over in order.
-    if !pods.is_sorted_by(|a, b| a.id <= b.id) {
+    if market.pods.is_sorted_by(|a, b| a.id <= b.id) {
+        for pod in &market.pods {
+            placed.push(pod, market.policy, quantum);
+        }
+    } else {
+        let mut pods: Vec<&Pod> = market.pods.iter().collect();
         pods.sort_by(|a, b| a.id.cmp(&b.id));
+        for pod in pods {
+            placed.push(pod, market.policy, quantum);
+        }
     }
-    let (mut shares, mut claims) = (
-        Vec::with_capacity(pods.len()),
-        Vec::with_capacity(pods.len()),
-    );
-    let mut rests = Vec::with_capacity(pods.len());
-    let mut too_narrow = Vec::new();
-    let mut sums = Sums::default();
-    for pod in pods {
-        let Some(placed) = place(pod, market.policy, quantum) else {
-            too_narrow.push(Arc::clone(&pod.id));
-            continue;
-        };
-        sums.add(&placed);
-        shares.push(placed.share);
-        claims.push(placed.claim);
-        rests.push(placed.rest);
-    }
-    let divided = divide(market.policy, (&claims, &rests), capacity, &sums, quantum);
-    let results = claims.iter().zip(rests).zip(divided.units);
-    for (share, ((claim, rest), units)) in shares.iter_mut().zip(results) {
+    let AllPlaced {
+        mut shares,
+        claims,
+        reasons,
+        weights,
+        too_narrow,
+        sums,
+    } = placed;
+    let divided = divide(market.policy, (&claims, &weights), capacity, &sums, quantum);
+    let results = claims.iter().zip(reasons).zip(divided.units);
+    for (share, ((claim, reasons), units)) in shares.iter_mut().zip(results) {
         share.allocated_milli = quantum.milli(units);
-        share.bound_by = rest.bound_by(claim, units, divided.step, quantum);
+        share.bound_by = reasons.bound_by(claim, units, divided.step, quantum);
     }
     Cleared {
         mode: sums.mode(capacity),

@@ -138,7 +138,7 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
     // Σx(t) = fixed + pull·t between two corners: `fixed` is what those at a bound have and what
     // the others count from, `pull` is what the others pull.
     let (mut fixed, mut pull) = (0_i128, 0_i128);
-    let mut corners = Vec::with_capacity(claims.len());
+    let mut corners = Vec::with_capacity(2 * claims.len());
     for claim in claims {
         if claim.bid == 0 || claim.lo == claim.hi {
             fixed += i128::from(claim.lo);
@@ -160,19 +160,28 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
     }
     let capacity = i128::from(capacity);
     let mut rest = corners.as_mut_slice();
-    while let Some(pivot) = middle(rest) {
-        let parts = part(rest, &pivot);
-        let (fixed_then, pull_then) = (fixed + parts.fixed, pull + parts.pull);
+    loop {
+        middle_last(rest);
+        let Some((pivot, others)) = rest.split_last_mut() else {
+            break;
+        };
+        let passed = part(others, pivot, Ordering::is_le);
+        let (own_fixed, own_pull) = pivot.changes();
+        let fixed_then = fixed + passed.fixed + own_fixed;
+        let pull_then = pull + passed.pull + own_pull;
         // Σx at the pivot's corner, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and
         // 10⁵ pods every term stays below 10³⁰. Beyond that the answer may be wrong, but it comes.
         let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
         let reached = fixed_then.saturating_mul(bid);
         let reached = reached.saturating_add(pull_then.saturating_mul(distance));
+        let (before, after) = others.split_at_mut(passed.count);
         rest = if reached <= capacity.saturating_mul(bid) {
             (fixed, pull) = (fixed_then, pull_then);
-            parts.after
+            after
         } else {
-            parts.before
+            // Many stand at one corner where claims are all cut by one ratio.
+            let count = part(before, pivot, Ordering::is_lt).count;
+            before.split_at_mut(count).0
         };
     }
     let shared = u64::try_from(capacity - fixed).unwrap_or(0);
@@ -185,60 +194,60 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
     }
 }
 
-/// Corners before and after a pivot, and what those before it and at it change.
-struct Parts<'a> {
-    before: &'a mut [Corner],
-    after: &'a mut [Corner],
+/// What changes behind a number of corners, which stand first now.
+struct Passed {
+    count: usize,
     fixed: i128,
     pull: i128,
 }
 
-/// The middle one of three corners, as a guess at the middle of all.
-fn middle(corners: &[Corner]) -> Option<Corner> {
-    let (first, last) = (*corners.first()?, *corners.last()?);
-    let between = *corners.get(corners.len() / 2)?;
-    let (low, high) = if order(&first, &last) == Ordering::Greater {
-        (last, first)
-    } else {
-        (first, last)
-    };
-    Some(if order(&between, &low) == Ordering::Less {
-        low
-    } else if order(&between, &high) == Ordering::Greater {
-        high
-    } else {
-        between
-    })
+impl Corner {
+    /// What changes behind it in what is fixed, and in what is pulled.
+    fn changes(&self) -> (i128, i128) {
+        let (distance, bid) = (i128::from(self.distance), i128::from(self.bid));
+        if self.leaves {
+            (-distance, bid)
+        } else {
+            (distance, -bid)
+        }
+    }
 }
 
-/// Puts the corners before the pivot first and those after it last.
-fn part<'a>(corners: &'a mut [Corner], pivot: &Corner) -> Parts<'a> {
-    let (mut before, mut at, mut after) = (0, 0, corners.len());
-    let (mut fixed, mut pull) = (0_i128, 0_i128);
-    while let Some(corner) = corners.get(at).filter(|_| at < after) {
-        let order = order(corner, pivot);
-        if order == Ordering::Greater {
-            after -= 1;
-            corners.swap(at, after);
-            continue;
-        }
-        let sign = if corner.leaves { 1 } else { -1 };
-        fixed -= sign * i128::from(corner.distance);
-        pull += sign * i128::from(corner.bid);
-        if order == Ordering::Less {
-            corners.swap(before, at);
-            before += 1;
-        }
-        at += 1;
+/// Puts the middle one of three corners last, as a guess at the middle of all.
+fn middle_last(corners: &mut [Corner]) {
+    let last = corners.len().saturating_sub(1);
+    let places = [0, corners.len() / 2, last];
+    let [Some(a), Some(b), Some(c)] = places.map(|place| corners.get(place)) else {
+        return;
+    };
+    let (ab, bc, ac) = (order(a, b), order(b, c), order(a, c));
+    if ab == bc {
+        corners.swap(corners.len() / 2, last);
+    } else if ab != ac {
+        corners.swap(0, last);
     }
-    let (rest, after) = corners.split_at_mut(after);
-    let (before, _) = rest.split_at_mut(before);
-    Parts {
-        before,
-        after,
-        fixed,
-        pull,
+}
+
+/// Puts the corners first that are on one side of the pivot. Which side a corner is on cannot be
+/// guessed, so nothing here depends on a guess: every corner is swapped, and counted if it counts.
+fn part(corners: &mut [Corner], pivot: &Corner, is_in: impl Fn(Ordering) -> bool) -> Passed {
+    let mut passed = Passed {
+        count: 0,
+        fixed: 0,
+        pull: 0,
+    };
+    for at in 0..corners.len() {
+        let Some(corner) = corners.get(at) else {
+            break;
+        };
+        let is_in = is_in(order(corner, pivot));
+        let (fixed, pull) = corner.changes();
+        passed.fixed += if is_in { fixed } else { 0 };
+        passed.pull += if is_in { pull } else { 0 };
+        corners.swap(at, passed.count);
+        passed.count += usize::from(is_in);
     }
+    passed
 }
 
 /// By a/b < c/d iff a·d < c·b.

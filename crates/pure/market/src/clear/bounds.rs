@@ -16,21 +16,33 @@ const STEP_UP: u64 = 4;
 pub(super) struct Quantum(u64);
 
 /// A pod that takes part.
-pub(super) struct Placed {
+struct Placed {
     /// Its share, but for what it gets.
-    pub(super) share: Share,
+    share: Share,
     /// What it brings before the kernel: o = m, the bounds with their guards, the policy's bid.
-    pub(super) claim: Claim,
-    pub(super) rest: Rest,
+    claim: Claim,
+    reasons: Reasons,
     need: u64,
 }
 
-/// What else is needed of a pod: what holds it at each of its bounds, and its weight.
+/// All who take part, by id, each field in a list of its own: the kernel goes through the claims
+/// again and again.
+#[derive(Default)]
+pub(super) struct AllPlaced {
+    pub(super) shares: Vec<Share>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) reasons: Vec<Reasons>,
+    /// Of full capacity only, where whoever bids nothing is served by weight.
+    pub(super) weights: Vec<u64>,
+    pub(super) too_narrow: Vec<Arc<str>>,
+    pub(super) sums: Sums,
+}
+
+/// What holds a pod that is at one of its bounds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
+pub(super) struct Reasons {
     at_hi: BoundBy,
     at_lo: BoundBy,
-    pub(super) weight: u64,
 }
 
 /// What the pods come to together.
@@ -76,12 +88,38 @@ impl Quantum {
     }
 }
 
+impl AllPlaced {
+    pub(super) fn with_capacity(count: usize) -> Self {
+        Self {
+            shares: Vec::with_capacity(count),
+            claims: Vec::with_capacity(count),
+            reasons: Vec::with_capacity(count),
+            ..Self::default()
+        }
+    }
+
+    /// The next by id.
+    pub(super) fn push(&mut self, pod: &Pod, policy: Policy, quantum: Quantum) {
+        let Some(placed) = place(pod, policy, quantum) else {
+            self.too_narrow.push(Arc::clone(&pod.id));
+            return;
+        };
+        self.sums.add(&placed);
+        self.shares.push(placed.share);
+        self.claims.push(placed.claim);
+        self.reasons.push(placed.reasons);
+        if policy == Policy::FullCapacity {
+            self.weights.push(weight(pod));
+        }
+    }
+}
+
 /// A pod in whole quanta, or `None` where its range holds none.
-pub(super) fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Placed> {
+fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Placed> {
     let max_milli = pod.max_milli.min(VALUE_MAX);
     let min_milli = pod.min_milli.min(max_milli);
     let (m, max) = quantum.range(min_milli, max_milli)?;
-    let weight = pod.weight.min(VALUE_MAX);
+    let weight = weight(pod);
     let (need_milli, made) = match pod.want {
         Want::Demand(demand) => {
             let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
@@ -136,13 +174,14 @@ pub(super) fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Place
             hi,
             bid,
         },
-        rest: Rest {
-            at_hi,
-            at_lo,
-            weight,
-        },
+        reasons: Reasons { at_hi, at_lo },
         need,
     })
+}
+
+/// Its weight, cut to what is counted with.
+fn weight(pod: &Pod) -> u64 {
+    pod.weight.min(VALUE_MAX)
 }
 
 /// From where to where a limit may go in one step, whatever its floor and ceiling (M5).
@@ -161,7 +200,7 @@ fn guards(pod: &Pod, quantum: Quantum) -> (u64, u64) {
     (quantum.ceil(least), quantum.floor(most))
 }
 
-impl Rest {
+impl Reasons {
     /// What decided that a pod gets so much.
     pub(super) fn bound_by(
         self,
@@ -181,7 +220,7 @@ impl Rest {
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, placed: &Placed) {
+    fn add(&mut self, placed: &Placed) {
         self.min += placed.claim.offset;
         self.need += placed.need;
         self.lo += placed.claim.lo;

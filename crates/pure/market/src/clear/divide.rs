@@ -1,6 +1,6 @@
 //! The four steps of a clearing, in whole quanta (M4, M5, M7).
 
-use super::bounds::{Quantum, Rest, Sums};
+use super::bounds::{Quantum, Sums};
 use super::{PRICE_MAX_PPM, Policy, Step};
 use crate::kernel::{Claim, Level, solve};
 use crate::need::PPM;
@@ -30,7 +30,7 @@ enum Tier {
 /// Divides among claims that stand in the order of the ids.
 pub(super) fn divide(
     policy: Policy,
-    (claims, rests): (&[Claim], &[Rest]),
+    (claims, weights): (&[Claim], &[u64]),
     capacity: u64,
     sums: &Sums,
     quantum: Quantum,
@@ -50,7 +50,7 @@ pub(super) fn divide(
         };
     }
     if sums.lo <= capacity {
-        return shared(policy, (claims, rests), capacity, quantum);
+        return shared(policy, (claims, weights), capacity, quantum);
     }
     let yields = |claim: &Claim| Claim {
         offset: claim.offset,
@@ -94,7 +94,7 @@ fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
 /// nothing gets what bidders cannot take, by weight, and then equally (M7).
 fn shared(
     policy: Policy,
-    (claims, rests): (&[Claim], &[Rest]),
+    (claims, weights): (&[Claim], &[u64]),
     capacity: u64,
     quantum: Quantum,
 ) -> Divided {
@@ -112,7 +112,7 @@ fn shared(
             if last.is_some() && units.iter().sum::<u64>() == capacity {
                 break;
             }
-            let later = later((claims, rests), &units, tier);
+            let later = later((claims, weights), &units, tier);
             let next = solve(&later, capacity);
             last = reached(&later, next.level)
                 .map(|level| (tier, level))
@@ -129,12 +129,12 @@ fn shared(
 }
 
 /// The claims of a later tier: who bid has what it has, and the others pull.
-fn later((claims, rests): (&[Claim], &[Rest]), units: &[u64], tier: Tier) -> Vec<Claim> {
-    let pods = claims.iter().zip(rests).zip(units);
-    let later = pods.map(|((claim, rest), units)| {
+fn later((claims, weights): (&[Claim], &[u64]), units: &[u64], tier: Tier) -> Vec<Claim> {
+    let pods = claims.iter().zip(weights).zip(units);
+    let later = pods.map(|((claim, weight), units)| {
         let bid = match tier {
-            Tier::ZeroBid if claim.bid == 0 => rest.weight,
-            Tier::Equal if claim.bid == 0 && rest.weight == 0 => 1,
+            Tier::ZeroBid if claim.bid == 0 => *weight,
+            Tier::Equal if claim.bid == 0 && *weight == 0 => 1,
             _ => 0,
         };
         match bid {
