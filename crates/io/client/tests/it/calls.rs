@@ -72,7 +72,7 @@ async fn calls_have_the_addresses_of_the_page() {
     let _ = client.delete_node(&name, Mode::Do).await;
     let _ = client.market(&name).await;
     let _ = client
-        .market_since(&name, std::time::Duration::from_secs(600))
+        .market_since(&name, std::time::Duration::from_mins(10))
         .await;
     let _ = client.restore_node(&name, Mode::DryRun).await;
     let _ = client.explain("booking", "job/1").await;

@@ -26,10 +26,7 @@ const CPU_MAX: &str = "cpu.max";
 /// The files of one cgroup.
 #[derive(Debug)]
 pub struct Files {
-    version: Version,
-    /// Its directory where quotas are.
-    directory: PathBuf,
-    identity: u64,
+    limit: LimitFiles,
     /// Throttling; and use too, unless it is counted apart.
     stat: Option<File>,
     /// Use, where it is counted apart.
@@ -39,6 +36,14 @@ pub struct Files {
     counts_throttling: bool,
     /// Where `cpu.pressure` is, if anywhere.
     pressure: Option<PathBuf>,
+}
+
+/// The files of one cgroup that limit it.
+#[derive(Debug)]
+pub struct LimitFiles {
+    version: Version,
+    directory: PathBuf,
+    identity: u64,
 }
 
 /// Where use is counted apart from throttling.
@@ -59,16 +64,20 @@ impl Files {
         usage: Option<Usage>,
         pressure: Option<PathBuf>,
     ) -> io::Result<Self> {
-        let identity = fs::metadata(&directory).map_or(0, |directory| directory.ino());
         let stat = match File::open(directory.join(CPU_STAT)) {
             // A group that only some of version 1's hierarchies have.
             Err(error) if error.kind() == io::ErrorKind::NotFound && usage.is_some() => None,
             stat => Some(stat?),
         };
-        let mut files = Self {
+        // One that only counts is no less itself.
+        let identity = fs::metadata(&directory).map_or(0, |directory| directory.ino());
+        let limit = LimitFiles {
             version,
             directory,
             identity,
+        };
+        let mut files = Self {
+            limit,
             stat,
             usage,
             counts_throttling: false,
@@ -79,14 +88,9 @@ impl Files {
         Ok(files)
     }
 
-    /// Which group it is: another one of the same name has another number.
-    pub fn identity(&self) -> u64 {
-        self.identity
-    }
-
-    /// Whether the group is still there, and not another one in its place.
-    pub fn is_there(&self) -> bool {
-        fs::metadata(&self.directory).is_ok_and(|directory| directory.ino() == self.identity)
+    /// Those that limit it.
+    pub fn limit(&self) -> &LimitFiles {
+        &self.limit
     }
 
     /// The counters now.
@@ -110,6 +114,35 @@ impl Files {
             periods: stat.periods,
             throttled_periods: stat.throttled_periods,
         })
+    }
+
+    /// How long its processes waited for a CPU, where the kernel counts it.
+    pub fn pressure(&self) -> Option<Pressure> {
+        let text = fs::read_to_string(self.pressure.as_ref()?).ok()?;
+        cgroup::pressure(&text)
+    }
+}
+
+impl LimitFiles {
+    /// Those of a directory that is there.
+    pub(super) fn open(version: Version, directory: PathBuf) -> io::Result<Self> {
+        let identity = fs::metadata(&directory)?.ino();
+        Ok(Self {
+            version,
+            directory,
+            identity,
+        })
+    }
+
+    /// Which group it is: another one of the same name has another number.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Whether the group is still there, and not another one in its place.
+    pub fn is_there(&self) -> bool {
+        let number = fs::metadata(&self.directory).map_or(0, |directory| directory.ino());
+        number == self.identity
     }
 
     /// The quota as the kernel has it.
@@ -150,12 +183,6 @@ impl Files {
         };
         let path = self.directory.join(name);
         OpenOptions::new().write(true).open(path).map(|_| ())
-    }
-
-    /// How long its processes waited for a CPU, where the kernel counts it.
-    pub fn pressure(&self) -> Option<Pressure> {
-        let text = fs::read_to_string(self.pressure.as_ref()?).ok()?;
-        cgroup::pressure(&text)
     }
 
     fn read(&self, name: &str) -> io::Result<String> {

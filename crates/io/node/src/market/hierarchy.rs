@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{CPU_STAT, CPUACCT_USAGE, Files, Usage};
+use super::files::{CPU_STAT, CPUACCT_USAGE, Files, LimitFiles, Usage};
 use crate::cgroup::Version;
 use crate::cgroup::layout;
 
@@ -81,6 +81,11 @@ impl Hierarchies {
         let pressure = self.unified.as_ref();
         let pressure = pressure.map(|unified| unified.join(group).join("cpu.pressure"));
         Files::open(self.version, self.quota.join(group), usage, pressure)
+    }
+
+    /// The files that limit a group, whether or not anything is counted for it.
+    pub fn limit(&self, group: &Path) -> io::Result<LimitFiles> {
+        LimitFiles::open(self.version, self.quota.join(group))
     }
 
     /// Opens the files of the root: the whole machine, or what of it is ours to see.

@@ -15,7 +15,7 @@ use bursar_market::cgroup::Quota;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::files::Files;
+use super::files::LimitFiles;
 use super::hierarchy::Hierarchies;
 
 /// The name of the file.
@@ -226,7 +226,7 @@ fn give_back(
     kept: &Kept,
     deed: Deed,
 ) -> io::Result<Option<(Quota, Quota)>> {
-    let files = match hierarchies.open(&kept.group) {
+    let files = match hierarchies.limit(&kept.group) {
         // Whoever is gone needs nothing back.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         files => files?,
@@ -247,7 +247,7 @@ fn give_back(
     Ok(Some((present, original)))
 }
 
-fn read(files: &Files) -> io::Result<Option<Quota>> {
+fn read(files: &LimitFiles) -> io::Result<Option<Quota>> {
     match files.quota() {
         Err(_) if !files.is_there() => Ok(None),
         quota => quota.map(Some),

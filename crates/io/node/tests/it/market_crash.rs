@@ -1,6 +1,6 @@
 //! Whatever moment an agent is killed at, what users wrote comes back (M10).
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use bursar_market::cgroup::Quota;
 use bursar_node::market::{self, Agent, Deed, Error};
 
+use crate::host::beside;
 use crate::market_ground::{Ground, limit};
 
 /// The user that owns nothing.
@@ -17,9 +18,7 @@ const NOBODY: u32 = 65_534;
 
 /// The agent that cargo has built beside this test, on some groups of 3m to 400m.
 fn agent(ground: &Ground, directory: &Path, clear_ms: u64, names: &[&str]) -> Command {
-    let test = std::env::current_exe().unwrap();
-    let built = test.parent().and_then(Path::parent).unwrap();
-    let mut command = Command::new(built.join("examples/market"));
+    let mut command = Command::new(beside("market"));
     command
         .arg(directory)
         .args(["0", &clear_ms.to_string()])
@@ -149,18 +148,31 @@ fn without_rights_it_observes_and_says_why() {
     };
     open(ground.scratch.path());
     open(&directory);
-    let mut command = agent(&ground, &directory, 2, &["a"]);
     // Where this test was built may be closed to others.
+    let command = agent(&ground, &directory, 2, &["a"]);
     let program = ground.scratch.path().join("agent");
     std::fs::copy(command.get_program(), &program).unwrap();
     open(&program);
     let mut plain = Command::new(&program);
     plain.args(command.get_args()).stdout(Stdio::piped());
-    command = plain;
-    let mut process = Process(command.uid(NOBODY).gid(NOBODY).spawn().unwrap());
+    plain.uid(NOBODY).gid(NOBODY);
+    let mut process = Process(spawned(&mut plain));
     let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     let line = lines.map(Result::unwrap).nth(20).unwrap();
     assert!(line.starts_with("0 Cannot("), "{line}");
     assert!(line.contains("`a`: Permission denied"), "{line}");
     assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+}
+
+/// Starts a program that was just written: another test that forks at that moment holds it open
+/// for writing until it executes something.
+fn spawned(command: &mut Command) -> Child {
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            child => return child.unwrap(),
+        }
+    }
 }

@@ -112,7 +112,7 @@ impl Fake {
 
     fn quota(&self, path: &str) -> Quota {
         let hierarchies = Hierarchies::find(&self.process()).unwrap();
-        hierarchies.open(Path::new(path)).unwrap().quota().unwrap()
+        hierarchies.limit(Path::new(path)).unwrap().quota().unwrap()
     }
 
     fn options(&self, mode: Mode, cgroups: Vec<Declared>) -> Options {

@@ -79,12 +79,12 @@ impl Ground {
     }
 
     pub(crate) fn quota(&self, name: &str) -> Quota {
-        let files = self.hierarchies.open(&self.path(name)).unwrap();
+        let files = self.hierarchies.limit(&self.path(name)).unwrap();
         files.quota().unwrap()
     }
 
     pub(crate) fn set_quota(&self, name: &str, quota: Quota) {
-        let files = self.hierarchies.open(&self.path(name)).unwrap();
+        let files = self.hierarchies.limit(&self.path(name)).unwrap();
         files.set_quota(quota).unwrap();
     }
 
@@ -160,7 +160,7 @@ impl Ground {
         // Two files cannot be read at once: what is the same twice was so in between.
         let read = || {
             let milli = |(name, max_milli): &(&str, u64)| {
-                let files = self.hierarchies.open(&self.path(name));
+                let files = self.hierarchies.limit(&self.path(name));
                 let quota = files.and_then(|files| files.quota());
                 // One that is gone may use nothing.
                 quota.map_or(0, |quota| quota.milli_ceil().unwrap_or(*max_milli))

@@ -1,13 +1,18 @@
 //! The node market on the real kernel, with real burners (seed 001, "Integration Tests"): need is
 //! met, what is scarce is shared by the rule, and whatever happens the originals come back.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use bursar_market::clear::{self, Mode};
 use bursar_market::node::Held;
-use bursar_node::market::{Acts, Agent, Deed, Place, Unmanaged, View, record};
+use bursar_node::executor::{Begun, Executor as _};
+use bursar_node::market::{
+    Acts, Agent, Deed, Execution, Executions, Place, Unmanaged, View, record,
+};
 
+use crate::host::{Host, id};
 use crate::market_ground::{Ground, limit, share, wait_for};
 
 /// What can be shared.
@@ -255,4 +260,36 @@ fn what_others_use_is_measured_and_taken_off() {
         .allocatable_milli
         .saturating_sub(clearing.unmanaged_milli);
     assert_eq!(clearing.cleared.capacity_milli, left.max(50));
+}
+
+#[tokio::test]
+async fn our_own_executions_are_managed_while_they_run() {
+    let ground = Ground::new();
+    let host = Host::new();
+    let (id, mut job) = (id("burns"), host.shell("while :; do :; done"));
+    job.cpu_milli = Some(400);
+    let begun = host.local().start(&id, &job).await;
+    assert!(matches!(begun, Begun::Running(_)), "{begun:?}");
+    let mut options = ground.options(CAPACITY_MILLI, Vec::new());
+    let running = vec![Execution {
+        id: id.to_string(),
+        cpu_milli: 0,
+        limit_milli: Some(400),
+    }];
+    options.executions = Some(Executions {
+        ledger: host.options.ledger.clone(),
+        list: Arc::new(move || running.clone()),
+    });
+    // So little that it cannot have its limit.
+    options.unmanaged = Unmanaged::Given(CAPACITY_MILLI - 250);
+    let agent = Agent::start(options).unwrap();
+    wait_for(&agent, "it is held to what there is", |view| {
+        limit(view, "e-burns") == 250 && label(view) == Some(Mode::Congested)
+    });
+    let params = agent.view().standings.first().unwrap().params;
+    assert_eq!((params.min_milli, params.max_milli), (100, 400));
+    host.stop(&id, Duration::ZERO).await;
+    host.exit(&id).await;
+    wait_for(&agent, "it is forgotten", |view| view.standings.is_empty());
+    assert_eq!(agent.stop().unwrap().failed, []);
 }

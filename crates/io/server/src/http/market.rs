@@ -53,14 +53,10 @@ async fn restore_node(call: Call) -> Handled {
 /// A time in the past, as a distance or an instant.
 fn since(text: &str) -> Result<Since, Problem> {
     let wrong = |error: &dyn std::fmt::Display| invalid("since", &error.to_string());
-    match text.strip_prefix('-') {
-        Some(back) => {
-            let back = back.parse::<Millis>();
-            back.map(Since::Back).map_err(|error| wrong(&error))
-        }
-        None => {
-            let at = instant::parse(text);
-            at.map(Since::At).map_err(|error| wrong(&error))
-        }
+    if let Some(back) = text.strip_prefix('-') {
+        let back = back.parse::<Millis>();
+        return back.map(Since::Back).map_err(|error| wrong(&error));
     }
+    let at = instant::parse(text);
+    at.map(Since::At).map_err(|error| wrong(&error))
 }

@@ -29,7 +29,7 @@ impl Worker {
             else {
                 continue;
             };
-            let Ok(present) = member.files.quota() else {
+            let Ok(present) = member.files.limit().quota() else {
                 self.node.observe(&write.id, None);
                 continue;
             };
@@ -42,7 +42,10 @@ impl Worker {
                     milli: original.milli_ceil(),
                 });
             }
-            let place = (member.target.group.as_path(), member.files.identity());
+            let place = (
+                member.target.group.as_path(),
+                member.files.limit().identity(),
+            );
             self.originals
                 .intend(&write.id, place, *original, (present, next));
             planned.push((write.id.clone(), present, next));
@@ -60,8 +63,8 @@ impl Worker {
         let Some(Member { files, .. }) = self.members.get(id) else {
             return;
         };
-        let written = files.set_quota(next);
-        let read_back = files.quota().ok();
+        let written = files.limit().set_quota(next);
+        let read_back = files.limit().quota().ok();
         let now_us = micros(began);
         let taken = written.and_then(|()| match read_back {
             Some(quota) if quota == next => Ok(quota),

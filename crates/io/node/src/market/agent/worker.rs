@@ -246,7 +246,7 @@ impl Worker {
         let node = &mut self.node;
         self.members.retain(|id, member| {
             let group = targets.get(id).map(|target| &target.group);
-            let stays = group == Some(&member.target.group) && member.files.is_there();
+            let stays = group == Some(&member.target.group) && member.files.limit().is_there();
             if !stays {
                 node.forget(id);
             }
@@ -263,7 +263,8 @@ impl Worker {
         let members = &self.members;
         let is_here = |(id, kept): &(&String, &Kept)| {
             members.get(*id).is_some_and(|member| {
-                member.target.group == kept.group && member.files.identity() == kept.identity
+                member.target.group == kept.group
+                    && member.files.limit().identity() == kept.identity
             })
         };
         let kept = self.originals.kept().iter();
@@ -293,16 +294,16 @@ impl Worker {
             (Kind::Declared, _) if !self.hierarchies.has(&target.group) => Some(Why::Missing),
             _ => Some(Why::Unreadable),
         })?;
-        let present = files.quota().map_err(|error| match error.kind() {
+        let present = files.limit().quota().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Some(Why::NoQuota),
             _ => Some(Why::Unreadable),
         })?;
         if target.kind == Kind::Execution && present.quota_us.is_none() {
             return Err(Some(Why::NoQuota));
         }
-        let original = self
-            .originals
-            .original(id, &target.group, files.identity(), present);
+        let original =
+            self.originals
+                .original(id, &target.group, files.limit().identity(), present);
         self.node.adopt(id, target.params, original, present);
         let member = Member {
             target,
@@ -325,7 +326,7 @@ impl Worker {
         let mut denied = Vec::new();
         for (id, member) in &self.members {
             // Whatever else is wrong with a file shows when it is read, and holds its pod.
-            if let Err(error) = member.files.may_write()
+            if let Err(error) = member.files.limit().may_write()
                 && is_about_rights(&error)
             {
                 denied.push((id.clone(), error));
@@ -353,7 +354,7 @@ impl Worker {
         let now_us = micros(self.began);
         let mut is_changed = false;
         for (id, member) in &self.members {
-            match member.files.quota() {
+            match member.files.limit().quota() {
                 Ok(quota) if self.node.found(id, quota, now_us) => {
                     self.originals.replace(id, quota);
                     is_changed |= self.originals.kept().contains_key(id);
@@ -456,7 +457,7 @@ impl Worker {
             members.any(|member| member.target.group == group)
         };
         self.observed.retain(|group, watched| {
-            watched.files.is_there() && found.contains(group) && !is_member(group)
+            watched.files.limit().is_there() && found.contains(group) && !is_member(group)
         });
         for group in found {
             if OBSERVED_MAX <= self.observed.len() {
@@ -489,7 +490,7 @@ impl Worker {
             let shown = watched.estimator.shown(window);
             (usage_us > 0).then(|| Observed {
                 group: group.clone(),
-                quota: watched.files.quota().ok(),
+                quota: watched.files.limit().quota().ok(),
                 used_milli: watched.estimator.used_milli(window),
                 peak_milli: match shown {
                     Shown::Nothing => None,
