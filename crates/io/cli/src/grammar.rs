@@ -16,7 +16,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use exec::ExecArguments;
 pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
-pub(crate) use market::MarketVerb;
+pub(crate) use market::{
+    AgentArguments, MarketVerb, MarketWord, NodeNoun, NodeVerb, RestoreArguments, TopArguments,
+};
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
     LimitVerb, ListFlags, LogsArguments, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
@@ -137,6 +139,8 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     /// Run the whole system on this machine
     Up(UpArguments),
+    /// Share the CPU of this machine, without a server
+    Agent(AgentArguments),
     /// Book a slot, run the program here, give the slot back
     Exec(ExecArguments),
     /// Create or change limits and nodes from files, all or none
@@ -149,6 +153,11 @@ pub(crate) enum Command {
     /// Bounds on slots, changed live
     #[command(alias = "limits")]
     Limit(LimitNoun),
+    /// Machines, what they have, and how their CPU is shared
+    #[command(alias = "nodes")]
+    Node(NodeNoun),
+    /// Who needs CPU, who gets it, live
+    Top(TopArguments),
     /// The CPU of one node, divided by need and price
     #[command(
         subcommand,

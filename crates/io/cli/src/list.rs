@@ -38,6 +38,17 @@ pub(crate) struct List<'a, T> {
     items: &'a [T],
 }
 
+impl<'a, T> List<'a, T> {
+    /// Those items.
+    pub(crate) fn of(items: &'a [T]) -> Self {
+        Self {
+            api_version: bursar_client::api::limit::API_VERSION,
+            kind: "List",
+            items,
+        }
+    }
+}
+
 /// What `--where` asks for: columns by their place, and the value of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
@@ -94,14 +105,7 @@ impl Filter {
 /// Prints a list that was filtered already.
 pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(), Stop> {
     match session.common.output {
-        Format::Json | Format::Yaml => {
-            let list = List {
-                api_version: bursar_client::api::limit::API_VERSION,
-                kind: "List",
-                items,
-            };
-            session.print_value(&list)
-        }
+        Format::Json | Format::Yaml => session.print_value(&List::of(items)),
         Format::Name => {
             let lines = items
                 .iter()

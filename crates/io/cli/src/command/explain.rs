@@ -1,5 +1,7 @@
 //! `bursar explain`: the engine's one answer, laid out (design 80, 2.8).
 
+mod pod;
+
 use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::words;
@@ -15,8 +17,11 @@ use crate::session::Session;
 const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
-    let reference = Reference::read(&arguments.reference, &["booking", "limit"])?;
+    let reference = Reference::read(&arguments.reference, &["booking", "limit", "pod"])?;
     let client = session.client().await?;
+    if reference.kind == "pod" {
+        return pod::run(session, &client, &reference.name, arguments.question).await;
+    }
     let explanation = client.explain(reference.kind, &reference.name).await?;
     let name = reference.to_string();
     session.show(&explanation, &name, |look| {

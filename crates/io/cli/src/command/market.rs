@@ -1,6 +1,10 @@
 //! `bursar market clear`: one node from a file, cleared by the function that the agent calls
 //! (design 10, "What if, from a file").
 
+pub(super) mod scene;
+pub(super) mod settings;
+pub(super) mod sharing;
+
 use std::path::Path;
 
 use bursar_client::api::Clearing;
@@ -18,7 +22,7 @@ use crate::session::Session;
 /// How wide the word before each part is.
 const LABEL: usize = 8;
 /// A cell that says nothing, where `-` would say that there is nothing.
-const BLANK: &str = " ";
+pub(super) const BLANK: &str = " ";
 
 pub(super) fn run(session: &mut Session, verb: &MarketVerb) -> Result<(), Stop> {
     let MarketVerb::Clear { file } = verb;
@@ -87,10 +91,7 @@ fn text(market: &Market, cleared: &Cleared, look: &Look) -> String {
     text.push_str(&layout::table(COLUMNS, &rows(cleared, look), look, false));
     if !cleared.too_narrow.is_empty() {
         let names: Vec<String> = cleared.too_narrow.iter().map(ToString::to_string).collect();
-        text.push_str(&format!(
-            "not managed, range too narrow: {}\n",
-            names.join(", ")
-        ));
+        text.extend(["not managed, range too narrow: ", &names.join(", "), "\n"]);
     }
     text.push_str(&arithmetic(&scene, cleared));
     text

@@ -5,9 +5,9 @@ mod demo;
 #[cfg(test)]
 mod deploy;
 mod executor;
-mod machine;
-mod observe;
-mod settings;
+pub(super) mod machine;
+pub(super) mod observe;
+pub(super) mod settings;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,18 @@ use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_ledger::term;
 use bursar_node::executor::User;
 use bursar_node::local::Local;
+use bursar_node::market;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
+use bursar_server::service::executions_to_share;
 use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
 use bursar_units::Label;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::market::sharing::Sharing;
 use crate::failure::{Failure, Stop, chain, exit};
-use crate::grammar::UpArguments;
+use crate::grammar::{MarketWord, UpArguments};
 use crate::layout::details;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -44,6 +47,8 @@ use settings::Settings;
 
 /// The name of the socket in a data directory and in the runtime directory.
 const SOCKET: &str = "api.sock";
+/// The command that was given.
+const COMMAND: &str = "bursar up";
 /// How wide the words before each line are: `dashboard` will be one.
 const WORD: usize = 9;
 
@@ -58,12 +63,15 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         demo::clear(&settings.data)?;
     }
     let metrics = Metrics::default();
-    let (data, service, found) = open(session, &settings, &metrics)?;
+    let machine = Machine::read();
+    let (data, service, found, sharing) = open(session, &settings, &machine, &metrics)?;
     let executor = Arc::<Local>::clone(&found.local);
     let runner = Runner::new(data.ledger.clone(), executor, metrics.runner());
     let runner = tokio::spawn(runner.run());
     let server = Server {
         settings: &settings,
+        machine: &machine,
+        sharing: &sharing,
         is_demo: arguments.demo,
         service: &service,
         data: &data,
@@ -71,6 +79,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         began,
     };
     let result = server.serve(session).await;
+    sharing.end(session).await;
     // Processes go on without it.
     runner.abort();
     let _aborted = runner.await;
@@ -85,6 +94,8 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
 /// A server that is about to serve.
 struct Server<'a> {
     settings: &'a Settings,
+    machine: &'a Machine,
+    sharing: &'a Sharing,
     is_demo: bool,
     service: &'a Arc<Service>,
     data: &'a Data,
@@ -93,7 +104,7 @@ struct Server<'a> {
 }
 
 /// The signals that end a server.
-struct Signals {
+pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
@@ -102,8 +113,9 @@ struct Signals {
 fn open(
     session: &mut Session,
     settings: &Settings,
+    machine: &Machine,
     metrics: &Metrics,
-) -> Result<(Data, Arc<Service>, Found), Stop> {
+) -> Result<(Data, Arc<Service>, Found, Sharing), Stop> {
     let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
     let clock = Arc::new(MachineClock::default());
     let mut progress = Progress::new(session, "records");
@@ -136,12 +148,33 @@ fn open(
         metrics.clone(),
     );
     let service = service.executing(Arc::<Local>::clone(&found.local));
-    Ok((data, Arc::new(service), found))
+    let sharing = share_cpu(settings, machine, &data)?;
+    let service = match sharing.agent() {
+        Some(agent) => service.sharing_cpu(Arc::clone(agent)),
+        None => service,
+    };
+    Ok((data, Arc::new(service), found, sharing))
+}
+
+/// Starts the agent that the settings want, on the cgroups they declare and on our executions.
+fn share_cpu(settings: &Settings, machine: &Machine, data: &Data) -> Result<Sharing, Stop> {
+    let mode = match settings.market.mode {
+        Some(MarketWord::Off) => return Ok(Sharing::off(COMMAND)),
+        Some(MarketWord::Act) => market::Mode::Act,
+        Some(MarketWord::Observe) | None => market::Mode::Observe,
+    };
+    let who = (
+        settings.cgroups.as_slice(),
+        Some(executions_to_share(&data.ledger)),
+    );
+    let options = settings
+        .market
+        .options(mode, machine.name(), &settings.data, who);
+    Sharing::start(COMMAND, options)
 }
 
 impl Server<'_> {
     async fn serve(&self, session: &mut Session) -> Result<(), Stop> {
-        let machine = Machine::read();
         let operator = client_as(self.service, "bursar", Role::Operate, "bursar")?;
         let mut signals = Signals::listen()?;
         let socket = self.settings.data.join(SOCKET);
@@ -154,7 +187,7 @@ impl Server<'_> {
         let listening = Listening::bind(Arc::clone(self.service), &listen)
             .await
             .map_err(|error| Failure::unavailable(chain(&error)))?;
-        operator.put_node(&machine.node()?, Mode::Do).await?;
+        operator.put_node(&self.machine.node()?, Mode::Do).await?;
         let link = if self.is_demo {
             None
         } else {
@@ -167,7 +200,6 @@ impl Server<'_> {
             None
         };
         let ready = Ready {
-            machine: &machine,
             address,
             is_found: self.is_demo || link.is_some(),
             socket: &socket,
@@ -229,7 +261,7 @@ impl Server<'_> {
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Stop> {
+    pub(super) fn listen() -> Result<Self, Stop> {
         let failed = |error: std::io::Error| {
             Failure::unavailable(format!("cannot wait for signals: {error}"))
         };
@@ -239,7 +271,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -249,7 +281,6 @@ impl Signals {
 
 /// What is known once it can be used.
 struct Ready<'a> {
-    machine: &'a Machine,
     address: SocketAddr,
     is_found: bool,
     socket: &'a Path,
@@ -266,6 +297,7 @@ impl Server<'_> {
                 "server": format!("http://{}", ready.address),
                 "socket": ready.socket.display().to_string(),
                 "executor": self.found.json(),
+                "market": self.sharing.json(),
                 "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
             }));
         }
@@ -283,12 +315,13 @@ impl Server<'_> {
             ("ledger", format!("{shown} ({records})")),
             ("api", format!("http://{} {reached}", ready.address)),
             ("executor", self.found.words()),
+            ("market", self.sharing.words()),
         ];
         let lines = lines.map(|(word, text)| (word.to_owned(), text));
         session.print(&format!(
             "bursar {} on this machine: {}\n{}ready in {}.{}s, stop with Ctrl-C\n",
             env!("CARGO_PKG_VERSION"),
-            ready.machine,
+            self.machine,
             details(&lines, WORD),
             took / 1_000,
             took % 1_000 / 100,
@@ -308,6 +341,7 @@ const TRY: &str = "
 try, in another terminal:
   bursar exec --class python -- python3 -c 'print(\"hello\")'    hold a slot, run, give it back
   bursar bookings                                              who holds, who waits
+  bursar top                                                   who needs CPU here, and why
   bursar limit set python --class python --slots 2 --dry-run   what a bound would do
   bursar up --demo                                             an example organisation at work
 ";

@@ -1,10 +1,131 @@
-//! The CPU of a node.
+//! Nodes and their CPU.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use bursar_units::ObjectName;
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
 
-use super::HELP;
+use super::{HELP, ListFlags};
+
+/// Whether the CPU of a node is shared.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MarketWord {
+    /// Do not look
+    Off,
+    /// Look, and change nothing
+    Observe,
+    /// Write limits, and put back what was there at the end
+    Act,
+}
+
+/// `bursar agent`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar agent --market observe",
+    before_long_help = "\
+examples:
+  bursar agent --market observe                               look, and change nothing
+  bursar agent --market act --config /etc/bursar/bursar.toml  share CPU among the cgroups declared there",
+    after_help = "\
+Stop it with Ctrl-C: every CPU limit that it changed is put back as its user wrote it. After a crash
+`bursar node restore --data DIR` does so.",
+    help_template = HELP
+)]
+pub(crate) struct AgentArguments {
+    /// Whether to write limits; observe unless told
+    #[arg(long, value_name = "MODE", value_parser = ["observe", "act"])]
+    pub(crate) market: Option<String>,
+    /// The node's name; the host's unless told
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<ObjectName>,
+    /// A file of settings (TOML); [market] and [[cgroup]] are read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where originals and record are kept
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where /metrics, /healthz and /readyz answer; 127.0.0.1:7173 unless told
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// `bursar top`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar top --once",
+    after_help = "q or Ctrl-C ends it. In a pipe it prints one table, as `--once` does.",
+    help_template = HELP
+)]
+pub(crate) struct TopArguments {
+    /// Which node; every one that shares its CPU unless told
+    pub(crate) node: Option<ObjectName>,
+    /// One table, not a live view
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// `bursar node …`.
+#[derive(Args, Debug)]
+#[command(
+    before_help = "example:  bursar node list",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    help_template = HELP
+)]
+pub(crate) struct NodeNoun {
+    /// Flags of the list that the noun alone is.
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Option<NodeVerb>,
+}
+
+/// What can be done with nodes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeVerb {
+    /// All machines, what they have, and how their CPU is shared
+    #[command(before_help = "example:  bursar node list", help_template = HELP)]
+    List(ListFlags),
+    /// One machine, its market, and who is not managed and why
+    #[command(before_help = "example:  bursar node show a01", help_template = HELP)]
+    Show {
+        /// Which node
+        name: ObjectName,
+    },
+    /// Put back the CPU limits that users wrote, and stop acting there
+    Restore(RestoreArguments),
+}
+
+/// `bursar node restore`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "example:  bursar node restore a01 --dry-run",
+    before_long_help = "\
+examples:
+  bursar node restore a01 --dry-run             what would be put back
+  bursar node restore --all                     on every node that has an agent
+  bursar node restore --data /var/lib/bursar    here, after a crash: no server is asked",
+    after_help = "The agent goes on observing; started anew it acts again if it is told to.",
+    help_template = HELP
+)]
+pub(crate) struct RestoreArguments {
+    /// Which nodes
+    #[arg(required_unless_present_any = ["all", "data"], value_name = "NAME")]
+    pub(crate) names: Vec<ObjectName>,
+    /// All that have an agent
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+    /// This machine's, from the data directory of an agent that is no longer there
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "all"])]
+    pub(crate) data: Option<PathBuf>,
+    /// Say what would be put back, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
 
 /// What can be done with a market by itself.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::HELP;
+use super::{HELP, MarketWord};
 
 /// `bursar up`.
 #[derive(Args, Clone, Debug)]
@@ -34,6 +34,9 @@ pub(crate) struct UpArguments {
     /// Where to listen; 127.0.0.1:7171 unless told
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Whether this machine's CPU is shared; observe unless told
+    #[arg(long, value_name = "MODE", hide_possible_values = true)]
+    pub(crate) market: Option<MarketWord>,
     /// Refuse to start where executions cannot be kept apart by cgroups
     #[arg(long)]
     pub(crate) require_isolation: bool,
@@ -82,11 +85,12 @@ pub(crate) struct DeleteArguments {
 examples:
   bursar explain booking/job-1        why it waits, when it may be granted, what would help
   bursar explain booking/job-1 when   one question only
-  bursar explain limit/python         how full it is, and who holds it",
+  bursar explain limit/python         how full it is, and who holds it
+  bursar explain pod/web              what CPU it may use, with the arithmetic",
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
-    /// What: booking/ID or limit/NAME
+    /// What: booking/ID, limit/NAME or pod/NAME
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
     /// One question only

@@ -6,6 +6,7 @@
     reason = "a test may panic"
 )]
 
+mod alerts;
 mod exec;
 mod exec_detach;
 mod exec_queue;
@@ -15,6 +16,7 @@ mod executions;
 mod help;
 mod house;
 mod market;
+mod market_node;
 mod outputs;
 mod scenarios;
 mod trouble;

@@ -27,6 +27,11 @@ fn the_guide_to_bookings_does_what_it_says() {
     check(&tree().join("docs/bookings.md"));
 }
 
+#[test]
+fn the_guide_to_the_market_does_what_it_says() {
+    check(&tree().join("docs/market.md"));
+}
+
 const SCRIPT: &str = "a script\n$ bursar limits -o name\nlimit/default\n$ advance 5s\n";
 
 #[test]

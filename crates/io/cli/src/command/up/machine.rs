@@ -10,7 +10,7 @@ use bursar_units::quantity::format_memory;
 use crate::failure::{Failure, Stop};
 
 /// A machine.
-pub(super) struct Machine {
+pub(in crate::command) struct Machine {
     name: String,
     cores: u64,
     memory_bytes: u64,
@@ -18,7 +18,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// The one this runs on.
-    pub(super) fn read() -> Self {
+    pub(in crate::command) fn read() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let system = rustix::system::sysinfo();
         let name = rustix::system::uname()
@@ -42,6 +42,11 @@ impl Machine {
             cores: u64::try_from(cores).unwrap_or(1),
             memory_bytes: system.totalram.saturating_mul(u64::from(system.mem_unit)),
         }
+    }
+
+    /// Its name, as a node has one.
+    pub(in crate::command) fn name(&self) -> &str {
+        &self.name
     }
 
     /// As `v1/Node`, so that limits in percent have something to rest on.

@@ -66,7 +66,7 @@ impl Observe for Observer {
 }
 
 /// Logs to stderr: warnings, or with `-v` everything.
-pub(super) fn log_to_stderr(is_verbose: bool) {
+pub(in crate::command) fn log_to_stderr(is_verbose: bool) {
     let level = if is_verbose {
         "bursar=debug,bursar_server=debug,bursar_ledger=debug,info"
     } else {

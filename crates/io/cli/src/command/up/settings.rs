@@ -1,11 +1,12 @@
 //! What a server is started with: flags, then the file, then defaults (design 80, 5.5).
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bursar_server::Anonymous;
 use serde::Deserialize;
 
+use crate::command::market::settings as market;
 use crate::config::{self, DEMO};
 use crate::failure::{Failure, Stop};
 use crate::grammar::UpArguments;
@@ -25,22 +26,28 @@ pub(super) struct Settings {
     pub(super) anonymous: Anonymous,
     /// Whether to refuse where executions cannot be kept apart.
     pub(super) require_isolation: bool,
+    /// How this machine's CPU is shared.
+    pub(super) market: market::Settings,
+    /// Among which cgroups, beside our executions.
+    pub(super) cgroups: Vec<market::Cgroup>,
 }
 
 /// The file. Every key has a default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(super) struct File {
-    pub(super) server: Server,
+pub(in crate::command) struct File {
+    pub(in crate::command) server: Server,
     auth: Auth,
     pub(super) executor: Executor,
+    pub(in crate::command) market: market::Settings,
+    pub(in crate::command) cgroup: Vec<market::Cgroup>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(super) struct Server {
+pub(in crate::command) struct Server {
     pub(super) listen: Option<SocketAddr>,
-    pub(super) data: Option<PathBuf>,
+    pub(in crate::command) data: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,16 +69,21 @@ enum Word {
     None,
 }
 
+impl File {
+    /// The file of that path, or defaults.
+    pub(in crate::command) fn read(session: &Session, path: Option<&Path>) -> Result<Self, Stop> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        let text = std::fs::read_to_string(session.path(path))
+            .map_err(|error| Failure::file("read", path.display(), &error))?;
+        Ok(config::parse(&text, &path.display().to_string())?)
+    }
+}
+
 impl Settings {
     pub(super) fn read(session: &Session, arguments: &UpArguments) -> Result<Self, Stop> {
-        let file = match &arguments.config {
-            Some(path) => {
-                let text = std::fs::read_to_string(session.path(path))
-                    .map_err(|error| Failure::file("read", path.display(), &error))?;
-                config::parse::<File>(&text, &path.display().to_string())?
-            }
-            None => File::default(),
-        };
+        let file = File::read(session, arguments.config.as_deref())?;
         let port = if arguments.demo { DEMO_PORT } else { PORT };
         let listen = arguments.listen.or(file.server.listen);
         let named = arguments
@@ -107,6 +119,8 @@ impl Settings {
                 Some(Word::Read) | None => Anonymous::Read,
             },
             require_isolation: arguments.require_isolation || file.executor.require_isolation,
+            market: file.market.told(arguments.market),
+            cgroups: file.cgroup,
         })
     }
 }

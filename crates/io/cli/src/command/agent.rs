@@ -1,0 +1,166 @@
+//! `bursar agent`: only the node market, without a server; what a `DaemonSet` runs.
+//!
+//! Beside the work it answers `/metrics`, `/healthz` and `/readyz`. It is ready while it clears:
+//! one that is silent for several clearings is not.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bursar_node::market::{Agent, Mode, View};
+use bursar_server::metrics::market;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::market::sharing::Sharing;
+use super::up::Signals;
+use super::up::machine::Machine;
+use super::up::observe::log_to_stderr;
+use super::up::settings::File;
+use crate::failure::{Failure, Stop};
+use crate::grammar::{AgentArguments, MarketWord};
+use crate::layout::details;
+use crate::session::Session;
+
+/// The command that was given.
+const COMMAND: &str = "bursar agent";
+/// Where it answers unless told: beside a server and a demo.
+const PORT: u16 = 7173;
+/// After so many clearings that did not come it is not ready.
+const SILENT_CLEARINGS: u64 = 3;
+/// How wide the words before each line are.
+const WORD: usize = 7;
+/// The media type of metrics, as Prometheus asks for them.
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Result<(), Stop> {
+    if session.is_virtual() {
+        return Err(Failure::usage("a scenario has no machine to share").into());
+    }
+    let began = Instant::now();
+    log_to_stderr(session.common.verbose);
+    let file = File::read(session, arguments.config.as_deref())?;
+    let mode = mode(arguments, file.market.mode)?;
+    let data = data(session, arguments, &file)?;
+    let node = match &arguments.node {
+        Some(name) => name.to_string(),
+        None => Machine::read().name().to_owned(),
+    };
+    let mut signals = Signals::listen()?;
+    let listen = arguments.listen;
+    let listen = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, PORT).into());
+    let listener = bind(listen).await?;
+    let address = listener.local_addr().unwrap_or(listen);
+    let who = (file.cgroup.as_slice(), None);
+    let options = file.market.options(mode, &node, &data, who);
+    let sharing = Sharing::start(COMMAND, options)?;
+    let Some(agent) = sharing.agent().map(Arc::clone) else {
+        return Err(Failure::unavailable(format!("the market is {}", sharing.words())).into());
+    };
+    let told = announce(session, &sharing, (&node, address, began));
+    let served = tokio::select! {
+        served = axum::serve(listener, routes(agent)) => served,
+        () = signals.next(), if told.is_ok() => Ok(()),
+    };
+    sharing.end(session).await;
+    told?;
+    served.map_err(|error| Failure::unavailable(format!("cannot answer any more: {error}")))?;
+    session.aside("stopped\n");
+    Ok(())
+}
+
+fn mode(arguments: &AgentArguments, written: Option<MarketWord>) -> Result<Mode, Stop> {
+    match (arguments.market.as_deref(), written) {
+        (Some("act"), _) | (None, Some(MarketWord::Act)) => Ok(Mode::Act),
+        (None, Some(MarketWord::Off)) => {
+            let message = "the settings say that the market is off";
+            let hint = "`bursar agent --market observe` looks nevertheless";
+            Err(Failure::usage(message).hint(hint).into())
+        }
+        _ => Ok(Mode::Observe),
+    }
+}
+
+fn data(session: &Session, arguments: &AgentArguments, file: &File) -> Result<PathBuf, Stop> {
+    let named = arguments.data.as_ref().map(|data| session.path(data));
+    let data = named
+        .or_else(|| file.server.data.clone())
+        .or_else(|| session.environment.data_home.clone())
+        .ok_or_else(|| Failure::usage("there is no place for data: name one with `--data DIR`"))?;
+    Ok(std::path::absolute(&data).unwrap_or(data))
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Stop> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::unavailable(format!("cannot listen on {address}: {error}"))
+            .hint("name another with `--listen ADDRESS`")
+            .into()
+    })
+}
+
+fn announce(
+    session: &mut Session,
+    sharing: &Sharing,
+    (node, address, began): (&str, SocketAddr, Instant),
+) -> Result<(), Stop> {
+    let took = began.elapsed().as_millis();
+    if session.for_programs() {
+        return session.print_line(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "node": node,
+            "server": format!("http://{address}"),
+            "market": sharing.json(),
+            "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
+        }));
+    }
+    let lines = [
+        ("market", sharing.words()),
+        ("metrics", format!("http://{address}/metrics")),
+    ];
+    let lines = lines.map(|(word, text)| (word.to_owned(), text));
+    session.print(&format!(
+        "bursar {} agent of {node}\n{}ready in {}.{}s, stop with Ctrl-C\n",
+        env!("CARGO_PKG_VERSION"),
+        details(&lines, WORD),
+        took / 1_000,
+        took % 1_000 / 100,
+    ))
+}
+
+fn routes(agent: Arc<Agent>) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(agent)
+}
+
+async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
+    match market::text(&agent.view()) {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn ready(State(agent): State<Arc<Agent>>) -> Response {
+    let clock = bursar_ledger::clock::MachineClock::default();
+    let now_ms = bursar_ledger::clock::Clock::wall(&clock).ms();
+    match silence(&agent.view(), now_ms) {
+        None => "ok\n".into_response(),
+        Some(words) => (StatusCode::SERVICE_UNAVAILABLE, words + "\n").into_response(),
+    }
+}
+
+/// For how long nothing came, if that is too long. Before the first clearing the first look counts.
+fn silence(view: &View, now_ms: u64) -> Option<String> {
+    let (_, clear_ms) = view.every_ms;
+    let silent_ms = now_ms.saturating_sub(view.at_ms);
+    let is_silent = silent_ms > clear_ms.saturating_mul(SILENT_CLEARINGS).max(1_000);
+    is_silent.then(|| format!("no clearing for {}s", silent_ms / 1_000))
+}

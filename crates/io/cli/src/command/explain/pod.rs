@@ -1,0 +1,191 @@
+//! `bursar explain pod/NAME`: what CPU a pod may use, with the arithmetic (design 80, 2.14).
+
+use bursar_client::api::{MarketPod, NodeMarket};
+use bursar_client::{Client, nearest};
+use bursar_market::explain::{Explanation, explain};
+use serde_json::{Value, json};
+
+use super::LABEL;
+use crate::command::market::scene::{evidence, scene, share};
+use crate::command::node::market_of;
+use crate::failure::{Failure, Stop, exit};
+use crate::grammar::Question;
+use crate::layout::{Look, Meaning};
+use crate::session::Session;
+
+/// How wide the word before each line of arithmetic is.
+const WORD: usize = 8;
+
+pub(super) async fn run(
+    session: &mut Session,
+    client: &Client,
+    name: &str,
+    question: Option<Question>,
+) -> Result<(), Stop> {
+    let mut markets = Vec::new();
+    for node in client.nodes().await?.items {
+        markets.extend(market_of(client, &node.metadata.name).await?);
+    }
+    let found = markets.iter().find_map(|market| {
+        let pod = market.pods.iter().find(|pod| pod.pod == name)?;
+        Some((market, pod))
+    });
+    let Some((market, pod)) = found else {
+        return Err(unknown(&markets, name).into());
+    };
+    let explanation = explain(&scene(market), &share(market, pod), Some(&evidence(pod)));
+    let value = value(market, pod, &explanation);
+    session.show(&value, &format!("pod/{name}"), |look| {
+        text(&explanation, question, look)
+    })
+}
+
+/// Nobody of that name is managed: is it looked at, was another meant, or is nobody managed?
+fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
+    let refused = |message: String| Failure::new(exit::REFUSED, message);
+    let act = "`bursar up --market act` lets it act on executions and declared cgroups";
+    for market in markets {
+        let mut groups = market.observed.iter();
+        if let Some(group) = groups.find(|group| group.pod.trim_start_matches('/') == name) {
+            let message = format!("{} on {} is looked at, not managed", group.pod, market.node);
+            return refused(message).hint(act);
+        }
+        for without in &market.unmanaged {
+            if without.pods.iter().any(|pod| pod == name) {
+                let place = &market.node;
+                let message = format!("pod `{name}` on {place} is not managed: {}", without.words);
+                return refused(message);
+            }
+        }
+    }
+    let pods = markets.iter().flat_map(|market| &market.pods);
+    let failure = match nearest(name, pods.map(|pod| pod.pod.as_str())) {
+        Some(near) => refused(format!("no pod `{name}`, did you mean `{near}`?")),
+        None => refused(format!("no pod `{name}` is managed on any node")),
+    };
+    if markets.is_empty() {
+        return failure.hint("no agent reports here: `bursar up --market observe` looks");
+    }
+    failure.hint("`bursar top --once` shows who is")
+}
+
+/// As programs read it: the numbers, and the words that people read of them.
+fn value(market: &NodeMarket, pod: &MarketPod, explanation: &Explanation) -> Value {
+    let how = explanation.how.iter();
+    json!({
+        "object": {"kind": "Pod", "name": pod.pod},
+        "node": market.node,
+        "headline": explanation.headline,
+        "why": explanation.why,
+        "how": how.map(|(word, text)| json!({"word": word, "text": text})).collect::<Vec<_>>(),
+        "changes": explanation.sooner.iter().collect::<Vec<_>>(),
+        "out": explanation.out,
+        "pod": pod,
+    })
+}
+
+fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> String {
+    let asked = |one: Question| question.is_none_or(|question| question == one);
+    let mut parts: Vec<(&str, String)> = Vec::new();
+    let why = explanation.why.iter().filter(|_| asked(Question::Why));
+    parts.extend(why.map(|why| ("WHY", why.clone())));
+    if question.is_none() {
+        let how = explanation.how.iter();
+        let lines = how.map(|(word, text)| format!("{word:<WORD$}{text}"));
+        let labels = std::iter::once("HOW").chain(std::iter::repeat(""));
+        parts.extend(labels.zip(lines));
+    }
+    let sooner = explanation.sooner.iter().filter(|_| asked(Question::When));
+    parts.extend(sooner.map(|sooner| ("SOONER", sooner.clone())));
+    let out = explanation.out.iter().filter(|_| question.is_none());
+    parts.extend(out.map(|out| ("OUT", out.clone())));
+    let mut text = look.paint(Meaning::Subject, &explanation.headline) + "\n";
+    if !parts.is_empty() {
+        text.push('\n');
+    }
+    for (label, line) in parts {
+        text.push_str(format!("{label:<LABEL$}{line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_client::api::NodeMarket;
+    use bursar_market::explain::explain;
+    use bursar_units::Instant;
+
+    use super::{evidence, scene, share, text, unknown};
+    use crate::grammar::Question;
+    use crate::layout::Look;
+
+    fn market() -> NodeMarket {
+        serde_json::from_str(include_str!("../../../tests/scenarios/market/w-17.json")).unwrap()
+    }
+
+    fn explained(question: Option<Question>) -> String {
+        let market = market();
+        let mut pods = market.pods.iter();
+        let pod = pods.find(|pod| pod.pod == "shop/api-7c9f").unwrap();
+        let explanation = explain(&scene(&market), &share(&market, pod), Some(&evidence(pod)));
+        let look = Look {
+            now: Instant::from_ms(0),
+            zone: jiff::tz::TimeZone::UTC,
+            utf8: true,
+            color: false,
+        };
+        text(&explanation, question, &look)
+    }
+
+    #[test]
+    fn the_transcript_of_the_design_is_word_for_word() {
+        let expected = "\
+shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: the node is congested
+
+WHY     3 pods need 2550m, 1500m can be shared: each keeps its minimum and gets 53.3% of the rest
+HOW     wrote   request 100m, limit 1000m (kept, and put back if you opt out)
+        need    100m + 0.90 × 900m = 910m, plus 23.5% headroom = 1123m, capped at 1000m
+                (0.90: use plus throttled time peaked at 910m in the last 60s)
+        gets    100m + 0.533 × (1000m - 100m) = 580m, in steps of 10m
+        price   1.88 = 1 / 0.533; 0 when nobody is held back
+SOONER  it gets 1000m when the others need 1050m less, or on a node with that much room
+OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing
+";
+        assert_eq!(explained(None), expected);
+    }
+
+    #[test]
+    fn one_question_has_one_answer() {
+        let why = explained(Some(Question::Why));
+        assert!(
+            why.contains("\nWHY     3 pods") && !why.contains("SOONER"),
+            "{why}"
+        );
+        let when = explained(Some(Question::When));
+        assert!(
+            when.contains("\nSOONER  it gets") && !when.contains("WHY"),
+            "{when}"
+        );
+    }
+
+    #[test]
+    fn whoever_is_not_managed_is_told_why_or_who_was_meant() {
+        let message = |name: &str| unknown(&[market()], name).message;
+        assert_eq!(
+            message("shop/api-7c9"),
+            "no pod `shop/api-7c9`, did you mean `shop/api-7c9f`?"
+        );
+        assert_eq!(message("x"), "no pod `x` is managed on any node");
+        let mut market = market();
+        if let Some(without) = market.unmanaged.first_mut() {
+            without.pods.push("dns".to_owned());
+        }
+        assert_eq!(
+            unknown(&[market], "dns").message,
+            "pod `dns` on w-17 is not managed: its namespace is excluded"
+        );
+    }
+}

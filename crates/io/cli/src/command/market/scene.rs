@@ -1,0 +1,90 @@
+//! What the API tells of a node, as the market explains it: the same numbers, none of them new.
+
+use bursar_client::api::{MarketPod, MarketStep, NodeMarket};
+use bursar_market::clear::{BoundBy, Share, Step};
+use bursar_market::explain::{Evidence, Home, Scene};
+use bursar_market::kernel::Level;
+use bursar_market::need::Need;
+use bursar_market::node::Held;
+use bursar_market::sense::Shown;
+
+/// The clearing.
+pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
+    let level = market.level.map_or(Level::Full, |level| Level::At {
+        numerator: level.numerator,
+        denominator: u128::from(level.denominator),
+    });
+    let took_part = market.pods.iter().filter(|pod| pod.bound_by.is_some());
+    Scene {
+        node: Some(market.node.clone()),
+        mode: market.mode.into(),
+        price_ppm: market.price_ppm,
+        policy: market.policy.into(),
+        quantum_milli: market.quantum_milli,
+        step: match market.step {
+            MarketStep::AllFits => Step::AllFits,
+            MarketStep::Shared => Step::Shared(level),
+            MarketStep::GuardsYield => Step::GuardsYield,
+            MarketStep::Overload => Step::Overload,
+        },
+        allocatable_milli: market.allocatable_milli,
+        unmanaged_milli: market.unmanaged_milli,
+        held_milli: market.held_milli,
+        capacity_milli: market.capacity_milli,
+        pods: u64::try_from(took_part.count()).unwrap_or(u64::MAX),
+        need_milli: market.need_milli,
+        min_milli: market.min_milli,
+    }
+}
+
+/// What one pod got. One that is held took no part: its share is what it has.
+pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
+    let quantum = market.quantum_milli.max(1);
+    let (min, max) = (pod.wrote.request_milli, pod.wrote.limit_milli);
+    let min = min.min(max);
+    Share {
+        id: pod.pod.as_str().into(),
+        min_milli: min.div_ceil(quantum).saturating_mul(quantum),
+        max_milli: max / quantum * quantum,
+        need_milli: pod.need_milli,
+        need: pod.demand.map(|demand| Need {
+            min_milli: min,
+            range_milli: max - min,
+            demand_ppm: demand.demand_ppm,
+            raw_milli: demand.raw_milli,
+            headroom_ppm: demand.headroom_ppm,
+            uncapped_milli: demand.uncapped_milli,
+            milli: demand.uncapped_milli.min(max),
+        }),
+        bid: pod.bid,
+        allocated_milli: pod.allocated_milli,
+        bound_by: pod.bound_by.map_or(BoundBy::Need, Into::into),
+    }
+}
+
+/// What is known of it beside its share.
+pub(in crate::command) fn evidence(pod: &MarketPod) -> Evidence {
+    let shown = match (pod.demand, pod.used_milli_max) {
+        (Some(demand), _) => Shown::Demand {
+            milli: demand.peak_milli,
+        },
+        (None, Some(milli)) => Shown::Use { milli },
+        (None, None) => Shown::Nothing,
+    };
+    let held = pod.held.as_ref().map(|held| held.reason.as_str());
+    Evidence {
+        // Pods of Kubernetes are told with their namespaces; no name of ours has a `/`.
+        home: if pod.pod.contains('/') {
+            Home::Kubernetes
+        } else {
+            Home::Plain
+        },
+        limit_milli: Some(pod.applied_milli),
+        original_milli: pod.original_milli,
+        shown,
+        window_s: pod.demand.map_or(0, |demand| demand.window_ms / 1_000),
+        held: Held::ALL
+            .into_iter()
+            .find(|known| Some(known.word()) == held),
+    }
+}

@@ -1,0 +1,362 @@
+//! `[market]` and `[[cgroup]]` of the settings file (design 80, 5.5; design 10, M10).
+//!
+//! What makes no sense is told with its line: tables become types while the file is read.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bursar_market::clear::{Policy, VALUE_MAX};
+use bursar_market::node::Settings as NodeSettings;
+use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
+use bursar_market::sense::Window;
+use bursar_node::market::{DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged};
+use bursar_units::Millis;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+use crate::grammar::MarketWord;
+
+/// The process whose cgroups tell where we are: our own.
+const PROCESS: &str = "/proc/self";
+/// Names of cgroups may be so long, as those of nodes.
+const NAME_MAX: usize = 253;
+
+/// How the CPU of a node is shared.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "Written")]
+pub(in crate::command) struct Settings {
+    /// Whether to act, to observe or neither; observe unless told.
+    pub(in crate::command) mode: Option<MarketWord>,
+    node: NodeSettings,
+    sense: Option<Duration>,
+    clear: Option<Duration>,
+    reserve_milli: Option<u64>,
+}
+
+/// A cgroup to be managed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "WrittenCgroup")]
+pub(in crate::command) struct Cgroup(Declared);
+
+/// How often counters are read, and the node is cleared, unless told (design 10).
+const SENSE: Duration = Duration::from_secs(1);
+const CLEAR: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct Written {
+    mode: Option<MarketWord>,
+    policy: Option<Rule>,
+    sense: Option<Length>,
+    clear: Option<Length>,
+    bucket: Option<Length>,
+    window: Option<Length>,
+    cooldown: Option<Length>,
+    reserve: Option<Cpu>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct WrittenCgroup {
+    name: String,
+    path: Option<PathBuf>,
+    unit: Option<String>,
+    min: Option<Cpu>,
+    max: Cpu,
+    weight: Option<u64>,
+}
+
+/// By which rule what is scarce is divided.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rule {
+    Proportional,
+    WeightedNash,
+    FullCapacity,
+}
+
+/// A length of time as people write it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Length(Duration);
+
+/// CPU as people write it: `"500m"`, `"2"` or `2`.
+#[derive(Clone, Copy, Debug)]
+struct Cpu(u64);
+
+impl Settings {
+    /// The same with what the command line says, which comes first.
+    pub(in crate::command) fn told(self, mode: Option<MarketWord>) -> Self {
+        Self {
+            mode: mode.or(self.mode),
+            ..self
+        }
+    }
+
+    /// What an agent is started with.
+    pub(in crate::command) fn options(
+        &self,
+        mode: Mode,
+        node: &str,
+        data: &Path,
+        (cgroups, executions): (&[Cgroup], Option<Executions>),
+    ) -> Options {
+        Options {
+            node: node.to_owned(),
+            directory: data.join(DIRECTORY),
+            mode,
+            settings: self.node,
+            sense: self.sense.unwrap_or(SENSE),
+            clear: self.clear.unwrap_or(CLEAR),
+            reserve_milli: self.reserve_milli,
+            unmanaged: Unmanaged::Measured,
+            cgroups: cgroups.iter().map(|cgroup| cgroup.0.clone()).collect(),
+            executions,
+            process: PROCESS.into(),
+        }
+    }
+}
+
+impl TryFrom<Written> for Settings {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let length = |length: Option<Length>| length.map(|Length(length)| length);
+        let (sense, clear) = (length(written.sense), length(written.clear));
+        if sense.unwrap_or(SENSE) > clear.unwrap_or(CLEAR) {
+            return Err("`sense` must not be longer than `clear`".to_owned());
+        }
+        let usual = NodeSettings::default();
+        let bucket_us = length(written.bucket).map_or(usual.window.bucket_us, micros);
+        let buckets = match length(written.window).map(micros) {
+            None => usual.window.buckets,
+            Some(window_us) if window_us.is_multiple_of(bucket_us) => {
+                usize::try_from(window_us / bucket_us).unwrap_or(usize::MAX)
+            }
+            Some(_) => return Err("`window` must be a multiple of `bucket`".to_owned()),
+        };
+        if buckets > BUCKETS_MAX {
+            return Err(format!("`window` must have at most {BUCKETS_MAX} buckets"));
+        }
+        Ok(Self {
+            mode: written.mode,
+            node: NodeSettings {
+                policy: written.policy.map(Into::into).unwrap_or_default(),
+                window: Window {
+                    bucket_us,
+                    buckets,
+                    running_us_min: usual.window.running_us_min.min(bucket_us),
+                },
+                cooldown_us: length(written.cooldown).map_or(usual.cooldown_us, micros),
+                ..usual
+            },
+            sense,
+            clear,
+            reserve_milli: written.reserve.map(|Cpu(milli)| milli),
+        })
+    }
+}
+
+/// More than a day of the usual ones.
+const BUCKETS_MAX: usize = 20_000;
+
+impl TryFrom<WrittenCgroup> for Cgroup {
+    type Error = String;
+
+    fn try_from(written: WrittenCgroup) -> Result<Self, String> {
+        let name = written.name;
+        let is_odd = |letter: char| letter == '/' || letter.is_control() || letter.is_whitespace();
+        if name.is_empty() || name.len() > NAME_MAX || name.contains(is_odd) {
+            return Err(format!(
+                "`{}` cannot name a cgroup: 1 to {NAME_MAX} letters without blanks and /",
+                name.escape_debug()
+            ));
+        }
+        let place = match (written.path, written.unit) {
+            (Some(path), None) => Place::Path(path),
+            (None, Some(unit)) => Place::Unit(unit),
+            _ => {
+                return Err(format!(
+                    "cgroup `{name}` needs `path` or `unit`, one of them"
+                ));
+            }
+        };
+        let Cpu(max_milli) = written.max;
+        let min_milli = written
+            .min
+            .map_or(BASELINE_MILLI.min(max_milli), |Cpu(milli)| milli);
+        if max_milli == 0 || min_milli > max_milli || max_milli > VALUE_MAX {
+            return Err(format!(
+                "cgroup `{name}` needs `max` above 0 and at least `min`, which is {min_milli}m"
+            ));
+        }
+        let weight = match written.weight {
+            None => weight(min_milli, FACTOR_PERMILLE),
+            Some(given @ 1..=VALUE_MAX) => given,
+            Some(_) => return Err(format!("cgroup `{name}`: weight is 1 to {VALUE_MAX}")),
+        };
+        Ok(Self(Declared {
+            name,
+            place,
+            params: Params {
+                min_milli,
+                max_milli,
+                weight,
+            },
+        }))
+    }
+}
+
+impl From<Rule> for Policy {
+    fn from(rule: Rule) -> Self {
+        match rule {
+            Rule::Proportional => Self::Proportional,
+            Rule::WeightedNash => Self::WeightedNash,
+            Rule::FullCapacity => Self::FullCapacity,
+        }
+    }
+}
+
+impl TryFrom<String> for Length {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let length: Millis = text
+            .parse()
+            .map_err(|error: bursar_units::duration::Error| error.to_string())?;
+        match length.ms() {
+            0 => Err("must be longer than 0".to_owned()),
+            ms => Ok(Self(Duration::from_millis(ms))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cpu {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CpuVisitor)
+    }
+}
+
+struct CpuVisitor;
+
+impl Visitor<'_> for CpuVisitor {
+    type Value = Cpu;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CPU as in \"500m\", \"1.5\" or 2")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Cpu, E> {
+        let milli = bursar_units::quantity::cpu_milli(text);
+        milli.map(Cpu).map_err(|error| E::custom(error.to_string()))
+    }
+
+    fn visit_i64<E: de::Error>(self, whole: i64) -> Result<Cpu, E> {
+        self.visit_str(&whole.to_string())
+    }
+}
+
+fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "a test may panic"
+    )]
+
+    use bursar_node::market::{Mode, Options, Place};
+    use serde::Deserialize;
+
+    use super::{Cgroup, Settings};
+
+    #[derive(Debug, Deserialize)]
+    struct File {
+        #[serde(default)]
+        market: Settings,
+        #[serde(default)]
+        cgroup: Vec<Cgroup>,
+    }
+
+    fn read(text: &str) -> Result<Options, String> {
+        let file: File =
+            crate::config::parse(text, "bursar.toml").map_err(|failure| failure.message)?;
+        let data = std::path::Path::new("/data");
+        let who = (file.cgroup.as_slice(), None);
+        Ok(file.market.options(Mode::Observe, "n", data, who))
+    }
+
+    #[test]
+    fn an_empty_file_has_the_intervals_of_the_design() {
+        let options = read("").unwrap();
+        assert_eq!((options.sense.as_secs(), options.clear.as_secs()), (1, 5));
+        assert_eq!(options.settings, bursar_market::node::Settings::default());
+        assert_eq!(options.directory, std::path::Path::new("/data/market"));
+    }
+
+    #[test]
+    fn cgroups_are_named_by_path_or_unit_and_default_to_a_baseline() {
+        let options = read(
+            "[market]\npolicy = \"weighted-nash\"\nclear = \"500ms\"\nsense = \"100ms\"\n\
+             bucket = \"200ms\"\nwindow = \"1s\"\ncooldown = \"1s\"\nreserve = \"200m\"\n\n\
+             [[cgroup]]\nname = \"web\"\nunit = \"web.service\"\nmax = \"1.5\"\n\n\
+             [[cgroup]]\nname = \"db\"\npath = \"/x/db\"\nmin = \"200m\"\nmax = 2\nweight = 7\n",
+        )
+        .unwrap();
+        let (web, db) = (&options.cgroups[0], &options.cgroups[1]);
+        assert_eq!(web.place, Place::Unit("web.service".to_owned()));
+        let params = |at: usize| {
+            let params = options.cgroups[at].params;
+            (params.min_milli, params.max_milli, params.weight)
+        };
+        assert_eq!(params(0), (100, 1500, 100));
+        assert_eq!(params(1), (200, 2000, 7));
+        assert_eq!(db.place, Place::Path("/x/db".into()));
+        assert_eq!(options.settings.window.buckets, 5);
+        assert_eq!(options.settings.window.running_us_min, 200_000);
+        assert_eq!(options.reserve_milli, Some(200));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_line() {
+        for (text, expected) in [
+            (
+                "[market]\nmoed = \"act\"\n",
+                "bursar.toml:2: `moed` is not a key, did you mean `mode`?",
+            ),
+            (
+                "[market]\nclear = \"soon\"\n",
+                "bursar.toml:2: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
+            ),
+            (
+                "[market]\nbucket = \"2s\"\nwindow = \"5s\"\n",
+                "bursar.toml:1: `window` must be a multiple of `bucket`",
+            ),
+            (
+                "[market]\nclear = \"500ms\"\n",
+                "bursar.toml:1: `sense` must not be longer than `clear`",
+            ),
+            (
+                "[[cgroup]]\nname = \"a b\"\npath = \"/a\"\nmax = \"1\"\n",
+                "bursar.toml:1: `a b` cannot name a cgroup: 1 to 253 letters without blanks and /",
+            ),
+            (
+                "\n[[cgroup]]\nname = \"a\"\nmax = \"1\"\n",
+                "bursar.toml:2: cgroup `a` needs `path` or `unit`, one of them",
+            ),
+            (
+                "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmin = \"2\"\nmax = \"1\"\n",
+                "bursar.toml:1: cgroup `a` needs `max` above 0 and at least `min`, which is 2000m",
+            ),
+            (
+                "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmax = \"1\"\nweight = 0\n",
+                "bursar.toml:1: cgroup `a`: weight is 1 to 1000000000",
+            ),
+        ] {
+            assert_eq!(read(text).map(|_| ()), Err(expected.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! An agent in this process: started, announced, and everything put back at the end.
+
+use std::sync::Arc;
+
+use bursar_engine::words;
+use bursar_node::market::{Acts, Agent, Error, Mode, Options, View};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Stop, chain};
+use crate::session::Session;
+
+/// The agent of this machine, or why there is none.
+pub(in crate::command) struct Sharing {
+    agent: Result<Arc<Agent>, String>,
+    /// The command that was given: `bursar up`.
+    command: &'static str,
+}
+
+impl Sharing {
+    /// No agent was wanted.
+    pub(in crate::command) fn off(command: &'static str) -> Self {
+        let reason = format!("off (`{command} --market observe` looks, and changes nothing)");
+        Self {
+            agent: Err(reason),
+            command,
+        }
+    }
+
+    /// Starts one. Where it was only to look, a machine that shows nothing is no reason to stop.
+    pub(in crate::command) fn start(command: &'static str, options: Options) -> Result<Self, Stop> {
+        let mode = options.mode;
+        let agent = match Agent::start(options) {
+            Ok(agent) => Ok(Arc::new(agent)),
+            Err(error @ Error::Twice(_)) => return Err(Failure::usage(chain(&error)).into()),
+            Err(error) if mode == Mode::Act || matches!(error, Error::InUse(_)) => {
+                let message = format!("the market cannot act: {}", chain(&error));
+                return Err(Failure::unavailable(message).into());
+            }
+            Err(error) => Err(format!("off: {}", chain(&error))),
+        };
+        Ok(Self { agent, command })
+    }
+
+    /// The agent, where one is at work.
+    pub(in crate::command) fn agent(&self) -> Option<&Arc<Agent>> {
+        self.agent.as_ref().ok()
+    }
+
+    /// `observing 14 cgroups, changing none (…)`.
+    pub(in crate::command) fn words(&self) -> String {
+        let view = match &self.agent {
+            Ok(agent) => agent.view(),
+            Err(reason) => return reason.clone(),
+        };
+        let observing = format!(
+            "observing {}, changing none",
+            words::count(seen(&view), "cgroup")
+        );
+        let without = match u64::try_from(view.unmanaged.len()) {
+            Ok(0) | Err(_) => String::new(),
+            Ok(count) => format!(
+                "; {} not managed (`bursar node show {}` says why)",
+                words::number(count),
+                view.node
+            ),
+        };
+        match &view.acts {
+            Acts::Told => format!("{observing} (`{} --market act` lets it act)", self.command),
+            Acts::Cannot(reason) => format!("{observing}: {reason}{without}"),
+            Acts::Yes => {
+                let managed = u64::try_from(view.standings.len()).unwrap_or(u64::MAX);
+                format!("acting on {}{without}", words::count(managed, "cgroup"))
+            }
+        }
+    }
+
+    /// The same for programs.
+    pub(in crate::command) fn json(&self) -> Value {
+        let view = match &self.agent {
+            Ok(agent) => agent.view(),
+            Err(reason) => return json!({"mode": "off", "reason": reason}),
+        };
+        let (mode, reason) = match &view.acts {
+            Acts::Yes => ("act", None),
+            Acts::Told => ("observe", None),
+            Acts::Cannot(reason) => ("observe", Some(reason)),
+        };
+        json!({
+            "mode": mode,
+            "reason": reason,
+            "node": view.node,
+            "observed": view.observed.len(),
+            "managed": view.standings.len(),
+            "notManaged": view.unmanaged.len(),
+        })
+    }
+
+    /// Puts every limit back that users wrote, and ends the agent.
+    pub(in crate::command) async fn end(&self, session: &mut Session) {
+        let Ok(agent) = &self.agent else {
+            return;
+        };
+        let agent = Arc::clone(agent);
+        let told = tokio::task::spawn_blocking(move || agent.stop()).await;
+        match told {
+            Ok(Ok(told)) => {
+                for (pod, reason) in &told.failed {
+                    session.aside(&format!(
+                        "warning: the CPU limit of {pod} was not put back: {reason}\n"
+                    ));
+                }
+                if let Ok(count @ 1..) = u64::try_from(told.restored.len()) {
+                    let limits = words::count(count, "CPU limit");
+                    session.aside(&format!("{limits} put back as their users wrote them\n"));
+                }
+            }
+            Ok(Err(error)) => session.aside(&format!("warning: {}\n", chain(&error))),
+            Err(error) => session.aside(&format!("warning: the market did not stop: {error}\n")),
+        }
+    }
+}
+
+fn seen(view: &View) -> u64 {
+    u64::try_from(view.observed.len() + view.standings.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,395 @@
+//! `bursar node`: the inventory, how each machine's CPU is shared, and putting limits back.
+
+use std::path::Path;
+
+use bursar_client::api::{
+    FailedPod, ListAnswer, MarketActs, MarketMode, Node, NodeMarket, RestoreAnswer, RestoredPod,
+};
+use bursar_client::client::{Error, Mode};
+use bursar_client::object::node::capacity;
+use bursar_client::{Client, Code};
+use bursar_engine::words;
+use bursar_market::cgroup::Quota;
+use bursar_market::decimal::{fraction, price};
+use bursar_node::market::{self, DIRECTORY, Deed};
+use bursar_units::quantity::format_cpu;
+use bursar_units::{Amount, Instant, ObjectName};
+use serde::Serialize;
+
+use super::{DRY_RUN, watch};
+use crate::failure::{Failure, Stop, chain, exit};
+use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
+use crate::layout::{
+    Align, Column, Look, Meaning, REPORT_WORD, Shown, details, no_meaning, nothing_else,
+};
+use crate::list::{Filter, Listed};
+use crate::session::Session;
+
+/// Our own process, which tells where the cgroups are.
+const PROCESS: &str = "/proc/self";
+
+pub(super) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Stop> {
+    match noun.verb.unwrap_or(NodeVerb::List(noun.list)) {
+        NodeVerb::List(flags) => list(session, &flags).await,
+        NodeVerb::Show { name } => show(session, &name).await,
+        NodeVerb::Restore(arguments) => restore(session, &arguments).await,
+    }
+}
+
+/// The market of a node; `None` where no agent reports, or the caller may not see it.
+pub(super) async fn market_of(
+    client: &Client,
+    node: &ObjectName,
+) -> Result<Option<NodeMarket>, Error> {
+    match client.market(node).await {
+        Ok(market) => Ok(Some(market)),
+        Err(error) => {
+            let code = error.problem().map(|problem| problem.code);
+            if matches!(code, Some(Code::NotFound | Code::NotAllowed)) {
+                return Ok(None);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A node as the list has it.
+#[derive(Clone, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    node: Node,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    market: Option<Summary>,
+}
+
+/// The market of a node in short.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    acts: MarketActs,
+    mode: MarketMode,
+    price_ppm: u64,
+    pods: usize,
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        with = "bursar_client::api::instant::optional"
+    )]
+    cleared_at: Option<Instant>,
+}
+
+impl From<&NodeMarket> for Summary {
+    fn from(market: &NodeMarket) -> Self {
+        Self {
+            acts: market.acts,
+            mode: market.mode,
+            price_ppm: market.price_ppm,
+            pods: market.pods.len(),
+            cleared_at: market.agent.cleared_at,
+        }
+    }
+}
+
+impl Row {
+    fn has(&self, of: fn(&Amount) -> u64, text: fn(u64) -> String) -> String {
+        match capacity(&self.node).map(|has| of(&has)) {
+            Ok(0) | Err(_) => String::new(),
+            Ok(value) => text(value),
+        }
+    }
+
+    fn of_market(&self, text: impl Fn(&Summary) -> String) -> String {
+        self.market.as_ref().map(text).unwrap_or_default()
+    }
+}
+
+const fn column(head: &'static str, align: Align, cell: fn(&Row, &Look) -> String) -> Column<Row> {
+    Column {
+        head,
+        align,
+        shown: Shown::Always,
+        cell,
+        also: nothing_else,
+        meaning: no_meaning,
+    }
+}
+
+impl Listed for Row {
+    const KIND: &'static str = "node";
+    const NONE: &'static str = "no nodes";
+    const FIRST: &'static str = "`bursar up` adds the machine it runs on";
+
+    fn columns() -> &'static [Column<Self>] {
+        const COLUMNS: &[Column<Row>] = &[
+            column("NODE", Align::Left, |row, _| row.name()),
+            column("CPU", Align::Right, |row, _| {
+                row.has(|has| has.cpu_milli, format_cpu)
+            }),
+            column("MEMORY", Align::Right, |row, _| {
+                row.has(|has| has.memory_bytes, gibibytes)
+            }),
+            column("GPUS", Align::Right, |row, _| {
+                row.has(|has| has.gpus, words::number)
+            }),
+            column("MARKET", Align::Left, |row, _| {
+                row.of_market(|market| acts_word(market.acts).to_owned())
+            }),
+            Column {
+                meaning: |row| row.market.map(|market| mode_meaning(market.mode)),
+                ..column("MODE", Align::Left, |row, _| {
+                    row.of_market(|market| market.mode.word().to_owned())
+                })
+            },
+            column("PRICE", Align::Right, |row, _| {
+                row.of_market(|market| price(market.price_ppm))
+            }),
+            column("AGENT", Align::Right, |row, look| {
+                let cleared = row.market.and_then(|market| market.cleared_at);
+                cleared.map(|at| look.age(at)).unwrap_or_default()
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.node.metadata.name.to_string()
+    }
+}
+
+/// Memory as people speak of it: `23.5Gi`.
+fn gibibytes(bytes: u64) -> String {
+    let text = fraction(bytes.into(), 1 << 30, 1);
+    format!("{}Gi", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// What colour a mode has.
+pub(super) fn mode_meaning(mode: MarketMode) -> Meaning {
+    match mode {
+        MarketMode::Uncongested => Meaning::Good,
+        MarketMode::Congested => Meaning::Waiting,
+        MarketMode::Overloaded => Meaning::Bad,
+    }
+}
+
+const fn acts_word(acts: MarketActs) -> &'static str {
+    match acts {
+        MarketActs::Act => "act",
+        MarketActs::Observe => "observe",
+    }
+}
+
+async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
+    let filter = Filter::read::<Row>(flags.filter.as_deref())?;
+    let client = session.client().await?;
+    let fetch = async || {
+        let answer = client.nodes().await?;
+        let mut items = Vec::with_capacity(answer.items.len());
+        for node in answer.items {
+            let market = market_of(&client, &node.metadata.name).await?;
+            items.push(Row {
+                node,
+                market: market.as_ref().map(Summary::from),
+            });
+        }
+        Ok(ListAnswer {
+            items,
+            next_cursor: answer.next_cursor,
+            record: answer.record,
+        })
+    };
+    watch::list(session, flags, &filter, fetch, &client).await
+}
+
+/// A node as one answer.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    node: Node,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    market: Option<NodeMarket>,
+}
+
+async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
+    let client = session.client().await?;
+    let node = client.node(name).await?;
+    let market = market_of(&client, name).await?;
+    let whole = Whole { node, market };
+    session.show(&whole, &format!("node/{name}"), |look| text(&whole, look))
+}
+
+fn text(whole: &Whole, look: &Look) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut add = |word: &str, text: String| lines.push((word.to_owned(), text));
+    if let Ok(has) = capacity(&whole.node) {
+        add("cpu", format_cpu(has.cpu_milli));
+        add("memory", gibibytes(has.memory_bytes));
+        if has.gpus > 0 {
+            add("gpus", words::number(has.gpus));
+        }
+    }
+    match &whole.market {
+        None => add("market", "no agent reports".to_owned()),
+        Some(market) => market_lines(market, look, add),
+    }
+    let name = &whole.node.metadata.name;
+    let subject = look.paint(Meaning::Subject, &format!("node {name}"));
+    format!("{subject}\n{}", details(&lines, REPORT_WORD))
+}
+
+fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, String)) {
+    let acts = match (market.acts, &market.acts_reason) {
+        (MarketActs::Act, _) => "acts".to_owned(),
+        (MarketActs::Observe, None) => "observes, changes nothing".to_owned(),
+        (MarketActs::Observe, Some(reason)) => format!("observes, changes nothing: {reason}"),
+    };
+    let mode = look.paint(mode_meaning(market.mode), market.mode.word());
+    add(
+        "market",
+        format!("{acts}; {mode}, price {}", price(market.price_ppm)),
+    );
+    let over = match market.over_milli {
+        0 => String::new(),
+        over => format!("; limits exceed it by {over}m"),
+    };
+    let shared = format!(
+        "{}m of {}m, {}m unmanaged{over}",
+        market.capacity_milli, market.allocatable_milli, market.unmanaged_milli
+    );
+    add("shared", shared);
+    let count = |count: usize| words::number(u64::try_from(count).unwrap_or(u64::MAX));
+    add(
+        "pods",
+        format!(
+            "{} managed, {} only looked at",
+            count(market.pods.len()),
+            count(market.observed.len())
+        ),
+    );
+    for pod in &market.pods {
+        if let Some(held) = &pod.held {
+            add("held", format!("{}: {}", pod.pod, held.words));
+        }
+    }
+    for without in &market.unmanaged {
+        let told = u64::try_from(without.pods.len()).unwrap_or(u64::MAX);
+        let rest = match without.count.saturating_sub(told) {
+            0 => String::new(),
+            untold => format!(" and {} more", words::number(untold)),
+        };
+        let names = without.pods.join(", ");
+        add("without", format!("{names}{rest}: {}", without.words));
+    }
+    let agent = &market.agent;
+    let cleared = match agent.cleared_at {
+        Some(at) => format!("cleared {} ago", look.age(at)),
+        None => "has not cleared yet".to_owned(),
+    };
+    add(
+        "agent",
+        format!(
+            "{cleared}, {}, {}",
+            words::count(agent.clearings, "clearing"),
+            words::count(agent.writes, "write")
+        ),
+    );
+    if let Some(error) = &agent.error {
+        add("trouble", error.clone());
+    }
+}
+
+async fn restore(session: &mut Session, arguments: &RestoreArguments) -> Result<(), Stop> {
+    let answers = match &arguments.data {
+        Some(data) => vec![restore_here(session, data, arguments.dry_run)?],
+        None => restore_there(session, arguments).await?,
+    };
+    let is_failed = answers.iter().any(|answer| !answer.failed.is_empty());
+    if session.for_programs() && arguments.all {
+        session.print_value(&answers)?;
+    } else {
+        for answer in &answers {
+            let name = format!("node/{}", answer.node);
+            session.show(answer, &name, |look| restored_text(answer, look))?;
+        }
+    }
+    if is_failed {
+        return Err(Failure::new(exit::REFUSED, "some limits were not put back").into());
+    }
+    Ok(())
+}
+
+async fn restore_there(
+    session: &mut Session,
+    arguments: &RestoreArguments,
+) -> Result<Vec<RestoreAnswer>, Stop> {
+    let client = session.client().await?;
+    let mut names = arguments.names.clone();
+    if arguments.all {
+        for node in client.nodes().await?.items {
+            if market_of(&client, &node.metadata.name).await?.is_some() {
+                names.push(node.metadata.name);
+            }
+        }
+        if names.is_empty() {
+            session.aside("no node here has an agent: nothing to put back\n");
+        }
+    }
+    let mode = Mode::dry_run_if(arguments.dry_run);
+    let mut answers = Vec::with_capacity(names.len());
+    for name in &names {
+        answers.push(client.restore_node(name, mode).await?);
+    }
+    Ok(answers)
+}
+
+/// Puts back what an agent left behind that is no longer there.
+fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreAnswer, Stop> {
+    let deed = if is_dry { Deed::DryRun } else { Deed::Real };
+    let found = session.path(data);
+    if !found.is_dir() {
+        return Err(Failure::usage(format!("there is no directory {}", data.display())).into());
+    }
+    let told = market::restore(&found.join(DIRECTORY), Path::new(PROCESS), deed);
+    let told = told.map_err(|error| match error {
+        market::Error::InUse(_) => Failure::unavailable(chain(&error))
+            .hint("an agent is at work: `bursar node restore --all` asks it"),
+        error => Failure::unavailable(chain(&error)),
+    })?;
+    let milli = |quota: Quota| quota.milli_ceil();
+    Ok(RestoreAnswer {
+        node: super::up::machine::Machine::read().name().to_owned(),
+        restored: told
+            .restored
+            .into_iter()
+            .map(|(pod, from, to)| RestoredPod {
+                pod,
+                from_milli: milli(from),
+                to_milli: milli(to),
+            })
+            .collect(),
+        failed: told
+            .failed
+            .into_iter()
+            .map(|(pod, reason)| FailedPod { pod, reason })
+            .collect(),
+        dry_run: is_dry,
+    })
+}
+
+fn restored_text(answer: &RestoreAnswer, look: &Look) -> String {
+    let count = u64::try_from(answer.restored.len()).unwrap_or(u64::MAX);
+    let subject = look.paint(Meaning::Subject, &format!("node {}", answer.node));
+    let first = match (count, answer.dry_run) {
+        (0, _) => "no limit is other than its user wrote it".to_owned(),
+        (_, true) => format!("{} would be put back", words::count(count, "CPU limit")),
+        (_, false) => format!("{} put back", words::count(count, "CPU limit")),
+    };
+    let milli = |milli: Option<u64>| milli.map_or_else(|| "none".to_owned(), |m| format!("{m}m"));
+    let restored = answer.restored.iter().map(|pod| {
+        let change = format!("{} → {}", milli(pod.from_milli), milli(pod.to_milli));
+        (pod.pod.clone(), change)
+    });
+    let failed = answer.failed.iter();
+    let failed = failed.map(|pod| (pod.pod.clone(), format!("not put back: {}", pod.reason)));
+    let lines: Vec<(String, String)> = restored.chain(failed).collect();
+    let text = format!("{subject}: {first}\n{}", details(&lines, 0));
+    if answer.dry_run { text + DRY_RUN } else { text }
+}

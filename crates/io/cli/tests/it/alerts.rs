@@ -1,0 +1,153 @@
+//! Alerts and dashboards name only metrics that are really served, and parse as their readers do.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use bursar_server::metrics::market::NAMES;
+use serde_json::Value;
+
+use crate::house::{House, tree};
+
+/// The alerts that are promised.
+const ALERTS: [&str; 4] = [
+    "BursarAgentSilent",
+    "BursarExecutionStuck",
+    "BursarNeedAboveCapacity",
+    "BursarNodeOverloaded",
+];
+/// Words of the query language that are no metrics and stand without a parenthesis.
+const WORDS: [&str; 10] = [
+    "and",
+    "bool",
+    "by",
+    "group_left",
+    "group_right",
+    "ignoring",
+    "offset",
+    "on",
+    "or",
+    "unless",
+];
+
+/// Every metric that a server serves: what it says, and the market's list, since pods are not
+/// everywhere.
+fn served() -> BTreeSet<String> {
+    let house = House::new();
+    let server = house.up(&[]);
+    // Classes have a label once somebody holds something.
+    house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
+    let host = server.address.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| line.split(['{', ' ']).next());
+    let names = names.map(str::to_owned);
+    names
+        .chain(NAMES.iter().map(|name| (*name).to_owned()))
+        .collect()
+}
+
+/// The metrics that a query names: words that are neither functions, nor labels, nor of the
+/// language itself.
+fn metrics(query: &str) -> BTreeSet<String> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
+    let mut found = BTreeSet::new();
+    let mut rest = query;
+    let mut is_list_of_labels = false;
+    while let Some(first) = rest.chars().next() {
+        let length = rest.chars().take_while(|letter| is_word(*letter)).count();
+        let (word, after) = rest.split_at(length);
+        if word.is_empty() {
+            rest = match first {
+                '{' => rest.split_once('}').unwrap().1,
+                '[' => rest.split_once(']').unwrap().1,
+                '"' => rest[1..].split_once('"').unwrap().1,
+                '(' if is_list_of_labels => rest.split_once(')').unwrap().1,
+                _ => &rest[first.len_utf8()..],
+            };
+            is_list_of_labels &= first == ' ';
+            continue;
+        }
+        rest = after;
+        is_list_of_labels = ["by", "on", "without", "ignoring"].contains(&word);
+        let is_call = after.trim_start().starts_with('(');
+        let is_number = first.is_ascii_digit();
+        if !is_call && !is_number && !WORDS.contains(&word) && word != "by" {
+            // `sum by (x) (y)`: a function may have its labels first.
+            let is_function = after.trim_start().starts_with("by ");
+            if !is_function {
+                found.insert(word.to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn queries_are_read_as_their_language_has_them() {
+    for (query, expected) in [
+        ("max by (node) (a_b{mode=~\"x|y\"}) == 1", "a_b"),
+        ("time() - c{n=\"$n\"} > 60", "c"),
+        ("rate(d_total{a=\"b\"}[5m]) * 60", "d_total"),
+        ("topk(10, e) / 1000", "e"),
+        ("f / 1e6", "f"),
+    ] {
+        let found: Vec<String> = metrics(query).into_iter().collect();
+        assert_eq!(found, [expected], "{query}");
+    }
+}
+
+#[test]
+fn every_alert_is_there_and_names_only_what_is_served() {
+    let text = std::fs::read_to_string(tree().join("deploy/alerts.yaml")).unwrap();
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    let served = served();
+    let mut names = BTreeSet::new();
+    for group in file["groups"].as_array().unwrap() {
+        for rule in group["rules"].as_array().unwrap() {
+            names.insert(rule["alert"].as_str().unwrap().to_owned());
+            let expr = rule["expr"].as_str().unwrap();
+            let metrics = metrics(expr);
+            assert!(!metrics.is_empty(), "{expr}");
+            assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
+            for field in ["summary", "description"] {
+                assert!(rule["annotations"][field].is_string(), "{rule}");
+            }
+            assert!(rule["for"].is_string() && rule["labels"]["severity"].is_string());
+        }
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(names, ALERTS);
+}
+
+#[test]
+fn every_panel_shows_only_what_is_served_and_no_two_lie_on_each_other() {
+    let text = std::fs::read_to_string(tree().join("deploy/grafana/bursar.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let served = served();
+    let mut cells = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let expr = target["expr"].as_str().unwrap();
+            let metrics = metrics(expr);
+            assert!(!metrics.is_empty(), "{expr}");
+            assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
+        }
+        let at = |field: &str| panel["gridPos"][field].as_u64().unwrap();
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(x < 24 && cells.insert((x, y)), "{}", panel["title"]);
+            }
+        }
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let names: Vec<&str> = variables
+        .iter()
+        .filter_map(|v| v["name"].as_str())
+        .collect();
+    assert_eq!(names, ["datasource", "node"]);
+}

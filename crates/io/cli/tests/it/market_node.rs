@@ -1,0 +1,359 @@
+//! The market of this machine through the real binary: it observes, acts, is looked at, and puts
+//! back what it found, whatever ends it. Needs root, as the executions do.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bursar_market::cgroup::Quota;
+use bursar_node::cgroup::{Version, layout};
+use bursar_node::market::hierarchy::Hierarchies;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::exec_running::{Running, program};
+use crate::house::{House, Server};
+
+/// What its user wrote for the group.
+const WROTE_MILLI: u64 = 900;
+/// The period of a quota, in microseconds.
+const PERIOD_US: u64 = 100_000;
+
+/// A cgroup of this machine with a quota, gone when the test ends.
+struct Group {
+    name: PathBuf,
+    directories: Vec<PathBuf>,
+    hierarchies: Hierarchies,
+}
+
+impl Group {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = PathBuf::from(format!("bursar-cli-{}-{count}", std::process::id()));
+        let hierarchies = Hierarchies::find(Path::new("/proc/self")).unwrap();
+        let directories: Vec<PathBuf> = roots(hierarchies.version())
+            .into_iter()
+            .map(|root| root.join(&name))
+            .collect();
+        for directory in &directories {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let group = Self {
+            name,
+            directories,
+            hierarchies,
+        };
+        let limit = group.hierarchies.limit(&group.name).unwrap();
+        limit
+            .set_quota(Quota::of_milli(WROTE_MILLI, PERIOD_US))
+            .unwrap();
+        group
+    }
+
+    fn milli(&self) -> u64 {
+        let limit = self.hierarchies.limit(&self.name).unwrap();
+        limit.quota().unwrap().milli_ceil().unwrap()
+    }
+
+    /// Settings under which a limit that is not needed falls at once.
+    fn settings(&self, house: &House) -> PathBuf {
+        let path = house.path("bursar.toml");
+        let text = format!(
+            "[market]\nsense = \"20ms\"\nclear = \"50ms\"\nbucket = \"50ms\"\nwindow = \"100ms\"\n\
+             cooldown = \"1ms\"\n\n[[cgroup]]\nname = \"web\"\npath = \"/{}\"\nmin = \"100m\"\n\
+             max = \"900m\"\n\n[[cgroup]]\nname = \"nowhere\"\npath = \"/bursar-no-such\"\nmax = 1\n",
+            self.name.display()
+        );
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            let _gone = std::fs::remove_dir(directory);
+        }
+    }
+}
+
+fn roots(version: Version) -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let mounts = layout::mounts(&mounts);
+    let memberships = layout::memberships(&memberships);
+    let found = match version {
+        Version::V1 => ["cpu", "cpuacct"]
+            .iter()
+            .filter_map(|controller| layout::legacy(&mounts, &memberships, controller))
+            .map(|(mount, _)| mount.point.clone())
+            .collect(),
+        Version::V2 => layout::unified(&mounts, &memberships)
+            .map(|(mount, _)| mount.point.clone())
+            .into_iter()
+            .collect::<Vec<PathBuf>>(),
+    };
+    let mut roots: Vec<PathBuf> = Vec::new();
+    for root in found {
+        // One mount may carry both, under one path or two.
+        let real = root.canonicalize().unwrap();
+        if !roots.contains(&real) {
+            roots.push(real);
+        }
+    }
+    roots
+}
+
+fn acting(house: &House, group: &Group) -> Server {
+    let settings = group.settings(house);
+    house.up(&["--market", "act", "--config", settings.to_str().unwrap()])
+}
+
+/// Looks until the limit of the group is not what its user wrote; each look is a process.
+fn until_lowered(house: &House) -> Value {
+    loop {
+        let text = house.ok(&["top", "-o", "json"]);
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let market = list["items"][0].clone();
+        if market["pods"][0]["appliedMilli"].as_u64().unwrap() < WROTE_MILLI {
+            return market;
+        }
+    }
+}
+
+fn node(house: &House) -> String {
+    let names = house.ok(&["nodes", "-o", "name"]);
+    names.trim().strip_prefix("node/").unwrap().to_owned()
+}
+
+#[test]
+fn a_cgroup_is_managed_shown_explained_and_put_back() {
+    let (house, group) = (House::new(), Group::new());
+    let server = acting(&house, &group);
+    let said: Value = serde_json::from_str(&server.said).unwrap();
+    assert_eq!(said["market"]["mode"], "act");
+    assert_eq!(said["market"]["notManaged"], 1);
+    let market = until_lowered(&house);
+    assert_eq!(market["pods"][0]["pod"], "web");
+    assert_eq!(market["pods"][0]["originalMilli"], WROTE_MILLI);
+    let node = node(&house);
+    let top = house.ok(&["top", "--once"]);
+    assert!(top.starts_with(&format!("node {node}: ")), "{top}");
+    assert!(top.contains("\nweb    100-900  "), "{top}");
+    assert!(top.contains("\nnot managed: 1 pod, "), "{top}");
+    assert_eq!(house.ok(&["top", &node, "-o", "name"]), "pod/web\n");
+    let explained = house.ok(&["explain", "pod/web"]);
+    assert!(explained.starts_with("web may use "), "{explained}");
+    let wrote = "wrote   minimum 100m, maximum 900m, limit 900m (kept, and put back";
+    assert!(explained.contains(wrote), "{explained}");
+    assert!(explained.contains("\nOUT     take it out of the configuration"));
+    let value: Value =
+        serde_json::from_str(&house.ok(&["explain", "pod/web", "-o", "json"])).unwrap();
+    assert_eq!(value["pod"]["wrote"]["limitMilli"], 900);
+    let listed = house.ok(&["node", "list", "--where", "market=act"]);
+    assert!(listed.contains(&node), "{listed}");
+    let shown = house.ok(&["node", "show", &node]);
+    assert!(shown.contains("  market   acts; "), "{shown}");
+    assert!(
+        shown.contains("nowhere: there is no such cgroup"),
+        "{shown}"
+    );
+    let refused = house.run(&["explain", "pod/nowhere"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("there is no such cgroup"));
+
+    let dry = house.ok(&["node", "restore", &node, "--dry-run"]);
+    assert!(
+        dry.contains("1 CPU limit would be put back\n  web  "),
+        "{dry}"
+    );
+    assert!(
+        dry.ends_with("→ 900m\nnothing was changed (dry run)\n"),
+        "{dry}"
+    );
+    let done = house.ok(&["node", "restore", "--all"]);
+    assert!(done.contains("1 CPU limit put back\n  web  "), "{done}");
+    assert_eq!(group.milli(), WROTE_MILLI);
+    let shown = house.ok(&["node", "show", &node]);
+    assert!(shown.contains("observes, changes nothing"), "{shown}");
+    let again = house.ok(&["node", "restore", &node]);
+    assert!(
+        again.contains("no limit is other than its user wrote it"),
+        "{again}"
+    );
+    assert_eq!(server.interrupt(), 0);
+}
+
+#[test]
+fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
+    let (house, group) = (House::new(), Group::new());
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    let ended = server.interrupted();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let words = "1 CPU limit put back as their users wrote them\n";
+    assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    assert_eq!(group.milli(), WROTE_MILLI);
+
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    let data = house.data();
+    let data = data.to_str().unwrap();
+    let busy = house.run(&["node", "restore", "--data", data]);
+    assert_eq!(busy.code, 3);
+    assert!(
+        busy.stderr.contains("hint: an agent is at work"),
+        "{}",
+        busy.stderr
+    );
+    server.kill();
+    let lowered = group.milli();
+    assert!(lowered < WROTE_MILLI);
+    let dry = house.ok(&["node", "restore", "--data", data, "--dry-run"]);
+    assert!(dry.contains("would be put back"), "{dry}");
+    assert_eq!(group.milli(), lowered);
+    let value = house.ok(&["node", "restore", "--data", data, "-o", "json"]);
+    let value: Value = serde_json::from_str(&value).unwrap();
+    assert_eq!(value["restored"][0]["toMilli"], WROTE_MILLI);
+    assert_eq!(group.milli(), WROTE_MILLI);
+}
+
+#[test]
+fn it_observes_unless_told_and_can_be_left_off() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let said: Value = serde_json::from_str(&server.said).unwrap();
+    assert_eq!(said["market"]["mode"], "observe");
+    let top = house.ok(&["top"]);
+    assert!(top.contains("nothing is managed here"), "{top}");
+    let listed = house.ok(&["nodes"]);
+    assert!(listed.starts_with("NODE  "), "{listed}");
+    assert!(listed.contains("  observe  "), "{listed}");
+    assert_eq!(server.interrupt(), 0);
+    let _server = house.up(&["--market", "off"]);
+    let ended = house.run(&["top"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, ""));
+    assert!(ended.stderr.starts_with("no node here shares its CPU\n"));
+    let node = node(&house);
+    assert!(
+        house
+            .ok(&["node", "show", &node])
+            .contains("no agent reports")
+    );
+    assert_eq!(house.run(&["top", &node]).code, 1);
+    assert_eq!(house.run(&["node", "restore", &node]).code, 1);
+}
+
+/// The body of an answer over plain HTTP, and its status.
+fn get(address: &str, path: &str) -> (u16, String) {
+    let host = address.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn an_agent_alone_acts_tells_its_metrics_and_puts_back() {
+    let (house, group) = (House::new(), Group::new());
+    let settings = group.settings(&house);
+    let words = [
+        "agent",
+        "--market",
+        "act",
+        "--node",
+        "w-17",
+        "--config",
+        settings.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "-o",
+        "json",
+    ];
+    let agent = House::started(house.command(&words));
+    while group.milli() == WROTE_MILLI {
+        std::thread::yield_now();
+    }
+    let (status, text) = get(&agent.address, "/metrics");
+    assert_eq!(status, 200);
+    assert!(text.contains("market_acts{node=\"w-17\"} 1"), "{text}");
+    assert!(
+        text.contains("apex_need_milli{pod=\"web\",namespace=\"\"}"),
+        "{text}"
+    );
+    assert_eq!(get(&agent.address, "/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(get(&agent.address, "/readyz").0, 200);
+    let second = house.run(&["agent", "--listen", "127.0.0.1:0"]);
+    assert_eq!(second.code, 3);
+    assert!(
+        second.stderr.contains("another agent works in"),
+        "{}",
+        second.stderr
+    );
+    let ended = agent.interrupted();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("1 CPU limit put back"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(group.milli(), WROTE_MILLI);
+}
+
+/// A screen of its own, and back.
+const ENTER: &str = "\u{1b}[?1049h";
+const LEAVE: &str = "\u{1b}[?1049l";
+
+/// A live view under a terminal of its own, and its process.
+fn live(house: &House) -> (Running, Pid) {
+    let mut command = program(house, "python3");
+    command.args(["-c", include_str!("terminal.py")]).args([
+        "sh",
+        "-c",
+        "echo $$; exec bursar top",
+    ]);
+    let mut terminal = Running::start(&mut command);
+    let pid = terminal.line().trim().parse().unwrap();
+    terminal.until(ENTER);
+    terminal.until("nothing is managed here");
+    terminal.until("q quits");
+    (terminal, Pid::from_raw(pid).unwrap())
+}
+
+#[test]
+fn the_live_view_leaves_the_terminal_as_it_was() {
+    let house = House::new();
+    let server = house.up(&[]);
+    for end in ["q", "\u{3}"] {
+        let (mut terminal, _) = live(&house);
+        terminal.write(end);
+        let ended = terminal.end();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(ended.stdout.contains(LEAVE), "{:?}", ended.stdout);
+    }
+    // What cannot be asked any more is shown with its age, and the view goes on.
+    let (mut terminal, _) = live(&house);
+    server.kill();
+    terminal.until(" old: ");
+    terminal.write("q");
+    assert_eq!(terminal.end().code, 0);
+}
+
+#[test]
+fn a_signal_ends_the_live_view_in_order() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (terminal, pid) = live(&house);
+        kill_process(pid, signal).unwrap();
+        let ended = terminal.end();
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(ended.stdout.contains(LEAVE), "{:?}", ended.stdout);
+    }
+}
