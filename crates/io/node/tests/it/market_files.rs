@@ -11,8 +11,10 @@ use bursar_market::node::{Held, Settings};
 use bursar_market::params::Params;
 use bursar_market::sense::Window;
 use bursar_node::market::hierarchy::Hierarchies;
+use bursar_node::market::originals::Originals;
 use bursar_node::market::{
-    Acts, Agent, Declared, Error, Execution, Executions, Mode, Options, Place, Unmanaged, View,
+    self, Acts, Agent, Declared, Deed, Error, Execution, Executions, Mode, Options, Place,
+    Unmanaged, View,
 };
 use tempfile::TempDir;
 
@@ -278,21 +280,26 @@ fn a_group_that_is_deleted_is_named_and_the_others_go_on() {
     assert_eq!(agent.stop().unwrap().failed, []);
 }
 
+/// Puts a file in place that may be opened and refuses what is written to it, for as long as what
+/// is given back lives.
+fn seal(path: &Path) -> std::os::fd::OwnedFd {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let sealed = memfd_create("sealed", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::io::write(&sealed, &fs::read(path).unwrap()).unwrap();
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_add_seals(&sealed, seals).unwrap();
+    fs::remove_file(path).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&sealed);
+    std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), path).unwrap();
+    sealed
+}
+
 #[test]
 fn a_limit_that_is_not_taken_holds_the_pod_and_no_other() {
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     fake.group("b");
-    // A file that may be opened and refuses what is written to it.
-    let sealed = memfd_create("cpu.max", MemfdFlags::ALLOW_SEALING).unwrap();
-    rustix::io::write(&sealed, b"30000 100000\n").unwrap();
-    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    fcntl_add_seals(&sealed, seals).unwrap();
-    let path = fake.quotas().join("a/cpu.max");
-    fs::remove_file(&path).unwrap();
-    let number = std::os::fd::AsRawFd::as_raw_fd(&sealed);
-    std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), &path).unwrap();
+    let _sealed = seal(&fake.quotas().join("a/cpu.max"));
     let agent = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b")])).unwrap();
     wait_for(&agent, "one is held", |view| {
         held(view, "a") == Some(Held::Refused)
@@ -300,6 +307,84 @@ fn a_limit_that_is_not_taken_holds_the_pod_and_no_other() {
     wait_for(&agent, "the other goes on", |view| limit(view, "b") < 70);
     let view = agent.view();
     assert_eq!((limit(&view, "a"), view.acts.clone()), (300, Acts::Yes));
+}
+
+#[test]
+fn half_a_write_allows_no_more_than_the_larger_of_both_limits_and_is_known_as_ours() {
+    let quota = |quota_us, period_us| Quota {
+        quota_us,
+        period_us,
+    };
+    let (original, small) = (quota(Some(30_000), 100_000), quota(Some(5_000), 1_000_000));
+    // From what to what, and which of the two files does not take it any more.
+    let cases = [
+        (original, small, "cpu.cfs_quota_us"),
+        (small, original, "cpu.cfs_period_us"),
+        (small, quota(None, 100_000), "cpu.cfs_quota_us"),
+    ];
+    for (from, to, torn_at) in cases {
+        let fake = Fake::new(Kind::V1, "/");
+        fake.group("a");
+        let hierarchies = Hierarchies::find(&fake.process()).unwrap();
+        let files = hierarchies.limit(Path::new("a")).unwrap();
+        files.set_quota(from).unwrap();
+        let path = fake.quotas().join("a").join(torn_at);
+        let good = fs::read(&path).unwrap();
+        let sealed = seal(&path);
+        files.set_quota(to).unwrap_err();
+        let torn = files.quota().unwrap();
+        assert!(torn != from && torn != to, "{torn:?}");
+        let most = to.milli_ceil().map(|to| to.max(from.milli_ceil().unwrap()));
+        assert!(
+            most.is_none_or(|most| torn.milli_ceil().is_some_and(|torn| torn <= most)),
+            "{torn:?}"
+        );
+        drop(sealed);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, good).unwrap();
+        // As an agent leaves it that is killed right there.
+        let directory = fake.root("market");
+        fs::create_dir(&directory).unwrap();
+        let mut originals = Originals::open(&directory).unwrap();
+        let place = (Path::new("a"), files.identity());
+        originals.intend("a", place, original, (from, to));
+        originals.store().unwrap();
+        assert_eq!(originals.original("a", place.0, place.1, torn), original);
+        let told = market::restore(&directory, &fake.process(), Deed::Real).unwrap();
+        assert_eq!(told.restored, [("a".to_owned(), torn, original)]);
+        assert_eq!(files.quota().unwrap(), original);
+    }
+}
+
+#[test]
+fn another_group_of_the_same_name_and_another_start_of_the_machine_owe_nothing() {
+    let fake = Fake::new(Kind::V1, "/");
+    fake.group("a");
+    let hierarchies = Hierarchies::find(&fake.process()).unwrap();
+    let files = hierarchies.limit(Path::new("a")).unwrap();
+    let directory = fake.root("market");
+    fs::create_dir(&directory).unwrap();
+    let (ours, original) = (files.quota().unwrap(), Quota::NONE);
+    let keep = |identity| {
+        let mut originals = Originals::open(&directory).unwrap();
+        let place = (Path::new("a"), identity);
+        originals.intend("a", place, original, (original, ours));
+        originals.store().unwrap();
+    };
+    let restore = || {
+        let told = market::restore(&directory, &fake.process(), Deed::Real);
+        told.unwrap().restored.len()
+    };
+    keep(files.identity() + 1);
+    assert_eq!((restore(), files.quota().unwrap()), (0, ours));
+    keep(files.identity());
+    let stored = directory.join("originals.json");
+    let text = fs::read_to_string(&stored).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    fs::write(&stored, text.replace(boot.trim(), "another")).unwrap();
+    assert_eq!((restore(), files.quota().unwrap()), (0, ours));
+    fs::write(&stored, text).unwrap();
+    assert_eq!((restore(), files.quota().unwrap()), (1, original));
 }
 
 #[test]
