@@ -64,7 +64,7 @@ async fn without_cgroups_a_stop_asks_and_then_kills_the_tree() {
     );
     host.start(&a, &script).await;
     let child = ready.hear().await;
-    host.stop(&a, Duration::from_millis(200)).await;
+    host.stop(&a, Duration::from_secs(1)).await;
     assert_eq!(host.exit(&a).await, Exit::Signal(9));
     assert_eq!(host.output(&a, Stream::Stdout), "asked\n");
     assert!(!is_there(&child));

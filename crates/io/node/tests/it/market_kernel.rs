@@ -139,7 +139,7 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
         let mut shares = past.cleared.shares.iter();
         floors_kept &= shares.all(|share| share.min_milli <= share.allocated_milli);
     });
-    assert_eq!(verified.unwrap().lines, view.clearings + 1);
+    assert_eq!(verified.unwrap().lines, agent.view().clearings + 1);
     assert!(floors_kept);
 }
 

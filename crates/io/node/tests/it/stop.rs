@@ -9,7 +9,8 @@ use bursar_node::executor::{Begun, Executor, Stream};
 use crate::host::{Host, id, is_there, soon};
 
 const LONG: Duration = Duration::from_secs(30);
-const SHORT: Duration = Duration::from_millis(100);
+/// Long enough for a program to hear, even where every processor is emulated.
+const SHORT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn what_is_stopped_before_it_starts_never_does() {
