@@ -221,6 +221,27 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
 }
 
 #[test]
+fn executions_are_managed_while_they_run() {
+    let house = House::new();
+    let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
+    std::fs::write(house.path("bursar.toml"), settings).unwrap();
+    let _server = house.up(&["--market", "act", "--config", "bursar.toml"]);
+    let words = [
+        "exec", "--detach", "--cpu", "900m", "--id", "job", "--", "sleep", "600",
+    ];
+    house.ok(&words);
+    let pods = || house.ok(&["top", "-o", "name"]);
+    while pods() != "pod/e-job\n" {}
+    let explained = house.ok(&["explain", "pod/e-job"]);
+    assert!(
+        explained.starts_with("e-job may use 900m of CPU on "),
+        "{explained}"
+    );
+    house.ok(&["booking", "cancel", "job"]);
+    while !pods().is_empty() {}
+}
+
+#[test]
 fn it_observes_unless_told_and_can_be_left_off() {
     let house = House::new();
     let server = house.up(&[]);

@@ -32,7 +32,7 @@ impl Sharing {
         let agent = match Agent::start(options) {
             Ok(agent) => Ok(Arc::new(agent)),
             Err(error @ Error::Twice(_)) => return Err(Failure::usage(chain(&error)).into()),
-            Err(error) if mode == Mode::Act || matches!(error, Error::InUse(_)) => {
+            Err(error) if mode == Mode::Act => {
                 let message = format!("the market cannot act: {}", chain(&error));
                 return Err(Failure::unavailable(message).into());
             }
