@@ -12,6 +12,7 @@
     reason = "a problem is moved a few times in the life of a refusal; boxing it would weigh on every signature"
 )]
 
+pub mod agent;
 pub mod auth;
 pub mod caller;
 pub mod fuzz;

@@ -1,20 +1,13 @@
 //! `bursar agent`: only the node market, without a server; what a `DaemonSet` runs.
 //!
-//! Beside the work it answers `/metrics`, `/healthz` and `/readyz`. It is ready while it clears:
-//! one that is silent for several clearings is not.
+//! Beside the work it answers `/metrics`, `/healthz` and `/readyz`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use bursar_node::market::{Agent, Mode, View};
-use bursar_server::metrics::market;
+use bursar_node::market::Mode;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -32,12 +25,8 @@ use crate::session::Session;
 const COMMAND: &str = "bursar agent";
 /// Where it answers unless told: beside a server and a demo.
 const PORT: u16 = 7173;
-/// After so many clearings that did not come it is not ready.
-const SILENT_CLEARINGS: u64 = 3;
 /// How wide the words before each line are.
 const WORD: usize = 7;
-/// The media type of metrics, as Prometheus asks for them.
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Result<(), Stop> {
     if session.is_virtual() {
@@ -65,7 +54,7 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
     };
     let told = announce(session, &sharing, (&node, address, began));
     let served = tokio::select! {
-        served = axum::serve(listener, routes(agent)) => served,
+        served = bursar_server::agent::serve(listener, agent) => served,
         () = signals.next(), if told.is_ok() => Ok(()),
     };
     sharing.end(session).await;
@@ -131,36 +120,4 @@ fn announce(
         took / 1_000,
         took % 1_000 / 100,
     ))
-}
-
-fn routes(agent: Arc<Agent>) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(agent)
-}
-
-async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
-    match market::text(&agent.view()) {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS)], text).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
-}
-
-async fn ready(State(agent): State<Arc<Agent>>) -> Response {
-    let clock = bursar_ledger::clock::MachineClock::default();
-    let now_ms = bursar_ledger::clock::Clock::wall(&clock).ms();
-    match silence(&agent.view(), now_ms) {
-        None => "ok\n".into_response(),
-        Some(words) => (StatusCode::SERVICE_UNAVAILABLE, words + "\n").into_response(),
-    }
-}
-
-/// For how long nothing came, if that is too long. Before the first clearing the first look counts.
-fn silence(view: &View, now_ms: u64) -> Option<String> {
-    let (_, clear_ms) = view.every_ms;
-    let silent_ms = now_ms.saturating_sub(view.at_ms);
-    let is_silent = silent_ms > clear_ms.saturating_mul(SILENT_CLEARINGS).max(1_000);
-    is_silent.then(|| format!("no clearing for {}s", silent_ms / 1_000))
 }
