@@ -1,13 +1,14 @@
 //! The project's own chores, started as `cargo xtask`.
 //!
 //! Promises: a check either runs or fails, it never skips; everything it runs is plain `cargo` and
-//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Only the part `python`
-//! needs one thing more, a Python, which it installs where it may.
+//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Two parts
+//! need more and install it where they may: `python` a Python, and `vm` an emulator with a kernel.
 //!
 //! Deliberately absent: any crate of ours. Simulation, fuzzing and benches are binaries of
 //! `bursar-sim`, which this crate starts through cargo, so that `cargo xtask` itself builds in seconds.
 
 pub mod arrows;
+pub mod debian;
 pub mod drift;
 pub mod invocation;
 pub mod metadata;
@@ -18,6 +19,7 @@ pub mod simulator;
 pub mod suite;
 pub mod tidy;
 pub mod tree;
+pub mod vm;
 
 /// One thing that is wrong in the tree, and where.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+use crate::debian;
 use crate::invocation::Invocation;
 
 /// Where the client and its tests are.
@@ -16,9 +17,6 @@ const CLIENT: &str = "clients/python";
 
 /// Succeeds on a Python that is new enough.
 const IS_NEW_ENOUGH: &str = "import sys; sys.exit(sys.version_info < (3, 9))";
-
-/// What is there only on a system whose packages `apt-get` installs.
-const DEBIAN: &str = "/etc/debian_version";
 
 /// The part of cargo's answer that says where it builds.
 #[derive(Deserialize)]
@@ -64,8 +62,8 @@ fn find(root: &Path) -> anyhow::Result<()> {
     if is_there() {
         return Ok(());
     }
-    if may_install(root) {
-        install(root)?;
+    if debian::may_install(root) {
+        debian::install(root, "python3")?;
         if is_there() {
             return Ok(());
         }
@@ -73,27 +71,6 @@ fn find(root: &Path) -> anyhow::Result<()> {
     bail!(
         "no python3 of version 3.9 or later is on the search path\nhint: install the package `python3`"
     )
-}
-
-/// Whether packages can be installed here without asking anybody.
-fn may_install(root: &Path) -> bool {
-    let user = Invocation::new("id", &["-u"]).output(root);
-    user.is_ok_and(|user| user.trim() == "0") && Path::new(DEBIAN).exists()
-}
-
-fn install(root: &Path) -> anyhow::Result<()> {
-    let apt = |arguments: &[&str]| {
-        Invocation::new("apt-get", arguments).with_variable("DEBIAN_FRONTEND", "noninteractive")
-    };
-    let package = apt(&["install", "--yes", "--no-install-recommends", "python3"]);
-    if package.run(root).is_ok() {
-        return Ok(());
-    }
-    // A fresh system has no lists of packages yet.
-    apt(&["update"]).run(root)?;
-    package
-        .run(root)
-        .context("cannot install the package `python3`")
 }
 
 /// Where cargo puts what it builds.

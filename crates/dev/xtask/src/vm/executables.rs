@@ -1,0 +1,129 @@
+//! What runs in the machine: the tests of `bursar-node` with the programs they start, and the
+//! libraries that all of them need.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use crate::invocation::Invocation;
+
+/// An executable and where the tests look for it.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Executable {
+    pub(super) built: PathBuf,
+    /// Without a slash at the beginning.
+    pub(super) place: String,
+}
+
+/// One line of what cargo says while it builds.
+#[derive(Deserialize)]
+struct Message {
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// Builds the tests and what they start.
+pub(super) fn build(root: &Path) -> anyhow::Result<Vec<Executable>> {
+    let build = invocation();
+    eprintln!("$ {build}");
+    executables(&build.output(root)?)
+}
+
+/// What builds the tests and says where they are.
+pub(super) fn invocation() -> Invocation {
+    Invocation::cargo(&["test", "--locked", "--package", "bursar-node"]).with([
+        "--no-run",
+        "--message-format",
+        "json-render-diagnostics",
+    ])
+}
+
+/// The libraries of an executable, as the loader of this machine finds them.
+pub(super) fn libraries(root: &Path, executable: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let executable = executable.to_string_lossy();
+    let text = Invocation::new("ldd", &[&executable]).output(root)?;
+    Ok(loaded(&text))
+}
+
+/// The tests have a directory beside that of the programs they start, as cargo arranges them.
+fn executables(text: &str) -> anyhow::Result<Vec<Executable>> {
+    let mut executables = Vec::new();
+    for line in text.lines() {
+        let message: Message =
+            serde_json::from_str(line).context("cannot read the answer of `cargo test`")?;
+        let (Some(target), Some(built)) = (message.target, message.executable) else {
+            continue;
+        };
+        let is = |kind: &str| target.kind.iter().any(|word| word == kind);
+        let directory = if is("test") {
+            "deps"
+        } else if is("example") {
+            "examples"
+        } else {
+            continue;
+        };
+        let place = format!("tests/{directory}/{}", target.name);
+        executables.push(Executable { built, place });
+    }
+    Ok(executables)
+}
+
+/// The files in the words of `ldd`: `name => /file (address)`, or the loader itself, `/file (address)`.
+fn loaded(text: &str) -> BTreeSet<PathBuf> {
+    let words = text.lines().flat_map(str::split_whitespace);
+    words
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::{Executable, executables, invocation, loaded};
+
+    #[test]
+    fn a_person_could_type_what_is_run() {
+        let expected = "cargo test --locked --package bursar-node \
+                        --no-run --message-format json-render-diagnostics";
+        assert_eq!(invocation().to_string(), expected);
+    }
+
+    #[test]
+    fn tests_and_examples_are_found_among_what_was_built() {
+        let text = r#"{"reason":"compiler-artifact","target":{"name":"serde","kind":["lib"]},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"bursar_node","kind":["lib"]},"executable":"/t/deps/bursar_node-1"}
+{"reason":"compiler-artifact","target":{"name":"it","kind":["test"]},"executable":"/t/deps/it-1"}
+{"reason":"compiler-artifact","target":{"name":"shim","kind":["example"]},"executable":"/t/examples/shim"}
+{"reason":"build-finished","success":true}
+"#;
+        let executable = |built: &str, place: &str| Executable {
+            built: built.into(),
+            place: place.to_owned(),
+        };
+        let expected = [
+            executable("/t/deps/it-1", "tests/deps/it"),
+            executable("/t/examples/shim", "tests/examples/shim"),
+        ];
+        assert_eq!(executables(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_loader_is_a_library_too() {
+        let text = "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld.so.2 (0x3)\n";
+        let found: Vec<_> = loaded(text).into_iter().collect();
+        assert_eq!(
+            found,
+            ["/lib/libc.so.6", "/lib64/ld.so.2"].map(std::path::PathBuf::from)
+        );
+    }
+}
