@@ -110,6 +110,13 @@ fn throttling_with_a_full_need_earns_headroom_and_quiet_gives_it_back() {
     assert_eq!(headroom(&plant), 100);
 }
 
+#[test]
+fn throttling_before_anything_was_measured_earns_nothing() {
+    let mut plant = plant(Quota::of_milli(100, 100_000), 800);
+    plant.run(10);
+    assert_eq!(headroom(&plant), 100);
+}
+
 fn headroom(plant: &Plant) -> u64 {
     plant.node.standings().next().unwrap().headroom_permille
 }

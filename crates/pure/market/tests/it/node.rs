@@ -148,6 +148,25 @@ fn what_was_never_written_needs_no_putting_back() {
 }
 
 #[test]
+fn half_a_write_does_not_pass_for_somebody_elses() {
+    let mut node = Node::new(Settings::default());
+    node.adopt("a", PARAMS, milli(900), milli(900));
+    let write = bursar_market::act::Write {
+        id: "a".to_owned(),
+        milli: 300,
+    };
+    node.begin(&write).unwrap();
+    // Of the two files of version 1 only the period was taken.
+    let half = Quota {
+        period_us: 50_000,
+        ..milli(900)
+    };
+    node.refused("a", Some(half), 0);
+    assert!(!node.found("a", half, 1), "it was ours");
+    assert_eq!(node.release("a"), Some(milli(900)));
+}
+
+#[test]
 fn a_range_below_a_quantum_is_not_managed() {
     let settings = Settings {
         quantum_milli: 10,

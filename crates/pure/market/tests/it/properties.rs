@@ -190,7 +190,7 @@ fn the_common_t_is_exact_and_whole_shares_are_less_than_one_away() {
 #[test]
 fn nothing_jumps_as_capacity_grows_through_all_modes() {
     let mut random = Random(30);
-    for _ in 0..600 {
+    for _ in 0..300 {
         let mut market = market(&mut random, 6, 20);
         market.quantum_milli = 1;
         let mut before: Option<Vec<u64>> = None;
