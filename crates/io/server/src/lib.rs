@@ -27,4 +27,4 @@ pub use auth::{Anonymous, CallerSource, Peer};
 pub use caller::{Caller, Via};
 pub use http::router;
 pub use runner::Runner;
-pub use service::{Readers, ServerInfo, Service};
+pub use service::{OwnUser, Readers, ServerInfo, Service};

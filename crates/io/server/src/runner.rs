@@ -41,7 +41,7 @@ pub struct Counts {
     pub stops_failed: AtomicU64,
     /// What was cleaned up after an execution that had ended, or that nobody knew.
     pub cleaned: AtomicU64,
-    /// Listings, starts and cleanings that failed.
+    /// Listings, cleanings and forgettings that failed.
     pub troubles: AtomicU64,
 }
 

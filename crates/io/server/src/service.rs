@@ -34,7 +34,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
 pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
-pub use executions::{ExecutionFilter, Logs, LogsFrom};
+pub use executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
 pub use ledgers::{Chunks, RecordFilter};
 pub use market::{Since, executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;

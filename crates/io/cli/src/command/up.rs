@@ -147,7 +147,7 @@ fn open(
         info,
         metrics.clone(),
     );
-    let service = service.executing(Arc::<Local>::clone(&found.local));
+    let service = service.executing(Arc::<Local>::clone(&found.local), settings.own_user);
     let sharing = share_cpu(settings, machine, &data)?;
     let service = match sharing.agent() {
         Some(agent) => service.sharing_cpu(Arc::clone(agent)),

@@ -27,7 +27,9 @@ use bursar_ledger::term::{Begun, Hand, begin};
 use bursar_node::executor::User;
 use bursar_node::null::Null;
 use bursar_server::metrics::Metrics;
-use bursar_server::{Caller, CallerSource, Readers, Runner, ServerInfo, Service, Via, router};
+use bursar_server::{
+    Caller, CallerSource, OwnUser, Readers, Runner, ServerInfo, Service, Via, router,
+};
 use bursar_units::{Instant, Label, Millis};
 use jiff::tz::TimeZone;
 use tokio::task::JoinHandle;
@@ -333,7 +335,8 @@ impl World {
         let machine = Arc::<Null>::clone(&self.machine);
         let runner = Runner::new(ledger.clone(), machine, metrics.runner());
         let service = Service::new(ledger, readers, shared, info, metrics);
-        let service = Arc::new(service.executing(Arc::<Null>::clone(&self.machine)));
+        let service =
+            Arc::new(service.executing(Arc::<Null>::clone(&self.machine), OwnUser::Everyone));
         let task = tokio::spawn(task.run());
         let runner = tokio::spawn(runner.run());
         let began = self.running.as_ref().map_or(began, |running| running.began);

@@ -123,7 +123,14 @@ pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
 async fn forget_works(shared: &Arc<Shared>) {
     let needed: BTreeSet<_> = {
         let state = shared.ledger.view().read();
-        let live = state.bookings.live_ids(None);
+        let has_begun = |id: &BookingId| match state.bookings.standing(id) {
+            Some(Standing::Granted(granted)) => {
+                let progress = granted.progress();
+                progress.is_some_and(|progress| progress.started.is_some())
+            }
+            _ => false,
+        };
+        let live = state.bookings.live_ids(None).filter(|id| !has_begun(id));
         live.filter_map(|id| Some(state.bookings.order(id)?.work))
             .collect()
     };

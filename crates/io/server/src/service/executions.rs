@@ -16,11 +16,12 @@ use bursar_client::api::{
     Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer, Operation,
 };
 use bursar_client::{Code, Problem};
+use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::execution::{
     Digest, GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT,
 };
 use bursar_engine::booking::{Extras, Request, Standing};
-use bursar_engine::{Command, State};
+use bursar_engine::{Command, Refusal, State};
 use bursar_node::executor::{Executor, User, Work};
 use bursar_units::{Amount, BookingId, Label, Millis};
 use rustix::process::geteuid;
@@ -28,16 +29,19 @@ use rustix::process::geteuid;
 use super::answers::{self, Look};
 use super::bookings::list::Listed;
 use super::bookings::tenant_of;
+use super::refusal::of_refusal;
 use super::{Answer, Mode, Service, chain};
 use crate::caller::Caller;
 
 pub use logs::{Logs, LogsFrom};
+pub use runs_as::OwnUser;
 
 /// Where executions run.
 pub(super) struct Executing {
     executor: Arc<dyn Executor>,
     /// Whether it runs work as root unless told otherwise.
     is_root: bool,
+    own_user: OwnUser,
 }
 
 /// Which executions are listed; `None` and empty mean all.
@@ -58,10 +62,14 @@ pub struct ExecutionFilter {
 impl Service {
     /// The same service, which has executions run. Without an executor it refuses to take any.
     #[must_use]
-    pub fn executing(self, executor: Arc<dyn Executor>) -> Self {
-        let is_root = geteuid().is_root();
+    pub fn executing(self, executor: Arc<dyn Executor>, own_user: OwnUser) -> Self {
+        let executing = Executing {
+            executor,
+            is_root: geteuid().is_root(),
+            own_user,
+        };
         Self {
-            executing: Some(Executing { executor, is_root }),
+            executing: Some(executing),
             ..self
         }
     }
@@ -74,21 +82,30 @@ impl Service {
         mut asked: ExecutionRequest,
         mode: Mode,
     ) -> Result<Answer<Execution>, Problem> {
-        let Executing { executor, is_root } = self.where_it_runs()?;
+        let Executing {
+            executor,
+            is_root,
+            own_user,
+        } = self.where_it_runs()?;
         let mistakes = asked.mistakes();
         if !mistakes.is_empty() {
             return Err(Problem::invalid(mistakes));
         }
         let tenant = tenant_of(caller, asked.tenant.take())?;
         caller.require_tenant(&tenant)?;
-        let user = runs_as::runs_as(caller, *is_root)?;
+        let user = runs_as::runs_as(caller, *is_root, *own_user)?;
         let work = work(&mut asked, user);
-        let digest = match mode {
-            Mode::Real => keep(executor, work).await?,
-            Mode::DryRun => executor.digest(&work),
-        };
-        let request = request(asked, tenant, digest);
+        let request = request(asked, tenant, executor.digest(&work));
         let command = Command::Reserve { id, request };
+        self.require_seen(caller, &command)?;
+        // What would be refused is not kept: whoever may submit could fill the disk with it.
+        let planned = self
+            .carry_out(caller, command.clone(), Mode::DryRun)
+            .await?;
+        if mode == Mode::DryRun {
+            return Ok(told(planned));
+        }
+        keep(executor, work).await?;
         Ok(told(self.carry_out(caller, command, mode).await?))
     }
 
@@ -157,6 +174,22 @@ impl Service {
             record,
             body,
         })
+    }
+
+    /// An execution that the caller may not see is not there to be retried.
+    fn require_seen(&self, caller: &Caller, command: &Command) -> Result<(), Problem> {
+        let Command::Reserve { request, .. } = command else {
+            return Ok(());
+        };
+        let first = request.order().and_then(|order| order.retry_of.as_ref());
+        let state = self.ledger.view().read();
+        match first.and_then(|first| state.bookings.request(first)) {
+            Some(retried) if !caller.sees(&retried.tenant) => {
+                let unknown = Refusal::Booking(BookingRefusal::RetryOfUnknown);
+                Err(of_refusal(&state, caller, command, &unknown))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn where_it_runs(&self) -> Result<&Executing, Problem> {

@@ -20,7 +20,7 @@ use bursar_ledger::writer::{Poison, Writer};
 use bursar_node::executor::Executor;
 use bursar_node::market::Agent;
 use bursar_server::metrics::Metrics;
-use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
+use bursar_server::{Caller, CallerSource, OwnUser, ServerInfo, Service, Via, router};
 use bursar_units::{Instant, Label, Millis};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -80,7 +80,7 @@ impl World {
 
     /// The same, with something that runs executions.
     pub(crate) fn executing(executor: Arc<dyn Executor>) -> Self {
-        Self::inline(|service| service.executing(executor))
+        Self::inline(|service| service.executing(executor, OwnUser::Everyone))
     }
 
     /// The same, on a node whose CPU is shared.

@@ -8,7 +8,7 @@ use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_node::executor::Executor;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
-use bursar_server::{Anonymous, Readers, ServerInfo, Service};
+use bursar_server::{Anonymous, OwnUser, Readers, ServerInfo, Service};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ impl Server {
         world: &World,
         executor: Arc<dyn Executor>,
     ) -> anyhow::Result<Self> {
-        Self::serve(service(world).executing(executor))
+        Self::serve(service(world).executing(executor, OwnUser::Everyone))
     }
 
     fn serve(service: Service) -> anyhow::Result<Self> {

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use bursar_server::Anonymous;
+use bursar_server::{Anonymous, OwnUser};
 use serde::Deserialize;
 
 use crate::command::market::settings as market;
@@ -26,6 +26,8 @@ pub(super) struct Settings {
     pub(super) anonymous: Anonymous,
     /// Whether to refuse where executions cannot be kept apart.
     pub(super) require_isolation: bool,
+    /// Who may have something run as the server's own user.
+    pub(super) own_user: OwnUser,
     /// How this machine's CPU is shared.
     pub(super) market: market::Settings,
     /// Among which cgroups, beside our executions.
@@ -54,6 +56,7 @@ pub(in crate::command) struct Server {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(super) struct Executor {
     pub(super) require_isolation: bool,
+    pub(super) share_user: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -119,6 +122,12 @@ impl Settings {
                 Some(Word::Read) | None => Anonymous::Read,
             },
             require_isolation: arguments.require_isolation || file.executor.require_isolation,
+            // The demo's people are its own, and run nothing but what is in the demo.
+            own_user: if file.executor.share_user || arguments.demo {
+                OwnUser::Everyone
+            } else {
+                OwnUser::Operators
+            },
             market: file.market.told(arguments.market),
             cgroups: file.cgroup,
         })

@@ -5,26 +5,46 @@ use bursar_node::executor::User;
 
 use crate::caller::{Caller, Via};
 
+/// Who may have something run as the server's own user.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OwnUser {
+    /// Only those who may operate: whatever runs as the server's user can read its files and
+    /// operates it over its socket.
+    Operators,
+    /// Everyone who may submit: the owner of the server trusts them as much, or nothing really runs.
+    Everyone,
+}
+
 /// As whom the work of a caller runs; `None` is the server's own user.
 ///
-/// A server that is not root can run it as itself only. One that is root runs it as whoever is at
-/// the other end of the local socket; who that is it does not know of anybody else, and nobody
-/// but an operator may have it run something as root.
-pub(super) fn runs_as(caller: &Caller, is_root: bool) -> Result<Option<User>, Problem> {
+/// A server that is root runs it as whoever is at the other end of the local socket; who that is
+/// it does not know of anybody else. A server that is not root can run it as itself only.
+pub(super) fn runs_as(
+    caller: &Caller,
+    is_root: bool,
+    own_user: OwnUser,
+) -> Result<Option<User>, Problem> {
     match caller.via {
-        _ if !is_root => Ok(None),
-        Via::User(user) => Ok(Some(user)),
-        Via::Token | Via::Socket | Via::Anonymous if caller.may_operate() => Ok(None),
-        Via::Token | Via::Socket | Via::Anonymous => {
+        Via::User(user) if is_root => Ok(Some(user)),
+        _ if caller.may_operate() => Ok(None),
+        _ if !is_root && own_user == OwnUser::Everyone => Ok(None),
+        _ => {
+            let whose = if is_root {
+                "root"
+            } else {
+                "the server's own user"
+            };
             let detail = format!(
-                "executions of `{}` would run as root here, which needs `operate`",
+                "executions of `{}` would run as {whose} here, which needs `operate`",
                 caller.name
             );
+            let way_out = if is_root {
+                "submit it over the local socket: it runs as you"
+            } else {
+                "set `share-user = true` under [executor] where everyone is trusted as much"
+            };
             Err(Problem {
-                changes: vec![
-                    "submit it over the local socket: it runs as you".to_owned(),
-                    "run the server as another user".to_owned(),
-                ],
+                changes: vec![way_out.to_owned()],
                 ..Problem::new(Code::NotAllowed, detail)
             })
         }
@@ -37,6 +57,7 @@ mod tests {
     use bursar_engine::token::Role;
     use bursar_node::executor::User;
 
+    use super::OwnUser::{Everyone, Operators};
     use super::runs_as;
     use crate::caller::{Caller, Via};
 
@@ -44,34 +65,46 @@ mod tests {
     const REFUSED: Result<Option<User>, Code> = Err(Code::NotAllowed);
 
     #[test]
-    fn nobody_but_an_operator_or_root_itself_has_anything_run_as_root() {
+    fn nobody_but_an_operator_has_anything_run_as_who_operates() {
         let ada = User {
             uid: 1000,
             gid: 100,
         };
         let root = User { uid: 0, gid: 0 };
         let (socket, within) = (Via::User(ada), Via::Socket);
-        for (via, role, is_root, expected) in [
-            (socket, Role::Use, true, Ok(Some(ada))),
-            (socket, Role::Operate, true, Ok(Some(ada))),
-            (Via::User(root), Role::Operate, true, Ok(Some(root))),
-            (Via::Token, Role::Operate, true, SELF),
-            (Via::Token, Role::Use, true, REFUSED),
-            (within, Role::Operate, true, SELF),
-            (within, Role::Use, true, REFUSED),
-            (Via::Anonymous, Role::View, true, REFUSED),
-            (socket, Role::Use, false, SELF),
-            (Via::User(root), Role::Operate, false, SELF),
-            (Via::Token, Role::Use, false, SELF),
-            (within, Role::Operate, false, SELF),
+        for (via, role, is_root, own_user, expected) in [
+            (socket, Role::Use, true, Operators, Ok(Some(ada))),
+            (socket, Role::Operate, true, Operators, Ok(Some(ada))),
+            (
+                Via::User(root),
+                Role::Operate,
+                true,
+                Operators,
+                Ok(Some(root)),
+            ),
+            (Via::Token, Role::Operate, true, Operators, SELF),
+            (Via::Token, Role::Use, true, Operators, REFUSED),
+            (Via::Token, Role::Use, true, Everyone, REFUSED),
+            (within, Role::Operate, true, Operators, SELF),
+            (within, Role::Use, true, Operators, REFUSED),
+            (Via::Anonymous, Role::View, true, Operators, REFUSED),
+            (socket, Role::Use, false, Operators, REFUSED),
+            (socket, Role::Use, false, Everyone, SELF),
+            (Via::User(root), Role::Operate, false, Operators, SELF),
+            (Via::Token, Role::Use, false, Operators, REFUSED),
+            (Via::Token, Role::Use, false, Everyone, SELF),
+            (within, Role::Operate, false, Operators, SELF),
         ] {
             let caller = Caller {
                 via,
                 roles: [role].into(),
                 ..Caller::anonymous()
             };
-            let found = runs_as(&caller, is_root).map_err(|problem| problem.code);
-            assert_eq!(found, expected, "{via:?} {role:?} root: {is_root}");
+            let found = runs_as(&caller, is_root, own_user).map_err(|problem| problem.code);
+            assert_eq!(
+                found, expected,
+                "{via:?} {role:?} root: {is_root} {own_user:?}"
+            );
         }
     }
 }
