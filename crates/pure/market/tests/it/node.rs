@@ -66,6 +66,32 @@ fn a_foreign_quota_is_the_new_original_and_costs_the_others_nothing() {
 }
 
 #[test]
+fn what_somebody_else_wrote_does_not_keep_the_others_from_growing() {
+    let mut plant = crowded();
+    plant.get("b").quota = milli(4000);
+    plant.run(5);
+    plant.get("a").demand_milli = 0;
+    plant.run(200);
+    assert_eq!(held(&plant, "b"), Some(Held::Conflict));
+    assert!(800 < plant.limit("c"), "{}", plant.limit("c"));
+}
+
+#[test]
+fn a_foreign_quota_counts_in_full_once_the_pod_takes_part_again() {
+    let mut plant = Plant::new(4000, Settings::default());
+    plant.add("a", PARAMS, milli(400), 330);
+    plant.run(60);
+    plant.get("a").quota = milli(900);
+    plant.get("a").demand_milli = 750;
+    plant.run(320);
+    assert_eq!(held(&plant, "a"), None);
+    assert_eq!(plant.limit("a"), 900, "near enough to its need");
+    plant.get("a").is_readable = false;
+    plant.run(10);
+    assert_eq!(plant.node.last().unwrap().held_milli, 900);
+}
+
+#[test]
 fn a_second_foreign_change_begins_the_wait_anew() {
     let mut plant = crowded();
     plant.get("b").quota = milli(300);

@@ -150,6 +150,8 @@ fn throttled_periods_count_since_the_last_clearing() {
     assert_eq!(estimator.throttled_permille(), 666);
     estimator.take(at(20, 5, 1), &window);
     assert_eq!(estimator.throttled_permille(), 0, "begun anew");
+    estimator.take(at(25, 100, 90), &window);
+    assert_eq!(estimator.throttled_permille(), 0, "not counted from before");
 }
 
 #[test]
