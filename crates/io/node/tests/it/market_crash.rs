@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bursar_market::cgroup::Quota;
-use bursar_node::market::{self, Agent, Deed, Error};
+use bursar_node::market::{self, Agent, Deed, Error, Mode};
 
 use crate::host::beside;
-use crate::market_ground::{Ground, limit};
+use crate::market_ground::{Ground, limit, wait_for};
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -119,6 +119,23 @@ fn an_agent_adopts_what_a_killed_one_left_and_gives_back_what_is_no_longer_decla
     assert!(matches!(asked, Err(Error::InUse(_))), "{asked:?}");
     next.stop().unwrap();
     assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+}
+
+#[test]
+fn an_agent_that_only_observes_leaves_nothing_of_a_killed_one() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let mut options = ground.options(600, vec![ground.declared("a", 3, 400)]);
+    options.mode = Mode::Observe;
+    let command = agent(&ground, &options.directory, 2, &["a"]).spawn();
+    kill_after(Process(command.unwrap()), 1, Duration::ZERO);
+    assert_ne!(ground.quota("a").milli_ceil(), Some(300));
+    let next = Agent::start(options).unwrap();
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+    wait_for(&next, "it takes that for its limit", |view| {
+        let standing = view.standings.first();
+        standing.is_some_and(|standing| standing.held.is_none() && standing.limit_milli == 300)
+    });
 }
 
 #[test]

@@ -268,7 +268,10 @@ impl Worker {
             })
         };
         let kept = self.originals.kept().iter();
-        let orphans = kept.filter(|one| !is_here(one)).map(|(id, _)| id.clone());
+        // Where nothing is written nothing of ours stays either.
+        let acts = self.options.mode == Mode::Act;
+        let orphans = kept.filter(|one| !acts || !is_here(one));
+        let orphans = orphans.map(|(id, _)| id.clone());
         let orphans: Vec<String> = orphans.collect();
         if !orphans.is_empty() {
             let is_one = |id: &str| orphans.iter().any(|orphan| orphan == id);
