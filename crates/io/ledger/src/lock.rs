@@ -6,8 +6,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
+use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::durable::failed;
 use crate::store::Error;
@@ -17,6 +19,15 @@ pub const FILE_NAME: &str = "lock";
 
 /// A pid has at most this many digits; whatever else stands in the file is not read.
 const PID_BYTES_MAX: u64 = 20;
+
+/// How often a lock is tried whose holder is dead, [`PAUSE`] apart: two seconds in all. A server
+/// that was killed while it started a program leaves the lock to that child, until it becomes the
+/// program.
+const ATTEMPTS_MAX: u32 = 100;
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// A data directory that is ours until this is dropped.
 #[derive(Debug)]
@@ -41,16 +52,23 @@ impl Lock {
             .truncate(false)
             .open(&path);
         let mut file = open.map_err(|source| failed("open", &path, source))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let pid = holder(&file).unwrap_or_else(|| "unknown".to_owned());
-                return Err(Error::InUse {
-                    path: data.display().to_string(),
-                    pid,
-                });
+        let mut attempts_left = ATTEMPTS_MAX;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) => {
+                    let pid = holder(&mut file);
+                    attempts_left -= 1;
+                    if attempts_left == 0 || !pid.as_deref().is_some_and(is_dead) {
+                        return Err(Error::InUse {
+                            path: data.display().to_string(),
+                            pid: pid.unwrap_or_else(|| "unknown".to_owned()),
+                        });
+                    }
+                    pause();
+                }
+                Err(errno) => return Err(failed("lock", &path, errno.into())),
             }
-            Err(errno) => return Err(failed("lock", &path, errno.into())),
         }
         let noted = file
             .set_len(0)
@@ -62,10 +80,22 @@ impl Lock {
 }
 
 /// The pid that the holder of the lock has noted; absent in the instant before it has.
-fn holder(file: &File) -> Option<String> {
+fn holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
+    file.rewind().ok()?;
     file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
     let pid = text.trim();
     let is_pid = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
     is_pid.then(|| pid.to_owned())
+}
+
+/// Whether no process has that number any more.
+fn is_dead(pid: &str) -> bool {
+    let pid = pid.parse().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+fn pause() {
+    // Interrupted is as good as over.
+    let _interrupted = poll(&mut [], Some(&PAUSE));
 }

@@ -315,8 +315,10 @@ impl World {
         let Begun {
             writer, committer, ..
         } = term.map_err(|error| crate::failure::chain(&error))?;
-        let (ledger, task) =
+        let (ledger, mut task) =
             Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Unobserved));
+        // The term's first records are signed before anything is asked, whoever is woken first.
+        task.step();
         let store = self.store.clone();
         let readers: Readers = Arc::new(move || store.reader());
         let info = ServerInfo {
