@@ -93,10 +93,14 @@ impl Slot {
     /// Giving up the wait by dropping the future leaves the queue, as well as that can be done
     /// without waiting.
     pub async fn reserve(client: &Client, request: &BookingRequest) -> Result<Self, Error> {
-        Self::reserve_as(client, &ids::new("slot")?, request).await
+        let asked = Asked::ask(client, &ids::new("slot")?, request, true).await?;
+        asked.granted().await
     }
 
     /// The same under an id of the caller's, so that it can be repeated after a crash.
+    ///
+    /// Where no answer came, whatever has the id is left alone, for it may be held by whoever asked
+    /// under it before: repeating tells, and what nobody repeats ends by its wait or its ttl.
     pub async fn reserve_as(
         client: &Client,
         id: &BookingId,
@@ -186,11 +190,21 @@ impl Drop for Slot {
 }
 
 impl Asked {
-    /// Asks; the answer is in [`Asked::booking`].
+    /// Asks; the answer is in [`Asked::booking`]. Without one, whatever has the id is left alone.
     pub async fn new(
         client: &Client,
         id: &BookingId,
         request: &BookingRequest,
+    ) -> Result<Self, Error> {
+        Self::ask(client, id, request, false).await
+    }
+
+    /// Asks. Whatever has an id that nobody else knows is of this request, answered or not.
+    async fn ask(
+        client: &Client,
+        id: &BookingId,
+        request: &BookingRequest,
+        is_new: bool,
     ) -> Result<Self, Error> {
         let mut asked = Self {
             client: client.clone(),
@@ -199,17 +213,18 @@ impl Asked {
             ttl_ms: request.ttl_ms,
             sent: Instant::now(),
             has_waited: false,
-            is_over: false,
+            is_over: !is_new,
         };
         match client.reserve(id, request, Mode::Do).await {
             Ok(booking) => {
                 asked.has_waited = booking.state == State::Queued;
                 asked.booking = booking;
+                asked.is_over = false;
                 Ok(asked)
             }
             Err(error) => {
                 // What was refused has left nothing behind; of the rest that is not known.
-                asked.is_over = error
+                asked.is_over |= error
                     .problem()
                     .is_some_and(|problem| problem.code != Code::OutcomeUnknown);
                 Err(error.into())
@@ -299,7 +314,8 @@ impl Drop for Asked {
     }
 }
 
-/// Ends a booking, whether it still waits or was granted meanwhile.
+/// Ends a booking, whether it still waits or was granted meanwhile, and whoever holds it: for those
+/// who know that it is theirs.
 pub async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error> {
     if client.cancel(id, Mode::Do).await.is_ok() {
         return Ok(());

@@ -9,6 +9,7 @@
 mod alerts;
 mod exec;
 mod exec_detach;
+mod exec_lost;
 mod exec_queue;
 mod exec_running;
 mod exec_terminal;

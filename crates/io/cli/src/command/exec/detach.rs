@@ -40,8 +40,11 @@ pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> 
             return Err(refusal(&client, &id, arguments, problem).await.into());
         }
         Err(error) => {
-            // Nobody will be told its id, so it must not run.
-            let _unknown = timeout(CALL_OFF, client.cancel_execution(&id, Mode::Do)).await;
+            // Nobody will be told a new id, so it must not run. Under one of the caller's it may run
+            // since an earlier request, and repeating tells.
+            if arguments.id.is_none() {
+                let _unknown = timeout(CALL_OFF, client.cancel_execution(&id, Mode::Do)).await;
+            }
             return Err(error.into());
         }
     };

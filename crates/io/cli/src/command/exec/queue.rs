@@ -42,14 +42,15 @@ pub(super) async fn slot(
     // another request, which the server refuses: nothing runs twice under one name.
     let execution = (id != fresh).then_some(fresh);
     let began = Instant::now();
-    let asking = ask(client, &id, request(arguments, execution));
+    let asking = ask(client, &id, request(arguments, execution.clone()));
     tokio::pin!(asking);
     let asked = tokio::select! {
         biased;
         signal = signals.ending() => {
             // What is on its way is waited for a little, so that it can be taken back.
-            if let Ok(Ok(asked)) = timeout(LEAVE, asking).await {
-                leave(session, asked).await;
+            match timeout(LEAVE, asking).await {
+                Ok(Ok(asked)) => leave(session, asked).await,
+                _ => take_back(client, &id, execution.as_ref()).await,
             }
             return Err(ended_by(signal));
         }
@@ -57,7 +58,9 @@ pub(super) async fn slot(
     };
     let mut asked = match asked {
         Ok(asked) => asked,
-        Err(error) => return Err(refused(client, &id, arguments, error).await),
+        Err(error) => {
+            return Err(refused(client, &id, execution.as_ref(), arguments, error).await);
+        }
     };
     let must_wait = asked.booking().state == State::Queued;
     let mut line = Line::new(session);
@@ -227,6 +230,18 @@ async fn leave(session: &mut Session, asked: Asked) {
     }
 }
 
+/// Takes back what may have been booked without an answer. Under a name of the caller's that may be
+/// somebody else's, who works in it: only the execution tells whose it is.
+async fn take_back(client: &Client, id: &BookingId, execution: Option<&BookingId>) {
+    let taking = async {
+        if execution.is_none() || client.booking(id).await?.execution_id.as_ref() == execution {
+            slot::leave(client, id).await?;
+        }
+        Ok::<_, client::Error>(())
+    };
+    let _unknown = timeout(LEAVE, taking).await;
+}
+
 fn ended_by(signal: Signal) -> Stop {
     Stop::Exit(exit_code(signal.as_raw()))
 }
@@ -249,6 +264,7 @@ fn stop(error: slot::Error) -> Stop {
 async fn refused(
     client: &Client,
     id: &BookingId,
+    execution: Option<&BookingId>,
     arguments: &ExecArguments,
     error: slot::Error,
 ) -> Stop {
@@ -259,7 +275,7 @@ async fn refused(
             refusal(client, id, arguments, problem).await.into()
         }
         error => {
-            let _unknown = timeout(LEAVE, slot::leave(client, id)).await;
+            take_back(client, id, execution).await;
             stop(error)
         }
     }
