@@ -88,6 +88,27 @@ fn all_that_a_program_started_ends_with_it_though_the_group_is_the_callers() {
 }
 
 #[test]
+fn what_outlives_a_program_that_was_told_to_end_is_killed_before_the_slot_is_free() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let inner = "trap '' TERM HUP; echo inner $$; while :; do sleep 1000; done";
+    let script = "sh -c \"$0\" & wait";
+    let line = "bursar exec --max-time 1s -- sh -c \"$0\" \"$1\"; echo outer $?";
+    let mut terminal = at_terminal(&house, &["sh", "-c", line, script, inner]);
+    terminal.until("inner ");
+    let inner = terminal.line();
+    terminal.until("outer 124\r\n");
+    // Whoever adopted it may not have heard of its end yet.
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", inner.trim()));
+    assert!(
+        stat.as_ref().map_or(true, |stat| stat.contains(") Z ")),
+        "{stat:?}"
+    );
+    assert_eq!(house.ok(&["bookings", "-o", "name"]), "");
+    assert_eq!(terminal.end().code, 0);
+}
+
+#[test]
 fn a_wait_is_kept_up_to_date_in_its_place_and_ctrl_c_leaves_it() {
     let house = House::new();
     let _server = house.up(&[]);

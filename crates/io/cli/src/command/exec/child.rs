@@ -2,18 +2,23 @@
 //!
 //! With a controlling terminal it stays in our process group: the terminal's keys, its stops and
 //! its window sizes reach it as they reach us, and job control takes both together. Without one it
-//! gets a group of its own, so that all of it can be ended by one signal.
+//! gets a group of its own, so that all of it can be ended by one signal. Whatever it started that
+//! does not end with it when it must is killed as it is; in the caller's group that is what descended
+//! from it when it was told to end.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use bursar_units::BookingId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, getpgrp, kill_process, kill_process_group, test_kill_process_group,
+    Pid, PidfdFlags, Signal, getpgrp, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, test_kill_process_group,
 };
 use rustix::termios::tcgetpgrp;
 use tokio::process::Command;
@@ -23,10 +28,14 @@ use super::signals::exit_code;
 
 /// How long a program that must end has before it is killed (X7).
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// How often it is looked whether the last of a group has gone.
-const GROUP_LOOK: Duration = Duration::from_millis(20);
+/// How long what was killed may take to go: the slot is given back then all the same.
+const GOING: Duration = Duration::from_secs(2);
+/// How often it is looked whether the last of what it started has gone.
+const REST_LOOK: Duration = Duration::from_millis(20);
 /// How many descendants are signalled at most.
 const TREE_MAX: usize = 65_536;
+/// How many of them are kept to be killed: each takes one of the files that may be open.
+const KEPT_MAX: usize = 512;
 
 /// A running program.
 pub(super) struct Child {
@@ -36,6 +45,9 @@ pub(super) struct Child {
     terminal: Option<File>,
     /// When it is killed, once it was told to end.
     killed_at: Option<Instant>,
+    /// In a group that is the caller's, what descended from it when it was told to end, as far as it
+    /// has not gone: once its parent has, nothing else leads to it.
+    rest: Vec<OwnedFd>,
 }
 
 impl Child {
@@ -61,6 +73,7 @@ impl Child {
             pid,
             terminal,
             killed_at: None,
+            rest: Vec::new(),
         })
     }
 
@@ -77,7 +90,7 @@ impl Child {
             self.signal_all(Signal::KILL);
             self.process.wait().await?
         };
-        self.end_group(killed_at).await;
+        self.end_rest(killed_at).await;
         Ok(code(status))
     }
 
@@ -97,6 +110,11 @@ impl Child {
     /// Tells it to end; it is killed when it has not after a while.
     pub(super) fn stop(&mut self) {
         self.killed_at = Some(Instant::now() + GRACE);
+        if self.terminal.is_some() {
+            let descendants = tree(self.pid).into_iter().skip(1).take(KEPT_MAX);
+            let kept = descendants.filter_map(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            self.rest = kept.collect();
+        }
         self.signal_all(Signal::TERM);
         // What was stopped hears nothing until it goes on.
         self.signal_all(Signal::CONT);
@@ -130,19 +148,43 @@ impl Child {
         }
     }
 
-    /// Waits for the rest of a group that was told to end, and kills it when its time is over.
-    async fn end_group(&self, killed_at: Instant) {
-        if self.terminal.is_some() {
-            return;
-        }
-        while test_kill_process_group(self.pid).is_ok() {
-            if killed_at <= Instant::now() {
-                let _gone = kill_process_group(self.pid, Signal::KILL);
+    /// Waits for the rest of what was told to end, and kills it when its time is over.
+    async fn end_rest(&mut self, killed_at: Instant) {
+        while self.has_rest() {
+            let now = Instant::now();
+            if killed_at + GOING <= now {
                 return;
             }
-            sleep(GROUP_LOOK).await;
+            if killed_at <= now {
+                self.kill_rest();
+            }
+            sleep(REST_LOOK).await;
         }
     }
+
+    /// Whether anything that it started is still there.
+    fn has_rest(&mut self) -> bool {
+        if self.terminal.is_none() {
+            return test_kill_process_group(self.pid).is_ok();
+        }
+        self.rest.retain(|process| !has_ended(process));
+        !self.rest.is_empty()
+    }
+
+    fn kill_rest(&self) {
+        if self.terminal.is_none() {
+            let _gone = kill_process_group(self.pid, Signal::KILL);
+        }
+        for process in &self.rest {
+            let _gone = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+}
+
+/// Whether a process has ended; whether its parent has heard of that does not matter.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn code(status: ExitStatus) -> u8 {
