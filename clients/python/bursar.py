@@ -912,7 +912,9 @@ class Client:
                 is_too_long = is_endless and paths == ["waitMs"]
                 if not is_too_long or request["waitMs"] <= 1_000:
                     raise
-                request["waitMs"] //= 2
+                most = _longest_wait_ms(error.problem)
+                half = request["waitMs"] // 2
+                request["waitMs"] = half if most is None or most >= request["waitMs"] else most
 
     def _verdict(self, error: BursarError, is_unknown: bool) -> BursarError:
         """What a last failure means: an earlier attempt may have been done all the same."""
@@ -1428,6 +1430,13 @@ def _moment(text: Optional[str]) -> Optional[datetime.datetime]:
 
 def _milliseconds(seconds: Optional[float]) -> Optional[int]:
     return None if seconds is None else math.ceil(seconds * 1_000)
+
+
+def _longest_wait_ms(problem: Json) -> Optional[int]:
+    """The longest wait that a refusal allows, where it says so."""
+    changes = [str(change) for change in problem.get("changes", [])]
+    found = re.fullmatch(r"send waitMs from \d+ to (\d+)", changes[0]) if changes else None
+    return None if found is None else int(found[1])
 
 
 def _given(fields: Mapping[str, Any]) -> Json:

@@ -296,9 +296,19 @@ class Slots(unittest.TestCase):
             endless = self.client.slot(self.kind)
             thread = threading.Thread(target=endless.acquire)
             thread.start()
-            eventually(lambda: waiting(self.client, self.kind))
+            queued = eventually(lambda: waiting(self.client, self.kind))[0]
+            most = bursar._moment(queued["waitUntil"]) - bursar._moment(queued["queuedAt"])
+            self.assertEqual(most.total_seconds(), 3_600)
         thread.join(PATIENCE_SECONDS)
         self.assertEqual(endless.release()["applied"], True)
+
+    def test_where_a_refusal_does_not_say_how_long_is_allowed_it_is_tried(self) -> None:
+        refusal = {"code": "invalid", "errors": [{"path": "waitMs"}]}
+        for changes in ([], ["ask for less"], ["send waitMs from 0 to 86400000"]):
+            with Script([(400, {**refusal, "changes": changes}), (201, {})]) as script:
+                bursar.Client(script.address)._put("/v1/bookings/x", {"waitMs": 86_400_000}, True)
+            waits = [request["waitMs"] for _, _, request in script.requests]
+            self.assertEqual(waits, [86_400_000, 43_200_000])
 
     def test_more_than_a_limit_ever_has_is_refused_at_once(self) -> None:
         limit(self.client, self.kind, 3)
