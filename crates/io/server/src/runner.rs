@@ -13,8 +13,10 @@ mod outbox;
 mod reconcile;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bursar_engine::Event;
 use bursar_engine::booking::execution::Wanted;
@@ -22,6 +24,7 @@ use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::Fact;
 use bursar_node::executor::Executor;
 use bursar_units::BookingId;
+use futures_util::FutureExt as _;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -31,6 +34,9 @@ use outbox::Outbox;
 /// How many executions are started at a time: more would only wait for each other. Whoever stops
 /// one mostly waits for its grace to pass, and must not keep another from being started.
 pub const STARTING_MAX: usize = 64;
+
+/// How long an execution is left alone whose task panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(30);
 
 /// What a runner has done, for metrics.
 #[derive(Debug, Default)]
@@ -89,7 +95,12 @@ impl Runner {
                     Err(RecvError::Lagged(_)) => self.take_all(&outbox, &mut tasks),
                     Err(RecvError::Closed) => return,
                 },
-                Some(_) = tasks.join_next() => {}
+                Some(ended) = tasks.join_next() => if ended.is_err_and(|error| error.is_panic()) {
+                    // Without its results, or without the reconciler, slots would leak in silence:
+                    // end here. The next start finds every execution where it is.
+                    tracing::error!("the runner panicked");
+                    std::process::abort();
+                },
             }
         }
     }
@@ -149,7 +160,13 @@ impl Runner {
         drop(attended);
         let (shared, outbox) = (Arc::clone(&self.0), outbox.clone());
         tasks.spawn(async move {
-            attend::attend(&shared, &outbox, &id, &notify).await;
+            let attend = || attend::attend(&shared, &outbox, &id, &notify);
+            while AssertUnwindSafe(attend()).catch_unwind().await.is_err() {
+                // A defect that one execution meets must not cost the others theirs.
+                shared.trouble();
+                tracing::error!(%id, "the task of an execution panicked");
+                tokio::time::sleep(AFTER_PANIC).await;
+            }
             // What has ended is never wanted again, so nobody can have asked for it meanwhile.
             shared.attended().remove(&id);
         });

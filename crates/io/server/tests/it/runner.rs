@@ -40,6 +40,8 @@ struct Told {
     listings_fail: bool,
     /// Whether everything ends at once with 0.
     is_quick: bool,
+    /// Whose next start is a defect.
+    defective: BTreeSet<BookingId>,
 }
 
 impl Machine {
@@ -78,6 +80,8 @@ impl Executor for Machine {
     }
 
     fn start<'a>(&'a self, id: &'a BookingId, _: &'a Job) -> Doing<'a, Begun> {
+        let is_defective = self.told(|told| told.defective.remove(id));
+        assert!(!is_defective, "a defect, as the test wants it");
         let begun = self.told(|told| {
             let exit = told.is_quick.then_some(Exit::Code(0));
             if !told.processes.contains_key(id) {
@@ -442,4 +446,18 @@ async fn what_nobody_knows_goes_only_after_two_good_listings_half_a_minute_apart
         (name("known"), Left::Output),
     ];
     assert_eq!(cleaned, expected, "what has ended is cleaned up once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_defect_that_one_execution_meets_costs_no_other_and_is_tried_again() {
+    let scene = Scene::new();
+    scene.machine.told(|told| {
+        told.is_quick = true;
+        told.defective.insert(name("unlucky"));
+    });
+    scene.submit("unlucky").await;
+    scene.submit("lucky").await;
+    scene.until("lucky", "completed").await;
+    scene.until("unlucky", "completed").await;
+    assert_eq!(scene.held(), 0);
 }
