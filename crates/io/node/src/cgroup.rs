@@ -212,13 +212,19 @@ pub fn leave<'a>(bases: impl IntoIterator<Item = &'a Path>) {
     }
 }
 
-/// Makes `bursar-<ledger>` and lets it pass its controllers on.
-pub(crate) fn prepare(base: &Path, controllers: &str) -> io::Result<()> {
-    make_directory(base)?;
-    if controllers.is_empty() {
+/// Lets a directory pass controllers on, unless it does.
+fn pass_on(directory: &Path, controllers: &str) -> io::Result<()> {
+    let file = directory.join("cgroup.subtree_control");
+    let passed = fs::read_to_string(&file).unwrap_or_default();
+    let is_passed = |word: &str| {
+        let mut passed = passed.split_whitespace();
+        passed.any(|passed| Some(passed) == word.strip_prefix('+'))
+    };
+    // To write what is so already would wait for every group that is just going away.
+    if controllers.split_whitespace().all(is_passed) {
         return Ok(());
     }
-    fs::write(base.join("cgroup.subtree_control"), controllers)
+    fs::write(file, controllers)
 }
 
 impl Tree {
@@ -320,7 +326,7 @@ fn delegate_v2(root: &Path, own: &Path, ledger: &str) -> Option<Tree> {
     make_directory(&base).ok()?;
     let mut controllers = available(root);
     let enabled = enable(root, own, &enabling(&controllers))
-        .and_then(|()| prepare(&base, &enabling(&controllers)));
+        .and_then(|()| pass_on(&base, &enabling(&controllers)));
     if enabled.is_err() {
         controllers.clear();
     }

@@ -5,7 +5,7 @@
 //! runs), neither but the marker (its shim died: what is left is killed, and it is lost), or
 //! nothing (it was never started). Ours are exactly the processes in the cgroups below
 //! `bursar-<ledger>`: no number in a file and no name of a process ever leads to a signal.
-//! Deliberately absent: any memory of an execution that was cleaned up; the ledger has it.
+//! Deliberately absent: any memory of an execution of which nothing was left; the ledger has it.
 
 mod look;
 mod shims;
@@ -125,8 +125,11 @@ impl Executor for Local {
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
-        self.end_now(id)?;
         let place = self.place(id);
+        // Until all is removed nobody else looks, and a shim that comes late starts nothing.
+        let Some(_lock) = self.end_now(id)? else {
+            return Ok(());
+        };
         match left {
             Left::Output => place.clean(),
             Left::Nothing => place.remove(),
@@ -169,7 +172,7 @@ impl Executor for Local {
 fn open(path: &Path, from: u64) -> io::Result<Output> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from))?;
+    let from = file.seek(SeekFrom::Start(from.min(size)))?;
     Ok(Output {
         bytes: Box::new(file.take(size.saturating_sub(from))),
         size,

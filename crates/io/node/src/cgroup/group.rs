@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use super::{Directory, Plan, Setting, Tree, Unless, Version, leave, prepare};
+use super::{Directory, Plan, Setting, Tree, Unless, Version, leave, make_directory, pass_on};
 
 /// The groups of one execution, in one or more hierarchies; none where nothing is delegated.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -201,17 +201,19 @@ const ATTEMPTS: u32 = 10;
 
 fn make(directory: &Directory) -> io::Result<()> {
     let base = directory.path.parent().unwrap_or(&directory.path);
-    let mut made = fs::create_dir(&directory.path);
+    // One that is there already was left by somebody who died between this and the next step.
+    let mut made = make_directory(&directory.path);
     for _ in 0..ATTEMPTS {
         match &made {
-            Err(error) if is_absent(error) => prepare(base, &directory.controllers)?,
-            // Left behind by one who died between this and the next step.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) if is_absent(error) => make_directory(base)?,
             _ => break,
         }
-        made = fs::create_dir(&directory.path);
+        made = make_directory(&directory.path);
     }
-    made
+    made?;
+    // Whoever made the directory above may not have come this far yet. It does not go away any
+    // more, and what it passes on reaches those inside, old and new.
+    pass_on(base, &directory.controllers)
 }
 
 fn set(setting: &Setting) -> io::Result<()> {
@@ -227,11 +229,12 @@ fn set(setting: &Setting) -> io::Result<()> {
     }
 }
 
-/// Writes to a file of the kernel's; `false` where it has none of that name.
+/// Writes to a file of the kernel's; `false` where it has none of that name, or cannot do this to
+/// a group that is threaded.
 fn write(file: &Path, value: &str) -> io::Result<bool> {
     let opened = fs::OpenOptions::new().write(true).open(file);
     match opened.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes())) {
-        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) if is_absent(&error) || is(&error, Errno::OPNOTSUPP) => Ok(false),
         result => result.map(|()| true),
     }
 }
@@ -268,7 +271,16 @@ fn each(path: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Resu
 }
 
 fn add_members(path: &Path, members: &mut BTreeSet<i32>) -> io::Result<()> {
-    match fs::read_to_string(path.join("cgroup.procs")) {
+    let mut read = fs::read_to_string(path.join("cgroup.procs"));
+    // A program may make a group inside its own that is threaded: the kernel lists whose threads
+    // those are in the group above, and only the threads here.
+    if read
+        .as_ref()
+        .is_err_and(|error| is(error, Errno::OPNOTSUPP))
+    {
+        read = fs::read_to_string(path.join("cgroup.threads"));
+    }
+    match read {
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(error),
         Ok(text) => {

@@ -1,6 +1,7 @@
 //! How an execution is ended: asked first, then made to.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bursar_booking::execution::Exit;
@@ -10,8 +11,9 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::look::{Look, alive};
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
+use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
 use crate::executor::Error;
+use crate::place::Lock;
 
 impl Local {
     /// Cancelling this leaves the execution asked to end, but nobody to make it.
@@ -19,7 +21,11 @@ impl Local {
         let place = self.place(id);
         // Written before anybody looks: a shim that comes later finds it and starts nothing.
         let asked = place.make().and_then(|()| place.ask_to_stop(grace));
+        // Somebody may have asked before, and then the grace began there.
+        let left = asked.as_ref().ok().and_then(|()| place.stop());
+        let grace = left.unwrap_or(grace).min(grace);
         let kill_at = Instant::now() + grace;
+        let mut is_told = false;
         let mut asked_already = BTreeSet::new();
         loop {
             let marker = match self.look(id)? {
@@ -38,8 +44,15 @@ impl Local {
             if now < kill_at {
                 // Each is asked once, whoever is born later too: some take a second time for
                 // impatience.
-                let new = group.signal(Signal::TERM, |pid| asked_already.contains(&pid));
-                asked_already.extend(new.map_err(fail)?);
+                match group.signal(Signal::TERM, |pid| asked_already.contains(&pid)) {
+                    Ok(new) => asked_already.extend(new),
+                    // Who cannot be asked is killed all the same.
+                    Err(error) if !is_told => {
+                        tracing::warn!(booking = %id, error = told(&error), "execution-not-asked");
+                        is_told = true;
+                    }
+                    Err(_) => {}
+                }
             } else if now < kill_at + KILL_TIME {
                 group.kill().map_err(fail)?;
             } else {
@@ -49,16 +62,23 @@ impl Local {
         }
     }
 
-    /// Ends what is left of an execution at once, within the time that a killed process may take.
-    pub(super) fn end_now(&self, id: &BookingId) -> Result<(), Error> {
+    /// Ends what is left of an execution at once, within the time that a killed process may take;
+    /// the lock, unless there is no directory.
+    pub(super) fn end_now(&self, id: &BookingId) -> Result<Option<Lock>, Error> {
         let place = self.place(id);
         let fail = |source| failed("end the cgroup of", place.path())(source);
         for _ in 0..KILL_TIME.as_millis() / SHORT_PAUSE.as_millis() {
             match self.look(id)? {
-                Look::Ended(_) => return Ok(()),
+                // Its shim may still be about to leave.
+                Look::Ended(_) => match place.lock() {
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(failed("lock", place.path())(error)),
+                    Ok(None) => {}
+                    Ok(lock) => return Ok(lock),
+                },
                 Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => {
                     if remains.group.end().map_err(fail)? {
-                        return Ok(());
+                        return Ok(remains.lock);
                     }
                 }
                 Look::Alive(marker) => {

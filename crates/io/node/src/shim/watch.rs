@@ -5,7 +5,7 @@ use std::io::{self, Read, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -79,7 +79,7 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
         // Another shim lives.
         return Ok(());
     };
-    if place.is_spawned() || place.status()?.is_some() {
+    if place.is_spawned() || place.status()?.is_some() || place.has_output() {
         return Ok(());
     }
     let mut made = Made::default();
@@ -258,20 +258,20 @@ fn wait_for_news(running: &mut Running, pause: Duration, buffer: &mut Buffer) {
 /// How a program without a cgroup is stopped: only its shim knows for sure which process it is.
 #[derive(Default)]
 struct Stop {
-    asked: Option<Instant>,
+    is_asked: bool,
 }
 
 impl Stop {
     fn look(&mut self, main: Pid, place: &Place) {
-        let Some(grace) = place.stop() else {
+        let Some(grace_left) = place.stop() else {
             return;
         };
         // The program leads a session and has not been reaped, so both numbers are its own.
-        let asked = *self.asked.get_or_insert_with(|| {
+        if !self.is_asked {
             let _ = kill_process_group(main, Signal::TERM);
-            Instant::now()
-        });
-        if grace <= asked.elapsed() {
+            self.is_asked = true;
+        }
+        if grace_left.is_zero() {
             let _ = kill_process_group(main, Signal::KILL);
         }
     }

@@ -1,14 +1,18 @@
 //! What is found again after the server, the shim, both, or the machine went away.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use bursar_booking::execution::{Exit, Isolation};
-use bursar_node::executor::{Begun, Executor, Stream};
+use bursar_node::executor::{Begun, Executor, Left, Stream};
 use bursar_node::local::Local;
+use bursar_units::BookingId;
+use rustix::fs::{FlockOperation, flock};
 
-use crate::host::{Host, Meeting, beside, id, is_there, kill_shim, shims, soon};
+use crate::host::{Host, Meeting, beside, id, is_there, kill_shim, shell, shims, soon};
 
 const RUNNING: Begun = Begun::Running(Isolation::Cgroup);
 
@@ -197,4 +201,59 @@ async fn however_many_start_it_it_runs_once() {
 async fn what_was_never_started_here_is_lost() {
     let host = Host::new();
     assert_eq!(host.exit(&id("a")).await, Exit::Lost);
+}
+
+/// Runs a shim that was started long ago and only now gets to work: it would write `again`.
+fn late_shim(host: &Host, id: &BookingId) {
+    let work = host.options.directory.join("late");
+    fs::write(&work, serde_json::to_vec(&shell("echo again")).unwrap()).unwrap();
+    let order = serde_json::json!({
+        "booking": id.as_str(), "fence": 7, "directory": host.directory(id), "work": work,
+        "plan": { "directories": [], "settings": [], "is_whole": false },
+    });
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    writeln!(ours, "{order}").unwrap();
+    let mut shim = Command::new(&host.options.shim);
+    shim.args(["shim", "run", id.as_str()]);
+    let status = shim.stdin(OwnedFd::from(theirs)).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn a_shim_that_comes_late_starts_nothing_whatever_was_left() {
+    let host = Host::new();
+    let (never, a, b, c) = (id("never"), id("a"), id("b"), id("c"));
+    fs::create_dir(host.directory(&never)).unwrap();
+    late_shim(&host, &never);
+    assert_eq!(host.output(&never, Stream::Stdout), "again\n");
+    // Silent, and cleaned up after.
+    assert_eq!(host.run("a", &host.shell("exit 3")).await, Exit::Code(3));
+    host.local().clean(&a, Left::Output).unwrap();
+    // Never started before it was cleaned up.
+    fs::create_dir(host.directory(&b)).unwrap();
+    host.local().clean(&b, Left::Output).unwrap();
+    for id in [&a, &b] {
+        late_shim(&host, id);
+        assert_eq!(host.output(id, Stream::Stdout), "", "{id}");
+    }
+    assert_eq!(host.exit(&a).await, Exit::Code(3));
+    // Nothing but what it wrote.
+    fs::create_dir(host.directory(&c)).unwrap();
+    fs::write(host.directory(&c).join("stderr"), "kept\n").unwrap();
+    late_shim(&host, &c);
+    assert_eq!(host.output(&c, Stream::Stdout), "");
+}
+
+#[tokio::test]
+async fn nothing_is_removed_while_a_shim_is_at_work() {
+    let host = Host::new();
+    let a = id("a");
+    assert_eq!(host.run("a", &host.shell("exit 3")).await, Exit::Code(3));
+    let directory = fs::File::open(host.directory(&a)).unwrap();
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert!(host.local().clean(&a, Left::Nothing).is_err());
+    assert_eq!(host.exit(&a).await, Exit::Code(3));
+    drop(directory);
+    host.local().clean(&a, Left::Nothing).unwrap();
+    assert_eq!(host.local().list().unwrap(), []);
 }

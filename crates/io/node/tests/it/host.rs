@@ -13,8 +13,9 @@ use bursar_node::cgroup;
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, Work};
 use bursar_node::local::{Local, Options};
 use bursar_units::BookingId;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, mkfifoat};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 /// So long may anything take before a test fails rather than hangs.
@@ -215,7 +216,10 @@ pub(crate) fn kill_shim(id: &BookingId) {
     let shims = shims(&format!("{id}\0"));
     assert_eq!(shims.len(), 1, "shims of {id}");
     for shim in shims {
+        let pidfd = pidfd_open(shim, PidfdFlags::empty()).unwrap();
         kill_process(shim, Signal::KILL).unwrap();
+        // Until it is dead it holds the lock.
+        poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
     }
 }
 

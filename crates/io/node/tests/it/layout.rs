@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use bursar_node::cgroup::layout::{self, Mount};
-use bursar_node::cgroup::{self, Controller, Limits, Tree, Unless, Version};
+use bursar_node::cgroup::{self, Controller, Group, Limits, Tree, Unless, Version};
 use proptest::prelude::*;
 
 /// A server as root on a hybrid machine: the controllers of version 1, an empty version 2.
@@ -160,6 +160,22 @@ fn a_server_that_lives_in_its_leaf_divides_the_place_above() {
     let base = trees.first().unwrap().base.clone();
     let above = scratch.path().join("cgroup root/bursar.service/bursar-l");
     assert_eq!(base, above);
+}
+
+#[test]
+fn what_another_has_only_just_made_is_made_to_pass_its_controllers_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let base = scratch.path().join("bursar-l");
+    fs::create_dir(&base).unwrap();
+    let tree = Tree {
+        version: Version::V2,
+        base: base.clone(),
+        controllers: vec![Controller::Memory, Controller::Pids],
+    };
+    Group::make(&cgroup::plan(&[tree], "e-a", Limits::default())).unwrap();
+    assert!(base.join("e-a").exists());
+    let passed = fs::read_to_string(base.join("cgroup.subtree_control")).unwrap();
+    assert_eq!(passed, "+memory +pids");
 }
 
 #[test]

@@ -177,9 +177,10 @@ async fn output_is_read_from_any_byte_while_it_grows_and_after() {
     assert_eq!(std::io::read_to_string(output.bytes).unwrap(), "second\n");
     let beyond = host
         .local()
-        .output(&a, Stream::Stdout, 99)
+        .output(&a, Stream::Stdout, u64::MAX)
         .unwrap()
         .unwrap();
+    assert_eq!(beyond.size, 13);
     assert_eq!(std::io::read_to_string(beyond.bytes).unwrap(), "");
     // Nothing written is not the same as nothing known.
     let silent = host.local().output(&a, Stream::Stderr, 0).unwrap();
@@ -197,12 +198,16 @@ async fn cleaning_leaves_the_output_and_then_nothing() {
     assert_eq!(host.local().list().unwrap(), [a.clone(), id("b")]);
     host.local().clean(&a, Left::Output).unwrap();
     host.local().clean(&id("b"), Left::Output).unwrap();
-    assert_eq!(host.local().list().unwrap(), std::slice::from_ref(&a));
     assert_eq!(host.output(&a, Stream::Stdout), "kept\n");
+    // That nothing was written is known as well.
+    assert_eq!(host.output(&id("b"), Stream::Stdout), "");
     // What has run once is not run again by somebody who comes late.
     let job = host.shell("echo again");
-    assert_eq!(host.run("a", &job).await, Exit::Lost);
+    assert_eq!(host.run("a", &job).await, Exit::Code(0));
+    assert_eq!(host.run("b", &job).await, Exit::Code(0));
+    assert_eq!(host.output(&id("b"), Stream::Stdout), "");
     host.local().clean(&a, Left::Nothing).unwrap();
+    host.local().clean(&id("b"), Left::Nothing).unwrap();
     assert_eq!(host.local().list().unwrap(), []);
 }
 
@@ -246,7 +251,7 @@ async fn a_hundred_at_once_leave_no_process_no_zombie_no_cgroup_and_no_directory
             let job = jobs.get(code).unwrap();
             let exit = host.run(&name, job).await;
             assert_eq!(exit, Exit::Code(i32::try_from(code).unwrap()));
-            host.local().clean(&id(&name), Left::Output).unwrap();
+            host.local().clean(&id(&name), Left::Nothing).unwrap();
         }
     });
     soon(futures_util::future::join_all(runs)).await;

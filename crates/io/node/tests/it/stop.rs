@@ -1,5 +1,6 @@
 //! Ending executions: before, while and after they run.
 
+use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -123,4 +124,83 @@ async fn two_ledgers_on_one_host_never_touch_each_other() {
     drop(one);
     go.tell("\n").await;
     assert_eq!(two.exit(&a).await, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn the_grace_begins_when_it_is_first_asked_for() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let script = format!(
+        "trap 'echo asked' TERM; echo > {}; while :; do sleep 0.01; done",
+        ready.path()
+    );
+    host.start(&a, &script).await;
+    ready.hear().await;
+    // An earlier server has asked, in another time, and was killed.
+    fs::write(host.directory(&a).join("stop"), "0").unwrap();
+    host.stop(&a, Duration::from_hours(1)).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+    assert_eq!(host.output(&a, Stream::Stdout), "");
+}
+
+#[tokio::test]
+async fn who_cannot_be_asked_is_killed_all_the_same() {
+    let host = Host::new();
+    let a = id("a");
+    host.start(&a, "sleep 1000").await;
+    // One more group, of which nobody can tell who is in it.
+    let directory = host.options.directory.join("other");
+    let group = directory.join(format!("bursar-{}/e-a", host.options.ledger));
+    fs::create_dir_all(group.join("cgroup.procs")).unwrap();
+    fs::write(group.join("cgroup.kill"), "").unwrap();
+    let spawned = host.directory(&a).join("spawned");
+    let marker = fs::read_to_string(&spawned).unwrap();
+    let first = format!(r#""directories":[["v2","{}"],"#, group.display());
+    fs::write(&spawned, marker.replacen(r#""directories":["#, &first, 1)).unwrap();
+    host.stop(&a, SHORT).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+}
+
+#[tokio::test]
+async fn a_program_that_divides_its_group_by_threads_is_asked_and_ended_like_others() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let group = host.groups(&a).remove(0);
+    let script = format!(
+        "trap 'exit 5' TERM; mkdir {group}/inner; echo threaded > {group}/inner/cgroup.type; \
+         sh -c 'trap \"\" TERM; echo 0 > {group}/inner/cgroup.procs; echo $$ > {ready}; \
+         while :; do sleep 1000; done' & while :; do sleep 0.01; done",
+        group = group.display(),
+        ready = ready.path()
+    );
+    host.start(&a, &script).await;
+    let child = ready.hear().await;
+    host.stop(&a, LONG).await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    assert!(!is_there(&child) && !group.exists());
+}
+
+#[tokio::test]
+async fn a_program_that_makes_its_own_group_threaded_is_killed_like_others() {
+    let host = Host::new();
+    let (a, ready) = (id("a"), host.pipe("ready"));
+    let group = host.groups(&a).remove(0);
+    // Nobody may be in a group that becomes threaded, so it leaves and comes back.
+    let script = format!(
+        "trap '' TERM; echo 0 > {group}/../cgroup.procs; echo threaded > {group}/cgroup.type; \
+         echo 0 > {group}/cgroup.procs; cat {group}/cgroup.type > {ready}; \
+         while :; do sleep 0.01; done",
+        group = group.display(),
+        ready = ready.path()
+    );
+    host.start(&a, &script).await;
+    let kind = ready.hear().await;
+    // A ledger's directory that passes controllers on lets nobody in, nor become threaded.
+    assert!(
+        ["threaded\n", "domain\n"].contains(&kind.as_str()),
+        "{kind}"
+    );
+    host.stop(&a, Duration::ZERO).await;
+    assert_eq!(host.exit(&a).await, Exit::Signal(9));
+    assert!(!group.exists());
 }
