@@ -229,7 +229,8 @@ async fn show(
         None => None,
     };
     present(session, &booking, execution.as_ref())?;
-    if watch && booking.state != State::Ended {
+    if watch {
+        // Of one that has ended the exit code tells how.
         return follow(session, &client, booking, |state| state == State::Ended).await;
     }
     Ok(())
