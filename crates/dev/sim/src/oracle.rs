@@ -482,10 +482,12 @@ impl Oracle {
 
     fn release_word(&self, id: &BookingId, fence: Fence) -> &'static str {
         if let Some(holder) = self.holders.get(id) {
-            return match holder.fence == fence {
-                true if self.is_execution(id) => "is-execution",
-                true => "ended",
-                false => "stale-fence",
+            return if holder.fence != fence {
+                "stale-fence"
+            } else if self.is_execution(id) {
+                "is-execution"
+            } else {
+                "ended"
             };
         }
         match self.ended.get(id) {
@@ -498,10 +500,8 @@ impl Oracle {
 
     fn renew_word(&self, id: &BookingId, fence: Fence) -> &'static str {
         match (self.holders.get(id), self.ended.get(id)) {
-            (Some(holder), _) if holder.fence == fence => match self.is_execution(id) {
-                true => "is-execution",
-                false => "renewed",
-            },
+            (Some(holder), _) if holder.fence == fence && self.is_execution(id) => "is-execution",
+            (Some(holder), _) if holder.fence == fence => "renewed",
             (Some(_), _) | (None, Some(_)) => "stale-fence",
             (None, None) if self.is_waiting(id) => "is-queued",
             (None, None) => "not-found",

@@ -144,9 +144,12 @@ impl Oracle {
     }
 
     pub(super) fn started_word(&self, id: &BookingId) -> &'static str {
-        self.result_word(id, |holder| match holder.way.has_started {
-            true => "repeated",
-            false => "noted",
+        self.result_word(id, |holder| {
+            if holder.way.has_started {
+                "repeated"
+            } else {
+                "noted"
+            }
         })
     }
 
@@ -157,9 +160,10 @@ impl Oracle {
     pub(super) fn stop_failed_word(&self, id: &BookingId, attempt: u32) -> &'static str {
         self.result_word(id, |Holder { way, .. }| {
             let is_next = way.stops_failed < STUCK && attempt == way.stops_failed + 1;
-            match is_next && way.stopping.is_some() {
-                true => "noted",
-                false => "repeated",
+            if is_next && way.stopping.is_some() {
+                "noted"
+            } else {
+                "repeated"
             }
         })
     }

@@ -39,8 +39,8 @@ pub(super) struct Checker {
     last_fence: Fence,
     /// Every grant there ever was.
     grants: BTreeMap<BookingId, Fence>,
-    /// Every end there ever was.
-    ends: BTreeMap<BookingId, End>,
+    /// Every end there ever was, and when.
+    ends: BTreeMap<BookingId, (End, Instant)>,
     /// Until when, in the time of the world, a holder was told that it may hold.
     promises: BTreeMap<BookingId, u64>,
     /// When, in the time of the world, a record of that number was last decided.
@@ -115,7 +115,7 @@ impl Checker {
 
     /// The same, or an operator took them: then a process may live without.
     pub(super) fn holds_or_was_forced(&self, id: &BookingId, fence: Fence) -> bool {
-        let was_forced = self.ends.get(id) == Some(&End::Forced);
+        let was_forced = self.end_of(id) == Some(End::Forced);
         self.holds(id, fence) || was_forced && self.grants.get(id) == Some(&fence)
     }
 
@@ -273,7 +273,7 @@ impl Checker {
 
     /// A booking that a reader was shown as ended.
     pub(super) fn check_seen_ended(&self, id: &BookingId, end: End) -> Result<(), Violation> {
-        let known = self.ends.get(id).copied();
+        let known = self.end_of(id);
         demand(
             known == Some(end),
             "a reader never sees an end that is not committed",
@@ -472,7 +472,7 @@ impl Checker {
                     if *end == End::Expired {
                         self.check_expiry(id, *at, decided_ms)?;
                     }
-                    self.note_end(id, *end, tally);
+                    self.note_end(id, *end, *at, tally);
                 }
                 BookingEvent::Started { id, .. } => {
                     self.promises.remove(id);
@@ -495,7 +495,7 @@ impl Checker {
                         signal: *signal,
                         reason: reason.clone(),
                     });
-                    self.note_end(id, End::Released, tally);
+                    self.note_end(id, End::Released, *at, tally);
                 }
                 _ => {}
             }
@@ -503,9 +503,13 @@ impl Checker {
         Ok(())
     }
 
-    fn note_end(&mut self, id: &BookingId, end: End, tally: &mut Tally) {
+    fn end_of(&self, id: &BookingId) -> Option<End> {
+        self.ends.get(id).map(|(end, _)| *end)
+    }
+
+    fn note_end(&mut self, id: &BookingId, end: End, at: Instant, tally: &mut Tally) {
         self.promises.remove(id);
-        self.ends.insert(id.clone(), end);
+        self.ends.insert(id.clone(), (end, at));
         if let Some(Standing::Ended(ended)) = self.shadow.bookings.standing(id)
             && let Some(course) = ended.course()
         {
@@ -533,14 +537,18 @@ impl Checker {
         });
         // A granted one may have ended in the same record; then nothing was promised.
         let before = self.grants.insert(id.clone(), fence);
-        let was_forgotten = id.made_at().is_none();
+        // An id tells how old it is by its clock: one that was ahead of ours looks too young.
+        let looks_young = match (id.made_at(), self.ends.get(id)) {
+            (Some(made_at), Some((_, ended_at))) => *ended_at < made_at,
+            (made_at, _) => made_at.is_none(),
+        };
         demand(
-            before.is_none() || was_forgotten,
+            before.is_none() || looks_young,
             "an id is granted at most once",
             || format!("`{id}` was granted as {before:?} and again under {fence:?}"),
         )?;
         tally.add(
-            "plain ids granted again after a day",
+            "forgotten ids granted again after a day",
             u64::from(before.is_some()),
         );
         self.promise(id, since_ms + length_ms);

@@ -10,6 +10,9 @@ use super::client::{Deed, Lease, Phase, Sight};
 use super::habits::Load;
 use crate::violation::Violation;
 
+/// More than fit one record several times over; a larger crowd only takes longer to count.
+const CROWD_MAX: usize = 800;
+
 impl World<'_> {
     pub(super) fn arrive(&mut self, client: usize) {
         if self.is_stopping {
@@ -24,6 +27,9 @@ impl World<'_> {
         self.schedule.plan(later, Action::Arrive(client));
         if self.rng.once_in(10) {
             self.send_nonsense(client);
+            return;
+        }
+        if self.habits.load == Load::Crowd && self.crowd() > CROWD_MAX {
             return;
         }
         let count = match self.habits.load {
@@ -52,6 +58,13 @@ impl World<'_> {
         }
         let (leases, commands) = asked.into_iter().unzip();
         self.send(Some(client), leases, commands);
+    }
+
+    /// How many bookings are asked for or wait, as far as their clients know.
+    fn crowd(&self) -> usize {
+        let leases = self.clients.iter().flat_map(|client| &client.leases);
+        let is_one = |lease: &&Lease| matches!(lease.phase, Phase::Asking | Phase::Waiting);
+        leases.filter(is_one).count()
     }
 
     fn send_nonsense(&mut self, client: usize) {

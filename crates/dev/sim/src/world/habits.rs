@@ -87,7 +87,7 @@ impl Habits {
             Load::Crowd => {
                 (self.clients, self.arrive_ms, self.steps) = (8, 20, 5_000);
                 self.wait_ms = [600_000; 4];
-                self.executions_per_mille /= 4;
+                self.executions_per_mille /= 16;
             }
             Load::Large => {
                 (self.clients, self.arrive_ms, self.steps) = (8, 100, 5_000);

@@ -79,14 +79,6 @@ impl Host {
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The grants under which something of an id has been there.
-    pub(super) fn lives(&self, id: &BookingId) -> Vec<Fence> {
-        let span = (id.clone(), Fence(0))..=(id.clone(), Fence(u64::MAX));
-        let past = self.past.range(span).map(|((_, fence), _)| *fence);
-        past.chain(self.places.get(id).map(|place| place.fence))
-            .collect()
-    }
-
     /// What became of an id under a grant, where it is over.
     pub(super) fn exit_of(&self, id: &BookingId, fence: Fence) -> Option<&Exit> {
         let place = self.places.get(id).filter(|place| place.fence == fence);

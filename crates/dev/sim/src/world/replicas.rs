@@ -192,7 +192,8 @@ impl World<'_> {
         if self.crash_between_answers(replica)? || self.crash_here(replica)? {
             return Ok(());
         }
-        self.plan_attend(replica, self.now_ms);
+        let delay = self.rng.below(30);
+        self.plan_attend(replica, self.now_ms + delay);
         // A store that was away is asked again.
         let retry = self.rng.between(50, 400);
         if self.disk_is_full() {
@@ -274,7 +275,7 @@ impl World<'_> {
         {
             staged.checkpoint();
         }
-        let delay = self.rng.below(5);
+        let delay = self.rng.below(30);
         self.plan_attend(replica, self.now_ms + delay);
         self.plan_build(replica, self.now_ms);
         Ok(())

@@ -18,6 +18,10 @@ use crate::violation::{Violation, demand};
 
 /// How far apart two looks must be that both find something unknown, before it is cleaned (X5).
 const TWICE_MS: u64 = 30_000;
+/// How far apart two looks are at least.
+const LOOK_MS: u64 = 15;
+/// So many results always travel together.
+const TOGETHER: usize = 6;
 /// The longest pause between two stops.
 const STOP_PAUSE_MAX_MS: u64 = 30_000;
 
@@ -129,7 +133,7 @@ impl World<'_> {
         }
         self.report(replica, found.commands);
         if let Some(next_ms) = found.next_ms {
-            self.plan_attend(replica, next_ms.max(self.now_ms + 1));
+            self.plan_attend(replica, next_ms.max(self.now_ms + LOOK_MS));
         }
         Ok(())
     }
@@ -224,8 +228,9 @@ impl World<'_> {
                 return Ok(());
             }
         };
-        // Should it get lost, the next look finds it again.
-        let again_ms = now_ms + self.rng.between(100, 2_000);
+        // Should it get lost, a later look finds it again.
+        let patience_ms = 2 * self.habits.delay_ms;
+        let again_ms = now_ms + patience_ms + self.rng.between(100, 2_000);
         runner.quiet_until_ms.insert(task.id.clone(), again_ms);
         found.look_at(again_ms);
         found.commands.push(command);
@@ -240,12 +245,11 @@ impl World<'_> {
             "only what holds its slot is started",
             || format!("`{id}` was to be started under {fence:?}"),
         )?;
-        let lives = self.host.lives(id);
-        let may_live_again = id.made_at().is_none() && !lives.contains(fence);
+        // An id is granted at most once while it is remembered, so its process is the only one.
         demand(
-            lives.is_empty() || may_live_again,
-            "an id has at most one process, ever",
-            || format!("`{id}` was started under {lives:?} and again under {fence:?}"),
+            self.host.exit_of(id, *fence).is_none(),
+            "a grant has at most one process, ever",
+            || format!("`{id}` was started again under {fence:?}"),
         )
     }
 
@@ -302,7 +306,7 @@ impl World<'_> {
         if commands.is_empty() {
             return;
         }
-        if self.rng.once_in(2) {
+        if commands.len() >= TOGETHER || self.rng.once_in(2) {
             self.send_result(replica, commands);
         } else {
             for command in commands {

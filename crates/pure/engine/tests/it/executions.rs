@@ -46,8 +46,8 @@ fn saga_words(world: &World, name: &str) -> (String, String) {
                 took.unwrap_or_default()
             )
         };
-        let words: Vec<String> = steps.iter().map(word).collect();
-        words.join(", ")
+        let all: Vec<String> = steps.iter().map(word).collect();
+        all.join(", ")
     };
     (joined(&saga.steps), joined(&saga.compensations))
 }
