@@ -39,9 +39,9 @@ pub trait Executor: Send + Sync {
     /// An error rather than part of the truth (X5).
     fn list(&self) -> Result<Vec<BookingId>, Error>;
 
-    /// Ends whatever is left of an id and removes all that was made for it but its output; with
-    /// `output` that too.
-    fn clean(&self, id: &BookingId, output: Left) -> Result<(), Error>;
+    /// Ends whatever is left of an id and removes all that was made for it, but for what is to be
+    /// left.
+    fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error>;
 
     /// Forgets kept work that nobody needs any more.
     fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error>;
@@ -107,7 +107,7 @@ pub enum Begun {
 /// What to leave behind.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Left {
-    /// What it has written.
+    /// What it has written, and how it came out.
     Output,
     /// Nothing.
     Nothing,
