@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
-use crate::{drift, policy, python, report, scripts, simulator, tidy, tree};
+use crate::{drift, policy, python, report, scripts, simulator, tidy, tree, vm};
 
 /// One part, in the order in which all of them run: what fails fast comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -30,11 +30,13 @@ pub enum Part {
     Simulate,
     /// The corpus of every parser, and ten seconds of mutations
     Fuzz,
+    /// Executions and market on cgroup v2, in a virtual machine
+    Vm,
 }
 
 impl Part {
     /// All parts, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Format,
         Self::Tidy,
         Self::Policy,
@@ -45,6 +47,7 @@ impl Part {
         Self::Python,
         Self::Simulate,
         Self::Fuzz,
+        Self::Vm,
     ];
 
     /// The name to type.
@@ -60,6 +63,7 @@ impl Part {
             Self::Python => "python",
             Self::Simulate => "simulate",
             Self::Fuzz => "fuzz",
+            Self::Vm => "vm",
         }
     }
 
@@ -80,7 +84,7 @@ impl Part {
             }
             Self::Simulate => Some(simulator::test_simulation()),
             Self::Fuzz => Some(simulator::test_fuzz()),
-            Self::Tidy | Self::Policy | Self::Drift | Self::Python => None,
+            Self::Tidy | Self::Policy | Self::Drift | Self::Python | Self::Vm => None,
         }
     }
 
@@ -94,6 +98,7 @@ impl Part {
             Self::Docs => scripts::check(root),
             Self::Drift => drift::check(root),
             Self::Python => python::check(root),
+            Self::Vm => vm::check(root),
             Self::Format | Self::Lint | Self::Unit | Self::Simulate | Self::Fuzz => Ok(()),
         }
     }
