@@ -34,7 +34,7 @@ fn after(world: &mut World, steps: impl IntoIterator<Item = (u64, Command)>) {
 fn saga_words(world: &World, name: &str) -> (String, String) {
     let saga = saga(&world.state.bookings, world.now, &id(name)).unwrap();
     let joined = |steps: &[bursar_engine::explain::Step]| {
-        let word = |step: &bursar_engine::explain::Step| {
+        let told = |step: &bursar_engine::explain::Step| {
             let took = step.took.map(|took| format!(" {}s", took.ms() / 1_000));
             assert_eq!(took.is_some(), step.began.is_some());
             let is_silent = matches!(step.state, StepState::Pending | StepState::Skipped);
@@ -46,7 +46,7 @@ fn saga_words(world: &World, name: &str) -> (String, String) {
                 took.unwrap_or_default()
             )
         };
-        let all: Vec<String> = steps.iter().map(word).collect();
+        let all: Vec<String> = steps.iter().map(told).collect();
         all.join(", ")
     };
     (joined(&saga.steps), joined(&saga.compensations))
