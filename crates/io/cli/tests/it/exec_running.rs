@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{Ended, House};
+use crate::house::{DEFAULT_SIGNALS, ENV, Ended, House};
 
 /// A command with all its streams in the test's hands.
 pub(crate) struct Running {
@@ -20,8 +20,9 @@ pub(crate) struct Running {
 pub(crate) fn program(house: &House, name: &str) -> Command {
     let like = house.command(&[]);
     let bin = Path::new(env!("CARGO_BIN_EXE_bursar")).parent().unwrap();
-    let mut command = Command::new(name);
+    let mut command = Command::new(ENV);
     command
+        .args([DEFAULT_SIGNALS, name])
         .current_dir(like.get_current_dir().unwrap())
         .env_clear()
         .envs(

@@ -4,6 +4,11 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// Tests may run in the background of a shell, which has them ignore signals; what they start
+/// must not inherit that.
+pub(crate) const ENV: &str = "/usr/bin/env";
+pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal";
+
 /// A home with nothing in it.
 pub(crate) struct House {
     directory: tempfile::TempDir,
@@ -42,8 +47,9 @@ impl House {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bursar"));
+        let mut command = Command::new(ENV);
         command
+            .args([DEFAULT_SIGNALS, env!("CARGO_BIN_EXE_bursar")])
             .args(words)
             .current_dir(self.directory.path())
             .env_clear()
