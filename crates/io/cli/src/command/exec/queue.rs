@@ -296,9 +296,9 @@ pub(super) async fn refusal(
         },
         Code::OverLimit if arguments.wait.is_some_and(|wait| wait.ms() == 0) => {
             let leave = if arguments.detach {
-                format!("`bursar booking cancel {id}` leaves the queue")
+                "`bursar booking cancel ID` leaves the queue"
             } else {
-                "Ctrl-C leaves the queue".to_owned()
+                "Ctrl-C leaves the queue"
             };
             without_a_slot(&problem).hint(format!("leave out `--wait 0` to queue, {leave}"))
         }
