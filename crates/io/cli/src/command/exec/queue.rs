@@ -295,12 +295,13 @@ pub(super) async fn refusal(
             Err(_) => Failure::from((*problem).clone()),
         },
         Code::OverLimit if arguments.wait.is_some_and(|wait| wait.ms() == 0) => {
-            let leave = if arguments.detach {
-                "`bursar booking cancel ID` leaves the queue"
-            } else {
-                "Ctrl-C leaves the queue"
+            let leave = match (arguments.detach, &arguments.id) {
+                (false, _) => ", Ctrl-C leaves the queue".to_owned(),
+                (true, Some(id)) => format!(", `bursar booking cancel {id}` leaves the queue"),
+                // The next attempt will have another id.
+                (true, None) => String::new(),
             };
-            without_a_slot(&problem).hint(format!("leave out `--wait 0` to queue, {leave}"))
+            without_a_slot(&problem).hint(format!("leave out `--wait 0` to queue{leave}"))
         }
         Code::OverLimit => without_a_slot(&problem).hint(format!(
             "`bursar bookings --where class={class},state=queued` shows who waits"
