@@ -119,7 +119,7 @@ fn repeating_is_safe_and_what_is_refused_is_told_as_exec_does() {
                 "exec", "--detach", "--class", "none", "--wait", "0", "--", "true",
             ],
             125,
-            "` leaves the queue",
+            "hint: leave out `--wait 0` to queue\n",
         ),
         (&["booking", "logs", "job-2"], 1, "no booking `job-2`"),
     ] {
