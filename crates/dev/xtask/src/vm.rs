@@ -3,7 +3,7 @@
 //!
 //! Promises: needs neither network nor virtualisation in there; what is missing here is installed
 //! or fetched where that can be done without asking anybody, and otherwise named. Every test of
-//! `bursar-node` runs there but those in [`LEFT_OUT`], each with its reason.
+//! `bursar-node` runs there but those in `LEFT_OUT`, each with its reason.
 
 mod archive;
 mod executables;

@@ -41,7 +41,7 @@ pub(crate) struct AgentArguments {
     /// The node's name; the host's unless told
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<ObjectName>,
-    /// A file of settings (TOML); [market] and [[cgroup]] are read
+    /// A file of settings (TOML); `[market]` and `[[cgroup]]` are read
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where originals and record are kept
