@@ -1,7 +1,7 @@
 //! Whom the market manages: declared cgroups and our own executions, each found or named with the
 //! reason why not (M10).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
@@ -204,29 +204,17 @@ fn execution(
     })
 }
 
-/// Takes out those that lie inside another: its limit binds them already.
+/// Takes out those that lie inside another: its limit binds them already. Of two names of one group
+/// the first has it.
 fn nested(targets: &mut BTreeMap<String, Target>) -> Vec<(String, Why)> {
-    let groups: Vec<PathBuf> = targets
-        .values()
-        .map(|target| target.group.clone())
-        .collect();
-    let is_inside = |group: &Path| {
-        let mut above = group.ancestors().skip(1);
-        above.any(|above| groups.iter().any(|other| other == above))
-    };
-    let inner = targets
+    let groups: BTreeSet<&Path> = targets.values().map(|target| &*target.group).collect();
+    let mut taken = BTreeSet::new();
+    let is_nested = |group: &Path| group.ancestors().skip(1).any(|above| groups.contains(above));
+    let without: Vec<(String, Why)> = targets
         .iter()
-        .filter(|(_, target)| is_inside(&target.group));
-    let mut without: Vec<(String, Why)> =
-        inner.map(|(name, _)| (name.clone(), Why::Nested)).collect();
-    // Two names of one group: the first has it.
-    let mut taken = Vec::new();
-    for (name, target) in targets.iter() {
-        if taken.contains(&&target.group) {
-            without.push((name.clone(), Why::Nested));
-        }
-        taken.push(&target.group);
-    }
+        .filter(|(_, target)| is_nested(&target.group) || !taken.insert(&target.group))
+        .map(|(name, _)| (name.clone(), Why::Nested))
+        .collect();
     for (name, _) in &without {
         targets.remove(name);
     }
