@@ -462,6 +462,27 @@ fn neither_the_root_nor_what_holds_ourselves_nor_what_is_inside_another_is_manag
 }
 
 #[test]
+fn processors_that_go_are_shared_no_more_and_a_list_of_them_that_makes_no_sense_changes_nothing() {
+    let fake = Fake::new(Kind::V2, "/us");
+    let status = fake.process().join("status");
+    let mut options = fake.options(Mode::Observe, Vec::new());
+    options.reserve_milli = Some(100);
+    let agent = Agent::start(options).unwrap();
+    let shared = |milli| {
+        let is_so = |view: &View| {
+            let clearing = view.clearing.as_ref();
+            clearing.is_some_and(|clearing| clearing.allocatable_milli == milli)
+        };
+        wait_for(&agent, "so much is shared", is_so);
+    };
+    fs::write(&status, "Cpus_allowed_list:\t0\n").unwrap();
+    shared(900);
+    fs::write(&status, "garbage").unwrap();
+    clearings(&agent, 2);
+    shared(900);
+}
+
+#[test]
 fn one_name_for_two_cgroups_is_refused() {
     let fake = Fake::new(Kind::V2, "/");
     let started = Agent::start(fake.options(Mode::Act, vec![at("a"), at("b"), at("a")]));

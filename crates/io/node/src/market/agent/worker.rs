@@ -29,6 +29,7 @@ const OBSERVED_MAX: usize = 256;
 pub(super) struct Worker {
     pub(super) options: Options,
     pub(super) hierarchies: Hierarchies,
+    /// K, as of the last time that it could be told.
     allocatable_milli: u64,
     pub(super) node: Node,
     pub(super) members: BTreeMap<String, Member>,
@@ -147,6 +148,10 @@ impl Worker {
     pub(super) fn clear(&mut self) {
         self.gather();
         self.compare();
+        // Processors come and go, and so does what our cpuset allows of them.
+        if let Some(online_milli) = machine::online_milli(&self.options.process) {
+            self.allocatable_milli = allocatable_milli(online_milli, self.options.reserve_milli);
+        }
         let now_us = micros(self.began);
         let supply = Supply {
             allocatable_milli: self.allocatable_milli,
