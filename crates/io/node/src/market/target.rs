@@ -209,7 +209,12 @@ fn execution(
 fn nested(targets: &mut BTreeMap<String, Target>) -> Vec<(String, Why)> {
     let groups: BTreeSet<&Path> = targets.values().map(|target| &*target.group).collect();
     let mut taken = BTreeSet::new();
-    let is_nested = |group: &Path| group.ancestors().skip(1).any(|above| groups.contains(above));
+    let is_nested = |group: &Path| {
+        group
+            .ancestors()
+            .skip(1)
+            .any(|above| groups.contains(above))
+    };
     let without: Vec<(String, Why)> = targets
         .iter()
         .filter(|(_, target)| is_nested(&target.group) || !taken.insert(&target.group))

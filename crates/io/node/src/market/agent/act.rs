@@ -29,10 +29,16 @@ impl Worker {
             else {
                 continue;
             };
-            let Ok(present) = member.files.limit().quota() else {
+            let limit = member.files.limit();
+            let (group, identity) = (member.target.group.clone(), limit.identity());
+            let Ok(present) = limit.quota() else {
                 self.node.observe(&write.id, None);
                 continue;
             };
+            // Since the clearing somebody may have written it; that must not be lost.
+            if self.is_foreign(&write.id, present) {
+                continue;
+            }
             let Some(next) = self.node.begin(write) else {
                 continue;
             };
@@ -42,12 +48,8 @@ impl Worker {
                     milli: original.milli_ceil(),
                 });
             }
-            let place = (
-                member.target.group.as_path(),
-                member.files.limit().identity(),
-            );
             self.originals
-                .intend(&write.id, place, *original, (present, next));
+                .intend(&write.id, (&group, identity), *original, (present, next));
             planned.push((write.id.clone(), present, next));
         }
         if let Err(error) = self.originals.store() {

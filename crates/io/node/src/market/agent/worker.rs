@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bursar_market::capacity::allocatable_milli;
+use bursar_market::cgroup::Quota;
 use bursar_market::node::{Node, Supply};
 use bursar_market::sense::{Estimator, Shown};
 
@@ -291,7 +292,7 @@ impl Worker {
     /// execution that has just ended.
     fn adopt(&mut self, id: &str, target: Target) -> Result<(), Option<Why>> {
         if let Some(member) = self.members.get_mut(id) {
-            let quota = bursar_market::cgroup::Quota::NONE;
+            let quota = Quota::NONE;
             self.node.adopt(id, target.params, quota, quota);
             member.target = target;
             return Ok(());
@@ -359,25 +360,34 @@ impl Worker {
 
     /// Tells the node what the kernel says before anything is written.
     fn compare(&mut self) {
-        let now_us = micros(self.began);
-        let mut is_changed = false;
-        for (id, member) in &self.members {
-            match member.files.limit().quota() {
-                Ok(quota) if self.node.found(id, quota, now_us) => {
-                    self.originals.replace(id, quota);
-                    is_changed |= self.originals.kept().contains_key(id);
-                    self.events.push(Event::Conflict {
-                        pod: id.clone(),
-                        to_milli: quota.milli_ceil(),
-                    });
-                }
-                Ok(_) => {}
-                Err(_) => self.node.observe(id, None),
+        let members = self.members.iter();
+        let quotas: Vec<_> = members
+            .map(|(id, member)| (id.clone(), member.files.limit().quota()))
+            .collect();
+        let mut is_any_foreign = false;
+        for (id, quota) in quotas {
+            match quota {
+                Ok(quota) => is_any_foreign |= self.is_foreign(&id, quota),
+                Err(_) => self.node.observe(&id, None),
             }
         }
-        if is_changed && let Err(error) = self.originals.store() {
+        if is_any_foreign && let Err(error) = self.originals.store() {
             self.failed(&error);
         }
+    }
+
+    /// Tells the node what the kernel says of one limit: whether somebody else wrote it. That is
+    /// the original from now on, to be stored.
+    pub(super) fn is_foreign(&mut self, id: &str, quota: Quota) -> bool {
+        let is_foreign = self.node.found(id, quota, micros(self.began));
+        if is_foreign {
+            self.originals.replace(id, quota);
+            self.events.push(Event::Conflict {
+                pod: id.to_owned(),
+                to_milli: quota.milli_ceil(),
+            });
+        }
+        is_foreign
     }
 
     /// Lets all members go; they are taken in anew at the next clearing, if there is one.
