@@ -253,6 +253,12 @@ impl Client {
         self.get(&format!("/v1/nodes/{node}/market"), &query).await
     }
 
+    /// How it was divided at the last clearing before a time of the last day: `-5m`, or an instant.
+    pub async fn market_at(&self, node: &ObjectName, at: &str) -> Result<NodeMarket, Error> {
+        let query = Query::new().with("at", at);
+        self.get(&format!("/v1/nodes/{node}/market"), &query).await
+    }
+
     /// Puts back the limits that users wrote, and stops acting on that node.
     pub async fn restore_node(
         &self,

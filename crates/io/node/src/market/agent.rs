@@ -7,12 +7,13 @@
 mod act;
 mod worker;
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Deed, Error, Options, Restored, View};
+use super::{Deed, Error, Options, Restored, View, record};
 use worker::Worker;
 
 /// How many commands may wait; each is answered within a clearing.
@@ -22,6 +23,7 @@ const COMMANDS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Agent {
     node: String,
+    directory: PathBuf,
     commands: SyncSender<Command>,
     shown: Arc<Shown>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -43,7 +45,7 @@ impl Agent {
     /// Starts the agent of this node. What an earlier one left behind is put back, or adopted with
     /// its original; the first look is taken before this returns.
     pub fn start(options: Options) -> Result<Self, Error> {
-        let node = options.node.clone();
+        let (node, directory) = (options.node.clone(), options.directory.clone());
         let every = (options.sense, options.clear);
         let mut worker = Worker::open(options)?;
         let shown = Arc::new(Shown {
@@ -62,6 +64,7 @@ impl Agent {
             })?;
         Ok(Self {
             node,
+            directory,
             commands,
             shown,
             thread: Mutex::new(Some(thread)),
@@ -76,6 +79,13 @@ impl Agent {
     /// What it saw last.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.shown.lock())
+    }
+
+    /// What it told at a time, played back from its record; `None` where that begins later. Reads
+    /// the whole record, so it takes a moment.
+    pub fn view_at(&self, at_ms: u64) -> Result<Option<View>, Error> {
+        let past = record::read_at(&self.directory, at_ms)?;
+        Ok(past.map(|past| self.view().then(past)))
     }
 
     /// What it sees next, or the same again where that takes too long. Blocks.

@@ -38,6 +38,9 @@ const NOTHING: &str = "000000000000000000000000000000000000000000000000000000000
 /// The longest line that is read back: 100,000 pods have less.
 const LINE_SIZE_MAX: u64 = 32 << 20;
 
+/// How often a record is read again that makes no sense.
+const READ_AGAIN: u32 = 2;
+
 /// Something that happened besides the clearing itself; an absent limit is none.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
@@ -323,6 +326,26 @@ impl Record {
             }
         }
         Ok(())
+    }
+}
+
+/// The last clearing at or before a time, once the whole record was played back; `None` if it
+/// begins later.
+pub fn read_at(directory: &Path, at_ms: u64) -> Result<Option<Past>, Error> {
+    let mut tries = 0;
+    loop {
+        let mut found = None;
+        let read = read(directory, |past| {
+            if past.at_ms <= at_ms {
+                found = Some(past);
+            }
+        });
+        match read {
+            Ok(_) => return Ok(found),
+            // A file that was closed while it was read looks like a break in the chain.
+            Err(_) if tries < READ_AGAIN => tries += 1,
+            Err(error) => return Err(error),
+        }
     }
 }
 

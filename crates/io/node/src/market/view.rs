@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bursar_market::cgroup::{Pressure, Quota};
-use bursar_market::clear::Mode;
+use bursar_market::clear::{Mode, Pod, Want};
+use bursar_market::need::need;
 use bursar_market::node::{Clearing, Settings, Standing};
+use bursar_market::params::Params;
+use bursar_market::sense::Shown;
 
-use super::Why;
+use super::{Kind, Why};
+use super::record::{Event, Past};
 
 /// For how long past clearings are told.
 pub const HISTORY_MS: u64 = 600_000;
@@ -32,6 +36,8 @@ pub struct View {
     pub clearing: Option<Clearing>,
     /// How the pods stand, by name.
     pub standings: Vec<Standing>,
+    /// Who asked for each of them.
+    pub kinds: BTreeMap<String, Kind>,
     /// How long their processes waited for a CPU, where that is counted.
     pub pressures: BTreeMap<String, Pressure>,
     /// Those who are only looked at.
@@ -113,9 +119,72 @@ pub struct PointPod {
 }
 
 impl View {
+    /// The same node at a clearing of the past: what its record holds, and nothing else.
+    pub(super) fn then(&self, past: Past) -> Self {
+        let standings = past.market.pods.iter().map(|pod| standing(&past, pod));
+        Self {
+            at_ms: past.at_ms,
+            now_us: 0,
+            settings: Settings {
+                policy: past.market.policy,
+                quantum_milli: past.market.quantum_milli,
+                ..self.settings
+            },
+            standings: standings.collect(),
+            pressures: BTreeMap::new(),
+            observed: Vec::new(),
+            unmanaged: Vec::new(),
+            over_milli: 0,
+            history: Vec::new(),
+            clearing: Some(Clearing {
+                at_us: 0,
+                allocatable_milli: past.allocatable_milli,
+                unmanaged_milli: past.unmanaged_milli,
+                held_milli: past.held_milli,
+                market: past.market,
+                cleared: past.cleared,
+                label: past.label,
+            }),
+            ..self.clone()
+        }
+    }
+
     /// When something happened by the clock of the clearing, in milliseconds since 1970.
     pub fn wall_ms(&self, at_us: u64) -> u64 {
         let ago_us = self.now_us.saturating_sub(at_us);
         self.at_ms.saturating_sub(ago_us / 1_000)
+    }
+}
+
+/// How a pod stood after a clearing of the past.
+fn standing(past: &Past, pod: &Pod) -> Standing {
+    let written = past.events.iter().rev().find_map(|event| match event {
+        Event::Wrote {
+            pod: id, to_milli, ..
+        } if **id == *pod.id => *to_milli,
+        _ => None,
+    });
+    let shown = match pod.want {
+        // Demand rounds up to whole parts, and so what it was is found again, up to the ceiling.
+        Want::Demand(ppm) => Shown::Demand {
+            milli: need(pod.min_milli, pod.max_milli, ppm, pod.headroom_permille).raw_milli,
+        },
+        Want::Need(_) => Shown::Nothing,
+    };
+    Standing {
+        id: pod.id.to_string(),
+        params: Params {
+            min_milli: pod.min_milli,
+            max_milli: pod.max_milli,
+            weight: pod.weight,
+        },
+        original: Quota::NONE,
+        limit_milli: written.or(pod.current_milli).unwrap_or(pod.max_milli),
+        used_milli: None,
+        throttled_permille: 0,
+        shown,
+        headroom_permille: pod.headroom_permille,
+        changed_us: None,
+        held: None,
     }
 }

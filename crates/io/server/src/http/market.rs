@@ -22,14 +22,25 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/nodes/{name}/market", tag = "nodes",
     params(("name" = String, Path, max_length = 253),
            ("since" = Option<String>, Query, description = "Tell past clearings too, from this time on: `-10m`, which is the most that is kept, or an instant"),
+           ("at" = Option<String>, Query, description = "Tell the last clearing before this time instead, played back from the agent's record of the last day: `-5m`, or an instant; without what the record does not hold, such as use and originals"),
            ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = NodeMarket),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_market(call: Call) -> Handled {
-    call.query.only(&["since", "minRecord"])?;
+    call.query.only(&["since", "at", "minRecord"])?;
     let name: ObjectName = call.name("name")?;
-    let since = call.query.get("since").map(since).transpose()?;
-    json(call.service().market(&call.caller, &name, since)?)
+    let time = |field| {
+        let text = call.query.get(field);
+        text.map(|text| time(field, text)).transpose()
+    };
+    let service = call.service();
+    match (time("since")?, time("at")?) {
+        (Some(_), Some(_)) => {
+            Err(invalid("at", "it cannot be asked for together with `since`").into())
+        }
+        (None, Some(at)) => json(service.market_at(&call.caller, &name, at).await?),
+        (since, None) => json(service.market(&call.caller, &name, since)?),
+    }
 }
 
 /// Puts back every CPU limit that users wrote on a node, and stops acting there.
@@ -51,8 +62,8 @@ async fn restore_node(call: Call) -> Handled {
 }
 
 /// A time in the past, as a distance or an instant.
-fn since(text: &str) -> Result<Since, Problem> {
-    let wrong = |error: &dyn std::fmt::Display| invalid("since", &error.to_string());
+fn time(field: &str, text: &str) -> Result<Since, Problem> {
+    let wrong = |error: &dyn std::fmt::Display| invalid(field, &error.to_string());
     if let Some(back) = text.strip_prefix('-') {
         let back = back.parse::<Millis>();
         return back.map(Since::Back).map_err(|error| wrong(&error));

@@ -3,11 +3,13 @@
 //! An agent decides and acts on its own; here it is only looked at, asked to give everything
 //! back, and told which executions run.
 
+mod past;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bursar_client::api::{
-    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketLevel,
+    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind, MarketLevel,
     MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep, NodeMarket,
     ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
 };
@@ -18,21 +20,23 @@ use bursar_market::clear::{self, BoundBy, Share, Step};
 use bursar_market::kernel::Level;
 use bursar_market::node::{Clearing, Standing};
 use bursar_market::sense::Shown;
-use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Point, View, Why};
+use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
 use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
 use super::{Answer, Mode, Service, chain};
 use crate::caller::Caller;
 
-/// From when on past clearings are told.
+/// A time in the past.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Since {
-    /// From so long ago on, by the agent's own clock.
+    /// So long ago, by the agent's own clock.
     Back(Millis),
-    /// From a time on.
+    /// That very time.
     At(Instant),
 }
 
+/// What the names of executions begin with among pods.
+const EXECUTION: &str = "e-";
 /// How many of those who are not managed for one reason are named.
 const UNMANAGED_NAMES_MAX: usize = 20;
 
@@ -233,6 +237,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
     };
     MarketPod {
         pod: standing.id.clone(),
+        kind: kind(view, &standing.id),
         wrote: Wrote {
             request_milli: standing.params.min_milli,
             limit_milli: standing.params.max_milli,
@@ -261,6 +266,16 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
             .and_then(|(share, peak)| demand(share, peak)),
         used_milli_max,
         bid: share.map_or(0, |share| share.bid),
+    }
+}
+
+/// Where a pod comes from. Of one that is gone only its name tells.
+fn kind(view: &View, id: &str) -> MarketKind {
+    match view.kinds.get(id) {
+        Some(Kind::Declared) => MarketKind::Declared,
+        Some(Kind::Execution) => MarketKind::Execution,
+        None if id.starts_with(EXECUTION) => MarketKind::Execution,
+        None => MarketKind::Declared,
     }
 }
 
@@ -308,6 +323,7 @@ fn agent(view: &View) -> MarketAgent {
     MarketAgent {
         sense_ms,
         clear_ms,
+        cooldown_ms: view.settings.cooldown_us / 1_000,
         cleared_at: cleared_us.map(|at_us| Instant::from_ms(view.wall_ms(at_us))),
         clearings: view.clearings,
         writes: view.writes,

@@ -111,6 +111,50 @@ fn limits(view: &View) -> Vec<u64> {
 }
 
 #[tokio::test]
+async fn a_clearing_of_the_past_is_played_back_from_the_record() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Act);
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let path = "/v1/nodes/w-17/market";
+    let now: NodeMarket = serde_json::from_value(world.ask("GET", path, "").await.json()).unwrap();
+    let at = bursar_client::api::instant::format(now.at);
+    machine.used("a", 10_000_000);
+    wait_for(&agent, |view| view.wall_ms(view.now_us) > now.at.ms() + 20);
+    let then = world.ask("GET", &format!("{path}?at={at}"), "").await;
+    assert_eq!(then.status, 200, "{then:?}");
+    let then: NodeMarket = serde_json::from_value(then.json()).unwrap();
+    assert!(then.at <= now.at, "{then:?}");
+    assert_eq!(then.capacity_milli, now.capacity_milli);
+    let shares = |market: &NodeMarket| {
+        let pods = market.pods.iter();
+        let share = |pod: &bursar_client::api::MarketPod| (pod.pod.clone(), pod.applied_milli);
+        pods.map(share).collect::<Vec<_>>()
+    };
+    assert_eq!(shares(&then), shares(&now));
+
+    for (query, status) in [
+        ("at=-1h", 404),
+        ("at=yesterday", 422),
+        ("at=-1s&since=-1s", 422),
+    ] {
+        let reply = world.ask("GET", &format!("{path}?{query}"), "").await;
+        assert_eq!(reply.status, status, "{query}: {reply:?}");
+    }
+
+    let record = machine.path("market").join("record.jsonl");
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(
+        &record,
+        text.replacen("\"whole\":true", "\"whole\":false", 1),
+    )
+    .unwrap();
+    let reply = world.ask("GET", &format!("{path}?at={at}"), "").await;
+    assert_eq!(reply.status, 503, "{reply:?}");
+    assert!(reply.text().contains("line 1 of"), "{reply:?}");
+}
+
+#[tokio::test]
 async fn the_market_is_told_as_the_agent_found_it() {
     let machine = Machine::new();
     let agent = machine.agent(Mode::Act);

@@ -1,0 +1,46 @@
+//! How the CPU of a node was divided at a time of the last day: played back from the agent's own
+//! record, every line of which is checked on the way (M12).
+
+use std::sync::Arc;
+
+use bursar_client::api::{NodeMarket, instant};
+use bursar_client::{Code, Problem};
+use bursar_units::{Instant, ObjectName};
+
+use super::super::{Answer, Service, chain};
+use super::{Since, node_market};
+use crate::caller::Caller;
+
+impl Service {
+    /// How a node's CPU was divided at the last clearing before a time.
+    pub async fn market_at(
+        &self,
+        caller: &Caller,
+        node: &ObjectName,
+        at: Since,
+    ) -> Result<Answer<NodeMarket>, Problem> {
+        caller.require_view("see who shares the CPU of a node")?;
+        let agent = Arc::clone(self.agent_of(node)?);
+        let at_ms = match at {
+            Since::At(at) => at.ms(),
+            Since::Back(back) => agent.view().at_ms.saturating_sub(back.ms()),
+        };
+        let read = tokio::task::spawn_blocking(move || agent.view_at(at_ms)).await;
+        let view = read
+            .map_err(|_| Problem::new(Code::Internal, "playing the record back panicked"))?
+            .map_err(|error| {
+                let detail = format!("the record cannot be played back: {}", chain(&error));
+                Problem::new(Code::Unavailable, detail)
+            })?
+            .ok_or_else(|| {
+                let at = instant::format(Instant::from_ms(at_ms));
+                let detail = format!("the record of node `{node}` begins after {at}");
+                Problem::new(Code::NotFound, detail)
+            })?;
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body: node_market(&view, None),
+        })
+    }
+}
