@@ -195,6 +195,35 @@ pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
     text
 }
 
+/// Lines of so many columns at most, broken between words; a word that is longer stays whole.
+pub(crate) fn fold(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let width = line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && columns < width {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+/// A text after a label, its further lines below its first; with a newline at the end of each.
+pub(crate) fn labelled(label: &str, text: &str) -> String {
+    let indent = label.chars().count();
+    let mut told = String::new();
+    for (at, line) in fold(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+        let before = if at == 0 { label } else { &" ".repeat(indent) };
+        told.push_str(format!("{before}{line}").trim_end());
+        told.push('\n');
+    }
+    told
+}
+
 /// A number, or `-` where there is none.
 pub(crate) fn number_or_dash(value: Option<u64>) -> String {
     value.map(number).unwrap_or_default()
@@ -350,6 +379,23 @@ mod tests {
         assert!(text.contains(&"n".repeat(60)));
         let wide = table(&columns, &rows, &look(), true);
         assert!(wide.contains("LONG") && wide.trim_end().ends_with('-'));
+    }
+
+    #[test]
+    fn what_is_too_long_goes_on_below_its_first_line() {
+        assert_eq!(super::fold("one two three", 8), ["one two", "three"]);
+        assert_eq!(super::fold("one two", 7), ["one two"]);
+        assert_eq!(
+            super::fold("immeasurable word", 4),
+            ["immeasurable", "word"]
+        );
+        assert_eq!(super::fold("", 4), [""]);
+        let text = "x".repeat(60);
+        assert_eq!(
+            super::labelled("WHY     ", &format!("{text} {text}")),
+            format!("WHY     {text}\n        {text}\n")
+        );
+        assert_eq!(super::labelled("HOW  ", ""), "HOW\n");
     }
 
     #[test]

@@ -44,9 +44,9 @@ pub use ledger::{
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;
 pub use market::{
-    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketLevel,
-    MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep, NodeMarket,
-    ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
+    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind,
+    MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
+    NodeMarket, ObservedGroup, RestoreAnswer, RestoreRequest, RestoredPod, UnmanagedPods, Wrote,
 };
 pub use node::{Node, NodeMetadata, NodeStatus};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};

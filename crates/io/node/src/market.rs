@@ -32,7 +32,7 @@ use thiserror::Error;
 
 pub use agent::Agent;
 pub use originals::{Deed, Restored};
-pub use target::Why;
+pub use target::{Kind, Why};
 pub use view::{Acts, HISTORY_MS, Observed, Point, PointPod, View};
 
 use hierarchy::Hierarchies;

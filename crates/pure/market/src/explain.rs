@@ -16,6 +16,8 @@ use crate::sense::Shown;
 pub struct Scene {
     /// The node; a file has none.
     pub node: Option<String>,
+    /// Whether limits are written; otherwise this is what would be.
+    pub acts: bool,
     /// What people are shown.
     pub mode: Mode,
     /// λ in parts per million.
@@ -40,6 +42,8 @@ pub struct Scene {
     pub need_milli: u64,
     /// The sum of their floors.
     pub min_milli: u64,
+    /// How many limits may not change as fast as the rule would have it.
+    pub guarded: u64,
 }
 
 /// What is known of a pod beside its share.
@@ -55,17 +59,26 @@ pub struct Evidence {
     pub shown: Shown,
     /// Over how many seconds.
     pub window_s: u64,
+    /// How many seconds ago its limit was changed; `None` where it never was.
+    pub changed_s: Option<u64>,
+    /// For how many seconds after that it may not shrink.
+    pub cooldown_s: u64,
     /// Why it is left as it is.
     pub held: Option<Held>,
 }
 
 /// Where a pod comes from: how its user opts out depends on it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Home {
     /// A pod of Kubernetes.
     Kubernetes,
-    /// A cgroup that the configuration declares, or an execution of ours.
-    Plain,
+    /// A cgroup that the settings declare.
+    Declared,
+    /// An execution of ours.
+    Execution {
+        /// The booking's name.
+        booking: String,
+    },
 }
 
 /// Why, how, and what would change it.
@@ -81,25 +94,6 @@ pub struct Explanation {
     pub sooner: Option<String>,
     /// How to opt out.
     pub out: Option<String>,
-}
-
-/// A row of `top`, as people read it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TopRow {
-    /// Who.
-    pub pod: String,
-    /// Its floor and ceiling.
-    pub wrote: String,
-    /// What it needs.
-    pub need: String,
-    /// What it may use.
-    pub limit: String,
-    /// How much of its need that is, in tenths.
-    pub bar: String,
-    /// What it used lately.
-    pub used: String,
-    /// The share of periods in which it was held back.
-    pub throttled: String,
 }
 
 impl Scene {
@@ -119,6 +113,7 @@ impl Scene {
     pub fn of_market(market: &Market, cleared: &Cleared) -> Self {
         Self {
             node: None,
+            acts: true,
             mode: cleared.mode,
             price_ppm: cleared.price_ppm,
             policy: market.policy,
@@ -131,58 +126,81 @@ impl Scene {
             pods: u64::try_from(cleared.shares.len()).unwrap_or(u64::MAX),
             need_milli: cleared.need_milli,
             min_milli: cleared.min_milli,
+            guarded: guarded(cleared.shares.iter().map(|share| share.bound_by)),
         }
     }
+}
+
+/// How many are held by a guard.
+pub fn guarded(bounds: impl Iterator<Item = BoundBy>) -> u64 {
+    let is_guard = |bound: &BoundBy| matches!(bound, BoundBy::Cooldown | BoundBy::Step);
+    u64::try_from(bounds.filter(is_guard).count()).unwrap_or(u64::MAX)
 }
 
 /// The first line of `top`.
 pub fn headline(scene: &Scene) -> String {
     let node = scene.node.as_deref().unwrap_or("this");
-    let mut less = Vec::new();
-    if scene.unmanaged_milli > 0 {
-        less.push(format!("{}m unmanaged", scene.unmanaged_milli));
+    let (mode, price) = (scene.mode.word(), price(scene.price_ppm));
+    match (scene.acts, scene.pods) {
+        (true, _) => format!("node {node}: {mode}, price {price}; {}", to_share(scene)),
+        (false, 0) => format!(
+            "node {node}: only observed; {}m allocatable, {}m unmanaged",
+            scene.allocatable_milli, scene.unmanaged_milli
+        ),
+        (false, _) => format!("node {node}: only observed; would be {mode}, price {price}"),
     }
-    if scene.held_milli > 0 {
-        less.push(format!("{}m held", scene.held_milli));
-    }
-    let less = match less.as_slice() {
-        [] => String::new(),
-        less => format!(" less {}", less.join(" and ")),
-    };
-    format!(
-        "node {node}: {}, price {}; {}m to share ({}m allocatable{less})",
-        scene.mode.word(),
-        price(scene.price_ppm),
-        scene.capacity_milli,
-        scene.allocatable_milli,
-    )
 }
 
-/// A row of `top`.
-pub fn top_row(
-    share: &Share,
-    limit_milli: u64,
-    used_milli: Option<u64>,
-    throttled_permille: u64,
-) -> TopRow {
-    let milli = |milli: u64| format!("{milli}m");
-    // Rounded down: the bar is full only for who has all it needs.
-    let tenths = crate::need::floor(10, limit_milli, share.need_milli).min(10);
-    let full = usize::try_from(tenths).unwrap_or(10);
-    TopRow {
-        pod: share.id.to_string(),
-        wrote: format!("{}-{}", share.min_milli, share.max_milli),
-        need: milli(share.need_milli),
-        limit: milli(limit_milli),
-        bar: "█".repeat(full) + &"░".repeat(10 - full),
-        used: used_milli.map_or_else(|| "-".to_owned(), milli),
-        throttled: format!("{}%", fraction(throttled_permille.into(), 10, 0)),
-    }
+/// What can be shared and how that comes about: C = max(min(Σm, K), K − U), with K less what is
+/// held. Whoever is not managed takes surplus, never floors (M8).
+pub fn to_share(scene: &Scene) -> String {
+    let (capacity, allocatable) = (scene.capacity_milli, scene.allocatable_milli);
+    let left = allocatable.saturating_sub(scene.held_milli);
+    let parts = [
+        (scene.unmanaged_milli, "unmanaged"),
+        (scene.held_milli, "held"),
+    ];
+    let parts = parts.into_iter().filter(|(milli, _)| *milli > 0);
+    let parts: Vec<String> = parts
+        .map(|(milli, word)| format!("{milli}m {word}"))
+        .collect();
+    let beside = || {
+        let beside = parts.iter().map(|part| format!(", {part}"));
+        format!("{allocatable}m allocatable{}", beside.collect::<String>())
+    };
+    let basis = match left.checked_sub(scene.unmanaged_milli) {
+        Some(surplus) if capacity <= surplus && parts.is_empty() => beside(),
+        Some(surplus) if capacity <= surplus => {
+            format!("{allocatable}m allocatable less {}", parts.join(" and "))
+        }
+        None if capacity == 0 => beside(),
+        _ if capacity < scene.min_milli => format!("less than the minimums; {}", beside()),
+        _ => format!("the minimums; {}", beside()),
+    };
+    format!("{capacity}m to share ({basis})")
 }
 
 /// Explains one pod.
 pub fn explain(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Explanation {
     let held = evidence.and_then(|evidence| evidence.held);
+    let is_held = held.is_some();
+    let mut how = Vec::new();
+    how.extend(evidence.map(|evidence| ("wrote", wrote(share, evidence))));
+    if !is_held {
+        how.extend(need_lines(scene, share, evidence));
+        how.push(("gets", gets(scene, share, evidence)));
+        how.push(("price", price_line(scene)));
+    }
+    Explanation {
+        headline: pod_headline(scene, share, evidence),
+        why: (!is_held).then(|| pod_why(scene, share)),
+        how,
+        sooner: (!is_held).then(|| sooner(scene, share, evidence)).flatten(),
+        out: evidence.map(|evidence| out(scene, &evidence.home)),
+    }
+}
+
+fn pod_headline(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {
     let limit = evidence.and_then(|evidence| evidence.limit_milli);
     let limit_milli = limit.unwrap_or(share.allocated_milli);
     let place = match &scene.node {
@@ -190,55 +208,41 @@ pub fn explain(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Exp
         None => String::new(),
     };
     let may = format!("{} may use {limit_milli}m of CPU{place}", share.id);
-    let node = format!("the node is {}", scene.mode.word());
-    let headline = match held {
-        Some(held) => format!("{may} and is left as it is: {}", held.sentence()),
-        None => format!("{may} and needs {}m: {node}", share.need_milli),
-    };
-    let is_held = held.is_some();
-    let mut how = Vec::new();
-    how.extend(evidence.map(|evidence| ("wrote", wrote(share, evidence))));
-    if !is_held {
-        how.extend(need_lines(scene, share, evidence));
-        how.push(("gets", gets(scene, share)));
-        how.push(("price", price_line(scene)));
-    }
-    Explanation {
-        headline,
-        why: (!is_held).then(|| why(scene)),
-        how,
-        sooner: (!is_held).then(|| sooner(scene, share)).flatten(),
-        out: evidence.map(|evidence| out(evidence.home).to_owned()),
+    let held = evidence.and_then(|evidence| evidence.held);
+    let need = share.need_milli;
+    match (held, scene.acts) {
+        (Some(held), _) => format!("{may} and is left as it is: {}", held.sentence()),
+        (None, true) => format!("{may} and needs {need}m: the node is {}", scene.mode.word()),
+        (None, false) => format!("{may} and needs {need}m: it is only observed"),
     }
 }
 
-fn pods_need(scene: &Scene) -> String {
-    let (noun, verb) = match scene.pods {
-        1 => ("pod", "needs"),
-        _ => ("pods", "need"),
-    };
-    format!("{} {noun} {verb} {}m", scene.pods, scene.need_milli)
-}
-
-fn why(scene: &Scene) -> String {
+/// By which rule a node was divided, in one sentence that is true of all who take part.
+pub fn why(scene: &Scene) -> String {
     let sum = format!(
         "{}, {}m can be shared",
         pods_need(scene),
         scene.capacity_milli
     );
+    let slow = match scene.guarded {
+        0 => String::new(),
+        1 => "; 1 limit may not change that fast".to_owned(),
+        count => format!("; {count} limits may not change that fast"),
+    };
     match (scene.step, scene.policy) {
+        (Step::AllFits, _) if scene.guarded > 0 => format!("{sum}: enough for all{slow}"),
         (Step::AllFits, Policy::FullCapacity) => format!("{sum}: each gets its maximum"),
         (Step::AllFits, _) => format!("{sum}: each gets what it needs"),
         (Step::Shared(level), Policy::Proportional) => format!(
-            "{sum}: each keeps its minimum and gets {} of the rest",
+            "{sum}: each keeps its minimum and gets {} of the rest{slow}",
             ratio(level, percent)
         ),
-        (Step::Shared(_), Policy::WeightedNash) => {
-            format!("{sum}: each keeps its minimum, the rest goes by weight to those who need it")
-        }
-        (Step::Shared(_), Policy::FullCapacity) => {
-            format!("{sum}: each keeps its minimum, all of the rest goes by weight and demand")
-        }
+        (Step::Shared(_), Policy::WeightedNash) => format!(
+            "{sum}: each keeps its minimum, the rest goes by weight to those who need it{slow}"
+        ),
+        (Step::Shared(_), Policy::FullCapacity) => format!(
+            "{sum}: each keeps its minimum, all of the rest goes by weight and demand{slow}"
+        ),
         (Step::GuardsYield, _) => format!(
             "limits that may not shrink yet hold more than the {}m that can be shared: each keeps \
              its minimum, the rest is cut alike",
@@ -252,14 +256,40 @@ fn why(scene: &Scene) -> String {
     }
 }
 
+fn pod_why(scene: &Scene, share: &Share) -> String {
+    let why = if is_fixed(scene, share) {
+        let min = share.min_milli;
+        format!("it was given {min}m, no more and no less: nothing to share")
+    } else {
+        why(scene)
+    };
+    if scene.acts {
+        return why;
+    }
+    format!("nothing is changed here; if it were: {why}")
+}
+
+/// Whether there is nothing to decide: floor and ceiling are one, and the floor is kept.
+fn is_fixed(scene: &Scene, share: &Share) -> bool {
+    share.min_milli == share.max_milli && scene.step != Step::Overload
+}
+
+fn pods_need(scene: &Scene) -> String {
+    let (noun, verb) = match scene.pods {
+        1 => ("pod", "needs"),
+        _ => ("pods", "need"),
+    };
+    format!("{} {noun} {verb} {}m", scene.pods, scene.need_milli)
+}
+
 fn wrote(share: &Share, evidence: &Evidence) -> String {
     let kept = "kept, and put back if you opt out";
-    match (evidence.home, evidence.original_milli) {
+    match (&evidence.home, evidence.original_milli) {
         (Home::Kubernetes, _) => format!(
             "request {}m, limit {}m ({kept})",
             share.min_milli, share.max_milli
         ),
-        (Home::Plain, original) => {
+        (_, original) => {
             let limit = original.map_or_else(|| "none".to_owned(), |milli| format!("{milli}m"));
             let (min, max) = (share.min_milli, share.max_milli);
             format!("minimum {min}m, maximum {max}m, limit {limit} ({kept})")
@@ -273,6 +303,17 @@ fn need_lines(
     evidence: Option<&Evidence>,
 ) -> Vec<(&'static str, String)> {
     let shown = evidence.map(|evidence| (evidence.shown, evidence.window_s));
+    if is_fixed(scene, share) {
+        let peak = shown.and_then(|(shown, window_s)| match shown {
+            Shown::Nothing => None,
+            Shown::Demand { milli } => Some(format!(
+                "; use plus throttled time peaked at {milli}m in the last {window_s}s"
+            )),
+            Shown::Use { milli } => Some(format!("; {milli}m used at most")),
+        });
+        let (min, peak) = (share.min_milli, peak.unwrap_or_default());
+        return vec![("need", format!("{min}m, its minimum and its maximum{peak}"))];
+    }
     let Some(need) = share.need else {
         let line = match shown {
             Some((Shown::Use { milli }, window_s)) => format!(
@@ -318,13 +359,16 @@ fn need_lines(
     lines
 }
 
-fn gets(scene: &Scene, share: &Share) -> String {
-    let (min, max, got) = (share.min_milli, share.max_milli, share.allocated_milli);
+fn gets(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {
+    let (min, got) = (share.min_milli, share.allocated_milli);
     match share.bound_by {
         BoundBy::Need => format!("all it needs: {got}m"),
         BoundBy::Max => format!("its maximum: {got}m"),
         BoundBy::Min => format!("its minimum: {got}m"),
-        BoundBy::Cooldown => format!("{got}m: it was changed too recently to shrink"),
+        BoundBy::Cooldown => format!("{got}m: {}", cooling(evidence)),
+        BoundBy::Step if got < share.need_milli && scene.step == Step::AllFits => {
+            format!("{got}m: a limit grows at most fourfold at a time")
+        }
         BoundBy::Step => format!("{got}m: a limit at most halves or grows fourfold at a time"),
         BoundBy::Survival => format!("{got}m, with which it survives, of its minimum {min}m"),
         BoundBy::Share => match (scene.step, scene.policy) {
@@ -363,9 +407,21 @@ fn gets(scene: &Scene, share: &Share) -> String {
                 format!("{part} of its minimum {min}m = {got}m")
             }
             (Step::GuardsYield | Step::AllFits, _) => {
-                format!("{got}m, between its minimum {min}m and its maximum {max}m")
+                format!("{got}m: what it may not lose yet, cut alike to what there is")
             }
         },
+    }
+}
+
+/// `it was changed 12s ago, and may shrink again in 18s`.
+fn cooling(evidence: Option<&Evidence>) -> String {
+    let known = evidence.and_then(|evidence| Some((evidence.changed_s?, evidence.cooldown_s)));
+    match known {
+        Some((changed, cooldown)) if changed <= cooldown => {
+            let left = cooldown - changed;
+            format!("it was changed {changed}s ago, and may shrink again in {left}s")
+        }
+        _ => "it was changed too recently to shrink".to_owned(),
     }
 }
 
@@ -377,7 +433,8 @@ fn in_steps(scene: &Scene, joint: &str) -> String {
     }
 }
 
-fn price_line(scene: &Scene) -> String {
+/// What the price is, and what it comes from.
+pub fn price_line(scene: &Scene) -> String {
     let shown = price(scene.price_ppm);
     let zero = "0 when nobody is held back";
     match (scene.price_ppm, scene.step, scene.policy) {
@@ -393,30 +450,54 @@ fn price_line(scene: &Scene) -> String {
     }
 }
 
-fn sooner(scene: &Scene, share: &Share) -> Option<String> {
-    if share.need_milli <= share.allocated_milli {
+fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<String> {
+    if is_fixed(scene, share) {
+        return wider(share, evidence?);
+    }
+    if !scene.acts || share.need_milli <= share.allocated_milli {
         return None;
     }
     let need = share.need_milli;
     let short = scene.need_milli.saturating_sub(scene.capacity_milli);
-    Some(match share.bound_by {
-        BoundBy::Step | BoundBy::Cooldown => {
-            format!("it goes on towards {need}m at the next clearing")
-        }
-        _ if scene.pods == 1 => format!("it gets {need}m on a node with {short}m more room"),
+    Some(match (scene.pods, short) {
+        (_, 0) => format!("it goes on towards {need}m at the next clearing"),
+        (1, _) => format!("it gets {need}m on a node with {short}m more room"),
         _ => format!(
             "it gets {need}m when the others need {short}m less, or on a node with that much room"
         ),
     })
 }
 
-fn out(home: Home) -> &'static str {
+/// What would let one use more whose floor and ceiling are one, if it wants to.
+fn wider(share: &Share, evidence: &Evidence) -> Option<String> {
+    let (Shown::Demand { milli } | Shown::Use { milli }) = evidence.shown else {
+        return None;
+    };
+    let what = match evidence.home {
+        Home::Kubernetes => "a limit above its request",
+        Home::Declared => "a `max` above its `min`",
+        Home::Execution { .. } => "`--cpu-limit` above `--cpu`",
+    };
+    let wants_more = share.max_milli <= milli;
+    wants_more.then(|| format!("with {what} it could use what others leave"))
+}
+
+fn out(scene: &Scene, home: &Home) -> String {
+    if !scene.acts {
+        return "nothing to opt out of: no limit is written here".to_owned();
+    }
     match home {
         Home::Kubernetes => {
             "label it `bursar.dev/market: \"off\"`: its own limit is back at the next clearing"
+                .to_owned()
         }
-        Home::Plain => {
-            "take it out of the configuration: its own limit is back at the next clearing"
+        Home::Declared => {
+            "take its `[[cgroup]]` out of the settings and start anew: its own limit \
+                           is put back when the market stops"
+                .to_owned()
+        }
+        Home::Execution { booking } => {
+            format!("it takes part while it runs; `bursar booking cancel {booking}` ends it")
         }
     }
 }

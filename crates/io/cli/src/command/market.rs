@@ -11,7 +11,7 @@ use bursar_client::api::Clearing;
 use bursar_client::object::read_market;
 use bursar_market::clear::{Cleared, Market, clear};
 use bursar_market::decimal::price;
-use bursar_market::explain::{Scene, explain, top_row};
+use bursar_market::explain::{Scene, explain, price_line, why};
 
 use super::apply;
 use crate::failure::{Failure, Stop, exit};
@@ -101,16 +101,13 @@ fn rows(cleared: &Cleared, look: &Look) -> Vec<Row> {
     let mut rows: Vec<Row> = cleared
         .shares
         .iter()
-        .map(|share| {
-            let row = top_row(share, share.allocated_milli, None, 0);
-            Row {
-                pod: row.pod,
-                wrote: row.wrote,
-                need: row.need,
-                gets: row.limit,
-                bar: look.bar(share.allocated_milli, share.need_milli),
-                bound_by: share.bound_by.word().to_owned(),
-            }
+        .map(|share| Row {
+            pod: share.id.to_string(),
+            wrote: format!("{}-{}", share.min_milli, share.max_milli),
+            need: format!("{}m", share.need_milli),
+            gets: format!("{}m", share.allocated_milli),
+            bar: look.bar(share.allocated_milli, share.need_milli),
+            bound_by: share.bound_by.word().to_owned(),
         })
         .collect();
     if !rows.is_empty() {
@@ -130,27 +127,19 @@ fn rows(cleared: &Cleared, look: &Look) -> Vec<Row> {
 
 /// Why and at what price, which is everybody's; then each pod's own lines.
 fn arithmetic(scene: &Scene, cleared: &Cleared) -> String {
-    let shares = cleared.shares.iter();
-    let explained = shares.map(|share| (&share.id, explain(scene, share, None)));
     let mut text = String::new();
-    for (at, (id, explanation)) in explained.enumerate() {
-        let (price, own): (Vec<_>, Vec<_>) = explanation
-            .how
-            .into_iter()
-            .partition(|(word, _)| *word == "price");
-        if at == 0 {
-            let why = explanation.why.map(|why| ("WHY", why));
-            let price = price.into_iter().map(|(_, price)| ("PRICE", price));
-            for (label, words) in why.into_iter().chain(price) {
-                text.extend(["\n", label, &" ".repeat(LABEL - label.len()), &words]);
-            }
-            text.push('\n');
-        }
-        let lines: Vec<(String, String)> = own
-            .into_iter()
-            .map(|(word, words)| (word.to_owned(), words))
-            .collect();
-        text.extend(["\n", &**id, "\n", &layout::details(&lines, 0)]);
+    if cleared.shares.is_empty() {
+        return text;
+    }
+    let label = |label: &str| format!("{label:<LABEL$}");
+    text.extend(["\n", &layout::labelled(&label("WHY"), &why(scene))]);
+    text.push_str(&layout::labelled(&label("PRICE"), &price_line(scene)));
+    for share in &cleared.shares {
+        let how = explain(scene, share, None).how.into_iter();
+        let own = how.filter(|(word, _)| *word != "price");
+        let lines: Vec<(String, String)> =
+            own.map(|(word, words)| (word.to_owned(), words)).collect();
+        text.extend(["\n", &*share.id, "\n", &layout::details(&lines, 0)]);
     }
     text
 }

@@ -11,20 +11,25 @@ use bursar_client::{Client, Code};
 use bursar_engine::words;
 use bursar_market::cgroup::Quota;
 use bursar_market::decimal::{fraction, price};
+use bursar_market::explain::to_share;
 use bursar_node::market::{self, DIRECTORY, Deed};
 use bursar_units::quantity::format_cpu;
 use bursar_units::{Amount, Instant, ObjectName};
 use serde::Serialize;
 
+use super::market::scene::scene;
 use super::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
 use crate::layout::{
-    Align, Column, Look, Meaning, REPORT_WORD, Shown, details, no_meaning, nothing_else,
+    Align, Column, Look, Meaning, REPORT_WORD, Shown, WIDTH, details, fold, no_meaning,
+    nothing_else,
 };
 use crate::list::{Filter, Listed};
 use crate::session::Session;
 
+/// What a node does that does not act.
+const OBSERVES: &str = "observes, changes nothing";
 /// Our own process, which tells where the cgroups are.
 const PROCESS: &str = "/proc/self";
 
@@ -218,7 +223,10 @@ async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
 
 fn text(whole: &Whole, look: &Look) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
-    let mut add = |word: &str, text: String| lines.push((word.to_owned(), text));
+    let mut add = |word: &str, text: String| {
+        let text = fold(&text, WIDTH - REPORT_WORD - 4).join("\n");
+        lines.push((word.to_owned(), text));
+    };
     if let Ok(has) = capacity(&whole.node) {
         add("cpu", format_cpu(has.cpu_milli));
         add("memory", gibibytes(has.memory_bytes));
@@ -236,34 +244,34 @@ fn text(whole: &Whole, look: &Look) -> String {
 }
 
 fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, String)) {
-    let acts = match (market.acts, &market.acts_reason) {
-        (MarketActs::Act, _) => "acts".to_owned(),
-        (MarketActs::Observe, None) => "observes, changes nothing".to_owned(),
-        (MarketActs::Observe, Some(reason)) => format!("observes, changes nothing: {reason}"),
+    let mode = market.mode.word();
+    let market_is = match market.acts {
+        MarketActs::Act => {
+            let mode = look.paint(mode_meaning(market.mode), mode);
+            format!("acts; {mode}, price {}", price(market.price_ppm))
+        }
+        MarketActs::Observe if market.pods.is_empty() => OBSERVES.to_owned(),
+        MarketActs::Observe => {
+            let price = price(market.price_ppm);
+            format!("{OBSERVES}; would be {mode}, price {price}")
+        }
     };
-    let mode = look.paint(mode_meaning(market.mode), market.mode.word());
-    add(
-        "market",
-        format!("{acts}; {mode}, price {}", price(market.price_ppm)),
-    );
+    add("market", market_is);
+    if let Some(reason) = &market.acts_reason {
+        add("reason", reason.clone());
+    }
     let over = match market.over_milli {
         0 => String::new(),
         over => format!("; limits exceed it by {over}m"),
     };
-    let shared = format!(
-        "{}m of {}m, {}m unmanaged{over}",
-        market.capacity_milli, market.allocatable_milli, market.unmanaged_milli
-    );
-    add("shared", shared);
+    add("shared", to_share(&scene(market)) + &over);
     let count = |count: usize| words::number(u64::try_from(count).unwrap_or(u64::MAX));
-    add(
-        "pods",
-        format!(
-            "{} managed, {} only looked at",
-            count(market.pods.len()),
-            count(market.observed.len())
-        ),
-    );
+    let (pods, groups) = (market.pods.len(), market.observed.len());
+    let pods = match market.acts {
+        MarketActs::Act => format!("{} managed", count(pods)),
+        MarketActs::Observe => format!("0 managed, {} only observed", count(pods + groups)),
+    };
+    add("pods", pods);
     for pod in &market.pods {
         if let Some(held) = &pod.held {
             add("held", format!("{}: {}", pod.pod, held.words));

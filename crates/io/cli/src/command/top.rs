@@ -11,11 +11,12 @@ use bursar_market::explain::headline;
 use bursar_market::need::THROTTLED_PERMILLE;
 use bursar_units::ObjectName;
 
-use super::market::{BLANK, scene::scene};
+use super::market::BLANK;
+use super::market::scene::{is_measured, scene};
 use super::node::{market_of, mode_meaning};
 use crate::failure::Stop;
 use crate::grammar::{Format, TopArguments};
-use crate::layout::{self, Align, Column, Look, Meaning, Shown, no_meaning, nothing_else};
+use crate::layout::{self, Align, Column, Look, Meaning, Shown, WIDTH, no_meaning, nothing_else};
 use crate::list;
 use crate::session::Session;
 
@@ -46,7 +47,8 @@ pub(super) async fn run(session: &mut Session, arguments: &TopArguments) -> Resu
             Ok(())
         }
         (Format::Table | Format::Wide, all, _) => {
-            let text = text(all, &session.look());
+            let is_wide = session.common.output == Format::Wide;
+            let text = text(all, &session.look(), is_wide);
             session.print(&text)
         }
     }
@@ -65,32 +67,119 @@ async fn fetch(client: &Client, node: Option<&ObjectName>) -> Result<Vec<NodeMar
 }
 
 /// All nodes, one below the other.
-fn text(markets: &[NodeMarket], look: &Look) -> String {
-    let nodes = markets.iter().map(|market| node_text(market, look));
+fn text(markets: &[NodeMarket], look: &Look, is_wide: bool) -> String {
+    let nodes = markets
+        .iter()
+        .map(|market| node_text(market, look, is_wide));
     nodes.collect::<Vec<_>>().join("\n")
 }
 
-fn node_text(market: &NodeMarket, look: &Look) -> String {
+fn node_text(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
     let first = match market.agent.cleared_at {
         Some(_) => headline(&scene(market)),
         None => format!("node {}: not cleared yet", market.node),
     };
-    let mut text = look.paint(mode_meaning(market.mode), &first) + "\n";
-    text.push_str(&layout::table(PODS, &pod_rows(market, look), look, false));
+    let meaning = match market.acts {
+        MarketActs::Act => mode_meaning(market.mode),
+        MarketActs::Observe => Meaning::Subject,
+    };
+    let first = layout::fold(&first, WIDTH).join("\n  ");
+    let mut text = look.paint(meaning, &first) + "\n";
+    text.push_str(&match market.acts {
+        MarketActs::Act => managed(market, look),
+        MarketActs::Observe => observed(market, look, is_wide),
+    });
+    text
+}
+
+fn managed(market: &NodeMarket, look: &Look) -> String {
+    let mut text = layout::table(PODS, &pod_rows(market, look), look, false);
     for pod in &market.pods {
         if let Some(held) = &pod.held {
             text.extend(["left as it is: ", &pod.pod, " (", &held.words, ")\n"]);
         }
     }
-    text.push_str(&not_managed(market));
-    let mut groups = market.observed.clone();
-    groups.sort_by_key(|group| std::cmp::Reverse(group.used_milli));
-    text.push_str(&layout::table(GROUPS, &groups, look, false));
-    if market.acts == MarketActs::Observe {
-        text.push_str(&observing(market));
-    }
-    text
+    let is_new = market.pods.iter().any(|pod| !is_measured(pod));
+    text + unmeasured(is_new) + &not_managed(market)
 }
+
+/// Everyone alike, for nobody is managed: those who would be first.
+fn observed(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
+    let would_be = market.pods.iter().map(Seen::of_pod);
+    let mut groups: Vec<Seen> = market.observed.iter().map(Seen::of_group).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.used_milli));
+    let count = groups.len();
+    groups.retain(|group| is_wide || !group.is_idle());
+    let idle = u64::try_from(count - groups.len()).unwrap_or(u64::MAX);
+    let rows: Vec<Seen> = would_be.chain(groups).collect();
+    let mut text = layout::table(SEEN, &rows, look, false);
+    if idle > 0 {
+        let cgroups = words::count(idle, "cgroup");
+        text.push_str(&format!(
+            "and {cgroups} that used less than 1m lately (`-o wide` shows them)\n"
+        ));
+    }
+    let is_new = rows.iter().any(|seen| seen.peak_milli.is_none());
+    text + unmeasured(is_new) + &not_managed(market) + &observing(market)
+}
+
+/// What `-` means where it stands for a number that is still to come.
+const fn unmeasured(is_any: bool) -> &'static str {
+    if is_any { "-: not measured yet\n" } else { "" }
+}
+
+/// One who is only observed.
+struct Seen {
+    name: String,
+    limit_milli: Option<u64>,
+    used_milli: Option<u64>,
+    peak_milli: Option<u64>,
+    throttled_permille: u64,
+}
+
+impl Seen {
+    fn of_pod(pod: &MarketPod) -> Self {
+        let demand = pod.demand.map(|demand| demand.peak_milli);
+        Self {
+            name: pod.pod.clone(),
+            limit_milli: pod.original_milli,
+            used_milli: pod.used_milli,
+            peak_milli: demand.or(pod.used_milli_max),
+            throttled_permille: pod.throttled_permille,
+        }
+    }
+
+    fn of_group(group: &ObservedGroup) -> Self {
+        Self {
+            name: group.pod.clone(),
+            limit_milli: group.limit_milli,
+            used_milli: group.used_milli,
+            peak_milli: group.peak_milli,
+            throttled_permille: group.throttled_permille,
+        }
+    }
+
+    /// Whether it did nothing in the whole window, or in all that was seen of it.
+    fn is_idle(&self) -> bool {
+        self.peak_milli.or(self.used_milli) == Some(0)
+    }
+}
+
+const SEEN: &[Column<Seen>] = &[
+    cell("OBSERVED", Align::Left, |seen, _| seen.name.clone()),
+    cell("LIMIT", Align::Right, |seen, _| {
+        seen.limit_milli.map_or_else(|| "none".to_owned(), milli)
+    }),
+    cell("USED", Align::Right, |seen, _| {
+        seen.used_milli.map(milli).unwrap_or_default()
+    }),
+    cell("PEAK", Align::Right, |seen, _| {
+        seen.peak_milli.map(milli).unwrap_or_default()
+    }),
+    cell("THROTTLED", Align::Right, |seen, _| {
+        throttled(seen.peak_milli.is_some(), seen.throttled_permille)
+    }),
+];
 
 /// A row of the table: a pod, or the sum of all.
 struct Row {
@@ -110,22 +199,6 @@ const PODS: &[Column<Row>] = &[
         ..cell("THROTTLED", Align::Right, |row, _| of(row, 6))
     },
     cell("SINCE", Align::Left, |row, _| of(row, 7)),
-];
-
-const GROUPS: &[Column<ObservedGroup>] = &[
-    cell("CGROUP", Align::Left, |row, _| row.pod.clone()),
-    cell("LIMIT", Align::Right, |row, _| {
-        row.limit_milli.map_or_else(|| "none".to_owned(), milli)
-    }),
-    cell("USED", Align::Right, |row, _| {
-        row.used_milli.map(milli).unwrap_or_default()
-    }),
-    cell("PEAK", Align::Right, |row, _| {
-        row.peak_milli.map(milli).unwrap_or_default()
-    }),
-    cell("THROTTLED", Align::Right, |row, _| {
-        percent(row.throttled_permille)
-    }),
 ];
 
 const fn cell<T>(head: &'static str, align: Align, cell: fn(&T, &Look) -> String) -> Column<T> {
@@ -175,7 +248,7 @@ fn pod_row(pod: &MarketPod, look: &Look) -> Row {
             milli(pod.applied_milli),
             look.bar(pod.applied_milli, pod.need_milli),
             pod.used_milli.map(milli).unwrap_or_default(),
-            percent(pod.throttled_permille),
+            throttled(is_measured(pod), pod.throttled_permille),
             pod.since.map(|since| look.age(since)).unwrap_or_default(),
         ],
         is_throttled: pod.throttled_permille >= THROTTLED_PERMILLE,
@@ -188,38 +261,45 @@ fn not_managed(market: &NodeMarket) -> String {
     if count == 0 {
         return String::new();
     }
-    let reasons = market
-        .unmanaged
-        .iter()
-        .map(|without| format!("{} {}", without.count, without.reason));
-    format!(
-        "not managed: {}, {}m ({})\n",
-        words::count(count, "pod"),
-        market.unmanaged_milli,
-        reasons.collect::<Vec<_>>().join(", ")
-    )
+    let what = match market.acts {
+        MarketActs::Act => format!(
+            "not managed: {}, {}m",
+            words::count(count, "pod"),
+            market.unmanaged_milli
+        ),
+        MarketActs::Observe => format!("could not be managed: {}", words::count(count, "pod")),
+    };
+    let reasons = market.unmanaged.iter();
+    let reasons = reasons.map(|without| format!("{} {}", without.count, without.reason));
+    format!("{what} ({})\n", reasons.collect::<Vec<_>>().join(", "))
 }
 
+/// How it would act.
 fn observing(market: &NodeMarket) -> String {
-    match &market.acts_reason {
-        Some(reason) => format!("nothing is managed here: {reason}\n"),
-        None => "nothing is managed here, only looked at: `bursar up --market act` lets it act on \
-                 executions\nand on the cgroups that `[[cgroup]]` of the settings declares\n"
+    let words = match &market.acts_reason {
+        Some(reason) => format!("nothing is managed here: {reason}"),
+        None => "nothing is managed here: `bursar up --market act` lets it act on executions and \
+                 on the cgroups that `[[cgroup]]` of the settings declares"
             .to_owned(),
-    }
+    };
+    layout::fold(&words, WIDTH).join("\n") + "\n"
 }
 
 fn milli(milli: u64) -> String {
     format!("{milli}m")
 }
 
-fn percent(permille: u64) -> String {
+/// The share of throttled periods, or nothing until something was measured.
+fn throttled(is_measured: bool, permille: u64) -> String {
+    if !is_measured {
+        return String::new();
+    }
     format!("{}%", fraction(permille.into(), 10, 0))
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
     use bursar_client::api::{MarketActs, MarketHeld, NodeMarket, ObservedGroup};
     use bursar_units::Instant;
@@ -252,43 +332,64 @@ shop/search-5d2b  100-1000  1000m   580m  █████░░░░░   571m 
 total                       2550m  1500m              1468m
 not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
 ";
-        assert_eq!(text(&[market()], &look()), expected);
+        assert_eq!(text(&[market()], &look(), false), expected);
     }
 
     #[test]
-    fn who_is_held_or_only_looked_at_is_named_and_nothing_is_cut() {
+    fn who_is_held_or_not_measured_yet_is_told() {
         let mut market = market();
-        if let Some(pod) = market.pods.first_mut() {
-            pod.held = Some(MarketHeld {
-                reason: "conflict".to_owned(),
-                words: "somebody else changed its limit".to_owned(),
-            });
-        }
-        let held = node_text(&market, &look());
+        let [held, new, _] = market.pods.as_mut_slice() else {
+            panic!("the node has three pods");
+        };
+        held.held = Some(MarketHeld {
+            reason: "conflict".to_owned(),
+            words: "somebody else changed its limit".to_owned(),
+        });
+        (new.demand, new.used_milli, new.throttled_permille) = (None, None, 0);
+        let text = node_text(&market, &look(), false);
         let line = "left as it is: batch/thumbs-x1 (somebody else changed its limit)\n";
-        assert!(held.contains(line), "{held}");
+        assert!(text.contains(line), "{text}");
+        let row = "shop/api-7c9f     100-1000  1000m   580m  █████░░░░░     -          -  4m\n";
+        assert!(text.contains(row), "{text}");
+        assert_eq!(text.matches("-: not measured yet\n").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn what_is_only_observed_looks_like_nothing_that_is_managed() {
+        let mut market = market();
         market.acts = MarketActs::Observe;
-        market.pods.clear();
-        let group = |pod: &str, used_milli| ObservedGroup {
+        market.pods.truncate(1);
+        let group = |pod: &str, used_milli, peak_milli| ObservedGroup {
             pod: pod.to_owned(),
             limit_milli: None,
             used_milli,
-            peak_milli: Some(40),
+            peak_milli,
             throttled_permille: 0,
         };
         market.observed = vec![
-            group("/a", None),
-            group("/b", Some(3)),
-            group("/c", Some(20)),
+            group("/a", None, None),
+            group("/b", Some(3), Some(40)),
+            group("/c", Some(20), Some(40)),
+            group("/idle", Some(0), Some(0)),
         ];
-        let observed = node_text(&market, &look());
         let expected = "\
-CGROUP  LIMIT  USED  PEAK  THROTTLED
-/c       none   20m   40m         0%
-/b       none    3m   40m         0%
-/a       none     -   40m         0%
-nothing is managed here, only looked at: `bursar up --market act` lets it act on executions
+node w-17: only observed; would be congested, price 1.88
+OBSERVED         LIMIT  USED  PEAK  THROTTLED
+batch/thumbs-x1   600m  331m  450m        31%
+/c                none   20m   40m         0%
+/b                none    3m   40m         0%
+/a                none     -     -          -
+and 1 cgroup that used less than 1m lately (`-o wide` shows them)
+-: not measured yet
+could not be managed: 6 pods (4 kube-system, 1 opted out, 1 static CPU manager)
+nothing is managed here: `bursar up --market act` lets it act on executions and on the cgroups that
+`[[cgroup]]` of the settings declares
 ";
-        assert!(observed.contains(expected), "{observed}");
+        assert_eq!(node_text(&market, &look(), false), expected);
+        let wide = node_text(&market, &look(), true);
+        assert!(
+            wide.contains("/idle ") && !wide.contains("and 1 "),
+            "{wide}"
+        );
     }
 }

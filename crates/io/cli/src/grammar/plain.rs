@@ -86,7 +86,8 @@ examples:
   bursar explain booking/job-1        why it waits, when it may be granted, what would help
   bursar explain booking/job-1 when   one question only
   bursar explain limit/python         how full it is, and who holds it
-  bursar explain pod/web              what CPU it may use, with the arithmetic",
+  bursar explain pod/web              what CPU it may use, with the arithmetic
+  bursar explain pod/job-1 why        the same of an execution, one question only",
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
@@ -106,6 +107,8 @@ pub(crate) enum Question {
     When,
     /// Who counts
     Who,
+    /// How it was calculated; of a pod
+    How,
 }
 
 /// `bursar scenario`.

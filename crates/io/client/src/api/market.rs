@@ -140,6 +140,8 @@ pub struct MarketLevel {
 pub struct MarketPod {
     /// Its name: of a cgroup here, with its namespace on Kubernetes.
     pub pod: String,
+    /// Where it comes from.
+    pub kind: MarketKind,
     /// What people wrote for it: floor and ceiling.
     pub wrote: Wrote,
     /// What is put back in the end; absent where it had no limit.
@@ -183,6 +185,18 @@ pub struct MarketPod {
     pub used_milli_max: Option<u64>,
     /// What pulled it upwards: need less floor, weight, or weight times demand in parts per million.
     pub bid: u64,
+}
+
+/// Where a pod comes from; how it opts out depends on it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarketKind {
+    /// The settings declare its cgroup.
+    Declared,
+    /// It is an execution: `e-` and the name of its booking.
+    Execution,
+    /// It is a container of Kubernetes.
+    Kubernetes,
 }
 
 /// What people wrote for a pod.
@@ -284,6 +298,8 @@ pub struct MarketAgent {
     pub sense_ms: u64,
     /// How often it clears, in milliseconds.
     pub clear_ms: u64,
+    /// For how long after a change a limit does not shrink, in milliseconds.
+    pub cooldown_ms: u64,
     /// When it cleared last; absent before the first time.
     #[serde(
         default,

@@ -43,10 +43,10 @@ pub(super) struct Target {
     pub(super) kind: Kind,
 }
 
-/// Who asked for it.
+/// Who asked for a cgroup to be managed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    /// The configuration.
+pub enum Kind {
+    /// The settings.
     Declared,
     /// It is an execution of ours: one without a quota is not managed, and one that is gone has
     /// ended.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bursar_client::api::{
-    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind, MarketLevel,
-    MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep, NodeMarket,
-    ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
+    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind,
+    MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
+    NodeMarket, ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
 };
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::execution::Stage;

@@ -2,7 +2,9 @@
 
 use bursar_market::clear::{Cleared, Market, Pod, Policy, Want, clear};
 use bursar_market::decimal::{fraction, percent, price};
-use bursar_market::explain::{Evidence, Explanation, Home, Scene, explain, headline, top_row};
+use bursar_market::explain::{
+    Evidence, Explanation, Home, Scene, explain, headline, to_share, why,
+};
 use bursar_market::node::Held;
 use bursar_market::sense::Shown;
 
@@ -46,6 +48,8 @@ fn evidence() -> Evidence {
         original_milli: Some(1000),
         shown: Shown::Demand { milli: 910 },
         window_s: 60,
+        changed_s: Some(240),
+        cooldown_s: 30,
         held: None,
     }
 }
@@ -86,38 +90,84 @@ fn the_transcript_of_one_pod_is_word_for_word() {
 }
 
 #[test]
-fn the_transcript_of_top_is_word_for_word() {
+fn the_first_line_of_top_is_word_for_word() {
     let market = market();
     let cleared = clear(&market);
+    let scene = scene(&market, &cleared);
     assert_eq!(
-        headline(&scene(&market, &cleared)),
+        headline(&scene),
         "node w-17: congested, price 1.88; 1500m to share (1800m allocatable less 300m unmanaged)"
     );
-    let row = |at: usize, used, throttled| {
-        let share = &cleared.shares[at];
-        let row = top_row(share, share.allocated_milli, Some(used), throttled);
-        [
-            row.pod,
-            row.wrote,
-            row.need,
-            row.limit,
-            row.bar,
-            row.used,
-            row.throttled,
-        ]
-        .join(" ")
+    let observed = Scene {
+        acts: false,
+        ..scene
     };
     assert_eq!(
-        row(0, 331, 312),
-        "batch/thumbs-x1 100-600 550m 340m ██████░░░░ 331m 31%"
+        headline(&observed),
+        "node w-17: only observed; would be congested, price 1.88"
     );
     assert_eq!(
-        row(1, 566, 380),
-        "shop/api-7c9f 100-1000 1000m 580m █████░░░░░ 566m 38%"
+        headline(&Scene {
+            pods: 0,
+            ..observed
+        }),
+        "node w-17: only observed; 1800m allocatable, 300m unmanaged"
     );
-    assert_eq!(
-        row(2, 571, 360),
-        "shop/search-5d2b 100-1000 1000m 580m █████░░░░░ 571m 36%"
+}
+
+#[test]
+fn what_can_be_shared_is_told_as_it_came_about() {
+    let market = market();
+    let cleared = clear(&market);
+    let check = |min, allocatable, unmanaged, held, words: &str| {
+        let left = allocatable - held;
+        let capacity_milli = bursar_market::capacity::capacity_milli(left, unmanaged, min);
+        let scene = Scene {
+            capacity_milli,
+            allocatable_milli: allocatable,
+            unmanaged_milli: unmanaged,
+            held_milli: held,
+            min_milli: min,
+            ..scene(&market, &cleared)
+        };
+        assert_eq!(to_share(&scene), words);
+    };
+    check(300, 1800, 0, 0, "1800m to share (1800m allocatable)");
+    check(
+        300,
+        1800,
+        300,
+        100,
+        "1400m to share (1800m allocatable less 300m unmanaged and 100m held)",
+    );
+    // Others take surplus, never floors: here nothing is taken off.
+    check(
+        1500,
+        1800,
+        600,
+        0,
+        "1500m to share (the minimums; 1800m allocatable, 600m unmanaged)",
+    );
+    check(
+        300,
+        1800,
+        1994,
+        100,
+        "300m to share (the minimums; 1800m allocatable, 1994m unmanaged, 100m held)",
+    );
+    check(
+        2000,
+        1800,
+        600,
+        0,
+        "1800m to share (less than the minimums; 1800m allocatable, 600m unmanaged)",
+    );
+    check(
+        0,
+        1800,
+        1994,
+        0,
+        "0m to share (1800m allocatable, 1994m unmanaged)",
     );
 }
 
@@ -168,21 +218,135 @@ fn each_rule_has_its_arithmetic() {
         (how(&given, "need"), how(&given, "gets")),
         ("640m, as given", "all it needs: 640m")
     );
+}
+
+#[test]
+fn a_guard_is_named_and_nobody_is_told_that_all_is_well() {
+    let mut market = market();
+    market.quantum_milli = 1;
+    market.capacity_milli = 9000;
+    market.pods[1].want = Want::Need(640);
     market.pods[1].current_milli = Some(1000);
     market.pods[1].cooling = true;
+    let cleared = clear(&market);
+    let scene = scene(&market, &cleared);
     assert_eq!(
-        how(&explained(&market, 1), "gets"),
-        "1000m: it was changed too recently to shrink"
+        why(&scene),
+        "3 pods need 2182m, 9000m can be shared: enough for all; 1 limit may not change that fast"
+    );
+    let cooling = |changed_s| {
+        let evidence = Evidence {
+            changed_s,
+            ..evidence()
+        };
+        let explanation = explain(&scene, &cleared.shares[1], Some(&evidence));
+        how(&explanation, "gets").to_owned()
+    };
+    let words = "1000m: it was changed 12s ago, and may shrink again in 18s";
+    assert_eq!(cooling(Some(12)), words);
+    let words = "1000m: it was changed too recently to shrink";
+    assert_eq!(
+        (cooling(None), cooling(Some(31))),
+        (words.to_owned(), words.to_owned())
     );
     market.pods[1].current_milli = Some(100);
     let step = explained(&market, 1);
     assert_eq!(
-        how(&step, "gets"),
-        "400m: a limit at most halves or grows fourfold at a time"
+        (how(&step, "gets"), step.sooner.as_deref()),
+        (
+            "400m: a limit grows at most fourfold at a time",
+            Some("it goes on towards 640m at the next clearing")
+        )
+    );
+    // Two that may not shrink have more than there is.
+    market.capacity_milli = 1500;
+    for pod in &mut market.pods {
+        (pod.current_milli, pod.cooling) = (Some(600), true);
+    }
+    let yielded = explained(&market, 1);
+    assert_eq!(
+        (yielded.why.as_deref(), how(&yielded, "gets")),
+        (
+            Some(
+                "limits that may not shrink yet hold more than the 1500m that can be shared: \
+                 each keeps its minimum, the rest is cut alike"
+            ),
+            "500m: what it may not lose yet, cut alike to what there is"
+        )
+    );
+}
+
+#[test]
+fn floor_and_ceiling_in_one_leave_nothing_to_share() {
+    let mut market = market();
+    market.quantum_milli = 1;
+    market.pods[1].min_milli = 500;
+    market.pods[1].max_milli = 500;
+    let cleared = clear(&market);
+    let evidence = Evidence {
+        home: Home::Execution {
+            booking: "job".to_owned(),
+        },
+        ..evidence()
+    };
+    let scene = scene(&market, &cleared);
+    let fixed = explain(&scene, &cleared.shares[1], Some(&evidence));
+    assert_eq!(
+        fixed.why.as_deref(),
+        Some("it was given 500m, no more and no less: nothing to share")
     );
     assert_eq!(
-        step.sooner.as_deref(),
-        Some("it goes on towards 640m at the next clearing")
+        how(&fixed, "need"),
+        "500m, its minimum and its maximum; use plus throttled time peaked at 910m in the last 60s"
+    );
+    assert_eq!(
+        fixed.sooner.as_deref(),
+        Some("with `--cpu-limit` above `--cpu` it could use what others leave")
+    );
+    assert_eq!(
+        fixed.out.as_deref(),
+        Some("it takes part while it runs; `bursar booking cancel job` ends it")
+    );
+    let idle = Evidence {
+        shown: Shown::Demand { milli: 499 },
+        ..evidence
+    };
+    assert_eq!(
+        explain(&scene, &cleared.shares[1], Some(&idle)).sooner,
+        None
+    );
+    // Where not even the floors fit it is cut with the others.
+    market.capacity_milli = 350;
+    let why = explained(&market, 1).why.unwrap();
+    assert!(why.starts_with("the minimums are 700m together"), "{why}");
+}
+
+#[test]
+fn what_is_only_observed_is_told_as_what_would_be() {
+    let market = market();
+    let cleared = clear(&market);
+    let scene = Scene {
+        acts: false,
+        ..scene(&market, &cleared)
+    };
+    let evidence = Evidence {
+        home: Home::Declared,
+        ..evidence()
+    };
+    let told = explain(&scene, &cleared.shares[1], Some(&evidence));
+    assert_eq!(
+        told.headline,
+        "shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: it is only observed"
+    );
+    let why = told.why.unwrap();
+    let begin = "nothing is changed here; if it were: 3 pods need 2550m, ";
+    assert!(why.starts_with(begin), "{why}");
+    assert_eq!(
+        (told.sooner, told.out.as_deref()),
+        (
+            None,
+            Some("nothing to opt out of: no limit is written here")
+        )
     );
 }
 
@@ -192,7 +356,7 @@ fn who_is_held_reads_why() {
     let cleared = clear(&market);
     let evidence = Evidence {
         held: Some(Held::Conflict),
-        home: Home::Plain,
+        home: Home::Declared,
         original_milli: None,
         ..evidence()
     };

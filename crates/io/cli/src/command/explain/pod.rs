@@ -1,20 +1,24 @@
 //! `bursar explain pod/NAME`: what CPU a pod may use, with the arithmetic (design 80, 2.14).
 
-use bursar_client::api::{MarketPod, NodeMarket};
+use bursar_client::api::{MarketKind, MarketPod, NodeMarket};
 use bursar_client::{Client, nearest};
 use bursar_market::explain::{Explanation, explain};
 use serde_json::{Value, json};
 
 use super::LABEL;
-use crate::command::market::scene::{evidence, scene, share};
+use crate::command::market::scene::{booking_of, evidence, scene, share};
 use crate::command::node::market_of;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::Question;
-use crate::layout::{Look, Meaning};
+use crate::layout::{self, Look, Meaning, WIDTH};
+use crate::list;
 use crate::session::Session;
 
 /// How wide the word before each line of arithmetic is.
 const WORD: usize = 8;
+
+/// A pod and where it is.
+type Found<'a> = (&'a NodeMarket, &'a MarketPod);
 
 pub(super) async fn run(
     session: &mut Session,
@@ -26,32 +30,59 @@ pub(super) async fn run(
     for node in client.nodes().await?.items {
         markets.extend(market_of(client, &node.metadata.name).await?);
     }
-    let found = markets.iter().find_map(|market| {
-        let pod = market.pods.iter().find(|pod| pod.pod == name)?;
-        Some((market, pod))
-    });
-    let Some((market, pod)) = found else {
-        return Err(unknown(&markets, name).into());
-    };
-    let explanation = explain(&scene(market), &share(market, pod), Some(&evidence(pod)));
-    let value = value(market, pod, &explanation);
-    session.show(&value, &format!("pod/{name}"), |look| {
-        text(&explanation, question, look)
-    })
+    let told: Vec<(Found<'_>, Explanation)> = meant(&markets, name)
+        .into_iter()
+        .map(|(market, pod)| {
+            let evidence = evidence(market, pod);
+            let told = explain(&scene(market), &share(market, pod), Some(&evidence));
+            ((market, pod), told)
+        })
+        .collect();
+    let value = |((market, pod), told): &(Found<'_>, Explanation)| value(market, pod, told);
+    match told.as_slice() {
+        [] => Err(unknown(&markets, name).into()),
+        [one] => {
+            let name = format!("pod/{}", one.0.1.pod);
+            session.show(&value(one), &name, |look| text(&one.1, question, look))
+        }
+        several => {
+            let values: Vec<Value> = several.iter().map(value).collect();
+            session.show_unnamed(&list::List::of(&values), |look| {
+                let texts = several.iter().map(|(_, told)| text(told, question, look));
+                texts.collect::<Vec<_>>().join("\n")
+            })
+        }
+    }
 }
 
-/// Nobody of that name is managed: is it looked at, was another meant, or is nobody managed?
+/// Everyone who goes by that name: a pod as `top` shows it, or an execution by the name of its
+/// booking. Mostly that is one.
+fn meant<'a>(markets: &'a [NodeMarket], name: &str) -> Vec<Found<'a>> {
+    let is_meant = |pod: &MarketPod| {
+        let is_execution = pod.kind == MarketKind::Execution;
+        pod.pod == name || (is_execution && booking_of(pod) == name)
+    };
+    let of_node = |market: &'a NodeMarket| {
+        let pods = market.pods.iter().filter(move |pod| is_meant(pod));
+        pods.map(move |pod| (market, pod))
+    };
+    markets.iter().flat_map(of_node).collect()
+}
+
+/// Nobody of that name would be managed: is it looked at, was another meant, or is nobody there?
 fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
     let refused = |message: String| Failure::new(exit::REFUSED, message);
     let act = "`bursar up --market act` lets it act on executions and declared cgroups";
     for market in markets {
         let mut groups = market.observed.iter();
-        if let Some(group) = groups.find(|group| group.pod.trim_start_matches('/') == name) {
-            let message = format!("{} on {} is looked at, not managed", group.pod, market.node);
+        let bare = name.trim_start_matches('/');
+        if let Some(group) = groups.find(|group| group.pod.trim_start_matches('/') == bare) {
+            let message = format!("{} on {} is observed, not managed", group.pod, market.node);
             return refused(message).hint(act);
         }
         for without in &market.unmanaged {
-            if without.pods.iter().any(|pod| pod == name) {
+            let is_it = |pod: &String| pod == name || pod.strip_prefix("e-") == Some(name);
+            if without.pods.iter().any(is_it) {
                 let place = &market.node;
                 let message = format!("pod `{name}` on {place} is not managed: {}", without.words);
                 return refused(message);
@@ -59,7 +90,8 @@ fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
         }
     }
     let pods = markets.iter().flat_map(|market| &market.pods);
-    let failure = match nearest(name, pods.map(|pod| pod.pod.as_str())) {
+    let names = pods.flat_map(|pod| [pod.pod.as_str(), booking_of(pod)]);
+    let failure = match nearest(name, names) {
         Some(near) => refused(format!("no pod `{name}`, did you mean `{near}`?")),
         None => refused(format!("no pod `{name}` is managed on any node")),
     };
@@ -86,27 +118,32 @@ fn value(market: &NodeMarket, pod: &MarketPod, explanation: &Explanation) -> Val
 
 fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> String {
     let asked = |one: Question| question.is_none_or(|question| question == one);
-    let mut parts: Vec<(&str, String)> = Vec::new();
+    let label = |label: &str| format!("{label:<LABEL$}");
+    let mut parts: Vec<(String, &str)> = Vec::new();
     let why = explanation.why.iter().filter(|_| asked(Question::Why));
-    parts.extend(why.map(|why| ("WHY", why.clone())));
-    if question.is_none() {
-        let how = explanation.how.iter();
-        let lines = how.map(|(word, text)| format!("{word:<WORD$}{text}"));
+    parts.extend(why.map(|why| (label("WHY"), why.as_str())));
+    if asked(Question::How) {
         let labels = std::iter::once("HOW").chain(std::iter::repeat(""));
-        parts.extend(labels.zip(lines));
+        let lines = labels.zip(&explanation.how);
+        parts.extend(lines.map(|(first, (word, text))| {
+            let label = label(first);
+            (format!("{label}{word:<WORD$}"), text.as_str())
+        }));
     }
     let sooner = explanation.sooner.iter().filter(|_| asked(Question::When));
-    parts.extend(sooner.map(|sooner| ("SOONER", sooner.clone())));
+    parts.extend(sooner.map(|sooner| (label("SOONER"), sooner.as_str())));
     let out = explanation.out.iter().filter(|_| question.is_none());
-    parts.extend(out.map(|out| ("OUT", out.clone())));
-    let mut text = look.paint(Meaning::Subject, &explanation.headline) + "\n";
+    parts.extend(out.map(|out| (label("OUT"), out.as_str())));
+    let headline = layout::fold(&explanation.headline, WIDTH).join("\n  ");
+    let mut text = look.paint(Meaning::Subject, &headline) + "\n";
     if !parts.is_empty() {
         text.push('\n');
     }
-    for (label, line) in parts {
-        text.push_str(format!("{label:<LABEL$}{line}").trim_end());
-        text.push('\n');
-    }
+    text.extend(
+        parts
+            .iter()
+            .map(|(label, text)| layout::labelled(label, text)),
+    );
     text
 }
 
@@ -114,11 +151,11 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use bursar_client::api::NodeMarket;
+    use bursar_client::api::{MarketKind, NodeMarket};
     use bursar_market::explain::explain;
     use bursar_units::Instant;
 
-    use super::{evidence, scene, share, text, unknown};
+    use super::{evidence, meant, scene, share, text, unknown};
     use crate::grammar::Question;
     use crate::layout::Look;
 
@@ -130,7 +167,11 @@ mod tests {
         let market = market();
         let mut pods = market.pods.iter();
         let pod = pods.find(|pod| pod.pod == "shop/api-7c9f").unwrap();
-        let explanation = explain(&scene(&market), &share(&market, pod), Some(&evidence(pod)));
+        let explanation = explain(
+            &scene(&market),
+            &share(&market, pod),
+            Some(&evidence(&market, pod)),
+        );
         let look = Look {
             now: Instant::from_ms(0),
             zone: jiff::tz::TimeZone::UTC,
@@ -164,10 +205,39 @@ OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next
             why.contains("\nWHY     3 pods") && !why.contains("SOONER"),
             "{why}"
         );
+        let how = explained(Some(Question::How));
+        assert!(
+            how.contains("\nHOW     wrote") && !how.contains("WHY") && !how.contains("OUT"),
+            "{how}"
+        );
         let when = explained(Some(Question::When));
         assert!(
             when.contains("\nSOONER  it gets") && !when.contains("WHY"),
             "{when}"
+        );
+    }
+
+    #[test]
+    fn an_execution_goes_by_the_name_of_its_booking_too_and_both_are_told_where_two_are_meant() {
+        let mut market = market();
+        let mut names = ["job", "e-job", "e-other"].into_iter();
+        for pod in &mut market.pods {
+            pod.pod = names.next().unwrap().to_owned();
+            pod.kind = MarketKind::Execution;
+        }
+        market.pods.first_mut().unwrap().kind = MarketKind::Declared;
+        let markets = [market];
+        let names = |name: &str| {
+            let found = meant(&markets, name).into_iter();
+            found.map(|(_, pod)| pod.pod.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("other"), ["e-other"]);
+        assert_eq!(names("e-other"), ["e-other"]);
+        assert_eq!(names("job"), ["job", "e-job"]);
+        assert_eq!(names("e-job"), ["e-job"]);
+        assert_eq!(
+            unknown(&markets, "othre").message,
+            "no pod `othre`, did you mean `other`?"
         );
     }
 

@@ -1,8 +1,8 @@
 //! What the API tells of a node, as the market explains it: the same numbers, none of them new.
 
-use bursar_client::api::{MarketPod, MarketStep, NodeMarket};
+use bursar_client::api::{MarketActs, MarketKind, MarketPod, MarketStep, NodeMarket};
 use bursar_market::clear::{BoundBy, Share, Step};
-use bursar_market::explain::{Evidence, Home, Scene};
+use bursar_market::explain::{Evidence, Home, Scene, guarded};
 use bursar_market::kernel::Level;
 use bursar_market::need::Need;
 use bursar_market::node::Held;
@@ -17,6 +17,7 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
     let took_part = market.pods.iter().filter(|pod| pod.bound_by.is_some());
     Scene {
         node: Some(market.node.clone()),
+        acts: market.acts == MarketActs::Act,
         mode: market.mode.into(),
         price_ppm: market.price_ppm,
         policy: market.policy.into(),
@@ -34,6 +35,13 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
         pods: u64::try_from(took_part.count()).unwrap_or(u64::MAX),
         need_milli: market.need_milli,
         min_milli: market.min_milli,
+        guarded: guarded(
+            market
+                .pods
+                .iter()
+                .filter_map(|pod| pod.bound_by)
+                .map(Into::into),
+        ),
     }
 }
 
@@ -63,7 +71,7 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
 }
 
 /// What is known of it beside its share.
-pub(in crate::command) fn evidence(pod: &MarketPod) -> Evidence {
+pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod) -> Evidence {
     let shown = match (pod.demand, pod.used_milli_max) {
         (Some(demand), _) => Shown::Demand {
             milli: demand.peak_milli,
@@ -73,18 +81,31 @@ pub(in crate::command) fn evidence(pod: &MarketPod) -> Evidence {
     };
     let held = pod.held.as_ref().map(|held| held.reason.as_str());
     Evidence {
-        // Pods of Kubernetes are told with their namespaces; no name of ours has a `/`.
-        home: if pod.pod.contains('/') {
-            Home::Kubernetes
-        } else {
-            Home::Plain
+        home: match pod.kind {
+            MarketKind::Kubernetes => Home::Kubernetes,
+            MarketKind::Declared => Home::Declared,
+            MarketKind::Execution => Home::Execution {
+                booking: booking_of(pod).to_owned(),
+            },
         },
         limit_milli: Some(pod.applied_milli),
         original_milli: pod.original_milli,
         shown,
         window_s: pod.demand.map_or(0, |demand| demand.window_ms / 1_000),
+        changed_s: pod.since.map(|since| market.at.since(since).ms() / 1_000),
+        cooldown_s: market.agent.cooldown_ms / 1_000,
         held: Held::ALL
             .into_iter()
             .find(|known| Some(known.word()) == held),
     }
+}
+
+/// The booking that an execution has, as people know it.
+pub(in crate::command) fn booking_of(pod: &MarketPod) -> &str {
+    pod.pod.strip_prefix("e-").unwrap_or(&pod.pod)
+}
+
+/// Whether its counters have shown anything yet.
+pub(in crate::command) fn is_measured(pod: &MarketPod) -> bool {
+    pod.demand.is_some() || pod.used_milli_max.is_some()
 }

@@ -16,6 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::{NOBODY, fetch, text};
 use crate::failure::{Failure, Stop};
+use crate::grammar::Format;
 use crate::layout::{Look, Meaning};
 use crate::session::Session;
 use crate::time::distance;
@@ -178,7 +179,7 @@ fn draw(session: &mut Session, seen: &Seen) -> Result<(), Stop> {
     let body = if seen.markets.is_empty() {
         NOBODY.to_owned()
     } else {
-        text(&seen.markets, &look)
+        text(&seen.markets, &look, session.common.output == Format::Wide)
     };
     let lines = tcgetwinsize(std::io::stdout()).map_or(LINES, |size| usize::from(size.ws_row));
     let frame = frame(&body, &foot(seen, &look), lines);

@@ -205,6 +205,7 @@ impl Worker {
             let pressure = member.files.pressure()?;
             Some((id.clone(), pressure))
         };
+        let kind = |(id, member): (&String, &Member)| (id.clone(), member.target.kind);
         View {
             node: self.options.node.clone(),
             at_ms: wall_ms(),
@@ -213,6 +214,7 @@ impl Worker {
             acts: self.acts.clone(),
             clearing: self.node.last().cloned(),
             standings: self.node.standings().collect(),
+            kinds: self.members.iter().map(kind).collect(),
             pressures: self.members.iter().filter_map(pressure).collect(),
             observed: self.seen(),
             unmanaged: self.unmanaged.clone(),
