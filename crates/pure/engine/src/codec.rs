@@ -10,6 +10,7 @@
 mod convert;
 mod fact;
 mod kinds;
+mod market;
 mod shapes;
 mod whole;
 

@@ -6,6 +6,7 @@ use bursar_booking::{Fence, Outcome, Request};
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis, ObjectName};
 
+use crate::market::Report;
 use crate::token::Token;
 
 /// A command. Who sent it stands beside it, in the record's `by`.
@@ -90,6 +91,13 @@ pub enum Command {
     Change {
         /// What to change.
         changes: Vec<Change>,
+    },
+    /// The server says what has changed in the CPU market of a node (M12).
+    ReportMarket {
+        /// Which node: a name, whether or not it was declared.
+        node: ObjectName,
+        /// What has changed.
+        report: Box<Report>,
     },
     /// Let somebody in.
     CreateToken {

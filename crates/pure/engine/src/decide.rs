@@ -5,6 +5,7 @@ use bursar_journal::hash::{Hash, sha256};
 use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
 
+use crate::market;
 use crate::{Command, Event, Events, State};
 
 /// What a command came to.
@@ -29,6 +30,9 @@ pub enum Refusal {
     /// By the rules of bookings.
     #[error(transparent)]
     Booking(#[from] booking::Refusal),
+    /// A report on a market.
+    #[error(transparent)]
+    Market(#[from] market::Refusal),
     /// A token of that name exists.
     #[error("a token of that name exists")]
     TokenExists {
@@ -132,6 +136,16 @@ pub fn decide(
                 booking::change(bookings, now, changes, out)
             });
         }
+        Command::ReportMarket { node, report } => {
+            let changes = market::decide(&state.markets, now, node, report)?;
+            if changes.is_empty() {
+                return Ok(Answer::Unchanged);
+            }
+            for change in changes {
+                emit(state, now, change.into(), events);
+            }
+            return Ok(Answer::Done);
+        }
         Command::CreateToken { token } => match state.tokens.get(token.name.as_str()) {
             Some(_) => {
                 return Err(Refusal::TokenExists {
@@ -194,6 +208,9 @@ pub fn plan(
     };
     let named = command.booking_ids().iter().cloned();
     let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
+    if let Command::ReportMarket { node, .. } = command {
+        sketch.markets = state.markets.only(node);
+    }
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);
     (answer, events, sketch)

@@ -3,6 +3,7 @@
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, ObjectName};
 
+use crate::market;
 use crate::token::Token;
 
 /// A fact.
@@ -20,6 +21,8 @@ pub enum Event {
     },
     /// Something happened to bookings, limits or nodes.
     Booking(bursar_booking::Event),
+    /// Something happened to the CPU market of a node.
+    Market(market::Event),
     /// Somebody may come in.
     TokenCreated {
         /// All but the secret.
@@ -59,6 +62,12 @@ pub enum Event {
         /// The hash of what was asked.
         body: Hash,
     },
+}
+
+impl From<market::Event> for Event {
+    fn from(event: market::Event) -> Self {
+        Self::Market(event)
+    }
 }
 
 impl From<bursar_booking::Event> for Event {

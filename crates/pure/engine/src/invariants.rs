@@ -5,9 +5,10 @@
 //! state and belongs beside a snapshot. Each breach has an id for counters and words for people.
 
 use bursar_booking::invariants as booking;
-use bursar_units::{BookingId, Instant};
+use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
 
+use crate::market::{NODES_MAX, ORIGINALS_MAX};
 use crate::state::{IDEMPOTENCY_MAX, KEYS_KEPT};
 use crate::{Event, State, snapshot};
 
@@ -75,6 +76,21 @@ pub enum Broken {
         #[source]
         source: snapshot::Error,
     },
+    /// The market of a node is larger than it may be, or has a digest that nobody can have made
+    /// (M12).
+    #[error("the market of node `{node}` has {why}")]
+    Market {
+        /// Which node.
+        node: ObjectName,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// More nodes have a market than may (M12).
+    #[error("{count} nodes have a market")]
+    MarketCount {
+        /// How many.
+        count: usize,
+    },
     /// In the room of bookings.
     #[error(transparent)]
     Booking(#[from] booking::Broken),
@@ -90,6 +106,7 @@ impl Broken {
             Self::Pruned { .. } => "engine-pruned",
             Self::KeyKept { .. } | Self::KeyCount { .. } => "engine-idempotency",
             Self::Snapshot { .. } | Self::NoSnapshot { .. } => "engine-snapshot",
+            Self::Market { .. } | Self::MarketCount { .. } => "engine-markets",
             Self::Booking(_) => "booking",
         }
     }
@@ -148,6 +165,7 @@ pub fn check_record(
 pub fn check(state: &State) -> Result<(), Broken> {
     check_keys(state)?;
     check_idempotency(state)?;
+    check_markets(state)?;
     let covered = state.anchor.map_or(0, |(record, _)| record + 1);
     if covered < state.pruned_below {
         return Err(Broken::Pruned {
@@ -187,6 +205,28 @@ fn check_keys(state: &State) -> Result<(), Broken> {
             return Err(Broken::KeyOrder { place, at: *at });
         }
         latest = *at;
+    }
+    Ok(())
+}
+
+fn check_markets(state: &State) -> Result<(), Broken> {
+    let count = state.markets.len();
+    if count > NODES_MAX {
+        return Err(Broken::MarketCount { count });
+    }
+    for (node, known) in state.markets.iter() {
+        let facts = known.originals.len() + usize::from(known.rules.is_some());
+        let why = if known.originals.len() > ORIGINALS_MAX {
+            "too many originals"
+        } else if known.digested > state.time {
+            "a digest of the future"
+        } else if known.revision < u64::try_from(facts).unwrap_or(u64::MAX) {
+            "more facts than events"
+        } else {
+            continue;
+        };
+        let node = node.clone();
+        return Err(Broken::Market { node, why });
     }
     Ok(())
 }

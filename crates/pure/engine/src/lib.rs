@@ -11,6 +11,7 @@ pub mod decide;
 pub mod event;
 pub mod explain;
 pub mod invariants;
+pub mod market;
 pub mod snapshot;
 pub mod state;
 pub mod summary;

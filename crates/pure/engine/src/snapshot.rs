@@ -3,13 +3,16 @@
 //! Two states are equal iff their lines are. The hash of a state is the hash of its lines, each
 //! ended by a line feed: what a snapshot file holds is what is hashed.
 
+use std::collections::BTreeMap;
+
 use bursar_booking::fact::Fact;
 use bursar_journal::hash::{Hash, sha256};
-use bursar_units::{BookingId, Instant};
+use bursar_units::{BookingId, Instant, ObjectName, PodName};
 use thiserror::Error;
 
 use crate::State;
 use crate::codec::{fact_line, read_fact_line};
+use crate::market::{Known, Original};
 use crate::token::Token;
 
 /// One line.
@@ -52,6 +55,22 @@ pub enum Line {
         at: Instant,
         /// The hash of what was asked.
         body: Hash,
+    },
+    /// What is known of the market of a node, but for its originals.
+    Market {
+        /// Which node.
+        node: ObjectName,
+        /// What is known.
+        known: Box<Known>,
+    },
+    /// An original of a market; it comes behind its market.
+    Original {
+        /// On which node.
+        node: ObjectName,
+        /// Whose.
+        pod: PodName,
+        /// What it was.
+        original: Original,
     },
     /// A fact of the bookings.
     Booking(Fact),
@@ -141,7 +160,27 @@ fn facts(state: &State) -> impl Iterator<Item = Line> {
         .chain(tokens)
         .chain(keys)
         .chain(keyed)
+        .chain(state.markets.iter().flat_map(market))
         .chain(state.bookings.facts().map(Line::Booking))
+}
+
+fn market((node, known): (&ObjectName, &Known)) -> impl Iterator<Item = Line> {
+    let first = Line::Market {
+        node: node.clone(),
+        known: Box::new(Known {
+            originals: BTreeMap::new(),
+            digest: known.digest,
+            rules: known.rules,
+            ..*known
+        }),
+    };
+    let originals = known.originals.iter();
+    let originals = originals.map(|(pod, original)| Line::Original {
+        node: node.clone(),
+        pod: pod.clone(),
+        original: *original,
+    });
+    std::iter::once(first).chain(originals)
 }
 
 fn restore(state: &mut State, line: Line) {
@@ -166,6 +205,12 @@ fn restore(state: &mut State, line: Line) {
         Line::Keyed { key, at, body } => {
             state.idempotency.insert(key, (at, body));
         }
+        Line::Market { node, known } => state.markets.restore(node, *known),
+        Line::Original {
+            node,
+            pod,
+            original,
+        } => state.markets.restore_original(&node, pod, original),
         Line::Booking(fact) => state.bookings.restore(fact),
     }
 }

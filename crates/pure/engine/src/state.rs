@@ -7,6 +7,7 @@ use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis};
 
 use crate::Event;
+use crate::market::Markets;
 use crate::token::Tokens;
 
 /// The format of records this program writes.
@@ -29,6 +30,8 @@ pub struct State {
     pub head: u64,
     /// Bookings, limits and nodes.
     pub bookings: Bookings,
+    /// The CPU markets of nodes.
+    pub markets: Markets,
     /// Who may come in.
     pub tokens: Tokens,
     /// The verifier keys that sign checkpoints, with when each came in; the last is the newest.
@@ -60,6 +63,7 @@ impl State {
             time: Instant::default(),
             head: 0,
             bookings,
+            markets: Markets::default(),
             tokens: Tokens::default(),
             keys: Vec::new(),
             anchor: None,
@@ -73,6 +77,7 @@ impl State {
         self.time = self.time.max(at);
         match event {
             Event::Booking(event) => self.bookings.apply(at, event),
+            Event::Market(event) => self.markets.apply(at, event),
             Event::Genesis { ledger } => self.ledger.clone_from(ledger),
             Event::Resumed { .. } => self.bookings.resume(at),
             Event::TokenCreated { token } => self.tokens.insert(token, at),
@@ -101,8 +106,8 @@ impl State {
         self.bookings.next_deadline().map(|deadline| deadline.at)
     }
 
-    /// A copy of the small problem, for plans: the waiting room and limits whole, and of all
-    /// other bookings only those named (L3).
+    /// A copy of the small problem, for plans: the waiting room and limits whole, of all other
+    /// bookings only those named (L3), and no market.
     #[must_use]
     pub fn sketch(&self, ids: &[BookingId]) -> Self {
         Self {
@@ -134,6 +139,7 @@ impl State {
             time: self.time,
             head: self.head,
             bookings: Bookings::blank(),
+            markets: Markets::default(),
             tokens: self.tokens.clone(),
             keys: self.keys.clone(),
             anchor: self.anchor,

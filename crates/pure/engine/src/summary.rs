@@ -4,6 +4,8 @@
 //! class of a booking that is released, comes from the state, which remembers an ended booking
 //! for a day; an older one is told without it. Fences are never told.
 
+mod market;
+
 use bursar_booking::execution::{Cause, Isolation, STOPS_UNTIL_STUCK, Verdict};
 use bursar_booking::{End, Event as BookingEvent, Limit, Outcome, Request, Scope, Standing};
 use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectName};
@@ -56,6 +58,8 @@ pub enum Data {
     },
     /// Of `node.*`: what it has, unless it left.
     Node(Option<Amount>),
+    /// Of `pod.*`, and of `node.*` where its market is meant.
+    Market(Box<crate::market::Event>),
     /// Of `token.*`: what it allows and until when, unless it was revoked.
     Token(Option<(Vec<Role>, Instant)>),
     /// Of `ledger.*`: the sentence says it all.
@@ -86,6 +90,7 @@ pub fn record_sentences(state_after: &State, events: &[(Instant, Event)]) -> Vec
 fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -> Option<Told> {
     Some(match event {
         Event::Booking(event) => return of_booking_event(state, events, at, event),
+        Event::Market(event) => market::told(event),
         Event::Genesis { ledger } => ledger_told("ledger.begun", format!("ledger {ledger} begun")),
         Event::Resumed { .. } => ledger_told(
             "ledger.resumed",

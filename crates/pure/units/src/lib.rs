@@ -15,7 +15,7 @@ pub mod words;
 
 pub use amount::{Amount, Bounds, Dimension, Total};
 pub use index::Index;
-pub use name::{BookingId, Label, NameError, ObjectName};
+pub use name::{BookingId, Label, NameError, ObjectName, PodName};
 pub use time::{Instant, Millis};
 
 /// The largest integer that a record or an API answer may carry: 2⁵³ − 1.

@@ -17,6 +17,8 @@ use crate::Instant;
 pub const ID_LENGTH_MAX: usize = 128;
 /// The most bytes of an object's name, as DNS has it (L9).
 pub const OBJECT_NAME_LENGTH_MAX: usize = 253;
+/// The most bytes of a pod's name: namespace, pod and container have less together.
+pub const POD_NAME_LENGTH_MAX: usize = 512;
 
 /// Why a text is not a name.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
@@ -126,6 +128,12 @@ name! {
     Label, check_label
 }
 
+name! {
+    /// Who takes part in the CPU market of a node: a cgroup, an execution, or
+    /// `namespace/pod/container`; 1–512 bytes of UTF-8 but control characters and white space.
+    PodName, check_pod_name
+}
+
 impl BookingId {
     /// When the id was made, if it ends in a `UUIDv7` (L6).
     pub fn made_at(&self) -> Option<Instant> {
@@ -168,6 +176,12 @@ fn check_label(text: &str) -> Result<(), NameError> {
         allowed,
         "all but control characters, space and * / , =",
     )
+}
+
+fn check_pod_name(text: &str) -> Result<(), NameError> {
+    check_length(text.len(), POD_NAME_LENGTH_MAX)?;
+    let allowed = |c: char| !c.is_control() && !c.is_whitespace();
+    check_characters(text, allowed, "all but control characters and white space")
 }
 
 fn check_length(length: usize, max: usize) -> Result<(), NameError> {
@@ -219,7 +233,7 @@ fn uuid_v7_time(text: &str) -> Option<Instant> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BookingId, Label, NameError, ObjectName};
+    use super::{BookingId, Label, NameError, ObjectName, PodName};
     use crate::Instant;
 
     #[test]
@@ -236,6 +250,9 @@ mod tests {
         assert!(ObjectName::new("python-3.12").is_ok());
         assert!(ObjectName::new("Python").is_err() && ObjectName::new("-a").is_err());
         assert!(ObjectName::new("a.").is_err());
+        assert!(PodName::new("shop/api-7c9f/größe=1").is_ok());
+        assert!(PodName::new("a b").is_err() && PodName::new("a\u{7}").is_err());
+        assert!(PodName::new(&"x".repeat(513)).is_err() && PodName::new("").is_err());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A position is a record and a place in it. Whoever follows subscribes first and reads the
 //! history up to what was committed then; a follower that falls behind reads the store again.
 
+mod market;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,7 +29,15 @@ use crate::caller::Caller;
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
 /// The kinds of events there are, as the first part of their names.
-const KINDS: [&str; 6] = ["booking", "execution", "ledger", "limit", "node", "token"];
+const KINDS: [&str; 7] = [
+    "booking",
+    "execution",
+    "ledger",
+    "limit",
+    "node",
+    "pod",
+    "token",
+];
 
 /// A place in the stream: everything up to this event of this record is known already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -310,7 +320,7 @@ fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
 
 /// The facts of an event, without what is absent.
 fn facts(data: &Data) -> Value {
-    let mut value = match data {
+    let value = match data {
         Data::Booking {
             slots,
             waited,
@@ -338,6 +348,7 @@ fn facts(data: &Data) -> Value {
             "memoryBytes": capacity.map(|capacity| capacity.memory_bytes),
             "gpus": capacity.map(|capacity| capacity.gpus),
         }),
+        Data::Market(event) => market::facts(event),
         Data::Token(allowed) => json!({
             "roles": allowed.as_ref().map(|(roles, _)| {
                 roles.iter().map(|role| role.word()).collect::<Vec<_>>()
@@ -348,6 +359,11 @@ fn facts(data: &Data) -> Value {
         }),
         Data::Ledger => return json!({}),
     };
+    without_nulls(value)
+}
+
+/// The same without what is absent.
+fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(fields) = &mut value {
         fields.retain(|_, value| !value.is_null());
     }

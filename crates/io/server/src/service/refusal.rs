@@ -106,9 +106,10 @@ pub fn of_failure(failure: &Failure) -> Problem {
 const fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::Booking(refusal) => booking_code(refusal),
-        Refusal::TokenExists { .. } | Refusal::NotAnchored { .. } | Refusal::AlreadyBegun => {
-            Code::Conflict
-        }
+        Refusal::TokenExists { .. }
+        | Refusal::NotAnchored { .. }
+        | Refusal::AlreadyBegun
+        | Refusal::Market(_) => Code::Conflict,
         Refusal::NoSuchToken { .. } => Code::NotFound,
         Refusal::KeyReused => Code::IdReused,
     }

@@ -11,6 +11,7 @@ use bursar_journal::hash::Hash;
 use bursar_units::{Amount, BookingId, Instant, ObjectName};
 use serde::de::Error as _;
 
+use super::market::MarketReportShape;
 use super::shapes::{
     BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape, EndedShape,
     EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape, NodeShape,
@@ -77,6 +78,9 @@ impl From<&Command> for CommandShape {
                 idempotency,
             },
             Command::Restore { size } => Self::Restore { size: size.into() },
+            Command::ReportMarket { node, report } => {
+                Self::ReportMarket(MarketReportShape::new(node, *report))
+            }
         }
     }
 }
@@ -144,6 +148,11 @@ impl TryFrom<CommandShape> for Command {
                 idempotency,
             },
             CommandShape::Restore { size } => Self::Restore { size: size.into() },
+            CommandShape::ReportMarket(shape) => {
+                let (node, report) = shape.into_parts()?;
+                let report = Box::new(report);
+                Self::ReportMarket { node, report }
+            }
         })
     }
 }
@@ -163,6 +172,7 @@ impl EventShape {
             },
             Event::Resumed { wall } => Self::Resumed { wall },
             Event::Booking(event) => Self::of_booking(t, event),
+            Event::Market(event) => event.into(),
             Event::TokenCreated { token } => Self::TokenCreated(TokenShape::new(token, None)),
             Event::TokenRevoked { name } => Self::TokenRevoked { name },
             Event::KeyRotated { key } => Self::KeyRotated { key },
@@ -340,6 +350,11 @@ impl EventShape {
                 generation: generation.into(),
             },
             Self::Keyed { key, body } => Event::Keyed { key, body },
+            Self::MarketSet(shape) => Event::Market(shape.into()),
+            Self::MarketLabelled(shape) => Event::Market(shape.into()),
+            Self::OriginalTaken(shape) => Event::Market(shape.into()),
+            Self::OriginalReturned(shape) => Event::Market(shape.into()),
+            Self::MarketDigested(shape) => Event::Market(shape.into()),
         };
         Ok((at, event))
     }
@@ -600,6 +615,8 @@ macro_rules! same_words {
         }
     };
 }
+
+pub(super) use same_words;
 
 same_words!(
     End, EndShape, Released, Cancelled, Expired, WaitOver, Forced

@@ -4,15 +4,18 @@ use bursar_booking::Fence;
 use bursar_booking::execution::{Course, Progress, Stage};
 use bursar_booking::fact::Fact;
 use bursar_journal::hash::Hash;
-use bursar_units::{BookingId, Instant, Label};
+use bursar_units::{BookingId, Instant, Label, ObjectName, PodName};
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::convert::with_order;
+use super::market::{MarketShape, original};
 use super::shapes::{
     BookingShape, CourseShape, EndShape, LimitShape, NodeShape, OrderShape, OutcomeShape,
     ProgressShape, StageShape, TokenShape,
 };
+use super::whole::Whole;
+use crate::market::Original;
 use crate::snapshot::Line;
 
 #[derive(Serialize, Deserialize)]
@@ -28,6 +31,13 @@ enum LineShape {
         key: BookingId,
         at: Instant,
         body: Hash,
+    },
+    Market(MarketShape),
+    Original {
+        node: ObjectName,
+        pod: PodName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        milli: Option<Whole>,
     },
     Totals(TotalsShape),
     Limit(LimitShape),
@@ -151,6 +161,16 @@ impl From<Line> for LineShape {
             Line::Token { token, created } => Self::Token(TokenShape::new(token, Some(created))),
             Line::Key { at, key } => Self::Key { at, key },
             Line::Keyed { key, at, body } => Self::Keyed { key, at, body },
+            Line::Market { node, known } => Self::Market(MarketShape::new(node, &known)),
+            Line::Original {
+                node,
+                pod,
+                original: Original(milli),
+            } => Self::Original {
+                node,
+                pod,
+                milli: milli.map(Into::into),
+            },
             Line::Booking(fact) => fact.into(),
         }
     }
@@ -337,6 +357,16 @@ impl TryFrom<LineShape> for Line {
             }
             LineShape::Key { at, key } => Self::Key { at, key },
             LineShape::Keyed { key, at, body } => Self::Keyed { key, at, body },
+            LineShape::Market(market) => {
+                let (node, known) = market.into_parts();
+                let known = Box::new(known);
+                Self::Market { node, known }
+            }
+            LineShape::Original { node, pod, milli } => Self::Original {
+                node,
+                pod,
+                original: original(milli),
+            },
             LineShape::Totals(totals) => Self::Booking(Fact::Totals {
                 fence: Fence(totals.fence),
                 virtual_time: number(&totals.virtual_time)?,

@@ -24,6 +24,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "anchor",
     "prune",
     "restore",
+    "reportMarket",
 ];
 
 pub(super) const EVENTS: &[&str] = &[
@@ -50,6 +51,11 @@ pub(super) const EVENTS: &[&str] = &[
     "pruned",
     "restored",
     "keyed",
+    "marketSet",
+    "marketLabelled",
+    "originalTaken",
+    "originalReturned",
+    "marketDigested",
 ];
 
 /// The first kind in `bytes`, one tagged object or a list of them, that is not known.

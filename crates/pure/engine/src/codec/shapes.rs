@@ -10,6 +10,10 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::market::{
+    MarketDigestedShape, MarketLabelledShape, MarketReportShape, MarketSetShape,
+    OriginalReturnedShape, OriginalTakenShape,
+};
 use super::whole::Whole;
 use crate::Event;
 
@@ -83,6 +87,7 @@ pub(super) enum CommandShape {
     Restore {
         size: Whole,
     },
+    ReportMarket(MarketReportShape),
 }
 
 /// `t` stands in an event only where it differs from the record's own.
@@ -160,6 +165,11 @@ pub(super) enum EventShape {
         key: BookingId,
         body: Hash,
     },
+    MarketSet(MarketSetShape),
+    MarketLabelled(MarketLabelledShape),
+    OriginalTaken(OriginalTakenShape),
+    OriginalReturned(OriginalReturnedShape),
+    MarketDigested(MarketDigestedShape),
 }
 
 /// The events of a record whose time is `time`, on their way out.

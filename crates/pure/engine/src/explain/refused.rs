@@ -5,6 +5,7 @@ use bursar_booking::{End, LimitUse, REMEMBERED, Request};
 use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::{When, holders, raise};
+use crate::market::Refusal as MarketRefusal;
 use crate::{Command, Refusal, State, words};
 
 /// A refusal as every surface tells it: `{headline}: {detail}`, then the rest.
@@ -28,6 +29,7 @@ pub struct Refused {
 pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Booking(refusal) => of_booking(state, command, refusal),
+        Refusal::Market(refusal) => of_market(refusal),
         Refusal::TokenExists { name } => Refused {
             changes: vec![
                 format!("revoke token {name} first"),
@@ -60,6 +62,30 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
             )
         },
         Refusal::AlreadyBegun => plain("the ledger has begun already", "a ledger begins once"),
+    }
+}
+
+fn of_market(refusal: &MarketRefusal) -> Refused {
+    match refusal {
+        MarketRefusal::Stale { basis, revision } => plain(
+            "the report is past",
+            format!(
+                "it builds on revision {}, the ledger has {}",
+                words::number(*basis),
+                words::number(*revision)
+            ),
+        ),
+        MarketRefusal::TooMany { what, max } => {
+            let max = u64::try_from(*max).unwrap_or(u64::MAX);
+            plain(
+                "the report is too large",
+                format!("there may be at most {} {what}", words::number(max)),
+            )
+        }
+        MarketRefusal::DigestEarly { .. } => plain(
+            "the digest is early",
+            "there is at most one an hour of each node",
+        ),
     }
 }
 

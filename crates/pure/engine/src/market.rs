@@ -1,0 +1,543 @@
+//! What the ledger knows of the CPU market of a node (M12).
+//!
+//! An agent decides and acts on its own and keeps its own record. The ledger gets the few facts
+//! that must outlive it: the settings it is run by, the label that people are shown, the limits it
+//! found and will put back, and once an hour the head of its record.
+//!
+//! One rule: [`difference`] compares what is there with what the ledger knows, and one command
+//! brings what differs. So nothing is lost by a crash or an absence between the two: the next
+//! comparison finds it. A report names the revision of the picture that it was compared with; one
+//! that comes late or twice builds on what is past, is refused, and leaves no trace.
+//! Deliberately not here: what the agent does. No limit waits for a record.
+
+use std::collections::BTreeMap;
+
+use bursar_journal::hash::{Hash, sha256};
+use bursar_market::clear::{self, Policy};
+use bursar_units::{Instant, Millis, ObjectName, PodName};
+use thiserror::Error;
+
+/// How many nodes may have a market on record: ten times the largest clusters.
+pub const NODES_MAX: usize = 10_000;
+/// How many originals are kept of one node: as many pods as a clearing counts with (design 10).
+pub const ORIGINALS_MAX: usize = 100_000;
+/// How many originals one report changes; what is left is in the next, as with grants (L9).
+pub const CHANGES_MAX: usize = 256;
+/// How long the text of settings may be, in bytes; it has a dozen short fields.
+pub const SETTINGS_SIZE_MAX: usize = 4_096;
+/// How far apart two digests of one node are at least.
+pub const DIGEST_EVERY: Millis = Millis::from_hours(1);
+
+/// Whether limits are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// It does not look.
+    Off,
+    /// It looks and writes nothing.
+    Observe,
+    /// They are.
+    Act,
+}
+
+/// How a node is run: `[market]` of its settings.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// Whether limits are written.
+    pub mode: Mode,
+    /// By which rule what is scarce is divided.
+    pub policy: Policy,
+    /// All of them, as the agent's own record has them.
+    pub text: String,
+}
+
+/// What is remembered of settings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rules {
+    /// Whether limits are written.
+    pub mode: Mode,
+    /// By which rule what is scarce is divided.
+    pub policy: Policy,
+    /// The hash of their text, which stands in every line of the agent's record.
+    pub sha256: Hash,
+}
+
+/// The label that people are shown, with the numbers behind it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Labelled {
+    /// The label.
+    pub label: clear::Mode,
+    /// How many take part.
+    pub pods: u64,
+    /// What they need together.
+    pub need_milli: u64,
+    /// What can be shared.
+    pub capacity_milli: u64,
+}
+
+/// The CPU limit that a pod came with, in millicores; `None` where it had none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Original(pub Option<u64>);
+
+/// How far an agent's record has come: all of it, since its first line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Position {
+    /// When its last line was written.
+    pub at: Instant,
+    /// How many lines it has had.
+    pub lines: u64,
+    /// How many limits they say were written.
+    pub writes: u64,
+    /// The hash of the last line.
+    pub head: Hash,
+}
+
+/// What happened to a record between two positions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Past {
+    /// How long it took, where the first is known.
+    pub length: Option<Millis>,
+    /// How many lines came.
+    pub lines: u64,
+    /// How many limits they say were written.
+    pub writes: u64,
+}
+
+/// A market as its agent has it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Present {
+    /// How the node is run.
+    pub settings: Settings,
+    /// What people are shown.
+    pub labelled: Labelled,
+    /// What is to be put back some day.
+    pub originals: BTreeMap<PodName, Original>,
+    /// How far its record has come; `None` before the first line.
+    pub position: Option<Position>,
+}
+
+/// A market as the ledger has it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Known {
+    /// How many events have made it: what a report builds on.
+    pub revision: u64,
+    /// How the node is run.
+    pub rules: Option<Rules>,
+    /// What people are shown.
+    pub label: clear::Mode,
+    /// What is to be put back some day.
+    pub originals: BTreeMap<PodName, Original>,
+    /// How far the record had come at the last digest.
+    pub digest: Option<Position>,
+    /// When that was; before the first, when the ledger first heard of this market.
+    pub digested: Instant,
+}
+
+/// What differs.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// The revision that it was compared with; 0 where nothing is known.
+    pub basis: u64,
+    /// How the node is run.
+    pub settings: Option<Settings>,
+    /// What people are shown.
+    pub labelled: Option<Labelled>,
+    /// Originals that are kept, or, where there is none, kept no longer.
+    pub originals: BTreeMap<PodName, Option<Original>>,
+    /// How far the record has come.
+    pub digest: Option<Position>,
+}
+
+/// Something that happened to the market of a node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// It is run by other settings.
+    Set {
+        /// Which node.
+        node: ObjectName,
+        /// How it is run.
+        rules: Rules,
+        /// The text of its settings.
+        text: String,
+        /// How it was run before.
+        was: Option<Rules>,
+    },
+    /// People are shown another label.
+    Labelled {
+        /// Which node.
+        node: ObjectName,
+        /// What they are shown.
+        labelled: Labelled,
+        /// What they were shown before.
+        was: clear::Mode,
+    },
+    /// The limit that a pod came with is kept.
+    Taken {
+        /// On which node.
+        node: ObjectName,
+        /// Whose.
+        pod: PodName,
+        /// What it was.
+        original: Original,
+        /// What was kept of the same pod before.
+        was: Option<Original>,
+    },
+    /// The limit that a pod came with is kept no longer: it was put back, or nothing is left to.
+    Returned {
+        /// On which node.
+        node: ObjectName,
+        /// Whose.
+        pod: PodName,
+        /// What it was.
+        original: Original,
+    },
+    /// The head of the agent's record.
+    Digested {
+        /// Which node.
+        node: ObjectName,
+        /// How far the record has come.
+        digest: Position,
+        /// How far it had come at the last digest.
+        was: Option<Position>,
+    },
+}
+
+/// Why a report was refused.
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum Refusal {
+    /// It was compared with a picture that is past.
+    #[error("the report builds on revision {basis}, the ledger has {revision}")]
+    Stale {
+        /// What it builds on.
+        basis: u64,
+        /// What there is.
+        revision: u64,
+    },
+    /// There is a bound.
+    #[error("there are at most {max} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+    },
+    /// The last digest is not old enough.
+    #[error("the last digest was made less than an hour ago")]
+    DigestEarly {
+        /// When the next may be.
+        from: Instant,
+    },
+}
+
+/// The markets of all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Markets(BTreeMap<ObjectName, Known>);
+
+impl Mode {
+    /// The word people write.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Act => "act",
+        }
+    }
+}
+
+impl Settings {
+    /// What is remembered of them.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            mode: self.mode,
+            policy: self.policy,
+            sha256: sha256(self.text.as_bytes()),
+        }
+    }
+}
+
+impl Known {
+    /// A market of which nothing is known yet.
+    fn new(at: Instant) -> Self {
+        Self {
+            revision: 0,
+            rules: None,
+            label: clear::Mode::default(),
+            originals: BTreeMap::new(),
+            digest: None,
+            digested: at,
+        }
+    }
+
+    fn apply(&mut self, at: Instant, event: &Event) {
+        self.revision += 1;
+        match event {
+            Event::Set { rules, .. } => self.rules = Some(*rules),
+            Event::Labelled { labelled, .. } => self.label = labelled.label,
+            Event::Taken { pod, original, .. } => {
+                self.originals.insert(pod.clone(), *original);
+            }
+            Event::Returned { pod, .. } => {
+                self.originals.remove(pod);
+            }
+            Event::Digested { digest, .. } => {
+                self.digest = Some(*digest);
+                self.digested = at;
+            }
+        }
+    }
+}
+
+impl Position {
+    /// What happened to a record since an earlier position; all of it where there is none, or
+    /// where the record began anew.
+    pub fn since(&self, was: Option<&Self>) -> Past {
+        match was {
+            Some(was) if was.lines <= self.lines && was.writes <= self.writes => Past {
+                length: Some(self.at.since(was.at)),
+                lines: self.lines - was.lines,
+                writes: self.writes - was.writes,
+            },
+            _ => Past {
+                length: None,
+                lines: self.lines,
+                writes: self.writes,
+            },
+        }
+    }
+}
+
+impl Report {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        let Self {
+            basis: _,
+            settings,
+            labelled,
+            originals,
+            digest,
+        } = self;
+        settings.is_none() && labelled.is_none() && originals.is_empty() && digest.is_none()
+    }
+}
+
+impl Event {
+    /// The node it happened on.
+    pub fn node(&self) -> &ObjectName {
+        match self {
+            Self::Set { node, .. }
+            | Self::Labelled { node, .. }
+            | Self::Taken { node, .. }
+            | Self::Returned { node, .. }
+            | Self::Digested { node, .. } => node,
+        }
+    }
+
+    /// The pod it happened to, if it is about one.
+    pub fn pod(&self) -> Option<&PodName> {
+        match self {
+            Self::Taken { pod, .. } | Self::Returned { pod, .. } => Some(pod),
+            Self::Set { .. } | Self::Labelled { .. } | Self::Digested { .. } => None,
+        }
+    }
+}
+
+impl Markets {
+    /// What is known of a node.
+    pub fn get(&self, node: &str) -> Option<&Known> {
+        self.0.get(node)
+    }
+
+    /// All of them, by node.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectName, &Known)> {
+        self.0.iter()
+    }
+
+    /// How many nodes have one.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no node has one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those of one node alone: all that a report reads, but for how many nodes there are.
+    pub(crate) fn only(&self, node: &ObjectName) -> Self {
+        let known = self.0.get(node).cloned();
+        Self(
+            known
+                .map(|known| (node.clone(), known))
+                .into_iter()
+                .collect(),
+        )
+    }
+
+    pub(crate) fn apply(&mut self, at: Instant, event: &Event) {
+        let known = self.0.entry(event.node().clone());
+        known.or_insert_with(|| Known::new(at)).apply(at, event);
+    }
+
+    /// Takes a fact of a snapshot in.
+    pub(crate) fn restore(&mut self, node: ObjectName, known: Known) {
+        self.0.insert(node, known);
+    }
+
+    /// Takes an original of a snapshot in, behind what is known of its node.
+    pub(crate) fn restore_original(&mut self, node: &ObjectName, pod: PodName, is: Original) {
+        if let Some(known) = self.0.get_mut(node) {
+            known.originals.insert(pod, is);
+        }
+    }
+}
+
+/// What the ledger does not know yet of a market, or knows otherwise; nothing where both agree.
+/// Applying the events of a report and comparing again ends in agreement: after one report, or,
+/// where more than [`CHANGES_MAX`] originals differ, after as many as those take.
+///
+/// Example: the ledger knows `a` and `b`, the agent keeps `b` and `c`: the report says that `a` is
+/// kept no longer and `c` is.
+pub fn difference(known: Option<&Known>, present: &Present, now: Instant) -> Option<Report> {
+    let rules = known.and_then(|known| known.rules);
+    let label = known.map_or_else(clear::Mode::default, |known| known.label);
+    let report = Report {
+        basis: known.map_or(0, |known| known.revision),
+        settings: (rules != Some(present.settings.rules())).then(|| present.settings.clone()),
+        labelled: (label != present.labelled.label).then_some(present.labelled),
+        originals: changed(known, &present.originals),
+        digest: known.and_then(|known| {
+            let is_new = |position: &Position| Some(*position) != known.digest;
+            let is_due = known.digested.after(DIGEST_EVERY) <= now;
+            present
+                .position
+                .filter(|position| is_due && is_new(position))
+        }),
+    };
+    (!report.is_empty()).then_some(report)
+}
+
+/// What follows from a report; it has been checked then, and nothing of it is known already.
+pub(crate) fn decide(
+    markets: &Markets,
+    now: Instant,
+    node: &ObjectName,
+    report: &Report,
+) -> Result<Vec<Event>, Refusal> {
+    let new = Known::new(now);
+    let known = markets.get(node.as_str()).unwrap_or(&new);
+    check(markets, known, now, report)?;
+    let settings = report.settings.as_ref();
+    let settings = settings.filter(|settings| known.rules != Some(settings.rules()));
+    let set = settings.map(|settings| Event::Set {
+        node: node.clone(),
+        rules: settings.rules(),
+        text: settings.text.clone(),
+        was: known.rules,
+    });
+    let labelled = report.labelled;
+    let labelled = labelled.filter(|labelled| known.label != labelled.label);
+    let labelled = labelled.map(|labelled| Event::Labelled {
+        node: node.clone(),
+        labelled,
+        was: known.label,
+    });
+    let originals = report.originals.iter().filter_map(|(pod, original)| {
+        let (node, pod) = (node.clone(), pod.clone());
+        match (known.originals.get(&pod).copied(), *original) {
+            (was, Some(original)) if was != Some(original) => Some(Event::Taken {
+                node,
+                pod,
+                original,
+                was,
+            }),
+            (Some(original), None) => Some(Event::Returned {
+                node,
+                pod,
+                original,
+            }),
+            _ => None,
+        }
+    });
+    let digest = report.digest.map(|digest| Event::Digested {
+        node: node.clone(),
+        digest,
+        was: known.digest,
+    });
+    let first = set.into_iter().chain(labelled);
+    Ok(first.chain(originals).chain(digest).collect())
+}
+
+fn check(markets: &Markets, known: &Known, now: Instant, report: &Report) -> Result<(), Refusal> {
+    let too_many = |what, max| Err(Refusal::TooMany { what, max });
+    if report.basis != known.revision {
+        return Err(Refusal::Stale {
+            basis: report.basis,
+            revision: known.revision,
+        });
+    }
+    if known.revision == 0 && NODES_MAX <= markets.len() {
+        return too_many("nodes with a market", NODES_MAX);
+    }
+    let text = report.settings.as_ref().map(|settings| &settings.text);
+    if text.is_some_and(|text| SETTINGS_SIZE_MAX < text.len()) {
+        return too_many("bytes of settings", SETTINGS_SIZE_MAX);
+    }
+    if CHANGES_MAX < report.originals.len() {
+        return too_many("originals in one report", CHANGES_MAX);
+    }
+    if ORIGINALS_MAX < kept_after(known, report) {
+        return too_many("originals of one node", ORIGINALS_MAX);
+    }
+    let from = known.digested.after(DIGEST_EVERY);
+    if report.digest.is_some() && now < from {
+        return Err(Refusal::DigestEarly { from });
+    }
+    Ok(())
+}
+
+/// How many originals are kept once a report is taken.
+fn kept_after(known: &Known, report: &Report) -> usize {
+    let is_known = |pod: &PodName| known.originals.contains_key(pod);
+    let changes = report.originals.iter();
+    let (mut more, mut fewer) = (0, 0);
+    for (pod, original) in changes {
+        match (is_known(pod), original) {
+            (false, Some(_)) => more += 1,
+            (true, None) => fewer += 1,
+            _ => {}
+        }
+    }
+    known.originals.len() + more - fewer
+}
+
+/// The originals that differ, at most so many as one report may change, and never more than are
+/// kept of one node: those that are kept no longer make room for the others.
+fn changed(
+    known: Option<&Known>,
+    present: &BTreeMap<PodName, Original>,
+) -> BTreeMap<PodName, Option<Original>> {
+    let nothing = BTreeMap::new();
+    let known = known.map_or(&nothing, |known| &known.originals);
+    let gone = known.keys().filter(|pod| !present.contains_key(*pod));
+    let mut changed: BTreeMap<PodName, Option<Original>> = gone
+        .take(CHANGES_MAX)
+        .map(|pod| (pod.clone(), None))
+        .collect();
+    let mut room = ORIGINALS_MAX.saturating_sub(known.len() - changed.len());
+    for (pod, original) in present {
+        if CHANGES_MAX <= changed.len() {
+            break;
+        }
+        match known.get(pod) {
+            Some(known) if known == original => {}
+            Some(_) => {
+                changed.insert(pod.clone(), Some(*original));
+            }
+            None if room > 0 => {
+                room -= 1;
+                changed.insert(pod.clone(), Some(*original));
+            }
+            None => {}
+        }
+    }
+    changed
+}
