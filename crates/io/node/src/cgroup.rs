@@ -19,7 +19,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use group::Group;
-use layout::{Membership, Mount};
 
 /// The group that a server moves itself to where version 2 wants processes in leaves only. A unit
 /// of systemd may name it as its own, so that a restart finds the same place again.
@@ -155,9 +154,12 @@ pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     let mounts = layout::mounts(&read("mountinfo"));
     let memberships = layout::memberships(&read("cgroup"));
-    let mut trees = Vec::new();
+    let (mut trees, mut places) = (Vec::new(), Vec::new());
     if let Some((mount, own)) = layout::unified(&mounts, &memberships) {
-        trees.extend(find_v2(mount, own, ledger));
+        let own = layout::directory(mount, own);
+        let bases = [delegated(&own), mount.point.clone()].map(|root| base(&root, ledger));
+        trees.extend(find_v2(&bases, &own));
+        places.extend(bases);
     }
     let is_tracked = !trees.is_empty();
     let limits = [Controller::Cpu, Controller::Memory, Controller::Pids];
@@ -165,10 +167,14 @@ pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
     let freezer = (!is_tracked).then_some(Controller::Freezer);
     for controller in freezer.into_iter().chain(limits) {
         if let Some((mount, own)) = layout::legacy(&mounts, &memberships, controller.word()) {
-            add_v1(&mut trees, controller, mount, own, ledger);
+            let roots = [layout::directory(mount, own), mount.point.clone()];
+            let bases = roots.map(|root| base(&root, ledger));
+            add_v1(&mut trees, controller, &bases);
+            places.extend(bases);
         }
     }
-    leave(trees.iter().map(|tree| tree.base.as_path()));
+    // Those too that are not used: an earlier server may have used them, and may have been killed.
+    leave(places.iter().map(PathBuf::as_path));
     trees
 }
 
@@ -293,21 +299,20 @@ fn settings(version: Version, controller: Controller, amount: u64, group: &Path)
     }
 }
 
-fn find_v2(mount: &Mount, own: &Membership, ledger: &str) -> Option<Tree> {
-    let own = layout::directory(mount, own);
+/// The directory of a ledger.
+fn base(root: &Path, ledger: &str) -> PathBuf {
+    root.join(format!("bursar-{ledger}"))
+}
+
+fn find_v2(bases: &[PathBuf], own: &Path) -> Option<Tree> {
     let mut best: Option<Tree> = None;
-    for root in [delegated(&own), mount.point.clone()] {
-        let tree = delegate_v2(&root, &own, ledger);
+    for base in bases {
+        let tree = delegate_v2(base, own);
         let is_better = |tree: &Tree| match &best {
             None => true,
             Some(best) => best.controllers.len() < tree.controllers.len(),
         };
-        if let Some(tree) = tree.filter(is_better) {
-            // What was made for a place that is not used is taken away again.
-            if let Some(old) = best.replace(tree) {
-                let _ = fs::remove_dir(old.base);
-            }
-        }
+        best = tree.filter(is_better).or(best);
         if best.as_ref().is_some_and(is_complete) {
             break;
         }
@@ -321,18 +326,18 @@ fn is_complete(tree: &Tree) -> bool {
     tree.controllers.len() == available.len()
 }
 
-fn delegate_v2(root: &Path, own: &Path, ledger: &str) -> Option<Tree> {
-    let base = root.join(format!("bursar-{ledger}"));
-    make_directory(&base).ok()?;
+fn delegate_v2(base: &Path, own: &Path) -> Option<Tree> {
+    make_directory(base).ok()?;
+    let root = base.parent()?;
     let mut controllers = available(root);
     let enabled = enable(root, own, &enabling(&controllers))
-        .and_then(|()| pass_on(&base, &enabling(&controllers)));
+        .and_then(|()| pass_on(base, &enabling(&controllers)));
     if enabled.is_err() {
         controllers.clear();
     }
     Some(Tree {
         version: Version::V2,
-        base,
+        base: base.to_owned(),
         controllers,
     })
 }
@@ -382,24 +387,17 @@ fn delegated(own: &Path) -> PathBuf {
     }
 }
 
-fn add_v1(
-    trees: &mut Vec<Tree>,
-    controller: Controller,
-    mount: &Mount,
-    own: &Membership,
-    ledger: &str,
-) {
-    for root in [layout::directory(mount, own), mount.point.clone()] {
-        let base = root.join(format!("bursar-{ledger}"));
-        if let Some(tree) = trees.iter_mut().find(|tree| tree.base == base) {
+fn add_v1(trees: &mut Vec<Tree>, controller: Controller, bases: &[PathBuf]) {
+    for base in bases {
+        if let Some(tree) = trees.iter_mut().find(|tree| tree.base == *base) {
             // Controllers that are mounted together share their groups.
             tree.controllers.push(controller);
             return;
         }
-        if make_directory(&base).is_ok() {
+        if make_directory(base).is_ok() {
             trees.push(Tree {
                 version: Version::V1,
-                base,
+                base: base.clone(),
                 controllers: vec![controller],
             });
             return;

@@ -8,6 +8,7 @@
 //! Deliberately absent: any memory of an execution of which nothing was left; the ledger has it.
 
 mod look;
+mod presence;
 mod shims;
 mod start;
 mod stop;
@@ -28,6 +29,7 @@ use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, 
 use crate::place::{self, Place, STDERR, STDOUT};
 #[cfg(doc)]
 use crate::shim;
+use presence::Presence;
 use shims::Shims;
 use works::Works;
 
@@ -54,6 +56,7 @@ pub struct Local {
     trees: Vec<Tree>,
     works: Works,
     shims: Shims,
+    presence: Presence,
 }
 
 /// How often an execution is looked at whose shim is not our own child.
@@ -78,6 +81,7 @@ impl Local {
             works: Works::open(directory)?,
             trees: cgroup::find(&options.process, &options.ledger),
             shims: Shims::default(),
+            presence: Presence::new().map_err(failed("make a pipe for", &options.directory))?,
             options,
         })
     }
@@ -87,9 +91,12 @@ impl Local {
     }
 }
 
-/// The empty directories of the ledger go with its executor.
+/// The empty directories of the ledger go with its executor. One that is not empty goes with the
+/// last execution in it: its shim removes its own group before it asks whether we are gone, and we
+/// are gone before we try, so one of the two comes last.
 impl Drop for Local {
     fn drop(&mut self) {
+        self.presence.end();
         cgroup::leave(self.trees.iter().map(|tree| tree.base.as_path()));
     }
 }

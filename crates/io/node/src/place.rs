@@ -19,7 +19,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,12 +86,14 @@ impl Place {
         }
     }
 
-    /// The lock, unless somebody has it.
+    /// The lock, unless somebody has it; an error where there is no directory any more.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let directory = File::open(&self.path)?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
+            // Whoever had it may have removed the directory before giving it back.
+            Ok(()) if is_removed(&directory)? => Err(ErrorKind::NotFound.into()),
             Ok(()) => Ok(Some(Lock(directory))),
         }
     }
@@ -212,6 +214,12 @@ const LOST: Status = Status {
     seen: None,
 };
 
+/// Whether a directory that is open has no name any more. It has two links until then, or one
+/// where its file system does not count them.
+fn is_removed(directory: &File) -> io::Result<bool> {
+    Ok(directory.metadata()?.nlink() == 0)
+}
+
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -244,6 +252,20 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_removed_while_it_is_open_is_known_to_be() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Place::new(scratch.path().join("a"));
+        for _ in 0..2 {
+            place.make().unwrap();
+            let directory = File::open(place.path()).unwrap();
+            assert!(!is_removed(&directory).unwrap());
+            place.remove().unwrap();
+            assert!(is_removed(&directory).unwrap());
+        }
+        assert_eq!(place.lock().unwrap_err().kind(), ErrorKind::NotFound);
+    }
 
     #[test]
     fn asking_again_never_gives_more_time() {

@@ -102,11 +102,19 @@ impl Local {
     ) -> Result<(tokio::net::UnixStream, Child), Error> {
         let place = self.place(id);
         place.make().map_err(failed("make", place.path()))?;
-        spawn(&self.options.shim, order).map_err(failed("start", &self.options.shim))
+        let spawned = self
+            .presence
+            .told()
+            .and_then(|told| spawn(&self.options.shim, order, told));
+        spawned.map_err(failed("start", &self.options.shim))
     }
 }
 
-fn spawn(program: &std::path::Path, order: &Order) -> io::Result<(tokio::net::UnixStream, Child)> {
+fn spawn(
+    program: &std::path::Path,
+    order: &Order,
+    told: OwnedFd,
+) -> io::Result<(tokio::net::UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
     shim::send(&ours, order)?;
     ours.set_nonblocking(true)?;
@@ -116,7 +124,7 @@ fn spawn(program: &std::path::Path, order: &Order) -> io::Result<(tokio::net::Un
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
+        .stdout(Stdio::from(told))
         .stderr(Stdio::null())
         .kill_on_drop(false)
         .spawn()?;

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process,
-    kill_process_group, pidfd_open, set_child_subreaper, setsid, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, setsid, wait,
 };
 
 use super::output::{Buffer, Copy};
@@ -73,7 +73,6 @@ impl Made {
 fn run(order: &Order, server: UnixStream) -> io::Result<()> {
     // A terminal's interrupt is for the server: whatever runs goes on.
     let _ = setsid();
-    let parent = getppid();
     let place = Place::new(order.directory.clone());
     let Some(_lock) = place.lock()? else {
         // Another shim lives.
@@ -89,8 +88,8 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
             let _ = send(&server, &Report::Running);
             drop(server);
             let status = watch(running, &place);
-            if getppid() != parent {
-                // The server that would clean up after the last of its executions is gone.
+            if is_server_gone() {
+                // It has taken away what was empty then, and this was not.
                 made.group.leave();
             }
             made.finish(&place, &status)
@@ -127,6 +126,8 @@ const STOPPED: &str = "stopped before it started";
 /// Leaves nothing of a program that did not start but the reason.
 fn refuse(place: &Place, made: &Made, reason: String, server: &UnixStream) -> io::Result<()> {
     end(&made.group);
+    // The server may be gone, and to make it again costs others little.
+    made.group.leave();
     let status = Status {
         exit: Ending::NotStarted(reason.clone()),
         seen: None,
@@ -314,6 +315,16 @@ fn kill_children() {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
+}
+
+/// Whether the server that started this shim is gone: our standard output is a pipe of which only
+/// it has the other end.
+fn is_server_gone() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let looked = poll(&mut fds, Some(&Timespec::default()));
+    let is_closed = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::HUP);
+    looked.is_ok() && fds.iter().any(is_closed)
 }
 
 fn ending(status: WaitStatus) -> Ending {

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use bursar_booking::execution::{Exit, Isolation};
-use bursar_node::executor::{Begun, Executor, Left, Stream};
+use bursar_node::executor::{Begun, Executor, Left, Stream, Work};
 use bursar_node::local::Local;
 use bursar_units::BookingId;
 use rustix::fs::{FlockOperation, flock};
@@ -66,6 +66,40 @@ async fn kill_9_of_the_server_leaves_an_execution_that_ends_as_it_would_have() {
     assert_eq!(host.exit(&a).await, Exit::Code(5));
     // Nobody else would have taken the directory of the ledger away.
     assert!(!base.exists());
+}
+
+#[tokio::test]
+async fn the_directory_of_a_ledger_goes_with_its_last_execution_when_its_server_has_ended() {
+    let host = Host::new();
+    let (a, go) = (id("a"), host.pipe("go"));
+    let other = Local::open(host.options.clone()).unwrap();
+    let job = host.shell(&format!("read line < {}", go.path()));
+    assert_eq!(soon(other.start(&a, &job)).await, RUNNING);
+    let base = host.groups(&a).remove(0);
+    let base = base.parent().unwrap();
+    // A server that ends does not wait for what runs, nor does the process it ran in have to end.
+    drop(other);
+    assert!(base.exists());
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(0));
+    assert!(!base.exists());
+}
+
+#[tokio::test]
+async fn what_could_not_be_started_leaves_no_directory_of_the_ledger() {
+    let host = Host::new();
+    let work = Work {
+        directory: Some("/no/such/place".into()),
+        ..shell("exit 0")
+    };
+    let exit = host.run("a", &host.job(&work)).await;
+    assert!(matches!(exit, Exit::NotStarted { .. }), "{exit:?}");
+    // Nobody looks for it in the way a server does, which would remove it.
+    let mut find = Command::new("find");
+    find.args(["/sys/fs/cgroup", "-name"]);
+    find.arg(format!("bursar-{}", host.options.ledger));
+    let found = String::from_utf8(find.output().unwrap().stdout).unwrap();
+    assert_eq!(found, "");
 }
 
 #[tokio::test]

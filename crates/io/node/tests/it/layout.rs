@@ -163,6 +163,33 @@ fn a_server_that_lives_in_its_leaf_divides_the_place_above() {
 }
 
 #[test]
+fn no_empty_directory_of_a_ledger_is_left_in_a_place_that_is_not_used() {
+    let scratch = tempfile::tempdir().unwrap();
+    let process = v2_host(scratch.path(), "bursar.service");
+    let root = scratch.path().join("cgroup root");
+    // An earlier server divided the whole machine and was killed, with and without executions.
+    fs::create_dir(root.join("bursar-l")).unwrap();
+    fs::create_dir_all(root.join("bursar-m/e-a")).unwrap();
+    for ledger in ["l", "m"] {
+        let trees = cgroup::find(&process, ledger);
+        let base = root.join(format!("bursar.service/bursar-{ledger}"));
+        assert_eq!(trees.first().unwrap().base, base);
+    }
+    assert!(!root.join("bursar-l").exists());
+    assert!(root.join("bursar-m/e-a").exists());
+    // Where neither place can pass anything on, neither keeps what was made to see that.
+    for place in [&root, &root.join("bursar.service")] {
+        fs::remove_file(place.join("cgroup.subtree_control")).unwrap_or_default();
+        fs::create_dir(place.join("cgroup.subtree_control")).unwrap();
+    }
+    let trees = cgroup::find(&process, "n");
+    assert_eq!(trees.first().unwrap().controllers, []);
+    for place in [&root, &root.join("bursar.service")] {
+        assert!(!place.join("bursar-n").exists(), "{}", place.display());
+    }
+}
+
+#[test]
 fn what_another_has_only_just_made_is_made_to_pass_its_controllers_on() {
     let scratch = tempfile::tempdir().unwrap();
     let base = scratch.path().join("bursar-l");
