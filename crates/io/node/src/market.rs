@@ -18,9 +18,11 @@ pub mod kubepods;
 pub mod machine;
 pub mod originals;
 pub mod record;
+mod rules;
 mod target;
 mod view;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +32,12 @@ use bursar_market::node::Settings;
 use bursar_market::params::Params;
 use thiserror::Error;
 
-pub use agent::Agent;
+pub use agent::{Agent, RESIZES_MAX};
 pub use originals::{Deed, Restored};
+pub use record::Position;
+pub use rules::Rules;
 pub use target::{Kind, Why};
-pub use view::{Acts, HISTORY_MS, Observed, Point, PointPod, View};
+pub use view::{Acts, HISTORY_MS, Observed, Point, PointPod, Resize, View};
 
 use hierarchy::Hierarchies;
 use originals::Originals;
@@ -190,6 +194,11 @@ pub fn restore(directory: &Path, process: &Path, deed: Deed) -> Result<Restored,
     let _lock = lock(directory)?;
     let hierarchies = Hierarchies::find(process).ok_or(Error::NoHierarchy)?;
     Originals::open(directory)?.give_back(&hierarchies, |_| true, deed)
+}
+
+/// What is kept in a directory to be put back some day, in millicores; `None` for no limit.
+pub fn kept(directory: &Path) -> Result<BTreeMap<String, Option<u64>>, Error> {
+    Ok(Originals::open(directory)?.milli())
 }
 
 /// Makes the directory and keeps others out of it for as long as the file is open.

@@ -107,8 +107,8 @@ pub struct Past {
 pub struct Present {
     /// How the node is run.
     pub settings: Settings,
-    /// What people are shown.
-    pub labelled: Labelled,
+    /// What people are shown; `None` before the first clearing.
+    pub labelled: Option<Labelled>,
     /// What is to be put back some day.
     pub originals: BTreeMap<PodName, Original>,
     /// How far its record has come; `None` before the first line.
@@ -402,7 +402,7 @@ pub fn difference(known: Option<&Known>, present: &Present, now: Instant) -> Opt
     let report = Report {
         basis: known.map_or(0, |known| known.revision),
         settings: (rules != Some(present.settings.rules())).then(|| present.settings.clone()),
-        labelled: (label != present.labelled.label).then_some(present.labelled),
+        labelled: present.labelled.filter(|labelled| label != labelled.label),
         originals: changed(known, &present.originals),
         digest: known.and_then(|known| {
             let is_new = |position: &Position| Some(*position) != known.digest;

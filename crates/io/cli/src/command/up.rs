@@ -7,6 +7,7 @@ mod deploy;
 mod executor;
 pub(super) mod machine;
 pub(super) mod observe;
+mod reports;
 pub(super) mod settings;
 
 use std::net::SocketAddr;
@@ -43,6 +44,7 @@ use demo::{Players, Tally};
 use executor::Found;
 use machine::Machine;
 use observe::Observer;
+use reports::Reports;
 use settings::Settings;
 
 /// The name of the socket in a data directory and in the runtime directory.
@@ -65,6 +67,8 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     let metrics = Metrics::default();
     let machine = Machine::read();
     let (data, service, found, sharing) = open(session, &settings, &machine, &metrics)?;
+    let (_, options) = market_options(&settings, &machine, &data);
+    let reports = Reports::new(&data.ledger, sharing.agent(), options);
     let executor = Arc::<Local>::clone(&found.local);
     let runner = Runner::new(data.ledger.clone(), executor, metrics.runner());
     let runner = tokio::spawn(runner.run());
@@ -72,6 +76,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         settings: &settings,
         machine: &machine,
         sharing: &sharing,
+        reports: &reports,
         is_demo: arguments.demo,
         service: &service,
         data: &data,
@@ -80,6 +85,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     };
     let result = server.serve(session).await;
     sharing.end(session).await;
+    reports.settle().await;
     // Processes go on without it.
     runner.abort();
     let _aborted = runner.await;
@@ -96,6 +102,7 @@ struct Server<'a> {
     settings: &'a Settings,
     machine: &'a Machine,
     sharing: &'a Sharing,
+    reports: &'a Reports,
     is_demo: bool,
     service: &'a Arc<Service>,
     data: &'a Data,
@@ -158,10 +165,18 @@ fn open(
 
 /// Starts the agent that the settings want, on the cgroups they declare and on our executions.
 fn share_cpu(settings: &Settings, machine: &Machine, data: &Data) -> Result<Sharing, Stop> {
-    let mode = match settings.market.mode {
-        Some(MarketWord::Off) => return Ok(Sharing::off(COMMAND)),
-        Some(MarketWord::Act) => market::Mode::Act,
-        Some(MarketWord::Observe) | None => market::Mode::Observe,
+    match market_options(settings, machine, data) {
+        (false, _) => Ok(Sharing::off(COMMAND)),
+        (true, options) => Sharing::start(COMMAND, options),
+    }
+}
+
+/// Whether an agent is wanted, and what it is, or would be, started with.
+fn market_options(settings: &Settings, machine: &Machine, data: &Data) -> (bool, market::Options) {
+    let (is_wanted, mode) = match settings.market.mode {
+        Some(MarketWord::Off) => (false, market::Mode::Observe),
+        Some(MarketWord::Act) => (true, market::Mode::Act),
+        Some(MarketWord::Observe) | None => (true, market::Mode::Observe),
     };
     let who = (
         settings.cgroups.as_slice(),
@@ -170,7 +185,7 @@ fn share_cpu(settings: &Settings, machine: &Machine, data: &Data) -> Result<Shar
     let options = settings
         .market
         .options(mode, machine.name(), &settings.data, who);
-    Sharing::start(COMMAND, options)
+    (is_wanted, options)
 }
 
 impl Server<'_> {
@@ -188,6 +203,7 @@ impl Server<'_> {
             .await
             .map_err(|error| Failure::unavailable(chain(&error)))?;
         operator.put_node(&self.machine.node()?, Mode::Do).await?;
+        let _reporting = self.reports.begin().await;
         let link = if self.is_demo {
             None
         } else {

@@ -41,6 +41,14 @@ pub enum StreamItem {
         /// What happened.
         event: StreamEvent,
     },
+    /// Something is told as it happens and is not on record, as in `pod.resized`: it has no place,
+    /// and may be lost to whoever reads slowly.
+    Passing {
+        /// Its name.
+        name: String,
+        /// What happened.
+        event: StreamEvent,
+    },
     /// Events were missed: list again.
     Reset,
     /// The stream broke and will be opened again by the next call.
@@ -162,6 +170,13 @@ impl EventStream {
             return Ok(());
         }
         let event: Option<StreamEvent> = serde_json::from_str(&raw.data).ok();
+        if let (None, Some(event)) = (&raw.id, &event) {
+            self.waiting.push_back(StreamItem::Passing {
+                name: raw.name.clone(),
+                event: event.clone(),
+            });
+            return Ok(());
+        }
         let (Some(id), Some(event)) = (id, event) else {
             return Err(self
                 .client

@@ -13,11 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Deed, Error, Options, Restored, View, record};
+use tokio::sync::{broadcast, watch};
+
+use super::{Deed, Error, Options, Resize, Restored, View, record};
 use worker::Worker;
 
 /// How many commands may wait; each is answered within a clearing.
 const COMMANDS_MAX: usize = 16;
+/// How many changes of limits are kept for a reader that is slow: all of a large node's clearing.
+pub const RESIZES_MAX: usize = 1_024;
 
 /// An agent that is at work.
 #[derive(Debug)]
@@ -26,6 +30,7 @@ pub struct Agent {
     directory: PathBuf,
     commands: SyncSender<Command>,
     shown: Arc<Shown>,
+    resizes: broadcast::Sender<Arc<Resize>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -34,6 +39,8 @@ pub struct Agent {
 struct Shown {
     view: Mutex<Arc<View>>,
     is_new: Condvar,
+    /// The same for whoever must not block.
+    changes: watch::Sender<()>,
 }
 
 enum Command {
@@ -51,7 +58,9 @@ impl Agent {
         let shown = Arc::new(Shown {
             view: Mutex::new(Arc::new(worker.view())),
             is_new: Condvar::new(),
+            changes: watch::Sender::new(()),
         });
+        let resizes = worker.resizes.clone();
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let show = Arc::clone(&shown);
         let thread = std::thread::Builder::new()
@@ -67,6 +76,7 @@ impl Agent {
             directory,
             commands,
             shown,
+            resizes,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -95,6 +105,17 @@ impl Agent {
         let waited = self.shown.is_new.wait_timeout_while(view, within, is_same);
         let (view, _) = waited.unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&view)
+    }
+
+    /// Is told when there is a new view.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shown.changes.subscribe()
+    }
+
+    /// Every limit from now on that was written and read back. The agent waits for nobody: a
+    /// reader that falls behind by [`RESIZES_MAX`] loses the oldest.
+    pub fn resizes(&self) -> broadcast::Receiver<Arc<Resize>> {
+        self.resizes.subscribe()
     }
 
     /// Puts back every limit that users wrote and stops acting; it still observes. Blocks until
@@ -147,6 +168,7 @@ impl Shown {
     fn show(&self, view: View) {
         *self.lock() = Arc::new(view);
         self.is_new.notify_all();
+        self.changes.send_replace(());
     }
 }
 
@@ -162,13 +184,15 @@ fn run(
     loop {
         match commands.recv_timeout(look.left().min(divide.left())) {
             Ok(Command::Restore(deed, reply)) => {
-                // Whoever asked may be gone.
-                let _gone = reply.send(worker.restore(deed));
+                let told = worker.restore(deed);
+                // Shown first: whoever is answered sees what it asked for. It may be gone.
                 shown.show(worker.view());
+                let _gone = reply.send(told);
             }
             Ok(Command::Stop(reply)) => {
-                let _gone = reply.send(worker.stop());
+                let told = worker.stop();
                 shown.show(worker.view());
+                let _gone = reply.send(told);
                 return;
             }
             Err(RecvTimeoutError::Disconnected) => {

@@ -121,6 +121,13 @@ impl Originals {
         &self.kept
     }
 
+    /// What to put back to each, in millicores; `None` for no limit.
+    pub fn milli(&self) -> BTreeMap<String, Option<u64>> {
+        let milli =
+            |(pod, kept): (&String, &Kept)| (pod.clone(), Quota::from(kept.original).milli_ceil());
+        self.kept.iter().map(milli).collect()
+    }
+
     /// What to put back to a group that is adopted, given what the kernel says now: what was
     /// stored, if the value there is ours, else that value.
     pub fn original(&self, pod: &str, group: &Path, identity: u64, present: Quota) -> Quota {

@@ -1,7 +1,7 @@
 //! What went into every clearing and what came out, kept for a day in a chain of hashes (M12).
 //!
 //! One line of JSON per clearing; each names the SHA-256 of the line before it, so a line that
-//! was changed or taken away is found. A line tells only the pods that differ from the line
+//! was changed or taken away is found, and that of the settings it was made by. A line tells only the pods that differ from the line
 //! before, and the first of a file tells all. [`read`] plays it back: it clears every line again
 //! with the very function that the agent calls, and says where anything differs.
 //!
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Error;
+use super::rules::{self, Rules};
 
 /// At which size a file is closed and the next one begins.
 pub const SEGMENT_SIZE: u64 = 4 << 20;
@@ -105,8 +106,23 @@ pub struct Past {
     pub cleared: Cleared,
     /// The mode that people were shown.
     pub label: Mode,
+    /// The hash of the settings by which it was.
+    pub settings: String,
     /// What happened besides, since the line before.
     pub events: Vec<Event>,
+}
+
+/// How far a record has come, since the first line of all.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Position {
+    /// When the last line was written, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How many lines it has had.
+    pub lines: u64,
+    /// How many limits they say were written.
+    pub writes: u64,
+    /// The hash of the last, in hexadecimal.
+    pub head: String,
 }
 
 /// What was read back without a flaw.
@@ -130,7 +146,20 @@ pub struct Record {
     size: u64,
     began_ms: Option<u64>,
     head: String,
+    /// Where its last line stands, if it has one.
+    last: Option<Place>,
+    /// The settings of its last line, if that is ours.
+    settings: String,
     rows: BTreeMap<String, Row>,
+}
+
+/// Where a line stands: what is read of it where no more is wanted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    at_ms: u64,
+    lines: u64,
+    writes: u64,
 }
 
 /// A line as it is stored.
@@ -138,7 +167,17 @@ pub struct Record {
 #[serde(rename_all = "camelCase")]
 struct Line {
     at_ms: u64,
+    /// How many lines there are with this one, since the first of all.
+    lines: u64,
+    /// How many limits they say were written.
+    writes: u64,
     previous: String,
+    /// The hash of the settings.
+    settings: String,
+    /// The settings themselves, where they are others than in the line before, and in the first of
+    /// a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings_text: Option<String>,
     /// Whether all pods are here; else only those that differ.
     whole: bool,
     allocatable_milli: u64,
@@ -202,19 +241,20 @@ impl Record {
             .get(..whole)
             .unwrap_or_default()
             .split(|b| *b == b'\n');
-        let first = lines.clone().next().unwrap_or_default();
+        let first = place(lines.clone().next().unwrap_or_default());
         // The last piece is what follows the last newline: nothing.
-        let head = match lines.nth_back(1) {
-            Some(line) => hash(line),
-            None => last_head(directory)?,
+        let last = match lines.nth_back(1) {
+            Some(line) => Some(line.to_vec()),
+            None => last_closed(directory)?,
         };
-        let began_ms = serde_json::from_slice::<Line>(first).map(|line| line.at_ms);
         Ok(Self {
             directory: directory.to_owned(),
             file,
             size,
-            began_ms: began_ms.ok(),
-            head,
+            began_ms: first.map(|first| first.at_ms),
+            head: last.as_deref().map_or_else(|| NOTHING.to_owned(), hash),
+            last: last.as_deref().and_then(place),
+            settings: String::new(),
             rows: BTreeMap::new(),
         })
     }
@@ -224,10 +264,21 @@ impl Record {
         &self.head
     }
 
-    /// Adds a clearing and what happened since the last one.
+    /// How far it has come; `None` before its first line.
+    pub fn position(&self) -> Option<Position> {
+        self.last.map(|last| Position {
+            at_ms: last.at_ms,
+            lines: last.lines,
+            writes: last.writes,
+            head: self.head.clone(),
+        })
+    }
+
+    /// Adds a clearing, by which settings it was, and what happened since the last one.
     pub fn add(
         &mut self,
         at_ms: u64,
+        rules: &Rules,
         clearing: &Clearing,
         events: Vec<Event>,
     ) -> Result<(), Error> {
@@ -235,7 +286,8 @@ impl Record {
         if self.size >= SEGMENT_SIZE || self.began_ms.is_some_and(is_old) {
             self.close(at_ms)?;
         }
-        let line = self.line(at_ms, clearing, events);
+        let line = self.line(at_ms, rules, clearing, events);
+        let place = line.place();
         let path = self.directory.join(FILE);
         let failed = |source| Error::Path {
             doing: "add to",
@@ -255,10 +307,14 @@ impl Record {
         self.size += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.began_ms.get_or_insert(at_ms);
         self.head = head;
+        self.last = Some(place);
+        self.settings.clone_from(&rules.sha256);
         Ok(())
     }
 
-    fn line(&mut self, at_ms: u64, clearing: &Clearing, events: Vec<Event>) -> Line {
+    fn line(&mut self, at_ms: u64, rules: &Rules, clearing: &Clearing, events: Vec<Event>) -> Line {
+        let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
+        let is_told = self.settings == rules.sha256;
         let rows = rows(clearing);
         let whole = self.rows.is_empty();
         let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
@@ -268,7 +324,11 @@ impl Record {
         self.rows = rows;
         Line {
             at_ms,
+            lines: lines + 1,
+            writes: writes + written(&events),
             previous: self.head.clone(),
+            settings: rules.sha256.clone(),
+            settings_text: (!is_told).then(|| rules.text.clone()),
             whole,
             allocatable_milli: clearing.allocatable_milli,
             unmanaged_milli: clearing.unmanaged_milli,
@@ -305,7 +365,9 @@ impl Record {
         let options = options.create(true).truncate(true).read(true).write(true);
         self.file = options.open(&path).map_err(failed)?;
         (self.size, self.began_ms) = (0, None);
+        // The first line of a file tells everything.
         self.rows.clear();
+        self.settings.clear();
         self.forget()
     }
 
@@ -350,12 +412,12 @@ pub fn read_at(directory: &Path, at_ms: u64) -> Result<Option<Past>, Error> {
 }
 
 /// Plays a record back, oldest line first, and checks every line: that it follows the one before,
-/// and that clearing it again gives what it says.
+/// that its settings are those whose hash it names, and that clearing it again gives what it says.
 pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, Error> {
     let mut paths = closed(directory)?;
     paths.push(directory.join(FILE));
     let mut verified = Verified::default();
-    let mut rows = BTreeMap::new();
+    let mut before = Before::default();
     for path in paths {
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -384,8 +446,8 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
                 // The end, or a line that is being written.
                 break;
             }
-            let past = play(&bytes, &verified, &mut rows).map_err(broken)?;
-            verified.head = hash(&bytes);
+            let past = before.play(&bytes).map_err(broken)?;
+            verified.head.clone_from(&before.head);
             verified.lines += 1;
             verified.to_ms = past.at_ms;
             if verified.lines == 1 {
@@ -397,52 +459,102 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
     Ok(verified)
 }
 
-fn play(
-    bytes: &[u8],
-    before: &Verified,
-    rows: &mut BTreeMap<String, Row>,
-) -> Result<Past, &'static str> {
-    let line: Line = serde_json::from_slice(bytes).map_err(|_| "it makes no sense")?;
-    if before.lines > 0 && line.previous != before.head {
-        return Err("it does not follow the line before");
+impl Line {
+    const fn place(&self) -> Place {
+        Place {
+            at_ms: self.at_ms,
+            lines: self.lines,
+            writes: self.writes,
+        }
     }
-    if line.whole {
-        rows.clear();
-    } else if before.lines == 0 {
-        return Err("it builds on a line that is not there");
+}
+
+/// What the lines before one say.
+#[derive(Default)]
+struct Before {
+    last: Option<Place>,
+    head: String,
+    settings: String,
+    rows: BTreeMap<String, Row>,
+}
+
+impl Before {
+    /// Takes the next line in.
+    fn play(&mut self, bytes: &[u8]) -> Result<Past, &'static str> {
+        let line: Line = serde_json::from_slice(bytes).map_err(|_| "it makes no sense")?;
+        self.follow(&line)?;
+        self.head = hash(bytes);
+        for id in &line.gone {
+            self.rows.remove(id);
+        }
+        for row in line.pods {
+            self.rows.insert(row.0.clone(), row);
+        }
+        let rows = &self.rows;
+        let market = Market {
+            capacity_milli: line.capacity_milli,
+            policy: Policy::from_word(&line.policy).ok_or("it names no policy")?,
+            quantum_milli: line.quantum_milli,
+            pods: rows.values().map(pod).collect(),
+        };
+        let cleared = clear::clear(&market);
+        let shares = shares(&cleared);
+        let is_same = rows
+            .values()
+            .all(|row| shares.get(row.0.as_str()).copied() == row.8);
+        let is_same = is_same && cleared.mode.word() == line.mode;
+        if !is_same || cleared.price_ppm != line.price_ppm {
+            return Err("clearing it again gives something else");
+        }
+        let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
+        Ok(Past {
+            at_ms: line.at_ms,
+            allocatable_milli: line.allocatable_milli,
+            unmanaged_milli: line.unmanaged_milli,
+            held_milli: line.held_milli,
+            market,
+            cleared,
+            label: label.ok_or("it names no mode")?,
+            settings: line.settings,
+            events: line.events,
+        })
     }
-    for id in &line.gone {
-        rows.remove(id);
+
+    /// Whether a line follows those before it: in the chain, in its counts, and in its settings.
+    fn follow(&mut self, line: &Line) -> Result<(), &'static str> {
+        match self.last {
+            Some(_) if line.previous != self.head => {
+                return Err("it does not follow the line before");
+            }
+            Some(last) => {
+                let writes = last.writes.saturating_add(written(&line.events));
+                let counted = (last.lines.saturating_add(1), writes);
+                if (line.lines, line.writes) != counted {
+                    return Err("it counts other lines or writes than there are");
+                }
+            }
+            None if !line.whole => return Err("it builds on a line that is not there"),
+            None => {}
+        }
+        if line.whole {
+            self.rows.clear();
+        }
+        match &line.settings_text {
+            Some(text) if hash(text.as_bytes()) != line.settings => {
+                return Err("its settings have another hash");
+            }
+            Some(text) if !rules::is_of(text, &line.policy, line.quantum_milli) => {
+                return Err("it was not cleared by its settings");
+            }
+            None if line.settings != self.settings => {
+                return Err("its settings are nowhere told");
+            }
+            _ => {}
+        }
+        self.settings.clone_from(&line.settings);
+        self.last = Some(line.place());
+        Ok(())
     }
-    for row in line.pods {
-        rows.insert(row.0.clone(), row);
-    }
-    let market = Market {
-        capacity_milli: line.capacity_milli,
-        policy: Policy::from_word(&line.policy).ok_or("it names no policy")?,
-        quantum_milli: line.quantum_milli,
-        pods: rows.values().map(pod).collect(),
-    };
-    let cleared = clear::clear(&market);
-    let shares = shares(&cleared);
-    let is_same = rows
-        .values()
-        .all(|row| shares.get(row.0.as_str()).copied() == row.8);
-    let is_same = is_same && cleared.mode.word() == line.mode;
-    if !is_same || cleared.price_ppm != line.price_ppm {
-        return Err("clearing it again gives something else");
-    }
-    let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
-    Ok(Past {
-        at_ms: line.at_ms,
-        allocatable_milli: line.allocatable_milli,
-        unmanaged_milli: line.unmanaged_milli,
-        held_milli: line.held_milli,
-        market,
-        cleared,
-        label: label.ok_or("it names no mode")?,
-        events: line.events,
-    })
 }
 
 fn rows(clearing: &Clearing) -> BTreeMap<String, Row> {
@@ -520,10 +632,10 @@ fn number(path: &Path) -> Option<u64> {
     name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
 }
 
-/// The hash of the last line of the last closed file.
-fn last_head(directory: &Path) -> Result<String, Error> {
+/// The last line of the last closed file.
+fn last_closed(directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     let Some(path) = closed(directory)?.pop() else {
-        return Ok(NOTHING.to_owned());
+        return Ok(None);
     };
     let bytes = fs::read(&path).map_err(|source| Error::Path {
         doing: "read",
@@ -531,10 +643,21 @@ fn last_head(directory: &Path) -> Result<String, Error> {
         source,
     })?;
     let line = bytes.split(|byte| *byte == b'\n').nth_back(1);
-    Ok(line.map_or_else(|| NOTHING.to_owned(), hash))
+    Ok(line.map(<[u8]>::to_vec))
 }
 
-fn hash(line: &[u8]) -> String {
+/// Where a line stands, if it makes sense.
+fn place(line: &[u8]) -> Option<Place> {
+    serde_json::from_slice(line).ok()
+}
+
+/// How many limits were written.
+fn written(events: &[Event]) -> u64 {
+    let is_write = |event: &&Event| matches!(event, Event::Wrote { .. });
+    u64::try_from(events.iter().filter(is_write).count()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn hash(line: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(NOTHING.len());
     for byte in Sha256::digest(line) {

@@ -11,8 +11,8 @@ use bursar_market::node::{Clearing, Settings, Standing};
 use bursar_market::params::Params;
 use bursar_market::sense::Shown;
 
-use super::{Kind, Why};
 use super::record::{Event, Past};
+use super::{Kind, Position, Rules, Why};
 
 /// For how long past clearings are told.
 pub const HISTORY_MS: u64 = 600_000;
@@ -60,8 +60,31 @@ pub struct View {
     pub every_ms: (u64, u64),
     /// Past clearings, oldest first.
     pub history: Vec<Arc<Point>>,
-    /// The hash of the last line of its record.
-    pub head: String,
+    /// The settings it is run by.
+    pub rules: Arc<Rules>,
+    /// What is to be put back some day, in millicores; `None` for no limit.
+    pub originals: BTreeMap<String, Option<u64>>,
+    /// How far its record has come; `None` before the first line.
+    pub position: Option<Position>,
+}
+
+/// A limit that was written and read back.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Resize {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// On which node.
+    pub node: String,
+    /// Whose.
+    pub pod: String,
+    /// What it was; `None` for no limit.
+    pub from_milli: Option<u64>,
+    /// What it is.
+    pub to_milli: Option<u64>,
+    /// What the pod needs.
+    pub need_milli: u64,
+    /// The mode that people are shown.
+    pub label: Mode,
 }
 
 /// Whether limits are written.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use bursar_market::clear::Policy;
 use bursar_market::node::{Node, Settings, Supply};
@@ -11,23 +12,50 @@ use bursar_market::params::Params;
 use bursar_node::market::kubepods::{PodGroup, Qos, pod_group};
 use bursar_node::market::machine::processors;
 use bursar_node::market::record::{self, Event, Past, Record};
+use bursar_node::market::{Mode, Options, Rules, Unmanaged};
 use proptest::prelude::*;
 
 /// A node with pods whose shares differ from clearing to clearing.
 struct Plant {
     node: Node,
+    rules: Rules,
     now_us: u64,
 }
 
+/// What an agent of that mode and cooldown is run by.
+fn rules(mode: Mode, settings: Settings) -> Rules {
+    Rules::of(&Options {
+        node: "w-17".to_owned(),
+        directory: "/nowhere".into(),
+        mode,
+        settings,
+        sense: Duration::from_secs(1),
+        clear: Duration::from_secs(5),
+        reserve_milli: None,
+        unmanaged: Unmanaged::Measured,
+        cgroups: Vec::new(),
+        executions: None,
+        process: "/nowhere".into(),
+    })
+}
+
+const SETTINGS: Settings = Settings {
+    policy: Policy::WeightedNash,
+    quantum_milli: 1,
+    window: bursar_market::sense::Window {
+        bucket_us: 5_000_000,
+        buckets: 12,
+        running_us_min: 1_000_000,
+    },
+    cooldown_us: 0,
+    conflict_us: 0,
+};
+
 impl Plant {
     fn new(pods: u64) -> Self {
-        let settings = Settings {
-            policy: Policy::WeightedNash,
-            cooldown_us: 0,
-            ..Settings::default()
-        };
         let mut plant = Self {
-            node: Node::new(settings),
+            node: Node::new(SETTINGS),
+            rules: rules(Mode::Act, SETTINGS),
             now_us: 0,
         };
         for pod in 0..pods {
@@ -60,7 +88,9 @@ impl Plant {
             from_milli: None,
             to_milli: Some(allocatable_milli),
         };
-        record.add(at_ms, clearing, vec![event]).unwrap();
+        record
+            .add(at_ms, &self.rules, clearing, vec![event])
+            .unwrap();
     }
 }
 
@@ -132,6 +162,93 @@ fn whatever_is_changed_in_it_is_found() {
         let broken = record::read(directory.path(), |_| {}).unwrap_err();
         assert!(broken.to_string().starts_with("line "), "{broken}");
     }
+}
+
+/// Method: the last line is changed, which no later line gives away.
+#[test]
+fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    assert_eq!(record.position(), None);
+    let mut plant = Plant::new(2);
+    let first = plant.rules.sha256.clone();
+    plant.add(&mut record, 600);
+    plant.add(&mut record, 601);
+    plant.rules = rules(Mode::Observe, SETTINGS);
+    let then = plant.rules.sha256.clone();
+    assert_ne!(first, then);
+    plant.add(&mut record, 602);
+    plant.add(&mut record, 603);
+    let (all, verified) = read(directory.path());
+    let settings: Vec<&str> = all.iter().map(|past| past.settings.as_str()).collect();
+    assert_eq!(settings, [&first, &first, &then, &then]);
+    let position = record.position().unwrap();
+    assert_eq!((position.lines, position.writes), (4, 4));
+    assert_eq!((position.at_ms, position.head), (20_000, verified.head));
+
+    let path = directory.path().join("record.jsonl");
+    let good = fs::read_to_string(&path).unwrap();
+    assert_eq!(good.matches("settingsText").count(), 2, "{good}");
+    let lines: Vec<&str> = good.lines().collect();
+    let other = rules(Mode::Act, Settings::default());
+    let proportional = serde_json::to_string(&other.text).unwrap();
+    let told = serde_json::to_string(&plant.rules.text).unwrap();
+    for (from, to, why) in [
+        (then.clone(), first, "its settings are nowhere told"),
+        (
+            "\"lines\":4".into(),
+            "\"lines\":5".into(),
+            "it counts other",
+        ),
+        (
+            "\"writes\":4".into(),
+            "\"writes\":3".into(),
+            "it counts other",
+        ),
+    ] {
+        let last = lines[3].replacen(&from, &to, 1);
+        assert_ne!(last, lines[3]);
+        let text = [lines[0], lines[1], lines[2], &last].join("\n") + "\n";
+        fs::write(&path, text).unwrap();
+        let broken = record::read(directory.path(), |_| {}).unwrap_err();
+        assert!(broken.to_string().contains(why), "{broken}");
+    }
+    for (text, hash, why) in [
+        (&proportional, &then, "its settings have another hash"),
+        (
+            &proportional,
+            &other.sha256,
+            "it was not cleared by its settings",
+        ),
+    ] {
+        let last = lines[2].replacen(&told, text, 1).replacen(&then, hash, 1);
+        assert_ne!(last, lines[2]);
+        fs::write(&path, [lines[0], lines[1], &last].join("\n") + "\n").unwrap();
+        let broken = record::read(directory.path(), |_| {}).unwrap_err();
+        assert!(broken.to_string().contains(why), "{broken}");
+    }
+}
+
+#[test]
+fn a_record_that_is_opened_again_counts_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut plant = Plant::new(1);
+    for round in 1..=5 {
+        let mut record = Record::open(directory.path()).unwrap();
+        plant.add(&mut record, 600 + round);
+        let position = record.position();
+        assert_eq!(position.as_ref().unwrap().lines, round);
+        drop(record);
+        let record = Record::open(directory.path()).unwrap();
+        assert_eq!(record.position(), position);
+        if round == 3 {
+            // As if the file had been closed.
+            let path = directory.path();
+            let closed = path.join("record-0000000000000001.jsonl");
+            fs::rename(path.join("record.jsonl"), closed).unwrap();
+        }
+    }
+    assert_eq!(read(directory.path()).1.lines, 5);
 }
 
 #[test]

@@ -28,8 +28,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. A
 /// position that is too old is one `reset` event (list again), then the stream goes on.
+/// `pod.resized` is not on record: it has no `id`, is told as it happens, and is lost to whoever
+/// reads slowly. No record ever is.
 #[utoipa::path(get, path = "/v1/events", tag = "events",
-    params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `booking.granted` and so on, with commas"),
+    params(("kinds" = Option<String>, Query, description = "`booking`, `limit`, `node`, `pod`, `booking.granted` and so on, with commas"),
            ("tenant" = Option<String>, Query), ("from" = Option<u64>, Query, description = "Tell what came after this record; from now on unless given"),
            ("Last-Event-ID" = Option<String>, Header), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
@@ -78,6 +80,10 @@ fn text(item: &StreamItem) -> String {
         StreamItem::Event { id, name, event } => {
             let data = serde_json::to_string(event).unwrap_or_default();
             format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
+        }
+        StreamItem::Passing { name, event } => {
+            let data = serde_json::to_string(event).unwrap_or_default();
+            format!("event: {name}\ndata: {data}\n\n")
         }
         StreamItem::Reset { record } => {
             format!("event: reset\ndata: {{\"record\":{record}}}\n\n")

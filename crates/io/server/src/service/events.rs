@@ -1,6 +1,6 @@
 //! The stream of events: history from the store, then what is published, without loss or repeat.
 //!
-//! A position is a record and a place in it. Whoever follows subscribes first and reads the
+//! A position is a record and a place in it; what is not on record has none. Whoever follows subscribes first and reads the
 //! history up to what was committed then; a follower that falls behind reads the store again.
 
 mod market;
@@ -16,6 +16,7 @@ use bursar_engine::codec::decode_events;
 use bursar_engine::summary::{Data, Told, told};
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
+use bursar_node::market::Resize;
 use bursar_units::{Instant, Label};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -69,6 +70,14 @@ pub enum StreamItem {
         /// What is said of it.
         event: StreamEvent,
     },
+    /// Something that is told as it happens and is not on record: it has no place, and does not
+    /// move the follower's.
+    Passing {
+        /// Its name.
+        name: &'static str,
+        /// What is said of it.
+        event: StreamEvent,
+    },
     /// The position was too old: list again. The stream goes on from this record.
     Reset {
         /// What is told from here on comes after it.
@@ -82,6 +91,9 @@ pub struct Stream {
     caller: Arc<Caller>,
     filter: StreamFilter,
     live: Receiver<Published>,
+    /// Limits that are changed, where somebody shares CPU here and the follower may and wants to
+    /// know.
+    resizes: Option<Receiver<Arc<Resize>>>,
     /// The first record that was not read yet.
     next: u64,
     /// Records below this one are read from the store.
@@ -128,12 +140,21 @@ impl StreamFilter {
         Ok(Self { kinds, tenant })
     }
 
+    fn names(&self, name: &str) -> bool {
+        let kind = name.split('.').next().unwrap_or_default();
+        let is_kind = |wanted: &String| wanted == kind || wanted == name;
+        self.kinds.is_empty() || self.kinds.iter().any(is_kind)
+    }
+
     fn wants(&self, told: &Told, caller: &Caller) -> bool {
-        let kind = told.name.split('.').next().unwrap_or_default();
-        let is_kind = |wanted: &String| wanted == kind || wanted == told.name;
         let is_tenant = self.tenant.is_none() || self.tenant == told.tenant;
         let may_see = caller.sees_all() || told.tenant.as_ref().is_some_and(|t| caller.sees(t));
-        (self.kinds.is_empty() || self.kinds.iter().any(is_kind)) && is_tenant && may_see
+        self.names(told.name) && is_tenant && may_see
+    }
+
+    /// Whether changes of limits are wanted, which belong to no tenant.
+    fn wants_resizes(&self, caller: &Caller) -> bool {
+        self.names(market::RESIZED) && self.tenant.is_none() && caller.sees_all()
     }
 }
 
@@ -160,7 +181,11 @@ impl Service {
                 index: Some(index),
             }) => (record, index.saturating_add(1)),
         };
+        let agent = self.market.as_ref();
+        let agent = agent.filter(|_| filter.wants_resizes(&caller));
+        let resizes = agent.map(|agent| agent.resizes());
         let mut stream = Stream {
+            resizes,
             service: Arc::clone(self),
             caller,
             filter,
@@ -214,7 +239,14 @@ impl Stream {
         if self.next < self.history_until {
             return self.history().await;
         }
-        match self.live.recv().await {
+        let live = tokio::select! {
+            live = self.live.recv() => live,
+            resize = resize(self.resizes.as_mut()) => {
+                self.pass(resize);
+                return Ok(());
+            }
+        };
+        match live {
             Ok(published) => {
                 for fact in published.iter() {
                     self.take(fact.seq, &fact.events);
@@ -226,6 +258,19 @@ impl Stream {
             Err(RecvError::Closed) => self.service.stopped().await,
         }
         Ok(())
+    }
+
+    /// Tells a limit that was changed. What a slow follower has lost is not told again, and without
+    /// an agent there will be no more.
+    fn pass(&mut self, resize: Result<Arc<Resize>, RecvError>) {
+        match resize {
+            Ok(resize) => self.ready.push_back(StreamItem::Passing {
+                name: market::RESIZED,
+                event: market::resized(&resize),
+            }),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => self.resizes = None,
+        }
     }
 
     async fn history(&mut self) -> Result<(), Problem> {
@@ -276,6 +321,14 @@ impl Stream {
         self.ready.push_back(StreamItem::Reset {
             record: head.saturating_sub(1),
         });
+    }
+}
+
+/// The next limit that is changed; never, where nobody shares CPU.
+async fn resize(resizes: Option<&mut Receiver<Arc<Resize>>>) -> Result<Arc<Resize>, RecvError> {
+    match resizes {
+        Some(resizes) => resizes.recv().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,6 +7,7 @@ mod past;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bursar_client::api::{
     FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind,
@@ -25,6 +26,7 @@ use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
 use super::{Answer, Mode, Service, chain};
 use crate::caller::Caller;
+use crate::reporter::Reporter;
 
 /// A time in the past.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,6 +41,8 @@ pub enum Since {
 const EXECUTION: &str = "e-";
 /// How many of those who are not managed for one reason are named.
 const UNMANAGED_NAMES_MAX: usize = 20;
+/// How long whoever had limits put back waits for the ledger to hear of it.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 impl Service {
     /// The same service on a node whose CPU is shared by an agent.
@@ -84,7 +88,8 @@ impl Service {
             Mode::Real => Deed::Real,
             Mode::DryRun => Deed::DryRun,
         };
-        let told = match tokio::task::spawn_blocking(move || agent.restore(deed)).await {
+        let asked = Arc::clone(&agent);
+        let told = match tokio::task::spawn_blocking(move || asked.restore(deed)).await {
             Ok(Ok(told)) => told,
             Ok(Err(error)) => {
                 let detail = format!("the limits cannot be put back: {}", chain(&error));
@@ -96,6 +101,7 @@ impl Service {
             }
         };
         if mode == Mode::Real {
+            self.tell_ledger(&agent).await;
             let (caller, count) = (caller.name.as_str(), told.restored.len());
             tracing::info!(caller, count, "market.restored");
         }
@@ -120,6 +126,15 @@ impl Service {
             record: self.record(),
             body,
         })
+    }
+
+    /// Lets the ledger hear of what has just been done, so that whoever asked finds it there; if it
+    /// is away it hears of it later.
+    async fn tell_ledger(&self, agent: &Agent) {
+        if let Some(reporter) = Reporter::new(&self.ledger, agent.node()) {
+            let told = reporter.settle(agent);
+            let _later = tokio::time::timeout(TOLD_WITHIN, told).await;
+        }
     }
 
     fn agent_of(&self, node: &ObjectName) -> Result<&Arc<Agent>, Problem> {

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bursar_market::act::Write;
 use bursar_market::cgroup::Quota;
 
-use super::worker::{Member, Worker, micros};
+use super::worker::{Member, Worker, micros, wall_ms};
+use crate::market::Resize;
 use crate::market::record::Event;
 
 impl Worker {
@@ -61,6 +63,27 @@ impl Worker {
         }
     }
 
+    /// Tells whoever listens of a limit that was written and read back.
+    fn tell(&self, id: &str, present: Quota, quota: Quota) {
+        let Some(clearing) = self.node.last() else {
+            return;
+        };
+        let shares = &clearing.cleared.shares;
+        let share = shares.binary_search_by(|share| (*share.id).cmp(id));
+        let share = share.ok().and_then(|place| shares.get(place));
+        let resize = Resize {
+            at_ms: wall_ms(),
+            node: self.options.node.clone(),
+            pod: id.to_owned(),
+            from_milli: present.milli_ceil(),
+            to_milli: quota.milli_ceil(),
+            need_milli: share.map_or(0, |share| share.need_milli),
+            label: clearing.label,
+        };
+        // Nobody may be listening.
+        let _nobody = self.resizes.send(Arc::new(resize));
+    }
+
     fn write(&mut self, id: &str, present: Quota, next: Quota, began: Instant) {
         let Some(Member { files, .. }) = self.members.get(id) else {
             return;
@@ -76,6 +99,7 @@ impl Worker {
             Ok(quota) => {
                 self.node.wrote(id, quota, now_us);
                 self.writes += 1;
+                self.tell(id, present, quota);
                 self.events.push(Event::Wrote {
                     pod: id.to_owned(),
                     from_milli: present.milli_ceil(),

@@ -11,6 +11,7 @@ use bursar_market::capacity::allocatable_milli;
 use bursar_market::cgroup::Quota;
 use bursar_market::node::{Node, Supply};
 use bursar_market::sense::{Estimator, Shown};
+use tokio::sync::broadcast;
 
 use crate::market::files::Files;
 use crate::market::hierarchy::Hierarchies;
@@ -19,9 +20,11 @@ use crate::market::record::{Event, Record};
 use crate::market::target::{Finder, Kind, Target};
 use crate::market::view::{HISTORY_MAX, HISTORY_MS};
 use crate::market::{
-    Acts, Deed, Error, Mode, Observed, Options, Point, PointPod, Restored, Unmanaged, View, Why,
-    lock, machine,
+    Acts, Deed, Error, Mode, Observed, Options, Point, PointPod, Resize, Restored, Rules,
+    Unmanaged, View, Why, lock, machine,
 };
+
+use super::RESIZES_MAX;
 
 /// How many cgroups are looked at that nobody manages: each keeps files open.
 const OBSERVED_MAX: usize = 256;
@@ -40,6 +43,8 @@ pub(super) struct Worker {
     machine: Option<Files>,
     pub(super) originals: Originals,
     record: Record,
+    rules: Arc<Rules>,
+    pub(super) resizes: broadcast::Sender<Arc<Resize>>,
     /// What happened since the last line of the record.
     pub(super) events: Vec<Event>,
     acts: Acts,
@@ -99,6 +104,8 @@ impl Worker {
             machine: hierarchies.machine().ok(),
             originals: Originals::open(&options.directory)?,
             record: Record::open(&options.directory)?,
+            rules: Arc::new(Rules::of(&options)),
+            resizes: broadcast::Sender::new(RESIZES_MAX),
             events: Vec::new(),
             acts: Acts::Told,
             history: VecDeque::new(),
@@ -183,6 +190,7 @@ impl Worker {
         if deed == Deed::Real {
             let reason = "the limits were put back by `bursar node restore`; start it again to act";
             self.options.mode = Mode::Observe;
+            self.rules = Arc::new(Rules::of(&self.options));
             self.acts = Acts::Cannot(reason.to_owned());
             // What is put back is nobody else's change: they are taken in anew.
             self.leave();
@@ -229,7 +237,9 @@ impl Worker {
             error: self.errors.0.clone().or_else(|| self.errors.1.clone()),
             every_ms: (millis(self.options.sense), millis(self.options.clear)),
             history: self.history.iter().cloned().collect(),
-            head: self.record.head().to_owned(),
+            rules: Arc::clone(&self.rules),
+            originals: self.originals.milli(),
+            position: self.record.position(),
         }
     }
 
@@ -427,7 +437,8 @@ impl Worker {
             return;
         };
         let events = std::mem::take(&mut self.events);
-        if let Err(error) = self.record.add(wall_ms(), clearing, events) {
+        let added = self.record.add(wall_ms(), &self.rules, clearing, events);
+        if let Err(error) = added {
             self.failed(&error);
         }
     }
@@ -536,7 +547,7 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn wall_ms() -> u64 {
+pub(super) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     millis(since.unwrap_or_default())
 }

@@ -1,8 +1,18 @@
-//! What is said of the CPU market.
+//! What is said of the CPU market: what the ledger knows of it, and each change of a limit.
+//!
+//! A change of a limit is not on record. It has no place in the stream, is told as it happens, and
+//! is lost to whoever is slow.
 
-use bursar_client::api::instant;
+use bursar_client::api::{StreamEvent, instant};
 use bursar_engine::market::{Event, Original, Position, Rules};
+use bursar_node::market::Resize;
+use bursar_units::Instant;
 use serde_json::{Value, json};
+
+use super::without_nulls;
+
+/// The name of a change of a limit.
+pub(super) const RESIZED: &str = "pod.resized";
 
 /// The facts of an event of a market.
 pub(super) fn facts(event: &Event) -> Value {
@@ -35,6 +45,35 @@ pub(super) fn facts(event: &Event) -> Value {
             ..
         } => json!({"node": node.as_str(), "milli": milli}),
         Event::Digested { digest, was, .. } => of_digest(digest, was.as_ref()),
+    }
+}
+
+/// A limit that was written and read back, as it is told.
+pub(super) fn resized(resize: &Resize) -> StreamEvent {
+    let may = match resize.to_milli {
+        None => "all CPU there is".to_owned(),
+        Some(milli) => format!("{milli}m of CPU"),
+    };
+    let before = match resize.from_milli {
+        None => "all there is".to_owned(),
+        Some(milli) => format!("{milli}m"),
+    };
+    let (pod, mode) = (&resize.pod, resize.label.word());
+    StreamEvent {
+        at: Instant::from_ms(resize.at_ms),
+        object: format!("pod/{pod}"),
+        summary: format!(
+            "{pod} may use {may}, {before} before: it needs {}m, the node is {mode}",
+            resize.need_milli
+        ),
+        data: without_nulls(json!({
+            "node": resize.node,
+            "pod": pod,
+            "fromMilli": resize.from_milli,
+            "toMilli": resize.to_milli,
+            "needMilli": resize.need_milli,
+            "mode": mode,
+        })),
     }
 }
 

@@ -1,0 +1,97 @@
+//! The settings that a node is run by, as one text with a hash (design 80, 5.5).
+//!
+//! The hash stands in every line of the agent's record, and the text where it begins to hold; the
+//! ledger has both. What is declared of each cgroup is not part of it: a line tells that itself.
+
+use bursar_market::clear::Policy;
+use serde::{Deserialize, Serialize};
+
+use super::record::hash;
+use super::{Mode, Options, Unmanaged};
+
+/// How a node is run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Rules {
+    /// Whether limits are written; `None` where nobody looks.
+    pub mode: Option<Mode>,
+    /// By which rule what is scarce is divided.
+    pub policy: Policy,
+    /// The settings, as JSON.
+    pub text: String,
+    /// The hash of that, in hexadecimal.
+    pub sha256: String,
+}
+
+/// The text.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    mode: String,
+    policy: String,
+    quantum_milli: u64,
+    sense_us: u64,
+    clear_us: u64,
+    bucket_us: u64,
+    buckets: usize,
+    running_us_min: u64,
+    cooldown_us: u64,
+    conflict_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserve_milli: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unmanaged_milli: Option<u64>,
+}
+
+impl Rules {
+    /// Those of an agent.
+    pub fn of(options: &Options) -> Self {
+        Self::new(options, Some(options.mode))
+    }
+
+    /// The same settings where nobody looks.
+    pub fn off(options: &Options) -> Self {
+        Self::new(options, None)
+    }
+
+    fn new(options: &Options, mode: Option<Mode>) -> Self {
+        let settings = &options.settings;
+        let micros =
+            |length: std::time::Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let written = Written {
+            mode: match mode {
+                None => "off",
+                Some(Mode::Observe) => "observe",
+                Some(Mode::Act) => "act",
+            }
+            .to_owned(),
+            policy: settings.policy.word().to_owned(),
+            quantum_milli: settings.quantum_milli,
+            sense_us: micros(options.sense),
+            clear_us: micros(options.clear),
+            bucket_us: settings.window.bucket_us,
+            buckets: settings.window.buckets,
+            running_us_min: settings.window.running_us_min,
+            cooldown_us: settings.cooldown_us,
+            conflict_us: settings.conflict_us,
+            reserve_milli: options.reserve_milli,
+            unmanaged_milli: match options.unmanaged {
+                Unmanaged::Measured => None,
+                Unmanaged::Given(milli) => Some(milli),
+            },
+        };
+        // Numbers and words can always be written.
+        let text = serde_json::to_string(&written).unwrap_or_default();
+        Self {
+            mode,
+            policy: settings.policy,
+            sha256: hash(text.as_bytes()),
+            text,
+        }
+    }
+}
+
+/// Whether a text is the settings of a clearing by that policy, in steps of that quantum.
+pub(super) fn is_of(text: &str, policy: &str, quantum_milli: u64) -> bool {
+    serde_json::from_str::<Written>(text)
+        .is_ok_and(|written| written.policy == policy && written.quantum_milli == quantum_milli)
+}

@@ -1,0 +1,194 @@
+//! Tells the ledger what the CPU market of this node did (M12).
+//!
+//! After every clearing the agent's picture is compared with the ledger's, and what differs goes
+//! there as one command. The agent waits for none of this: while the store is away it works on,
+//! and the first comparison afterwards finds what came of it, once. Any number of reporters may be
+//! at work: a report that builds on what is past leaves no trace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar_engine::market::{
+    Labelled, Mode, ORIGINALS_MAX, Original, Position, Present, Refusal, Settings, difference,
+};
+use bursar_engine::{Command, Refusal as EngineRefusal};
+use bursar_ledger::intake::Failure;
+use bursar_ledger::pipeline::Ledger;
+use bursar_ledger::writer::SELF;
+use bursar_node::market::{self, Agent, Options, Rules, View};
+use bursar_units::{Instant, Label, ObjectName, PodName};
+
+/// How long the first pause is before a report is sent again; it doubles up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Whoever reports for one node.
+#[derive(Clone)]
+pub struct Reporter {
+    ledger: Ledger,
+    node: ObjectName,
+}
+
+/// What came of a comparison.
+enum Compared {
+    /// Both agree.
+    Same,
+    /// They did not, and the ledger has been told.
+    Told,
+    /// Somebody else has told it meanwhile: compare again.
+    Past,
+    /// The ledger does not take it, for this reason.
+    Refused(Refusal),
+}
+
+impl Reporter {
+    /// A reporter for a node; `None` where its name is none that the ledger could hold.
+    pub fn new(ledger: &Ledger, node: &str) -> Option<Self> {
+        let node = ObjectName::new(node).ok()?;
+        let ledger = ledger.clone();
+        Some(Self { ledger, node })
+    }
+
+    /// Reports until it is dropped.
+    pub async fn run(self, agent: Arc<Agent>) {
+        let mut changes = agent.changes();
+        loop {
+            changes.borrow_and_update();
+            self.settle(&agent).await;
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Resolves when the ledger knows what the agent shows, or does not take it. May be dropped at
+    /// any moment, and called again.
+    pub async fn settle(&self, agent: &Agent) {
+        self.settle_on(|| present(&agent.view())).await;
+    }
+
+    /// The same where no agent is at work, because nobody is to look. A ledger that never heard of
+    /// a market here hears nothing of this either.
+    pub async fn settle_off(&self, options: &Options) {
+        if self
+            .ledger
+            .view()
+            .read()
+            .markets
+            .get(self.node.as_str())
+            .is_none()
+        {
+            return;
+        }
+        let kept = match market::kept(&options.directory) {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::warn!(error = %error, "market.originals-unreadable");
+                return;
+            }
+        };
+        let present = Present {
+            settings: settings(&Rules::off(options)),
+            labelled: None,
+            originals: originals(&kept),
+            position: None,
+        };
+        self.settle_on(|| present.clone()).await;
+    }
+
+    async fn settle_on(&self, present: impl Fn() -> Present) {
+        let mut pause = PAUSE;
+        loop {
+            match self.compare(&present()).await {
+                Ok(Compared::Same) => return,
+                Ok(Compared::Told) => {
+                    pause = PAUSE;
+                    continue;
+                }
+                Ok(Compared::Past) => {}
+                Ok(Compared::Refused(refusal)) => {
+                    tracing::warn!(node = %self.node, %refusal, "market.report-refused");
+                    return;
+                }
+                Err(failure) => {
+                    tracing::warn!(node = %self.node, %failure, "market.report-not-taken");
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = PAUSE_MAX.min(pause * 2);
+        }
+    }
+
+    async fn compare(&self, present: &Present) -> Result<Compared, Failure> {
+        let report = {
+            let state = self.ledger.view().read();
+            let known = state.markets.get(self.node.as_str());
+            difference(known, present, self.ledger.now())
+        };
+        let Some(report) = report else {
+            return Ok(Compared::Same);
+        };
+        let command = Command::ReportMarket {
+            node: self.node.clone(),
+            report: Box::new(report),
+        };
+        #[expect(clippy::expect_used, reason = "a constant that is a label")]
+        let by = Label::new(SELF).expect("the program's own name is a label");
+        let outcomes = self.ledger.submit(by, vec![command]).await?;
+        let result = outcomes.into_iter().next().map(|outcome| outcome.result);
+        Ok(match result {
+            Some(Err(EngineRefusal::Market(Refusal::Stale { .. }))) => Compared::Past,
+            Some(Err(EngineRefusal::Market(refusal))) => Compared::Refused(refusal),
+            _ => Compared::Told,
+        })
+    }
+}
+
+/// What an agent shows, as the ledger has it.
+fn present(view: &View) -> Present {
+    if ORIGINALS_MAX < view.originals.len() {
+        let count = view.originals.len();
+        tracing::warn!(count, max = ORIGINALS_MAX, "market.too-many-originals");
+    }
+    let clearing = view.clearing.as_ref();
+    Present {
+        settings: settings(&view.rules),
+        labelled: clearing.map(|clearing| Labelled {
+            label: clearing.label,
+            pods: u64::try_from(clearing.cleared.shares.len()).unwrap_or(u64::MAX),
+            need_milli: clearing.cleared.need_milli,
+            capacity_milli: clearing.cleared.capacity_milli,
+        }),
+        originals: originals(&view.originals),
+        position: view.position.as_ref().and_then(|position| {
+            Some(Position {
+                at: Instant::from_ms(position.at_ms),
+                lines: position.lines,
+                writes: position.writes,
+                head: position.head.parse().ok()?,
+            })
+        }),
+    }
+}
+
+fn settings(rules: &Rules) -> Settings {
+    Settings {
+        mode: match rules.mode {
+            None => Mode::Off,
+            Some(market::Mode::Observe) => Mode::Observe,
+            Some(market::Mode::Act) => Mode::Act,
+        },
+        policy: rules.policy,
+        text: rules.text.clone(),
+    }
+}
+
+/// Limits by the names of pods; the agent takes no other names in.
+fn originals(kept: &BTreeMap<String, Option<u64>>) -> BTreeMap<PodName, Original> {
+    let named = kept.iter().filter_map(|(pod, milli)| {
+        let pod = PodName::new(pod).ok()?;
+        Some((pod, Original(*milli)))
+    });
+    named.collect()
+}
