@@ -1,4 +1,7 @@
 //! Packages of Debian: installed where that can be done without asking anybody, or only fetched.
+//!
+//! Promises: a fresh system without lists of packages, lists that are out of date, a mirror that
+//! fails once and another program that is just installing something are waited for or mended.
 
 use std::path::Path;
 
@@ -8,6 +11,15 @@ use crate::invocation::Invocation;
 
 /// What is there only on a system whose packages `apt-get` installs.
 const DEBIAN: &str = "/etc/debian_version";
+
+/// How `apt-get` behaves where nobody watches: it tries again, waits for others, draws no bars, and
+/// does not mind that its own user cannot see our directories.
+const OPTIONS: [&str; 4] = [
+    "Acquire::Retries=3",
+    "DPkg::Lock::Timeout=120",
+    "Dpkg::Use-Pty=0",
+    "APT::Sandbox::User=root",
+];
 
 /// Whether this is such a system.
 pub fn is_here() -> bool {
@@ -22,19 +34,25 @@ pub fn may_install(root: &Path) -> bool {
 
 /// Installs a package.
 pub fn install(root: &Path, package: &str) -> anyhow::Result<()> {
+    eprintln!("installing the package `{package}`, once for this machine");
     let install = apt(&["install", "--yes", "--no-install-recommends", package]);
-    with_lists(root, || install.run(root))
+    with_lists(root, || install.output(root))
+        .map(drop)
         .with_context(|| format!("cannot install the package `{package}`"))
 }
 
 /// Fetches packages into a directory, which needs no rights.
 pub fn download(directory: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    let names = packages.join("` and `");
+    eprintln!("fetching the packages `{names}`, once for this user; they are not installed");
     let download = apt(&["download"]).with(packages.iter().copied());
-    with_lists(directory, || download.run(directory))
-        .with_context(|| format!("cannot fetch the packages {packages:?}"))
+    with_lists(directory, || download.output(directory))
+        .map(drop)
+        .with_context(|| format!("cannot fetch the packages `{names}`"))
 }
 
-/// Does something that needs lists of packages; a fresh system has none yet.
+/// Does something that needs lists of packages; a fresh system has none yet, and old ones name
+/// packages that are no longer to be had.
 pub fn with_lists<T>(
     directory: &Path,
     action: impl Fn() -> anyhow::Result<T>,
@@ -43,10 +61,26 @@ pub fn with_lists<T>(
     if done.is_ok() || !may_install(directory) {
         return done;
     }
-    apt(&["update"]).run(directory)?;
+    eprintln!("bringing the lists of packages up to date");
+    apt(&["update"]).output(directory)?;
     action()
 }
 
+/// `apt-get` that says nothing but what went wrong.
 fn apt(arguments: &[&str]) -> Invocation {
-    Invocation::new("apt-get", arguments).with_variable("DEBIAN_FRONTEND", "noninteractive")
+    let options = OPTIONS.iter().flat_map(|option| ["-o", *option]);
+    Invocation::new("apt-get", &["-q", "-q"])
+        .with(options)
+        .with(arguments.iter().copied())
+        .with_variable("DEBIAN_FRONTEND", "noninteractive")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn nobody_is_asked_and_others_are_waited_for() {
+        let expected = "DEBIAN_FRONTEND=noninteractive apt-get -q -q -o Acquire::Retries=3 \
+                        -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -o APT::Sandbox::User=root update";
+        assert_eq!(super::apt(&["update"]).to_string(), expected);
+    }
 }

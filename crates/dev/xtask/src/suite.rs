@@ -30,7 +30,7 @@ pub enum Part {
     Simulate,
     /// The corpus of every parser, and ten seconds of mutations
     Fuzz,
-    /// Executions and market on cgroup v2, in a virtual machine; only when named
+    /// Executions, market and program on cgroup v2, in a virtual machine
     Vm,
 }
 
@@ -65,11 +65,6 @@ impl Part {
             Self::Fuzz => "fuzz",
             Self::Vm => "vm",
         }
-    }
-
-    /// Whether it runs only when it is named: it installs an emulator and fetches a kernel.
-    pub fn is_by_name_only(self) -> bool {
-        self == Self::Vm
     }
 
     /// What a person would type to do the same by hand, for parts that are one command.
@@ -120,13 +115,9 @@ pub struct Outcome {
     pub failure: Option<String>,
 }
 
-/// Runs `chosen` parts, or all but those that run by name only if none is chosen, in their order; a
-/// failure does not stop the next.
+/// Runs `chosen` parts, or all if none is chosen, in their order; a failure does not stop the next.
 pub fn run(root: &Path, chosen: &[Part]) -> Vec<Outcome> {
-    let is_wanted = |part: &Part| match chosen {
-        [] => !part.is_by_name_only(),
-        chosen => chosen.contains(part),
-    };
+    let is_wanted = |part: &Part| chosen.is_empty() || chosen.contains(part);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(is_wanted).collect();
     let mut outcomes = Vec::new();
     for (index, part) in parts.iter().copied().enumerate() {

@@ -3,12 +3,14 @@
 //!
 //! Promises: needs neither network nor virtualisation in there; what is missing here is installed
 //! or fetched where that can be done without asking anybody, and otherwise named. Every test of
-//! `bursar-node` runs there but those in `LEFT_OUT`, each with its reason.
+//! `bursar-node` runs there but those in `LEFT_OUT`, each with its reason, and then the program
+//! itself, once from its start to what is left after `kill -9`.
 
 mod archive;
 mod executables;
 mod ingredients;
 mod machine;
+mod scratch;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,6 +21,7 @@ use anyhow::{Context as _, bail};
 
 use archive::Archive;
 use executables::Executable;
+use scratch::Scratch;
 
 /// What does not run in the machine. Names are found anywhere in the name of a test.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -49,29 +52,32 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
     for (name, reason) in LEFT_OUT {
         eprintln!("left out: {name} {reason}");
     }
-    let archive = cache.join(format!("archive-{}", std::process::id()));
-    let ended = pack(root, &executables, &ingredients.busybox)
-        .and_then(|bytes| {
-            fs::write(&archive, bytes)
-                .with_context(|| format!("cannot write {}", archive.display()))
-        })
-        .and_then(|()| machine::run(&ingredients.kernel, &archive, LIMIT));
-    let _ = fs::remove_file(&archive);
-    ended
+    let scratch = Scratch::new(&cache, "run")?;
+    let bytes = pack(root, &executables, &ingredients.busybox, scratch.path())?;
+    let archive = scratch.path().join("archive");
+    fs::write(&archive, bytes).with_context(|| format!("cannot write {}", archive.display()))?;
+    machine::run(&ingredients.kernel, &archive, LIMIT)
 }
 
 /// Everything that the machine has for a disk.
-fn pack(root: &Path, executables: &[Executable], busybox: &Path) -> anyhow::Result<Vec<u8>> {
+fn pack(
+    root: &Path,
+    executables: &[Executable],
+    busybox: &Path,
+    scratch: &Path,
+) -> anyhow::Result<Vec<u8>> {
     let mut archive = Archive::default();
     for directory in ["dev", "etc", "proc", "sys", "tmp"] {
         archive.directory(directory)?;
     }
     archive.file("init", include_bytes!("vm/init"))?;
+    archive.file("tests/scenario", include_bytes!("vm/scenario"))?;
     archive.file("usr/bin/busybox", &read(busybox)?)?;
     archive.link("bin", "usr/bin")?;
     let mut libraries = BTreeSet::new();
     for executable in executables {
-        archive.file(&executable.place, &read(&executable.built)?)?;
+        let small = executables::without_debugging(root, &executable.built, scratch);
+        archive.file(&executable.place, &read(&small)?)?;
         libraries.extend(executables::libraries(root, &executable.built)?);
     }
     for library in libraries {

@@ -1,5 +1,5 @@
-//! What runs in the machine: the tests of `bursar-node` with the programs they start, and the
-//! libraries that all of them need.
+//! What runs in the machine: the tests of `bursar-node` with the programs they start, the program
+//! that users get, and the libraries that all of them need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 
 use crate::invocation::Invocation;
+use crate::python;
 
 /// An executable and where the tests look for it.
 #[derive(Debug, Eq, PartialEq)]
@@ -30,20 +31,34 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Builds the tests and what they start.
+/// Builds all of them.
 pub(super) fn build(root: &Path) -> anyhow::Result<Vec<Executable>> {
-    let build = invocation();
-    eprintln!("$ {build}");
-    executables(&build.output(root)?)
+    let mut built = Vec::new();
+    for build in invocations() {
+        eprintln!("$ {build}");
+        built.extend(executables(&build.output(root)?)?);
+    }
+    Ok(built)
 }
 
-/// What builds the tests and says where they are.
-pub(super) fn invocation() -> Invocation {
-    Invocation::cargo(&["test", "--locked", "--package", "bursar-node"]).with([
-        "--no-run",
-        "--message-format",
-        "json-render-diagnostics",
-    ])
+/// What builds the tests with what they start, then the program, and says where they are.
+pub(super) fn invocations() -> [Invocation; 2] {
+    let tests = Invocation::cargo(&["test", "--locked", "--package", "bursar-node", "--no-run"]);
+    [tests, python::server()]
+        .map(|build| build.with(["--message-format", "json-render-diagnostics"]))
+}
+
+/// The same executable without what only a debugger reads, most of it, where that can be taken
+/// away; otherwise itself: the machine only takes longer to begin.
+pub(super) fn without_debugging(root: &Path, executable: &Path, scratch: &Path) -> PathBuf {
+    let name = executable.file_name().unwrap_or_default();
+    let small = scratch.join(name);
+    let (from, to) = (executable.to_string_lossy(), small.to_string_lossy());
+    if Invocation::new("strip", &["--strip-debug", "-o", &to, &from]).succeeds(root) {
+        small
+    } else {
+        executable.to_owned()
+    }
 }
 
 /// The libraries of an executable, as the loader of this machine finds them.
@@ -64,13 +79,15 @@ fn executables(text: &str) -> anyhow::Result<Vec<Executable>> {
         };
         let is = |kind: &str| target.kind.iter().any(|word| word == kind);
         let directory = if is("test") {
-            "deps"
+            "tests/deps"
         } else if is("example") {
-            "examples"
+            "tests/examples"
+        } else if is("bin") {
+            "usr/bin"
         } else {
             continue;
         };
-        let place = format!("tests/{directory}/{}", target.name);
+        let place = format!("{directory}/{}", target.name);
         executables.push(Executable { built, place });
     }
     Ok(executables)
@@ -89,21 +106,24 @@ fn loaded(text: &str) -> BTreeSet<PathBuf> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use super::{Executable, executables, invocation, loaded};
+    use super::{Executable, executables, invocations, loaded};
 
     #[test]
     fn a_person_could_type_what_is_run() {
-        let expected = "cargo test --locked --package bursar-node \
-                        --no-run --message-format json-render-diagnostics";
-        assert_eq!(invocation().to_string(), expected);
+        let expected = [
+            "cargo test --locked --package bursar-node --no-run --message-format json-render-diagnostics",
+            "cargo build --locked --package bursar --message-format json-render-diagnostics",
+        ];
+        assert_eq!(invocations().map(|build| build.to_string()), expected);
     }
 
     #[test]
-    fn tests_and_examples_are_found_among_what_was_built() {
+    fn tests_examples_and_programs_are_found_among_what_was_built() {
         let text = r#"{"reason":"compiler-artifact","target":{"name":"serde","kind":["lib"]},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"bursar_node","kind":["lib"]},"executable":"/t/deps/bursar_node-1"}
 {"reason":"compiler-artifact","target":{"name":"it","kind":["test"]},"executable":"/t/deps/it-1"}
 {"reason":"compiler-artifact","target":{"name":"shim","kind":["example"]},"executable":"/t/examples/shim"}
+{"reason":"compiler-artifact","target":{"name":"bursar","kind":["bin"]},"executable":"/t/bursar"}
 {"reason":"build-finished","success":true}
 "#;
         let executable = |built: &str, place: &str| Executable {
@@ -113,6 +133,7 @@ mod tests {
         let expected = [
             executable("/t/deps/it-1", "tests/deps/it"),
             executable("/t/examples/shim", "tests/examples/shim"),
+            executable("/t/bursar", "usr/bin/bursar"),
         ];
         assert_eq!(executables(text).unwrap(), expected);
     }

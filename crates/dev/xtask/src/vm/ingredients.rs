@@ -2,13 +2,14 @@
 //! only unpacked: nothing of this machine boots from them.
 //!
 //! Promises: what was fetched once is kept in the cache and fetched no more; nothing half done is
-//! ever kept.
+//! ever kept; where something cannot be had by itself, it is said what to put where.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
+use super::scratch::Scratch;
 use crate::debian;
 use crate::invocation::Invocation;
 
@@ -41,20 +42,22 @@ pub(super) fn find(root: &Path, cache: &Path) -> anyhow::Result<Ingredients> {
     if ingredients.kernel.exists() && ingredients.busybox.exists() {
         return Ok(ingredients);
     }
-    if !debian::is_here() {
-        bail!(
-            "no kernel and no busybox for a virtual machine in {}\nhint: put there, as `vmlinuz`, a kernel \
-             for x86-64 with cgroup v2 and a serial console, and a static `busybox`, such as Debian has \
-             in {KERNEL_PACKAGE} and {BUSYBOX_PACKAGE}",
+    let fetched = if debian::is_here() {
+        let unpacked = Scratch::new(cache, "unpacked")?;
+        fetch(unpacked.path(), &ingredients)
+    } else {
+        Err(anyhow!("this is not Debian"))
+    };
+    // What to do comes last, after all the causes.
+    fetched.map_err(|error| {
+        anyhow!(
+            "no kernel and no busybox for a virtual machine in {}: {error:#}\nhint: put there, as `vmlinuz`, a \
+             kernel for x86-64 with cgroup v2 and a serial console, and a static `busybox`, such as Debian has \
+             in {KERNEL_PACKAGE} and {BUSYBOX_PACKAGE}; on Debian `apt-get update`, as root, may be all it takes",
             cache.display()
-        );
-    }
-    let unpacked = cache.join(format!("unpacked-{}", std::process::id()));
-    fs::create_dir_all(&unpacked)
-        .with_context(|| format!("cannot make the directory {}", unpacked.display()))?;
-    let fetched = fetch(&unpacked, &ingredients);
-    let _ = fs::remove_dir_all(&unpacked);
-    fetched.map(|()| ingredients)
+        )
+    })?;
+    Ok(ingredients)
 }
 
 fn find_qemu(root: &Path) -> anyhow::Result<()> {
@@ -68,7 +71,10 @@ fn find_qemu(root: &Path) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    bail!("no {QEMU} is on the search path\nhint: install the package `{QEMU_PACKAGE}`")
+    bail!(
+        "no {QEMU} is on the search path\nhint: install the package `{QEMU_PACKAGE}`: on Debian, as root, this \
+         part does it by itself"
+    )
 }
 
 /// Unpacks both packages and keeps one file of each.
@@ -81,7 +87,7 @@ fn fetch(unpacked: &Path, ingredients: &Ingredients) -> anyhow::Result<()> {
     debian::download(unpacked, &[&kernel_package, BUSYBOX_PACKAGE])?;
     for package in entries(unpacked)? {
         let package = package.to_string_lossy().into_owned();
-        Invocation::new("dpkg-deb", &["--extract", &package, "."]).run(unpacked)?;
+        Invocation::new("dpkg-deb", &["--extract", &package, "."]).output(unpacked)?;
     }
     let mut booted = entries(&unpacked.join("boot"))?.into_iter();
     let kernel = booted
