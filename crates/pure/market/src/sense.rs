@@ -128,9 +128,11 @@ impl Estimator {
         }
     }
 
-    /// What was used lately: in the running bucket, or in the last complete one.
+    /// What was used lately: in the running bucket, or in the last complete one; before there is
+    /// one of them, as far as two samples tell.
     pub fn used_milli(&self, window: &Window) -> Option<u64> {
-        let rate = self.running(window).or(self.complete.back().copied())?;
+        let complete = self.complete.back().copied();
+        let rate = self.running(window).or(complete).or_else(|| self.begun())?;
         Some(rate.used_milli)
     }
 
@@ -156,7 +158,12 @@ impl Estimator {
     fn running(&self, window: &Window) -> Option<Rate> {
         let (began, last) = (self.began?, self.last?);
         let is_long_enough = window.running_us_min <= last.at_us.saturating_sub(began.at_us);
-        rate(&began, &last).filter(|_| is_long_enough)
+        self.begun().filter(|_| is_long_enough)
+    }
+
+    /// The running bucket, however short.
+    fn begun(&self) -> Option<Rate> {
+        rate(&self.began?, &self.last?)
     }
 }
 

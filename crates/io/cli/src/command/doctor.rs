@@ -1,5 +1,7 @@
 //! `bursar doctor`: is it set up right (design 80, 2.15).
 
+mod market;
+
 use std::time::Instant;
 
 use bursar_client::Client;
@@ -113,6 +115,7 @@ async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
     ));
     lines.extend(health.ok().and_then(|health| clock(&health, session)));
     lines.push(store(&client).await);
+    lines.extend(market::lines(&client, &session.look()).await);
     (lines, exit::REFUSED)
 }
 
@@ -221,10 +224,7 @@ fn clock(health: &Health, session: &Session) -> Option<Line> {
     let detail = format!("{} ms from the server", words::number(apart));
     Some(match apart {
         0..CLOCK_WARN_MS => ok("clock", detail),
-        CLOCK_WARN_MS..CLOCK_FAIL_MS => Line {
-            verdict: Verdict::Warn,
-            ..ok("clock", detail)
-        },
+        CLOCK_WARN_MS..CLOCK_FAIL_MS => warn("clock", detail),
         _ => fail(
             "clock",
             detail,
@@ -272,6 +272,13 @@ fn ok(name: &'static str, detail: String) -> Line {
         name,
         detail,
         hint: None,
+    }
+}
+
+fn warn(name: &'static str, detail: String) -> Line {
+    Line {
+        verdict: Verdict::Warn,
+        ..ok(name, detail)
     }
 }
 

@@ -18,7 +18,8 @@ examples:
   bursar exec --class python -- python3 job.py            wait for a slot, run, give it back
   bursar exec --class python --wait 0 -- python3 job.py   refuse rather than wait
   bursar exec --class build --max-time 10m -- make -j8    stop it after ten minutes
-  bursar exec --class python --detach -- python3 job.py   the server runs it, and you go",
+  bursar exec --class python --detach -- python3 job.py   the server runs it, and you go
+  bursar exec --cpu 500m --cpu-limit 2 --detach -- make   half a CPU is its own, two if they are free",
     after_help = "Exit code: the program's; 124 `--max-time` passed, 125 Bursar refused, failed or fenced it,
 126 it cannot be run, 127 it was not found, 128+n signal n.",
     after_long_help = "\
@@ -53,6 +54,9 @@ pub(crate) struct ExecArguments {
     /// CPU to charge: 500m, 2
     #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
     pub(crate) cpu: Option<u64>,
+    /// With `--detach`: it may use up to this when nobody else needs it; what is charged unless told
+    #[arg(long, value_name = "QUANTITY", value_parser = cpu, requires = "detach")]
+    pub(crate) cpu_limit: Option<u64>,
     /// Memory to charge: 256Mi, 2Gi
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub(crate) memory: Option<u64>,

@@ -203,7 +203,10 @@ fn run(
         }
         if look.is_due() {
             worker.skipped(look.next());
-            worker.sense();
+            // Nobody waits for the next clearing to be seen.
+            if worker.sense() {
+                shown.show(worker.view());
+            }
         }
         if divide.is_due() {
             worker.skipped(divide.next());

@@ -55,6 +55,22 @@ fn a_whole_core_throttled_to_half_of_it_is_seen_whole() {
 }
 
 #[test]
+fn use_is_known_from_the_second_sample_on() {
+    let window = Window::default();
+    let mut estimator = Estimator::default();
+    estimator.take(sample(0, 0, 0), &window);
+    assert_eq!(estimator.used_milli(&window), None);
+    // A look that comes a little early is shorter than what a running bucket needs to count.
+    let early = Sample {
+        at_us: SECOND_US - 1_000,
+        ..sample(0, 333, 0)
+    };
+    estimator.take(early, &window);
+    assert_eq!(estimator.used_milli(&window), Some(333));
+    assert_eq!(estimator.shown(&window), Shown::Nothing);
+}
+
+#[test]
 fn nothing_is_shown_before_a_bucket_is_complete() {
     assert_eq!(shown(&[]), Shown::Nothing);
     assert_eq!(shown(&seconds(0, 0, 500, 0)), Shown::Nothing);

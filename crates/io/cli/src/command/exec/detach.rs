@@ -10,6 +10,7 @@ use std::time::Duration;
 use bursar_client::api::{Execution, ExecutionOutcome, ExecutionRequest, ExecutionState};
 use bursar_client::client::{Error, Mode};
 use bursar_client::{Client, Code};
+use bursar_units::quantity::format_cpu;
 use bursar_units::{BookingId, Millis};
 use tokio::time::timeout;
 
@@ -24,6 +25,7 @@ const CALL_OFF: Duration = Duration::from_secs(5);
 
 /// Submits it and prints its id; answers the exit code.
 pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> Result<u8, Stop> {
+    check_cpu(arguments)?;
     let client = session.client().await?;
     let is_here = client.server().starts_with("unix:");
     if is_here {
@@ -68,6 +70,7 @@ fn request(
         slots: arguments.slots,
         args: words.collect::<Result<_, _>>()?,
         cpu_milli: arguments.cpu,
+        cpu_limit_milli: arguments.cpu_limit,
         memory_bytes: arguments.memory,
         priority: Some(arguments.priority),
         wait_ms: Some(arguments.wait.map_or(WAIT_MAX_MS, Millis::ms)),
@@ -79,6 +82,21 @@ fn request(
         request.directory = Some(text(session.directory.as_os_str())?);
     }
     Ok(request)
+}
+
+/// What it may use at most is not less than what it is given.
+fn check_cpu(arguments: &ExecArguments) -> Result<(), Failure> {
+    match (arguments.cpu, arguments.cpu_limit) {
+        (Some(cpu), Some(limit)) if limit < cpu => Err(Failure::usage(format!(
+            "`--cpu-limit {}` is less than `--cpu {}`",
+            format_cpu(limit),
+            format_cpu(cpu)
+        ))),
+        (_, Some(0)) => Err(Failure::usage(
+            "`--cpu-limit 0` is nothing to run with; leave it out for no limit",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A word as the API has it.

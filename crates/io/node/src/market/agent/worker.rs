@@ -29,6 +29,9 @@ use super::RESIZES_MAX;
 /// How many cgroups are looked at that nobody manages: each keeps files open.
 const OBSERVED_MAX: usize = 256;
 
+/// Use is known from the second look on.
+const LOOKS_UNTIL_USE: u32 = 2;
+
 /// The state of an agent.
 pub(super) struct Worker {
     pub(super) options: Options,
@@ -50,6 +53,8 @@ pub(super) struct Worker {
     acts: Acts,
     history: VecDeque<Arc<Point>>,
     began: Instant,
+    /// After so many looks the use of whoever came last is known.
+    looks_until_news: u32,
     sensed_us: Option<u64>,
     over_us: u64,
     clearings: u64,
@@ -110,6 +115,7 @@ impl Worker {
             acts: Acts::Told,
             history: VecDeque::new(),
             began: Instant::now(),
+            looks_until_news: 0,
             sensed_us: None,
             over_us: 0,
             clearings: 0,
@@ -125,8 +131,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Takes a sample of everything.
-    pub(super) fn sense(&mut self) {
+    /// Takes a sample of everything; whether it tells for the first time what somebody uses.
+    pub(super) fn sense(&mut self) -> bool {
         for (id, member) in &self.members {
             let at_us = micros(self.began);
             self.node.observe(id, member.files.sample(at_us));
@@ -150,6 +156,9 @@ impl Worker {
         {
             self.over_us += now_us.saturating_sub(sensed_us);
         }
+        let left = self.looks_until_news;
+        self.looks_until_news = left.saturating_sub(1);
+        left == 1
     }
 
     /// Clears the node and, where it acts, writes what came of it.
@@ -332,6 +341,7 @@ impl Worker {
             name: id.into(),
         };
         self.members.insert(id.to_owned(), member);
+        self.looks_until_news = LOOKS_UNTIL_USE;
         Ok(())
     }
 
@@ -482,7 +492,12 @@ impl Worker {
             self.observed.clear();
             return;
         }
-        let found = self.hierarchies.shallow();
+        let mut found = self.hierarchies.shallow();
+        // What holds our executions uses nothing itself, and they are told one by one.
+        if let Some(executions) = &self.options.executions {
+            let ours = self.hierarchies.of_executions(&executions.ledger);
+            found.retain(|group| !ours.contains(group));
+        }
         let is_member = |group: &Path| {
             let mut members = self.members.values();
             members.any(|member| member.target.group == group)
@@ -506,6 +521,7 @@ impl Worker {
                 throttled_permille: 0,
             };
             self.observed.insert(group, watched);
+            self.looks_until_news = LOOKS_UNTIL_USE;
         }
         for watched in self.observed.values_mut() {
             watched.throttled_permille = watched.estimator.throttled_permille();

@@ -1,0 +1,169 @@
+//! The line of `bursar doctor` on each node whose CPU is shared.
+
+use bursar_client::Client;
+use bursar_client::api::{MarketActs, NodeMarket};
+use bursar_engine::words;
+
+use super::{Line, fail, ok, warn};
+use crate::command::node::market_of;
+use crate::layout::Look;
+use crate::time::distance;
+
+/// How many clearings may be missed before an agent counts as silent, and for how long at least:
+/// as the alert on it has it.
+const CLEARINGS_MISSED: u64 = 3;
+const SILENT_MS: u64 = 60_000;
+/// Why an execution is not managed that asked for no CPU: as it should be.
+const NO_QUOTA: &str = "no-quota";
+
+/// One line a node that has an agent; none where the market is off.
+pub(super) async fn lines(client: &Client, look: &Look) -> Vec<Line> {
+    let nodes = match client.nodes().await {
+        Ok(nodes) => nodes.items,
+        Err(error) => return vec![fail("market", crate::failure::chain(&error), None)],
+    };
+    let mut lines = Vec::new();
+    for node in nodes {
+        match market_of(client, &node.metadata.name).await {
+            Ok(market) => lines.extend(market.map(|market| line(&market, look))),
+            Err(error) => lines.push(fail("market", crate::failure::chain(&error), None)),
+        }
+    }
+    lines
+}
+
+fn line(market: &NodeMarket, look: &Look) -> Line {
+    let node = &market.node;
+    let silent_ms = SILENT_MS.max(CLEARINGS_MISSED.saturating_mul(market.agent.clear_ms));
+    let age = look.now.since(market.agent.cleared_at.unwrap_or(market.at));
+    if silent_ms < age.ms() {
+        let age = distance(age);
+        let detail = format!("{node}: no report for {age}, its limits are held as they are");
+        let hint =
+            format!("`bursar node show {node}` says what it saw last; start the server anew");
+        return fail("market", detail, Some(hint));
+    }
+    let cleared = match market.agent.cleared_at {
+        Some(_) => format!("cleared {} ago", distance(age)),
+        None => "not cleared yet".to_owned(),
+    };
+    let detail = format!("{node}: {}, {cleared}", doing(market));
+    let troubles = troubles(market);
+    if troubles.is_empty() {
+        return ok("market", detail);
+    }
+    warn("market", format!("{detail}; {}", troubles.join("; ")))
+}
+
+/// `acting on 3 of 14 cgroups`, `observing 14 cgroups`.
+fn doing(market: &NodeMarket) -> String {
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let managed = count(market.pods.len());
+    let others: u64 = market.unmanaged.iter().map(|without| without.count).sum();
+    let all = managed + others + count(market.observed.len());
+    match market.acts {
+        MarketActs::Act if managed == all => format!("acting on {}", words::count(all, "cgroup")),
+        MarketActs::Act => {
+            let managed = words::number(managed);
+            format!("acting on {managed} of {}", words::count(all, "cgroup"))
+        }
+        MarketActs::Observe => format!("observing {}", words::count(all, "cgroup")),
+    }
+}
+
+/// What is not as it was told to be.
+fn troubles(market: &NodeMarket) -> Vec<String> {
+    let mut troubles = Vec::new();
+    troubles.extend(market.acts_reason.clone());
+    for without in &market.unmanaged {
+        if without.reason != NO_QUOTA {
+            troubles.push(format!("{}: {}", without.pods.join(", "), without.words));
+        }
+    }
+    let held = market.pods.iter().filter_map(|pod| {
+        let held = pod.held.as_ref()?;
+        Some(format!("{} is left as it is: {}", pod.pod, held.words))
+    });
+    troubles.extend(held);
+    troubles.extend(market.agent.error.clone());
+    troubles
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use bursar_client::api::{MarketActs, NodeMarket};
+    use bursar_units::Millis;
+
+    use super::{Look, line};
+    use crate::command::doctor::text;
+
+    /// The node of design 80, 2.13, so many seconds after it was cleared.
+    fn told(seconds: u64, change: impl FnOnce(&mut NodeMarket)) -> (String, Option<String>) {
+        let file = include_str!("../../../tests/scenarios/market/w-17.json");
+        let mut market: NodeMarket = serde_json::from_str(file).unwrap();
+        market.unmanaged.clear();
+        let look = Look {
+            now: market.at.after(Millis::from_secs(seconds)),
+            zone: jiff::tz::TimeZone::UTC,
+            utf8: true,
+            color: false,
+        };
+        change(&mut market);
+        let line = line(&market, &look);
+        (text(&line, &look), line.hint)
+    }
+
+    #[test]
+    fn an_agent_that_works_one_that_cannot_and_one_that_is_silent() {
+        let (acts, _) = told(2, |_| {});
+        assert_eq!(
+            acts,
+            "ok    market    w-17: acting on 3 cgroups, cleared 2s ago\n"
+        );
+        let (observes, _) = told(2, |market| market.acts = MarketActs::Observe);
+        assert_eq!(
+            observes,
+            "ok    market    w-17: observing 3 cgroups, cleared 2s ago\n"
+        );
+        let (cannot, _) = told(2, |market| {
+            market.acts = MarketActs::Observe;
+            market.acts_reason = Some("no limit here may be written by this user".to_owned());
+        });
+        assert_eq!(
+            cannot,
+            "warn  market    w-17: observing 3 cgroups, cleared 2s ago; \
+             no limit here may be written by this user\n"
+        );
+        let (silent, hint) = told(94, |_| {});
+        assert_eq!(
+            silent,
+            "FAIL  market    w-17: no report for 94s, its limits are held as they are\n"
+        );
+        assert!(hint.unwrap().starts_with("`bursar node show w-17`"));
+    }
+
+    #[test]
+    fn who_is_not_managed_is_named_unless_it_asked_for_nothing() {
+        let without = |reason: &str| {
+            told(2, |market| {
+                let text = r#"{"reason": "", "words": "there is no such cgroup", "count": 1,
+                               "pods": ["db"]}"#;
+                let mut without: bursar_client::api::UnmanagedPods =
+                    serde_json::from_str(text).unwrap();
+                reason.clone_into(&mut without.reason);
+                market.unmanaged.push(without);
+            })
+        };
+        assert_eq!(
+            without("missing").0,
+            "warn  market    w-17: acting on 3 of 4 cgroups, cleared 2s ago; \
+             db: there is no such cgroup\n"
+        );
+        assert_eq!(
+            without("no-quota").0,
+            "ok    market    w-17: acting on 3 of 4 cgroups, cleared 2s ago\n"
+        );
+    }
+}
