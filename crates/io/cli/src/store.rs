@@ -20,6 +20,8 @@ const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 pub(crate) struct Opened {
     /// As people call it.
     pub(crate) shown: String,
+    /// The data directory, where the whole of it is meant.
+    pub(crate) directory: Option<PathBuf>,
     /// The records.
     pub(crate) reader: Box<dyn Reader>,
     /// Bytes it takes.
@@ -67,6 +69,7 @@ pub(crate) fn open(session: &Session, path: &Path) -> Result<Opened, Stop> {
         };
         return Ok(Opened {
             shown,
+            directory: None,
             reader: Box::new(export),
             bytes: Some(bytes.len()),
             snapshots: Vec::new(),
@@ -81,6 +84,7 @@ pub(crate) fn open(session: &Session, path: &Path) -> Result<Opened, Stop> {
     let signer = beside.and_then(|data| Signer::load(&data.join(key::FILE_NAME)).ok().flatten());
     Ok(Opened {
         shown,
+        directory: beside.map(Path::to_owned),
         reader: Box::new(reader),
         bytes: Some(bytes.len()),
         snapshots: snapshots.unwrap_or_default(),

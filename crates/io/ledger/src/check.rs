@@ -9,11 +9,12 @@ mod fold;
 mod hashes;
 mod tally;
 
+use bursar_engine::market::Position;
 use bursar_engine::{State, codec};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::Hash;
 pub use bursar_journal::proof::Check;
-use bursar_units::Instant;
+use bursar_units::{Instant, ObjectName};
 
 use crate::snapshots::Loaded;
 use crate::store::{Error, Kept, Reader};
@@ -50,6 +51,9 @@ pub struct Report {
     pub damage: Option<Damage>,
     /// The newest checkpoint that is signed and fits.
     pub checkpoint: Option<Checkpoint>,
+    /// How far the record of each node's market had come at its last digest, where every record is
+    /// good.
+    pub digests: Vec<(ObjectName, Position)>,
 }
 
 /// Where the good part ends.
@@ -107,14 +111,17 @@ pub fn check(
         time: time_before(reader, seq),
     });
     let mut checks = vec![verdict.check, fold.state_check(verdict.damaged_at)];
+    let mut digests = Vec::new();
     if damaged_at.is_none() {
         checks.extend(fold.further_checks());
+        digests = fold.digests();
     }
     Ok(Report {
         records: head,
         checks,
         damage,
         checkpoint: verdict.newest,
+        digests,
     })
 }
 

@@ -221,6 +221,30 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
 }
 
 #[test]
+fn the_record_of_the_market_is_checked_with_the_ledger() {
+    let (house, group) = (House::new(), Group::new());
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    assert_eq!(server.interrupt(), 0);
+    let data = house.data();
+    let check = ["ledger", "check", "--store", data.to_str().unwrap()];
+    let checked = house.ok(&check);
+    assert!(checked.contains("\n  ok    market        "), "{checked}");
+    let record = data.join("market/record.jsonl");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let changed = text.replacen("\"allocatableMilli\":", "\"allocatableMilli\":1", 1);
+    std::fs::write(&record, changed).unwrap();
+    let checked = house.run(&check);
+    assert_eq!(checked.code, 4, "{}", checked.stderr);
+    assert!(checked.stdout.contains("\n  FAIL  market        line "));
+    assert!(
+        checked
+            .stderr
+            .contains("hint: the record is of the past only")
+    );
+}
+
+#[test]
 fn executions_are_managed_while_they_run() {
     let house = House::new();
     let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use bursar_engine::codec::{self, Record, encode};
+use bursar_engine::market::Position;
 use bursar_engine::{Event, Events, State, decide, snapshot};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
+use bursar_units::ObjectName;
 use bursar_units::words::{count, number};
 
 use super::tally::Tally;
@@ -130,6 +132,14 @@ impl Fold {
             Some((_, why)) => Err(why),
             None => Ok(self.state),
         }
+    }
+
+    /// The last digest of each node's market.
+    pub(super) fn digests(&self) -> Vec<(ObjectName, Position)> {
+        let markets = self.state.markets.iter();
+        markets
+            .filter_map(|(node, known)| Some((node.clone(), known.digest?)))
+            .collect()
     }
 
     /// The line on the state, given where the hashes show the records to be damaged.

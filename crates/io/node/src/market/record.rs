@@ -1,8 +1,8 @@
 //! What went into every clearing and what came out, kept for a day in a chain of hashes (M12).
 //!
 //! One line of JSON per clearing; each names the SHA-256 of the line before it, so a line that
-//! was changed or taken away is found, and that of the settings it was made by. A line tells only the pods that differ from the line
-//! before, and the first of a file tells all. [`read`] plays it back: it clears every line again
+//! was changed or taken away is found, and that of the settings it was made by. A line tells only
+//! the pods that differ from the line before, and the first of a file tells all. [`read`] plays it back: it clears every line again
 //! with the very function that the agent calls, and says where anything differs.
 //!
 //! Bounded: files of [`SEGMENT_SIZE`], at most [`TOTAL_SIZE_MAX`] together, none older than a day.
@@ -94,6 +94,10 @@ pub enum Event {
 pub struct Past {
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
+    /// Which line it is, from 1, since the first of all.
+    pub line: u64,
+    /// Its hash.
+    pub hash: String,
     /// K.
     pub allocatable_milli: u64,
     /// U.
@@ -509,6 +513,8 @@ impl Before {
         let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
         Ok(Past {
             at_ms: line.at_ms,
+            line: line.lines,
+            hash: self.head.clone(),
             allocatable_milli: line.allocatable_milli,
             unmanaged_milli: line.unmanaged_milli,
             held_milli: line.held_milli,

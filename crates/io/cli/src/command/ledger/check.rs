@@ -1,16 +1,20 @@
-//! `bursar ledger check`: everything hashed, folded and counted again (design 80, 2.16).
+//! `bursar ledger check`: everything hashed, folded and counted again (design 80, 2.16); and the
+//! record of the market beside it, cleared again (M12).
 
 use std::path::Path;
 use std::time::Instant;
 
+use bursar_engine::market::Position;
 use bursar_engine::words;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::proof::Check;
 use bursar_ledger::check::{Asked, Report, check};
 use bursar_ledger::store::Store as _;
+use bursar_node::market::{self, record};
+use bursar_units::ObjectName;
 use serde_json::json;
 
-use crate::failure::{Failure, Stop, exit};
+use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::CheckArguments;
 use crate::layout::{Look, Meaning};
 use crate::progress::Progress;
@@ -19,6 +23,8 @@ use crate::store::{self, Opened, data_directory};
 
 /// How wide the names of checks are.
 const NAME: usize = 12;
+/// The name of the check of the market's record.
+const MARKET: &str = "market";
 
 pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(), Stop> {
     let began = Instant::now();
@@ -35,7 +41,11 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
         progress.at(done, total);
     });
     drop(progress);
-    let report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
+    let mut report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
+    let beside = subject.directory.as_deref();
+    report
+        .checks
+        .extend(beside.and_then(|data| market_check(data, &report.digests)));
     let took = if session.is_virtual() {
         0
     } else {
@@ -64,6 +74,44 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     } else {
         Err(damaged(session, &subject.shown, &report))
     }
+}
+
+/// The line on the record that the market's agent keeps in a data directory, if there is one:
+/// every line is cleared again, and the last digest in the ledger must be the hash of one of them.
+fn market_check(data: &Path, digests: &[(ObjectName, Position)]) -> Option<Check> {
+    let directory = data.join(market::DIRECTORY);
+    let (mut first, mut last) = (None, 0);
+    let mut met = vec![false; digests.len()];
+    let read = record::read(&directory, |past| {
+        first.get_or_insert(past.line);
+        last = past.line;
+        for ((_, digest), met) in digests.iter().zip(&mut met) {
+            *met |= digest.lines == past.line && digest.head.to_string() == past.hash;
+        }
+    });
+    if let Err(error) = read {
+        return directory
+            .exists()
+            .then(|| Check::failed(MARKET, chain(&error)));
+    }
+    let first = first?;
+    let clearings = words::count(last - first + 1, "clearing");
+    // A digest from before the record's first day is of lines that are let go.
+    let mut among = digests
+        .iter()
+        .zip(met)
+        .filter(|((_, digest), _)| first <= digest.lines);
+    if let Some(((node, digest), _)) = among.clone().find(|(_, met)| !met) {
+        let line = words::number(digest.lines);
+        let detail = format!("the ledger's digest of {node} is not line {line} of the record");
+        return Some(Check::failed(MARKET, detail));
+    }
+    let digest = among.next().map(|_| ", the ledger's digest is among them");
+    let detail = format!(
+        "{clearings} give the same again{}",
+        digest.unwrap_or_default()
+    );
+    Some(Check::passed(MARKET, detail))
 }
 
 /// One line per check: its verdict, its name, its numbers.
@@ -101,8 +149,12 @@ fn damaged(session: &Session, shown: &str, report: &Report) -> Stop {
             report.checks.len()
         )
     };
-    let hint =
-        "`bursar ledger restore BACKUP` starts from a good copy and replays what still verifies";
+    let mut failed = report.checks.iter().filter(|check| !check.ok);
+    let hint = if failed.all(|check| check.name == MARKET) {
+        "the record is of the past only, and limits do not depend on it: set it aside, and the agent begins another"
+    } else {
+        "`bursar ledger restore BACKUP` starts from a good copy and replays what still verifies"
+    };
     Failure::new(exit::UNVERIFIED, message).hint(hint).into()
 }
 
@@ -130,6 +182,7 @@ fn subject(session: &Session, store: Option<&Path>) -> Result<Opened, Stop> {
         .map_err(|error| store::unreadable(&shown, &error))?;
     Ok(Opened {
         shown,
+        directory: None,
         reader,
         bytes: None,
         snapshots: Vec::new(),
@@ -202,5 +255,89 @@ pub(in crate::command) fn export(
         Ok(report.checkpoint)
     } else {
         Err(damaged(session, &subject.shown, &report))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::path::Path;
+    use std::time::Duration;
+
+    use bursar_engine::market::Position;
+    use bursar_market::node::{Node, Settings, Supply};
+    use bursar_node::market::record::Record;
+    use bursar_node::market::{DIRECTORY, Mode, Options, Rules, Unmanaged};
+    use bursar_units::{Instant, ObjectName};
+
+    use super::market_check;
+
+    /// A record of three clearings; the digest after the second.
+    fn record(data: &Path) -> Position {
+        let directory = data.join(DIRECTORY);
+        std::fs::create_dir(&directory).unwrap();
+        let mut record = Record::open(&directory).unwrap();
+        let mut node = Node::new(Settings::default());
+        let rules = Rules::of(&Options {
+            node: "w-17".to_owned(),
+            directory,
+            mode: Mode::Act,
+            settings: Settings::default(),
+            sense: Duration::from_secs(1),
+            clear: Duration::from_secs(5),
+            reserve_milli: None,
+            unmanaged: Unmanaged::Measured,
+            cgroups: Vec::new(),
+            executions: None,
+            process: "/nowhere".into(),
+        });
+        let supply = Supply {
+            allocatable_milli: 2_000,
+            unmanaged_milli: None,
+        };
+        let mut digest = None;
+        for at_ms in [1, 2, 3] {
+            let clearing = node.clear(at_ms, supply);
+            record.add(at_ms, &rules, clearing, Vec::new()).unwrap();
+            digest = digest.or(record.position().filter(|position| position.lines == 2));
+        }
+        let digest = digest.unwrap();
+        Position {
+            at: Instant::from_ms(digest.at_ms),
+            lines: digest.lines,
+            writes: digest.writes,
+            head: digest.head.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_markets_record_is_cleared_again_and_holds_the_ledgers_digest() {
+        let data = tempfile::tempdir().unwrap();
+        let told = |digests: &[Position]| {
+            let node = ObjectName::new("w-17").unwrap();
+            let digests: Vec<_> = digests.iter().map(|one| (node.clone(), *one)).collect();
+            market_check(data.path(), &digests).map(|check| (check.ok, check.detail))
+        };
+        assert_eq!(told(&[]), None);
+        let digest = record(data.path());
+        let passed = |detail: &str| Some((true, detail.to_owned()));
+        assert_eq!(told(&[]), passed("3 clearings give the same again"));
+        let among = "3 clearings give the same again, the ledger's digest is among them";
+        assert_eq!(told(&[digest]), passed(among));
+        let failed = |line| {
+            let detail = format!("the ledger's digest of w-17 is not line {line} of the record");
+            Some((false, detail))
+        };
+        let other = Position { lines: 3, ..digest };
+        assert_eq!(told(&[other]), failed(3));
+        let lost = Position { lines: 4, ..digest };
+        assert_eq!(told(&[lost]), failed(4));
+
+        let file = data.path().join(DIRECTORY).join("record.jsonl");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replacen("\"atMs\":2", "\"atMs\":4", 1)).unwrap();
+        let (ok, detail) = told(&[]).unwrap();
+        assert!(!ok && detail.contains("line 3 of "), "{detail}");
     }
 }
