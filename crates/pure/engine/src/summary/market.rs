@@ -131,7 +131,7 @@ fn digested(digest: &Position, was: Option<&Position>) -> String {
         .map(|length| format!(" in {}", words::length(length)));
     format!(
         "{}{}, {} written; its record stands at {}",
-        words::count(past.lines, "clearing"),
+        words::count(past.lines, "line"),
         length.unwrap_or_default(),
         words::count(past.writes, "limit"),
         digest.head.short()

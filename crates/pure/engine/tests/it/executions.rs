@@ -184,7 +184,7 @@ fn the_saga_of_one_under_way_has_one_step_that_is_being_done() {
 /// file.
 #[test]
 fn a_snapshot_holds_executions_in_every_stage() {
-    let world = script::everything_happens();
+    let world = script::executions_in_every_stage();
     let text = snapshot::write(&world.state).unwrap();
     let read = snapshot::read(&text).unwrap();
     assert_eq!(snapshot::write(&read).unwrap(), text);
@@ -305,7 +305,7 @@ booking.released: run-7 taken back by an operator after 1h: the machine is gone
 /// Where it stands and what would change it, for every stage and every way to end.
 #[test]
 fn an_execution_says_where_it_stands_and_how_it_ended() {
-    let mut world = script::everything_happens();
+    let mut world = script::executions_in_every_stage();
     world.now = world.now.after(Millis::from_secs(3));
     let mut says = String::new();
     for name in [

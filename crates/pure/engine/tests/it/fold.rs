@@ -4,14 +4,17 @@ use bursar_booking::decide::Change;
 use bursar_booking::execution::{Exit, Isolation, Order};
 use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{decode, decode_events, encode};
+use bursar_engine::market::{Labelled, Mode, Original, Position, Present, difference};
 use bursar_engine::{Command, Events, State, decide, invariants, plan, snapshot};
 use bursar_journal::hash::{Hash, sha256};
+use bursar_market::clear::Policy;
 use bursar_units::{Amount, Instant, Millis};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::world::{
-    World, id, label, limit_of, name, order, patient, request, reserve, set_limit, with_order,
+    World, id, label, limit_of, name, order, patient, pod, request, reserve, set_limit, settings,
+    with_order,
 };
 
 /// A step of a random world, small enough for collisions to be common.
@@ -88,6 +91,14 @@ enum Step {
     },
     Restore,
     Revoke,
+    Market {
+        node: u8,
+        pods: u8,
+        act: bool,
+        label: usize,
+        lines: u64,
+        is_late: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -130,6 +141,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_u8).prop_map(|key| Step::Rotate { key }),
         1 => Just(Step::Restore),
         1 => Just(Step::Revoke),
+        3 => (0..2_u8, any::<u8>(), any::<bool>(), 0..3_usize, 1..4_u64, prop::bool::weighted(0.1))
+            .prop_map(|(node, pods, act, label, lines, is_late)| {
+                Step::Market { node, pods, act, label, lines, is_late }
+            }),
     ]
 }
 
@@ -157,6 +172,35 @@ fn limit(which: usize, slots: u64, weight: u64) -> Limit {
         memory,
         weight,
         ..Limit::unbounded(class, tenant)
+    }
+}
+
+/// A market with up to eight originals.
+fn market(pods: u8, act: bool, label: usize, lines: u64) -> Present {
+    let mode = if act { Mode::Act } else { Mode::Observe };
+    let originals = (0..8_u8).filter(|at| pods & (1 << at) != 0);
+    Present {
+        settings: settings(mode, Policy::Proportional, 0),
+        labelled: Some(Labelled {
+            label: bursar_market::clear::Mode::ALL[label],
+            pods: u64::from(pods),
+            need_milli: 2_550,
+            capacity_milli: 1_500,
+        }),
+        originals: originals
+            .map(|at| {
+                (
+                    pod(&format!("p{at}")),
+                    Original((at % 2 == 0).then_some(lines)),
+                )
+            })
+            .collect(),
+        position: Some(Position {
+            at: Instant::from_ms(lines),
+            lines,
+            writes: lines,
+            head: sha256(&lines.to_be_bytes()),
+        }),
     }
 }
 
@@ -293,6 +337,24 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
         Step::Revoke => Command::RevokeToken {
             name: name("nobody"),
         },
+        Step::Market {
+            node,
+            pods,
+            act,
+            label,
+            lines,
+            is_late,
+        } => {
+            let node = name(&format!("n{node}"));
+            let present = market(*pods, *act, *label, *lines);
+            let known = world.state.markets.get(node.as_str());
+            let report = difference(known, &present, world.now);
+            let mut report = Box::new(report.unwrap_or_default());
+            if *is_late {
+                report.basis = report.basis.saturating_sub(1);
+            }
+            Command::ReportMarket { node, report }
+        }
         Step::Renew { id, for_s } => {
             let until = world.now.after(Millis::from_secs(*for_s));
             world.evidence.insert(booking(*id), until);

@@ -3,10 +3,11 @@
 use bursar_booking::{Event as BookingEvent, Fence};
 use bursar_engine::Event;
 use bursar_engine::invariants::{Broken, Mark, check, check_record, check_snapshot};
+use bursar_engine::market::{self, NODES_MAX, ORIGINALS_MAX, Original};
 use bursar_units::Instant;
 
 use crate::script;
-use crate::world::{World, id, request};
+use crate::world::{World, id, name, pod, request};
 
 fn broken_id(result: Result<(), Broken>) -> &'static str {
     let broken = result.expect_err("it is broken");
@@ -79,6 +80,36 @@ fn pruning_beyond_the_anchor_is_found() {
     check(&state).unwrap();
     state.pruned_below = 7;
     assert_eq!(broken_id(check(&state)), "engine-pruned");
+}
+
+/// Method: events that no decision makes.
+#[test]
+fn a_market_that_outgrew_its_bound_or_its_time_is_found() {
+    let event = |node: usize, at: usize| market::Event::Taken {
+        node: name(&format!("n{node}")),
+        pod: pod(&format!("p{at}")),
+        original: Original(None),
+        was: None,
+    };
+    let filled = |nodes: usize, pods: usize| {
+        let mut state = World::new().state;
+        for (node, at) in (0..nodes).flat_map(|node| (0..pods).map(move |at| (node, at))) {
+            state.apply(state.time, &event(node, at).into());
+        }
+        state
+    };
+    check(&filled(1, ORIGINALS_MAX)).unwrap();
+    assert_eq!(
+        broken_id(check(&filled(1, ORIGINALS_MAX + 1))),
+        "engine-markets"
+    );
+    assert_eq!(
+        broken_id(check(&filled(NODES_MAX + 1, 1))),
+        "engine-markets"
+    );
+    let mut early = filled(1, 1);
+    early.time = Instant::from_ms(early.time.ms() - 1);
+    assert_eq!(broken_id(check(&early)), "engine-markets");
 }
 
 #[test]

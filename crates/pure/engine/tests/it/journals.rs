@@ -18,11 +18,22 @@ const BEFORE_EXECUTIONS: (usize, &str) = (
     "8fe46b12fb10ece520cd9be9ec8b1d5916362e12eaa28938c5f15bee86867f79",
 );
 
-/// Method: the same bytes as then, folded by the program that knows executions.
+/// How many it had before there were markets, and its state then.
+const BEFORE_MARKETS: (usize, &str) = (
+    343,
+    "c179b8f9149a72a157ebced7cfbcdc2e7d0ac1c9596773c678aa03157935f25c",
+);
+
+/// Method: the same bytes as then, folded by the program that knows more.
 #[test]
-fn a_journal_from_before_executions_folds_to_the_state_it_had() {
+fn a_journal_from_before_a_room_was_built_folds_to_the_state_it_had() {
+    for (records, expected) in [BEFORE_EXECUTIONS, BEFORE_MARKETS] {
+        folds_to(records, expected);
+    }
+}
+
+fn folds_to(records: usize, expected: &str) {
     let (_, journal, _) = JOURNALS[0];
-    let (records, expected) = BEFORE_EXECUTIONS;
     let mut state = State::default();
     for (seq, line) in (0..).zip(journal.lines().take(records)) {
         state.apply_record(&decode_events(seq, line.as_bytes(), |_| None).unwrap());
@@ -97,8 +108,9 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
         .collect();
     assert_eq!(
         kinds(events).join(" "),
-        "anchored ended exited genesis granted keyed keyRotated limitDropped limitSet nodeDropped \
-         nodeSet pruned renewed reserved restored resumed started stopFailed stopping submitted \
+        "anchored ended exited genesis granted keyed keyRotated limitDropped limitSet \
+         marketDigested marketLabelled marketSet nodeDropped nodeSet originalReturned \
+         originalTaken pruned renewed reserved restored resumed started stopFailed stopping submitted \
          tokenCreated tokenRevoked unsettled"
             .split(' ')
             .collect::<std::collections::BTreeSet<_>>()
@@ -110,7 +122,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
     let commands = kinds(records.iter().map(|record| &record["cmd"]).collect());
     assert_eq!(
         commands.join(" "),
-        "anchor cancel change createToken exited force genesis prune release reserve restore resume \
-         revokeToken rotateKey started stopFailed submit tick"
+        "anchor cancel change createToken exited force genesis prune release \
+         reportMarket reserve restore resume revokeToken rotateKey started stopFailed submit tick"
     );
 }

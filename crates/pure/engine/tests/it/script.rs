@@ -1,20 +1,31 @@
 //! One life of a ledger in which everything happens once: the source of the golden journal.
 
+use std::collections::BTreeMap;
+
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Digest, Exit, Isolation, Order, STOPS_UNTIL_STUCK};
 use bursar_booking::{Bound, Extras, Limit, Outcome, Priority, Request, Scope};
+use bursar_engine::market::{Labelled, Mode, Original, Position, Present};
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, State};
 use bursar_journal::hash::sha256;
+use bursar_market::clear::{Mode as Label, Policy};
 use bursar_units::{Amount, Instant, Millis};
 
 use crate::world::{
-    START_MS, World, cancel, exited, id, label, limit_of, name, order, patient, request, reserve,
-    set_limit, started, stop_failed, submit, with_order,
+    START_MS, World, cancel, exited, id, label, limit_of, market_report, name, order, patient, pod,
+    request, reserve, set_limit, settings, started, stop_failed, submit, with_order,
 };
 
 /// Every kind of command and of event, in an order that a real ledger could have.
 pub(crate) fn everything_happens() -> World {
+    let mut world = executions_in_every_stage();
+    market(&mut world);
+    world
+}
+
+/// The same until hours pass, with an execution in every stage.
+pub(crate) fn executions_in_every_stage() -> World {
     let mut world = World::new();
     let mut run = |command| {
         world.run(command).expect("the script is taken");
@@ -50,6 +61,7 @@ pub(crate) fn small_state() -> State {
         .unwrap();
     upkeep(&mut world);
     executions(&mut world);
+    market(&mut world);
     world.state
 }
 
@@ -311,6 +323,53 @@ fn executions(world: &mut World) {
     run(submit("run-stops", "python", "acme"));
     run(cancel("run-stops"));
     run(stop_failed("run-stops", 1));
+}
+
+/// A market that changes in every way; at last one original is kept, and one digest is there.
+fn market(world: &mut World) {
+    let mut present = Present {
+        settings: settings(Mode::Observe, Policy::Proportional, 30_000_000),
+        labelled: None,
+        originals: BTreeMap::new(),
+        position: None,
+    };
+    let mut tell = |present: &Present, after_ms: u64| {
+        world.advance(after_ms);
+        let command = market_report(&world.state, "w-17", present, world.now);
+        world
+            .run(command.expect("something differs"))
+            .expect("the script is taken");
+    };
+    tell(&present, 0);
+    present.settings = settings(Mode::Act, Policy::WeightedNash, 30_000_000);
+    present.originals = BTreeMap::from([
+        (pod("web"), Original(Some(900))),
+        (pod("shop/api-7c9f/größe"), Original(None)),
+    ]);
+    tell(&present, 5_000);
+    present.labelled = Some(Labelled {
+        label: Label::Congested,
+        pods: 3,
+        need_milli: 2_550,
+        capacity_milli: 1_500,
+    });
+    present.originals.insert(pod("web"), Original(Some(500)));
+    tell(&present, 5_000);
+    present.originals.remove("shop/api-7c9f/größe");
+    present.position = Some(Position {
+        at: Instant::from_ms(START_MS + 4_000_000),
+        lines: 720,
+        writes: 14,
+        head: sha256(b"line 720"),
+    });
+    tell(&present, 3_600_000);
+    present.position = Some(Position {
+        at: Instant::from_ms(START_MS + 7_600_000),
+        lines: 1_440,
+        writes: 15,
+        head: sha256(b"line 1440"),
+    });
+    tell(&present, 3_600_000);
 }
 
 fn upkeep(world: &mut World) {

@@ -8,11 +8,13 @@ use bursar_booking::{
     Bound, End, Event as BookingEvent, Extras, Fence, Limit, Outcome, Priority, Request, Scope,
 };
 use bursar_engine::codec::Record;
+use bursar_engine::market::{self, Labelled, Mode, Original, Position, Report, Rules, Settings};
 use bursar_engine::token::{Role, Token};
 use bursar_engine::{Command, Event, Events};
 use bursar_journal::hash::Hash;
-use bursar_units::{Amount, BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName};
-use proptest::collection::{btree_set, vec};
+use bursar_market::clear;
+use bursar_units::{Amount, BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName, PodName};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -214,6 +216,105 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+fn pod() -> impl Strategy<Value = PodName> {
+    "[a-zöß\"\\\\☂𝄞0-9/,=*-]{1,12}".prop_map(|text| PodName::new(&text).unwrap())
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![Just(Mode::Off), Just(Mode::Observe), Just(Mode::Act)]
+}
+
+fn policy() -> impl Strategy<Value = clear::Policy> {
+    proptest::sample::select(&clear::Policy::ALL[..])
+}
+
+fn market_label() -> impl Strategy<Value = clear::Mode> {
+    proptest::sample::select(&clear::Mode::ALL[..])
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    (mode(), policy(), hash()).prop_map(|(mode, policy, sha256)| Rules {
+        mode,
+        policy,
+        sha256,
+    })
+}
+
+fn labelled() -> impl Strategy<Value = Labelled> {
+    (market_label(), whole(), whole(), whole()).prop_map(
+        |(label, pods, need_milli, capacity_milli)| Labelled {
+            label,
+            pods,
+            need_milli,
+            capacity_milli,
+        },
+    )
+}
+
+fn original() -> impl Strategy<Value = Original> {
+    option::of(whole()).prop_map(Original)
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    (instant(), whole(), whole(), hash()).prop_map(|(at, lines, writes, head)| Position {
+        at,
+        lines,
+        writes,
+        head,
+    })
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let settings =
+        (mode(), policy(), text()).prop_map(|(mode, policy, text)| Settings { mode, policy, text });
+    let originals = btree_map(pod(), option::of(original()), 0..4);
+    let parts = (option::of(settings), option::of(labelled()), originals);
+    (whole(), parts, option::of(position())).prop_map(
+        |(basis, (settings, labelled, originals), digest)| Report {
+            basis,
+            settings,
+            labelled,
+            originals,
+            digest,
+        },
+    )
+}
+
+fn market_event() -> impl Strategy<Value = market::Event> {
+    prop_oneof![
+        (name(), rules(), text(), option::of(rules())).prop_map(|(node, rules, text, was)| {
+            market::Event::Set {
+                node,
+                rules,
+                text,
+                was,
+            }
+        }),
+        (name(), labelled(), market_label()).prop_map(|(node, labelled, was)| {
+            market::Event::Labelled {
+                node,
+                labelled,
+                was,
+            }
+        }),
+        (name(), pod(), original(), option::of(original())).prop_map(
+            |(node, pod, original, was)| market::Event::Taken {
+                node,
+                pod,
+                original,
+                was,
+            }
+        ),
+        (name(), pod(), original()).prop_map(|(node, pod, original)| market::Event::Returned {
+            node,
+            pod,
+            original,
+        }),
+        (name(), position(), option::of(position()))
+            .prop_map(|(node, digest, was)| market::Event::Digested { node, digest, was }),
+    ]
+}
+
 pub(crate) fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         text().prop_map(|ledger| Command::Genesis { ledger }),
@@ -247,6 +348,10 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         (whole(), option::of(id()))
             .prop_map(|(below, idempotency)| Command::Prune { below, idempotency }),
         whole().prop_map(|size| Command::Restore { size }),
+        (name(), report()).prop_map(|(node, report)| Command::ReportMarket {
+            node,
+            report: Box::new(report),
+        }),
     ]
 }
 
@@ -275,6 +380,7 @@ fn event_now() -> impl Strategy<Value = Event> {
         whole().prop_map(|below| Event::Pruned { below }),
         whole().prop_map(|generation| Event::Restored { generation }),
         (id(), hash()).prop_map(|(key, body)| Event::Keyed { key, body }),
+        market_event().prop_map(Event::Market),
     ]
 }
 

@@ -249,8 +249,13 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
             "ledger.restored",
             "ledger.resumed",
             "limit.changed",
+            "node.congested",
             "node.joined",
             "node.lost",
+            "node.marketChanged",
+            "node.marketDigested",
+            "pod.originalReturned",
+            "pod.originalTaken",
             "token.created",
             "token.revoked",
         ]

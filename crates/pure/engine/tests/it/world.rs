@@ -7,8 +7,10 @@ use bursar_booking::execution::{self, Digest, Exit, Isolation, Order};
 use bursar_booking::{Extras, Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{Record, encode};
 use bursar_engine::invariants::{Mark, check_record};
+use bursar_engine::market::{Mode, Present, Settings, difference};
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide};
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+use bursar_market::clear::Policy;
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, PodName};
 
 /// 16 November 2026, 10:00 UTC: the example organisation's now.
 pub(crate) const START_MS: u64 = 1_794_823_200_000;
@@ -117,6 +119,37 @@ impl World {
 
 pub(crate) fn id(text: &str) -> BookingId {
     BookingId::new(text).unwrap()
+}
+
+pub(crate) fn pod(text: &str) -> PodName {
+    PodName::new(text).unwrap()
+}
+
+/// Settings of that mode; those with another cooldown have another hash.
+pub(crate) fn settings(mode: Mode, policy: Policy, cooldown_us: u64) -> Settings {
+    Settings {
+        mode,
+        policy,
+        text: format!(
+            r#"{{"mode":"{}","policy":"{}","cooldownUs":{cooldown_us}}}"#,
+            mode.word(),
+            policy.word()
+        ),
+    }
+}
+
+/// What an agent reports that differs from what a state knows; nothing where both agree.
+pub(crate) fn market_report(
+    state: &State,
+    node: &str,
+    is: &Present,
+    now: Instant,
+) -> Option<Command> {
+    let report = difference(state.markets.get(node), is, now)?;
+    Some(Command::ReportMarket {
+        node: name(node),
+        report: Box::new(report),
+    })
 }
 
 pub(crate) fn label(text: &str) -> Label {
