@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::kernel::Level;
 use crate::need::{self, Need, PPM};
-use bounds::{AllPlaced, Quantum};
+use bounds::{Placed, Quantum};
 use divide::divide;
 
 /// The price where a millicore cannot be had at all, in parts per million.
@@ -228,25 +228,21 @@ impl Share {
 pub fn clear(market: &Market) -> Cleared {
     let quantum = Quantum::new(market.quantum_milli);
     let capacity = quantum.floor(market.capacity_milli.min(VALUE_MAX));
-    let mut placed = AllPlaced::with_capacity(market.pods.len());
+    let mut pods: Vec<&Pod> = market.pods.iter().collect();
     // Whoever keeps pods by id hands them over in order.
-    if market.pods.is_sorted_by(|a, b| a.id <= b.id) {
-        for pod in &market.pods {
-            placed.push(pod, market.policy, quantum);
-        }
-    } else {
-        let mut pods: Vec<&Pod> = market.pods.iter().collect();
+    if !pods.is_sorted_by(|a, b| a.id <= b.id) {
         pods.sort_by(|a, b| a.id.cmp(&b.id));
-        for pod in pods {
-            placed.push(pod, market.policy, quantum);
-        }
     }
-    let AllPlaced {
-        mut shares,
+    let is_too_narrow = |pod: &mut &Pod| quantum.is_too_narrow(pod.min_milli, pod.max_milli);
+    let too_narrow = pods.extract_if(.., is_too_narrow);
+    let too_narrow = too_narrow.map(|pod| Arc::clone(&pod.id)).collect();
+    let mut placed = Placed::with_capacity(pods.len());
+    let place = |pod| placed.add(pod, market.policy, quantum);
+    let mut shares: Vec<Share> = pods.into_iter().map(place).collect();
+    let Placed {
         claims,
         reasons,
         weights,
-        too_narrow,
         sums,
     } = placed;
     let divided = divide(market.policy, (&claims, &weights), capacity, &sums, quantum);
@@ -269,7 +265,5 @@ pub fn clear(market: &Market) -> Cleared {
 
 /// Whether no limit in whole quanta lies between a floor and a ceiling: not managed (M6).
 pub fn is_too_narrow(min_milli: u64, max_milli: u64, quantum_milli: u64) -> bool {
-    let max_milli = max_milli.min(VALUE_MAX);
-    let quantum = Quantum::new(quantum_milli);
-    quantum.range(min_milli.min(max_milli), max_milli).is_none()
+    Quantum::new(quantum_milli).is_too_narrow(min_milli, max_milli)
 }

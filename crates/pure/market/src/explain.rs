@@ -4,7 +4,9 @@
 //! say the same. The arithmetic is printed as it was done; what is rounded for the eye is rounded
 //! to the nearest. Deliberately not here: columns, colours, and calculating anything again.
 
-use crate::clear::{BoundBy, Cleared, Market, Mode, Policy, SURVIVAL_MILLI, Share, Step};
+use crate::clear::{
+    BoundBy, Cleared, Market, Mode, PRICE_MAX_PPM, Policy, SURVIVAL_MILLI, Share, Step,
+};
 use crate::decimal::{fraction, percent, price};
 use crate::kernel::Level;
 use crate::need::PPM;
@@ -185,7 +187,7 @@ pub fn explain(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Exp
     let held = evidence.and_then(|evidence| evidence.held);
     let is_held = held.is_some();
     let mut how = Vec::new();
-    how.extend(evidence.map(|evidence| ("wrote", wrote(share, evidence))));
+    how.extend(evidence.map(|evidence| ("wrote", wrote(scene, share, evidence))));
     if !is_held {
         how.extend(need_lines(scene, share, evidence));
         how.push(("gets", gets(scene, share, evidence)));
@@ -233,6 +235,9 @@ pub fn why(scene: &Scene) -> String {
         (Step::AllFits, _) if scene.guarded > 0 => format!("{sum}: enough for all{slow}"),
         (Step::AllFits, Policy::FullCapacity) => format!("{sum}: each gets its maximum"),
         (Step::AllFits, _) => format!("{sum}: each gets what it needs"),
+        (Step::Shared(Level::At { numerator: 0, .. }), _) => {
+            format!("{sum}: each keeps its minimum, and nothing is left{slow}")
+        }
         (Step::Shared(level), Policy::Proportional) => format!(
             "{sum}: each keeps its minimum and gets {} of the rest{slow}",
             ratio(level, percent)
@@ -257,16 +262,14 @@ pub fn why(scene: &Scene) -> String {
 }
 
 fn pod_why(scene: &Scene, share: &Share) -> String {
-    let why = if is_fixed(scene, share) {
+    if is_fixed(scene, share) {
         let min = share.min_milli;
-        format!("it was given {min}m, no more and no less: nothing to share")
-    } else {
-        why(scene)
-    };
-    if scene.acts {
-        return why;
+        return format!("it was given {min}m, no more and no less: nothing to share");
     }
-    format!("nothing is changed here; if it were: {why}")
+    if scene.acts {
+        return why(scene);
+    }
+    format!("nothing is changed here; if it were: {}", why(scene))
 }
 
 /// Whether there is nothing to decide: floor and ceiling are one, and the floor is kept.
@@ -282,18 +285,17 @@ fn pods_need(scene: &Scene) -> String {
     format!("{} {noun} {verb} {}m", scene.pods, scene.need_milli)
 }
 
-fn wrote(share: &Share, evidence: &Evidence) -> String {
-    let kept = "kept, and put back if you opt out";
-    match (&evidence.home, evidence.original_milli) {
-        (Home::Kubernetes, _) => format!(
-            "request {}m, limit {}m ({kept})",
-            share.min_milli, share.max_milli
-        ),
-        (_, original) => {
-            let limit = original.map_or_else(|| "none".to_owned(), |milli| format!("{milli}m"));
-            let (min, max) = (share.min_milli, share.max_milli);
-            format!("minimum {min}m, maximum {max}m, limit {limit} ({kept})")
-        }
+fn wrote(scene: &Scene, share: &Share, evidence: &Evidence) -> String {
+    let (min, max) = (share.min_milli, share.max_milli);
+    let wrote = match (&evidence.home, evidence.original_milli) {
+        (Home::Kubernetes, _) => format!("request {min}m, limit {max}m"),
+        (_, None) => format!("minimum {min}m, maximum {max}m, limit none"),
+        (_, Some(limit)) => format!("minimum {min}m, maximum {max}m, limit {limit}m"),
+    };
+    match (scene.acts, &evidence.home) {
+        (false, _) => wrote,
+        (true, Home::Execution { .. }) => format!("{wrote} (kept, and put back in the end)"),
+        (true, _) => format!("{wrote} (kept, and put back if you opt out)"),
     }
 }
 
@@ -439,7 +441,7 @@ pub fn price_line(scene: &Scene) -> String {
     let zero = "0 when nobody is held back";
     match (scene.price_ppm, scene.step, scene.policy) {
         (0, ..) => "0: nobody is held back".to_owned(),
-        (_, Step::Overload | Step::GuardsYield, _) => "no millicore is to be had".to_owned(),
+        (PRICE_MAX_PPM, ..) => "no millicore is to be had".to_owned(),
         (_, Step::Shared(level), Policy::Proportional) => {
             let ratio = ratio(level, |numerator, denominator| {
                 fraction(numerator, denominator, 3)
@@ -459,12 +461,25 @@ fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<S
     }
     let need = share.need_milli;
     let short = scene.need_milli.saturating_sub(scene.capacity_milli);
-    Some(match (scene.pods, short) {
-        (_, 0) => format!("it goes on towards {need}m at the next clearing"),
-        (1, _) => format!("it gets {need}m on a node with {short}m more room"),
-        _ => format!(
+    if short == 0 {
+        return Some(format!("it goes on towards {need}m at the next clearing"));
+    }
+    // Nobody is asked for less than its floor, so the others may not be able to make room.
+    let claims = scene.need_milli.saturating_sub(scene.min_milli);
+    let others = claims.saturating_sub(need.saturating_sub(share.min_milli));
+    let room = scene.allocatable_milli.saturating_sub(scene.held_milli);
+    let unmanaged = (scene.need_milli + scene.unmanaged_milli).saturating_sub(room);
+    Some(if short <= others {
+        format!(
             "it gets {need}m when the others need {short}m less, or on a node with that much room"
-        ),
+        )
+    } else if 0 < unmanaged && unmanaged <= scene.unmanaged_milli {
+        format!(
+            "it gets {need}m when {unmanaged}m less is used unmanaged, or on a node with that much \
+             more room"
+        )
+    } else {
+        format!("it gets {need}m on a node with {short}m more room")
     })
 }
 

@@ -10,11 +10,15 @@
 //!
 //! As t rises, each pod leaves its lower bound at (lo − o)/b and reaches its upper one at
 //! (hi − o)/b. Σx is a rising broken line with its corners there; the one that C falls behind is
-//! found by halving, in linear time, with fractions compared exactly. Since C is an integer the
-//! leftover of rounding down can be handed out whole, by the largest remainder and then in the
-//! order of the pods, and no bound is ever broken. `tests/it/oracle.rs` checks it.
+//! found by guessing and halving, in linear time, with fractions compared exactly. Since C is an
+//! integer the leftover of rounding down can be handed out whole, by the largest remainder and then
+//! in the order of the pods, and no bound is ever broken. `tests/it/oracle.rs` checks it.
 
 use std::cmp::Ordering;
+
+/// How often it is guessed before halving begins: two guesses leave about a third of the corners,
+/// and more of them little less.
+const GUESSES_MAX: u32 = 2;
 
 /// One participant, in whole units.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,13 +56,36 @@ pub struct Solution {
     pub level: Level,
 }
 
-/// A corner of the line: at t = `distance` / `bid` a pod leaves its lower bound or reaches its
-/// upper one.
+/// A t, as a fraction whose second number is above zero: mostly a corner of the line, at which a
+/// pod that pulls by `bid` leaves its lower bound or reaches its upper one.
 #[derive(Clone, Copy)]
 struct Corner {
     distance: u64,
     bid: u64,
-    leaves: bool,
+}
+
+/// A piece of the line, Σx = fixed + pull·t: `fixed` is what those at a bound have and what the
+/// others count from, `pull` is what the others pull.
+#[derive(Clone, Copy)]
+struct Line {
+    fixed: i128,
+    pull: i128,
+}
+
+/// The line up to some corner, and the corners behind it of which it is not known yet whether the
+/// capacity is reached before or behind them.
+struct Search<'a> {
+    capacity: i128,
+    line: Line,
+    leaving: &'a mut [Corner],
+    reaching: &'a mut [Corner],
+}
+
+/// Some corners together.
+struct Sum {
+    count: usize,
+    distance: u128,
+    bid: u128,
 }
 
 /// Divides `capacity`, which must not be below the sum of the lower bounds.
@@ -135,119 +162,151 @@ fn hand_out(shares: &mut [u64], ranks: &mut [u128], left: u64) {
 
 /// The t at which Σx = capacity.
 fn level(claims: &[Claim], capacity: u64) -> Level {
-    // Σx(t) = fixed + pull·t between two corners: `fixed` is what those at a bound have and what
-    // the others count from, `pull` is what the others pull.
-    let (mut fixed, mut pull) = (0_i128, 0_i128);
-    let mut corners = Vec::with_capacity(2 * claims.len());
+    let mut line = Line { fixed: 0, pull: 0 };
+    // As if nobody who pulls had bounds: where that meets the capacity is the first guess.
+    let mut free = line;
+    let mut leaving = Vec::with_capacity(claims.len());
+    let mut reaching = Vec::with_capacity(claims.len());
     for claim in claims {
+        line.fixed += i128::from(claim.lo);
         if claim.bid == 0 || claim.lo == claim.hi {
-            fixed += i128::from(claim.lo);
+            free.fixed += i128::from(claim.lo);
             continue;
         }
-        let corner = |bound: u64, leaves| Corner {
+        free.fixed += i128::from(claim.offset);
+        free.pull += i128::from(claim.bid);
+        let corner = |bound: u64| Corner {
             distance: bound.saturating_sub(claim.offset),
             bid: claim.bid,
-            leaves,
         };
-        corners.push(corner(claim.hi, false));
+        reaching.push(corner(claim.hi));
         if claim.lo == claim.offset {
-            fixed += i128::from(claim.offset);
-            pull += i128::from(claim.bid);
+            line.pull += i128::from(claim.bid);
         } else {
-            fixed += i128::from(claim.lo);
-            corners.push(corner(claim.lo, true));
+            leaving.push(corner(claim.lo));
         }
     }
-    let capacity = i128::from(capacity);
-    let mut rest = corners.as_mut_slice();
-    loop {
-        middle_last(rest);
-        let Some((pivot, others)) = rest.split_last_mut() else {
-            break;
-        };
-        let passed = part(others, pivot, Ordering::is_le);
-        let (own_fixed, own_pull) = pivot.changes();
-        let fixed_then = fixed + passed.fixed + own_fixed;
-        let pull_then = pull + passed.pull + own_pull;
-        // Σx at the pivot's corner, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and
-        // 10⁵ pods every term stays below 10³⁰. Beyond that the answer may be wrong, but it comes.
-        let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
-        let reached = fixed_then.saturating_mul(bid);
-        let reached = reached.saturating_add(pull_then.saturating_mul(distance));
-        let (before, after) = others.split_at_mut(passed.count);
-        rest = if reached <= capacity.saturating_mul(bid) {
-            (fixed, pull) = (fixed_then, pull_then);
-            after
-        } else {
-            // Many stand at one corner where claims are all cut by one ratio.
-            let count = part(before, pivot, Ordering::is_lt).count;
-            before.split_at_mut(count).0
-        };
-    }
-    let shared = u64::try_from(capacity - fixed).unwrap_or(0);
-    match u128::try_from(pull) {
-        Ok(pull) if pull > 0 => Level::At {
-            numerator: shared,
-            denominator: pull,
-        },
-        _ => Level::Full,
-    }
-}
-
-/// What changes behind a number of corners, which stand first now.
-struct Passed {
-    count: usize,
-    fixed: i128,
-    pull: i128,
-}
-
-impl Corner {
-    /// What changes behind it in what is fixed, and in what is pulled.
-    fn changes(&self) -> (i128, i128) {
-        let (distance, bid) = (i128::from(self.distance), i128::from(self.bid));
-        if self.leaves {
-            (-distance, bid)
-        } else {
-            (distance, -bid)
-        }
-    }
-}
-
-/// Puts the middle one of three corners last, as a guess at the middle of all.
-fn middle_last(corners: &mut [Corner]) {
-    let last = corners.len().saturating_sub(1);
-    let places = [0, corners.len() / 2, last];
-    let [Some(a), Some(b), Some(c)] = places.map(|place| corners.get(place)) else {
-        return;
+    let search = Search {
+        capacity: capacity.into(),
+        line,
+        leaving: &mut leaving,
+        reaching: &mut reaching,
     };
-    let (ab, bc, ac) = (order(a, b), order(b, c), order(a, c));
-    if ab == bc {
-        corners.swap(corners.len() / 2, last);
-    } else if ab != ac {
-        corners.swap(0, last);
+    search.level(free)
+}
+
+impl Search<'_> {
+    /// Where a piece of the line, drawn out, meets the capacity is near where the whole line does,
+    /// and leaves few corners; halving is what never takes long.
+    fn level(mut self, mut piece: Line) -> Level {
+        for _ in 0..GUESSES_MAX {
+            let Some(pivot) = self.meets(&piece) else {
+                break;
+            };
+            piece = self.cut(&pivot).0;
+        }
+        while let Some(pivot) = middle(self.leaving).or_else(|| middle(self.reaching)) {
+            if self.cut(&pivot).1 == Ordering::Greater {
+                self.leaving = before(std::mem::take(&mut self.leaving), &pivot);
+                self.reaching = before(std::mem::take(&mut self.reaching), &pivot);
+            }
+        }
+        let shared = u64::try_from(self.capacity - self.line.fixed).unwrap_or(0);
+        match u128::try_from(self.line.pull) {
+            Ok(pull) if pull > 0 => Level::At {
+                numerator: shared,
+                denominator: pull,
+            },
+            _ => Level::Full,
+        }
     }
+
+    /// Leaves only the corners on that side of the pivot where the capacity is reached. The line
+    /// at the pivot, and how it compares with the capacity.
+    fn cut(&mut self, pivot: &Corner) -> (Line, Ordering) {
+        let left = part(self.leaving, pivot, Ordering::is_le);
+        let reached = part(self.reaching, pivot, Ordering::is_le);
+        let there = self.line.behind(&left, &reached);
+        let leaving = std::mem::take(&mut self.leaving).split_at_mut(left.count);
+        let reaching = std::mem::take(&mut self.reaching).split_at_mut(reached.count);
+        // Σx at the pivot, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and 10⁵ pods
+        // every term stays below 10³⁵. Beyond that the answer may be wrong, but it comes.
+        let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
+        let sum = there.fixed.saturating_mul(bid);
+        let sum = sum.saturating_add(there.pull.saturating_mul(distance));
+        let order = sum.cmp(&self.capacity.saturating_mul(bid));
+        match order {
+            Ordering::Greater => (self.leaving, self.reaching) = (leaving.0, reaching.0),
+            // There it is, and whatever comes later exceeds it.
+            Ordering::Equal if there.pull > 0 => self.line = there,
+            Ordering::Less | Ordering::Equal => {
+                self.line = there;
+                (self.leaving, self.reaching) = (leaving.1, reaching.1);
+            }
+        }
+        (there, order)
+    }
+
+    /// Where a piece of the line meets the capacity.
+    fn meets(&self, line: &Line) -> Option<Corner> {
+        Some(Corner {
+            distance: u64::try_from(self.capacity - line.fixed).ok()?,
+            bid: u64::try_from(line.pull).ok().filter(|pull| *pull > 0)?,
+        })
+    }
+}
+
+impl Line {
+    /// The piece behind some corners more.
+    fn behind(&self, left: &Sum, reached: &Sum) -> Self {
+        let signed = |sum: u128| i128::try_from(sum).unwrap_or(i128::MAX);
+        Self {
+            fixed: self.fixed + signed(reached.distance) - signed(left.distance),
+            pull: self.pull + signed(left.bid) - signed(reached.bid),
+        }
+    }
+}
+
+/// The corners before the pivot. Many stand at one where claims are all cut by one ratio.
+fn before<'a>(corners: &'a mut [Corner], pivot: &Corner) -> &'a mut [Corner] {
+    let count = part(corners, pivot, Ordering::is_lt).count;
+    corners.split_at_mut(count).0
+}
+
+/// The middle one of three corners, as a guess at the middle of all.
+fn middle(corners: &[Corner]) -> Option<Corner> {
+    let (a, b) = (corners.first()?, corners.get(corners.len() / 2)?);
+    let c = corners.last()?;
+    let (ab, bc, ac) = (order(a, b), order(b, c), order(a, c));
+    let middle = if ab == bc {
+        b
+    } else if ab == ac {
+        c
+    } else {
+        a
+    };
+    Some(*middle)
 }
 
 /// Puts the corners first that are on one side of the pivot. Which side a corner is on cannot be
 /// guessed, so nothing here depends on a guess: every corner is swapped, and counted if it counts.
-fn part(corners: &mut [Corner], pivot: &Corner, is_in: impl Fn(Ordering) -> bool) -> Passed {
-    let mut passed = Passed {
+fn part(corners: &mut [Corner], pivot: &Corner, is_in: impl Fn(Ordering) -> bool) -> Sum {
+    let mut sum = Sum {
         count: 0,
-        fixed: 0,
-        pull: 0,
+        distance: 0,
+        bid: 0,
     };
     for at in 0..corners.len() {
         let Some(corner) = corners.get(at) else {
             break;
         };
         let is_in = is_in(order(corner, pivot));
-        let (fixed, pull) = corner.changes();
-        passed.fixed += if is_in { fixed } else { 0 };
-        passed.pull += if is_in { pull } else { 0 };
-        corners.swap(at, passed.count);
-        passed.count += usize::from(is_in);
+        sum.distance += u128::from(if is_in { corner.distance } else { 0 });
+        sum.bid += u128::from(if is_in { corner.bid } else { 0 });
+        corners.swap(at, sum.count);
+        sum.count += usize::from(is_in);
     }
-    passed
+    sum
 }
 
 /// By a/b < c/d iff a·d < c·b.

@@ -53,8 +53,9 @@ pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: 
     let demand_ppm = demand_ppm.min(PPM);
     let headroom_permille = headroom_permille.min(VALUE_MAX);
     let range_milli = max_milli - min_milli;
-    let raw_milli = min_milli + floor(range_milli, demand_ppm, PPM);
-    let headroom_ppm = headroom_permille * 1_000 + floor(demand_ppm, HEADROOM_PER_DEMAND, 1_000);
+    // Both products stay below 10¹⁶.
+    let raw_milli = min_milli + range_milli * demand_ppm / PPM;
+    let headroom_ppm = headroom_permille * 1_000 + demand_ppm * HEADROOM_PER_DEMAND / 1_000;
     // Rounded once: h·10⁶ + 150·d are parts in 10⁹.
     let parts = headroom_permille * PPM + HEADROOM_PER_DEMAND * demand_ppm;
     let uncapped_milli = raw_milli.saturating_add(floor(raw_milli, parts, 1_000_000_000));

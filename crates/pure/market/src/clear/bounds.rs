@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{BoundBy, Mode, Pod, Policy, SURVIVAL_MILLI, Share, Step, VALUE_MAX, Want};
 use crate::kernel::Claim;
-use crate::need;
+use crate::need::{self, Need};
 
 /// How much a limit may shrink in one step: to half.
 const STEP_DOWN: u64 = 2;
@@ -15,26 +15,14 @@ const STEP_UP: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantum(u64);
 
-/// A pod that takes part.
-struct Placed {
-    /// Its share, but for what it gets.
-    share: Share,
-    /// What it brings before the kernel: o = m, the bounds with their guards, the policy's bid.
-    claim: Claim,
-    reasons: Reasons,
-    need: u64,
-}
-
 /// All who take part, by id, each field in a list of its own: the kernel goes through the claims
 /// again and again.
-#[derive(Default)]
-pub(super) struct AllPlaced {
-    pub(super) shares: Vec<Share>,
+pub(super) struct Placed {
+    /// o = m, the bounds with their guards, the policy's bid.
     pub(super) claims: Vec<Claim>,
     pub(super) reasons: Vec<Reasons>,
     /// Of full capacity only, where whoever bids nothing is served by weight.
     pub(super) weights: Vec<u64>,
-    pub(super) too_narrow: Vec<Arc<str>>,
     pub(super) sums: Sums,
 }
 
@@ -76,10 +64,10 @@ impl Quantum {
         units * self.0
     }
 
-    /// Floor (rounded up) and ceiling (rounded down), unless they pass each other.
-    pub(super) fn range(self, min_milli: u64, max_milli: u64) -> Option<(u64, u64)> {
-        let (m, max) = (self.ceil(min_milli), self.floor(max_milli));
-        (m <= max).then_some((m, max))
+    /// Whether floor (rounded up) and ceiling (rounded down) pass each other.
+    pub(super) fn is_too_narrow(self, min_milli: u64, max_milli: u64) -> bool {
+        let max_milli = max_milli.min(VALUE_MAX);
+        self.floor(max_milli) < self.ceil(min_milli.min(max_milli))
     }
 
     /// The floor under the floors.
@@ -88,77 +76,74 @@ impl Quantum {
     }
 }
 
-impl AllPlaced {
+impl Placed {
     pub(super) fn with_capacity(count: usize) -> Self {
         Self {
-            shares: Vec::with_capacity(count),
             claims: Vec::with_capacity(count),
             reasons: Vec::with_capacity(count),
-            ..Self::default()
+            weights: Vec::new(),
+            sums: Sums::default(),
         }
     }
 
-    /// The next by id.
-    pub(super) fn push(&mut self, pod: &Pod, policy: Policy, quantum: Quantum) {
-        let Some(placed) = place(pod, policy, quantum) else {
-            self.too_narrow.push(Arc::clone(&pod.id));
-            return;
+    /// Takes in the next by id, whose range is not too narrow: its share, but for what it gets.
+    #[inline]
+    pub(super) fn add(&mut self, pod: &Pod, policy: Policy, quantum: Quantum) -> Share {
+        let max_milli = pod.max_milli.min(VALUE_MAX);
+        let min_milli = pod.min_milli.min(max_milli);
+        let (m, max) = (quantum.ceil(min_milli), quantum.floor(max_milli));
+        let weight = weight(pod);
+        let (need_milli, made) = match pod.want {
+            Want::Demand(demand) => {
+                let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
+                (made.milli, Some(made))
+            }
+            Want::Need(need) => (need.clamp(min_milli, max_milli), None),
         };
-        self.sums.add(&placed);
-        self.shares.push(placed.share);
-        self.claims.push(placed.claim);
-        self.reasons.push(placed.reasons);
+        let need = quantum.ceil(need_milli).clamp(m, max);
+        let demand_ppm = |made: Option<Need>| match made {
+            Some(made) => made.demand_ppm,
+            None => need::demand_ppm(min_milli, max_milli, need_milli),
+        };
+        let (wish, bid) = match policy {
+            Policy::Proportional => (need, need - m),
+            Policy::WeightedNash => (need, weight.max(1)),
+            Policy::FullCapacity => (max, weight * demand_ppm(made)),
+        };
+        let (guard_lo, guard_hi) = guards(pod, quantum);
+        let (lo, guard_hi) = (guard_lo.clamp(m, max), guard_hi.clamp(m, max));
+        let hi = lo.max(wish.min(guard_hi));
+        let guard = if pod.cooling {
+            BoundBy::Cooldown
+        } else {
+            BoundBy::Step
+        };
+        self.sums.min += m;
+        self.sums.need += need;
+        self.sums.lo += lo;
+        self.sums.hi += hi;
+        self.claims.push(Claim {
+            offset: m,
+            lo,
+            hi,
+            bid,
+        });
+        self.reasons.push(Reasons {
+            at_hi: if wish < lo {
+                guard
+            } else if guard_hi < wish {
+                BoundBy::Step
+            } else if hi == max && m < max {
+                BoundBy::Max
+            } else {
+                BoundBy::Need
+            },
+            at_lo: if m < lo { guard } else { BoundBy::Min },
+        });
         if policy == Policy::FullCapacity {
-            self.weights.push(weight(pod));
+            self.weights.push(weight);
         }
-    }
-}
-
-/// A pod in whole quanta, or `None` where its range holds none.
-fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Placed> {
-    let max_milli = pod.max_milli.min(VALUE_MAX);
-    let min_milli = pod.min_milli.min(max_milli);
-    let (m, max) = quantum.range(min_milli, max_milli)?;
-    let weight = weight(pod);
-    let (need_milli, made) = match pod.want {
-        Want::Demand(demand) => {
-            let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
-            (made.milli, Some(made))
-        }
-        Want::Need(need) => (need.clamp(min_milli, max_milli), None),
-    };
-    let need = quantum.ceil(need_milli).clamp(m, max);
-    let (wish, bid) = match policy {
-        Policy::Proportional => (need, need - m),
-        Policy::WeightedNash => (need, weight.max(1)),
-        Policy::FullCapacity => {
-            let given = || need::demand_ppm(min_milli, max_milli, need_milli);
-            (
-                max,
-                weight * made.map_or_else(given, |made| made.demand_ppm),
-            )
-        }
-    };
-    let (guard_lo, guard_hi) = guards(pod, quantum);
-    let (lo, guard_hi) = (guard_lo.clamp(m, max), guard_hi.clamp(m, max));
-    let hi = lo.max(wish.min(guard_hi));
-    let guard = if pod.cooling {
-        BoundBy::Cooldown
-    } else {
-        BoundBy::Step
-    };
-    let at_hi = if wish < lo {
-        guard
-    } else if guard_hi < wish {
-        BoundBy::Step
-    } else if hi == max && m < max {
-        BoundBy::Max
-    } else {
-        BoundBy::Need
-    };
-    let at_lo = if m < lo { guard } else { BoundBy::Min };
-    Some(Placed {
-        share: Share {
+        Share {
             id: Arc::clone(&pod.id),
             min_milli: quantum.milli(m),
             max_milli: quantum.milli(max),
@@ -166,17 +151,9 @@ fn place(pod: &Pod, policy: Policy, quantum: Quantum) -> Option<Placed> {
             need: made,
             bid,
             allocated_milli: 0,
-            bound_by: at_lo,
-        },
-        claim: Claim {
-            offset: m,
-            lo,
-            hi,
-            bid,
-        },
-        reasons: Reasons { at_hi, at_lo },
-        need,
-    })
+            bound_by: BoundBy::Share,
+        }
+    }
 }
 
 /// Its weight, cut to what is counted with.
@@ -210,23 +187,23 @@ impl Reasons {
         quantum: Quantum,
     ) -> BoundBy {
         match step {
+            // Where a share lies cannot be foreseen: chosen without branches.
+            Step::AllFits | Step::Shared(_) => {
+                let below = if units == claim.lo {
+                    self.at_lo
+                } else {
+                    BoundBy::Share
+                };
+                if units == claim.hi { self.at_hi } else { below }
+            }
             Step::Overload | Step::GuardsYield if units == claim.offset => BoundBy::Min,
             Step::Overload if units <= quantum.survival() => BoundBy::Survival,
-            Step::AllFits | Step::Shared(_) if units == claim.hi => self.at_hi,
-            Step::AllFits | Step::Shared(_) if units == claim.lo => self.at_lo,
-            _ => BoundBy::Share,
+            Step::Overload | Step::GuardsYield => BoundBy::Share,
         }
     }
 }
 
 impl Sums {
-    fn add(&mut self, placed: &Placed) {
-        self.min += placed.claim.offset;
-        self.need += placed.need;
-        self.lo += placed.claim.lo;
-        self.hi += placed.claim.hi;
-    }
-
     pub(super) fn mode(&self, capacity: u64) -> Mode {
         if self.min > capacity {
             Mode::Overloaded
