@@ -61,6 +61,10 @@ async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8,
     if arguments.detach {
         return detach::submit(session, arguments).await;
     }
+    if arguments.cpu_limit.is_some() {
+        let message = "`--cpu-limit` is kept by the server, for what it runs itself";
+        return Err(Failure::usage(message).hint("add `--detach`").into());
+    }
     if session.is_virtual() {
         return Err(
             Failure::usage("a scenario runs no programs, but plays them with `--detach`").into(),

@@ -55,7 +55,7 @@ pub(crate) struct ExecArguments {
     #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
     pub(crate) cpu: Option<u64>,
     /// With `--detach`: it may use up to this when nobody else needs it; what is charged unless told
-    #[arg(long, value_name = "QUANTITY", value_parser = cpu, requires = "detach")]
+    #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
     pub(crate) cpu_limit: Option<u64>,
     /// Memory to charge: 256Mi, 2Gi
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]

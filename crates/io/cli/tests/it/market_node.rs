@@ -148,7 +148,7 @@ fn a_cgroup_is_managed_shown_explained_and_put_back() {
     assert!(explained.starts_with("web may use "), "{explained}");
     let wrote = "wrote   minimum 100m, maximum 900m, limit 900m (kept, and put back";
     assert!(explained.contains(wrote), "{explained}");
-    assert!(explained.contains("\nOUT     take it out of the configuration"));
+    assert!(explained.contains("\nOUT     take its `[[cgroup]]` out of the settings"));
     let value: Value =
         serde_json::from_str(&house.ok(&["explain", "pod/web", "-o", "json"])).unwrap();
     assert_eq!(value["pod"]["wrote"]["limitMilli"], 900);
@@ -385,7 +385,7 @@ fn the_live_view_leaves_the_terminal_as_it_was() {
     // What cannot be asked any more is shown with its age, and the view goes on.
     let (mut terminal, _) = live(&house);
     server.kill();
-    terminal.until(" old: ");
+    terminal.until(" old, trying again: ");
     terminal.write("q");
     assert_eq!(terminal.end().code, 0);
 }

@@ -322,6 +322,44 @@ fn floor_and_ceiling_in_one_leave_nothing_to_share() {
 }
 
 #[test]
+fn what_would_give_a_pod_more_can_come_true() {
+    // The others keep their floors, so they cannot make room for all that one of them needs.
+    let mut market = market();
+    market.quantum_milli = 1;
+    market.capacity_milli = 300;
+    for pod in &mut market.pods {
+        pod.want = Want::Need(100);
+    }
+    market.pods[1].want = Want::Need(1000);
+    let cleared = clear(&market);
+    let check = |allocatable_milli, unmanaged_milli, words: &str| {
+        let scene = Scene {
+            allocatable_milli,
+            unmanaged_milli,
+            ..scene(&market, &cleared)
+        };
+        let told = explain(&scene, &cleared.shares[1], None);
+        assert_eq!(told.sooner.as_deref(), Some(words));
+        told
+    };
+    let told = check(
+        1800,
+        1700,
+        "it gets 1000m when 1100m less is used unmanaged, or on a node with that much more room",
+    );
+    assert_eq!(
+        (told.why.as_deref(), how(&told, "price")),
+        (
+            Some(
+                "3 pods need 1200m, 300m can be shared: each keeps its minimum, and nothing is left"
+            ),
+            "no millicore is to be had"
+        )
+    );
+    check(300, 0, "it gets 1000m on a node with 900m more room");
+}
+
+#[test]
 fn what_is_only_observed_is_told_as_what_would_be() {
     let market = market();
     let cleared = clear(&market);

@@ -93,12 +93,12 @@ fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
     let names = pods.flat_map(|pod| [pod.pod.as_str(), booking_of(pod)]);
     let failure = match nearest(name, names) {
         Some(near) => refused(format!("no pod `{name}`, did you mean `{near}`?")),
-        None => refused(format!("no pod `{name}` is managed on any node")),
+        None => refused(format!("no pod `{name}` on any node")),
     };
     if markets.is_empty() {
         return failure.hint("no agent reports here: `bursar up --market observe` looks");
     }
-    failure.hint("`bursar top --once` shows who is")
+    failure.hint("`bursar top --once` shows who there is")
 }
 
 /// As programs read it: the numbers, and the words that people read of them.
@@ -248,7 +248,7 @@ OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next
             message("shop/api-7c9"),
             "no pod `shop/api-7c9`, did you mean `shop/api-7c9f`?"
         );
-        assert_eq!(message("x"), "no pod `x` is managed on any node");
+        assert_eq!(message("x"), "no pod `x` on any node");
         let mut market = market();
         if let Some(without) = market.unmanaged.first_mut() {
             without.pods.push("dns".to_owned());

@@ -34,6 +34,8 @@ const LINE_END: &str = "\u{1b}[K\r\n";
 const SCREEN_END: &str = "\u{1b}[J";
 /// What Ctrl-C is while the terminal makes no signal of it.
 const CTRL_C: u8 = 3;
+/// What the sequence of a key without a letter begins with.
+const ESCAPE: u8 = 0x1b;
 /// Lines where nobody says how many there are.
 const LINES: usize = 24;
 /// Keys that may wait; whoever types faster types the same.
@@ -53,18 +55,23 @@ pub(super) async fn run(
     let mut signals = Signals::listen()?;
     let screen = Screen::enter();
     let mut keys = keys();
+    let mut first = 0;
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first comes at once, and what it would fetch is there.
     ticks.tick().await;
     let ended = loop {
-        if let Err(stop) = draw(session, &seen) {
+        if let Err(stop) = draw(session, &seen, &mut first) {
             break Err(stop);
         }
         tokio::select! {
             _ = ticks.tick() => seen.look_again(session, fetch(client, node).await),
-            Some(key) = keys.recv() => if matches!(key, b'q' | b'Q' | CTRL_C) {
-                break Ok(());
+            Some(key) = keys.recv() => match key {
+                Key::Quit => break Ok(()),
+                Key::Up => first = first.saturating_sub(1),
+                Key::Down => first += 1,
+                Key::PageUp => first = first.saturating_sub(window_lines()),
+                Key::PageDown => first += window_lines(),
             },
             _ = signals.window.recv() => {}
             _ = signals.interrupt.recv() => break Ok(()),
@@ -160,29 +167,69 @@ fn leave(before: Option<&Termios>) {
     }
 }
 
+/// What can be typed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Key {
+    Quit,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+}
+
 /// What is typed. The thread ends with the process: nothing else wakes a read of a terminal.
-fn keys() -> mpsc::Receiver<u8> {
+fn keys() -> mpsc::Receiver<Key> {
     let (sender, receiver) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
-        let mut key = [0_u8];
-        while matches!(std::io::stdin().lock().read(&mut key), Ok(1)) {
-            if sender.blocking_send(key[0]).is_err() {
-                return;
+        let mut typed = [0_u8; 16];
+        while let Ok(count @ 1..) = std::io::stdin().lock().read(&mut typed) {
+            let typed = typed.get(..count).unwrap_or_default();
+            for key in keys_in(typed) {
+                if sender.blocking_send(key).is_err() {
+                    return;
+                }
             }
         }
     });
     receiver
 }
 
-fn draw(session: &mut Session, seen: &Seen) -> Result<(), Stop> {
+/// The keys in what was read at once: a key without a letter comes as a sequence, whole.
+fn keys_in(typed: &[u8]) -> Vec<Key> {
+    let of_sequence = |sequence: &[u8]| match sequence {
+        b"[A" | b"OA" => Some(Key::Up),
+        b"[B" | b"OB" => Some(Key::Down),
+        b"[5~" => Some(Key::PageUp),
+        b"[6~" => Some(Key::PageDown),
+        _ => None,
+    };
+    let of_letter = |letter: &u8| match *letter {
+        b'q' | b'Q' | CTRL_C => Some(Key::Quit),
+        b'k' => Some(Key::Up),
+        b'j' => Some(Key::Down),
+        b'b' => Some(Key::PageUp),
+        b' ' => Some(Key::PageDown),
+        _ => None,
+    };
+    let mut parts = typed.split(|letter| *letter == ESCAPE);
+    let letters = parts.next().unwrap_or_default();
+    let letters = letters.iter().filter_map(of_letter);
+    letters.chain(parts.filter_map(of_sequence)).collect()
+}
+
+fn window_lines() -> usize {
+    tcgetwinsize(std::io::stdout()).map_or(LINES, |size| usize::from(size.ws_row))
+}
+
+fn draw(session: &mut Session, seen: &Seen, first: &mut usize) -> Result<(), Stop> {
     let look = session.look();
     let body = if seen.markets.is_empty() {
         NOBODY.to_owned()
     } else {
-        text(&seen.markets, &look, session.common.output == Format::Wide)
+        let is_wide = session.common.output == Format::Wide;
+        text(&seen.markets, &look, is_wide)
     };
-    let lines = tcgetwinsize(std::io::stdout()).map_or(LINES, |size| usize::from(size.ws_row));
-    let frame = frame(&body, &foot(seen, &look), lines);
+    let frame = frame(&body, &foot(seen, &look), window_lines(), first);
     session.console.data(&look.letters(&frame))
 }
 
@@ -192,22 +239,36 @@ fn foot(seen: &Seen, look: &Look) -> String {
         None => look.paint(Meaning::Dim, "q quits"),
         Some(trouble) => {
             let age = distance(look.now.since(seen.at));
-            look.paint(Meaning::Bad, &format!("{age} old: {trouble}; q quits"))
+            let words = format!("{age} old, trying again: {trouble}; q quits");
+            look.paint(Meaning::Bad, &words)
         }
     }
 }
 
-/// As much as the window has lines for, and the foot below it.
-fn frame(body: &str, foot: &str, lines: usize) -> String {
+/// As much as the window has lines for, from the `first` on, which is kept where something is; and
+/// the foot below it.
+fn frame(body: &str, foot: &str, lines: usize, first: &mut usize) -> String {
     let room = lines.saturating_sub(2).max(1);
     let all = body.lines().count();
+    let is_cut = all > room;
+    // The line that says what is left out takes one itself.
+    let shown = if is_cut {
+        room.saturating_sub(1).max(1)
+    } else {
+        all
+    };
+    *first = (*first).min(all - shown);
     let mut frame = HOME.to_owned();
-    let shown = if all > room { room - 1 } else { all };
-    for line in body.lines().take(shown) {
+    for line in body.lines().skip(*first).take(shown) {
         frame.extend([line, LINE_END]);
     }
-    if shown < all {
-        frame.extend([&format!("… {} more lines", all - shown), LINE_END]);
+    if is_cut {
+        let left = match (*first, all - shown - *first) {
+            (0, below) => format!("… {below} more lines below: arrows or j and k go there"),
+            (above, 0) => format!("… {above} more lines above"),
+            (above, below) => format!("… {above} more lines above, {below} below"),
+        };
+        frame.extend([&left, LINE_END]);
     }
     frame.extend([LINE_END, foot, SCREEN_END]);
     frame
@@ -222,18 +283,58 @@ fn write(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{HOME, LINE_END, SCREEN_END, frame};
+    use super::{HOME, Key, LINE_END, SCREEN_END, frame, keys_in};
 
     #[test]
     fn a_frame_fits_the_window_and_says_what_it_leaves_out() {
         let lines = |frame: &str| frame.matches(LINE_END).count() + 1;
         let body = "1\n2\n3\n4\n5\n6\n";
-        let whole = frame(body, "foot", 8);
+        let whole = frame(body, "foot", 8, &mut 0);
         assert!(whole.starts_with(HOME) && whole.ends_with(&format!("foot{SCREEN_END}")));
         assert_eq!((lines(&whole), whole.contains('…')), (8, false));
-        let cut = frame(body, "foot", 5);
+        let cut = frame(body, "foot", 5, &mut 0);
         assert!(cut.contains('2') && !cut.contains("3\u{1b}"), "{cut:?}");
-        assert!(cut.contains("… 4 more lines"), "{cut:?}");
+        assert!(cut.contains("… 4 more lines below"), "{cut:?}");
         assert_eq!(lines(&cut), 5);
+        for lines in 0..4 {
+            assert!(frame(body, "foot", lines, &mut 9).contains('6'));
+        }
+    }
+
+    #[test]
+    fn whoever_goes_down_sees_the_rest_and_no_further() {
+        let body = "1\n2\n3\n4\n5\n6\n";
+        let mut first = 3;
+        let middle = frame(body, "foot", 5, &mut first);
+        assert!(
+            middle.contains("4\u{1b}") && middle.contains("5\u{1b}"),
+            "{middle:?}"
+        );
+        assert!(
+            middle.contains("… 3 more lines above, 1 below"),
+            "{middle:?}"
+        );
+        first = 100;
+        let end = frame(body, "foot", 5, &mut first);
+        assert!(
+            end.contains("6\u{1b}") && end.contains("… 4 more lines above"),
+            "{end:?}"
+        );
+        assert_eq!(first, 4);
+        // A window that grows shows all again.
+        assert!(frame(body, "foot", 8, &mut first).contains("1\u{1b}"));
+        assert_eq!(first, 0);
+    }
+
+    #[test]
+    fn keys_come_one_by_one_or_together_as_letters_or_as_sequences() {
+        assert_eq!(keys_in(b"q"), [Key::Quit]);
+        assert_eq!(keys_in(&[3]), [Key::Quit]);
+        assert_eq!(
+            keys_in(b"jk\x1b[B\x1b[6~"),
+            [Key::Down, Key::Up, Key::Down, Key::PageDown]
+        );
+        assert_eq!(keys_in(b"\x1b[1;5q"), []);
+        assert_eq!(keys_in(b"\x1b"), []);
     }
 }
