@@ -183,13 +183,13 @@ pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
     let width = words.max().unwrap_or(0).max(width_min);
     let mut text = String::new();
     for (word, value) in lines {
-        let indent = " ".repeat(width + 4);
-        let mut parts = value.lines();
-        let first = parts.next().unwrap_or_default();
-        text.push_str(format!("  {word:<width$}  {first}").trim_end());
-        text.push('\n');
-        for part in parts {
-            text.extend([&indent, part, "\n"]);
+        let mut label = format!("  {word:<width$}  ");
+        for part in value.lines() {
+            text.push_str(&labelled(&label, part));
+            label = " ".repeat(width + 4);
+        }
+        if value.is_empty() {
+            text.push_str(&labelled(&label, ""));
         }
     }
     text

@@ -22,8 +22,7 @@ use super::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
 use crate::layout::{
-    Align, Column, Look, Meaning, REPORT_WORD, Shown, WIDTH, details, fold, no_meaning,
-    nothing_else,
+    Align, Column, Look, Meaning, REPORT_WORD, Shown, details, no_meaning, nothing_else,
 };
 use crate::list::{Filter, Listed};
 use crate::session::Session;
@@ -223,10 +222,7 @@ async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
 
 fn text(whole: &Whole, look: &Look) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
-    let mut add = |word: &str, text: String| {
-        let text = fold(&text, WIDTH - REPORT_WORD - 4).join("\n");
-        lines.push((word.to_owned(), text));
-    };
+    let mut add = |word: &str, text: String| lines.push((word.to_owned(), text));
     if let Ok(has) = capacity(&whole.node) {
         add("cpu", format_cpu(has.cpu_milli));
         add("memory", gibibytes(has.memory_bytes));
@@ -358,7 +354,7 @@ fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreA
     let told = market::restore(&found.join(DIRECTORY), Path::new(PROCESS), deed);
     let told = told.map_err(|error| match error {
         market::Error::InUse(_) => Failure::unavailable(chain(&error))
-            .hint("an agent is at work: `bursar node restore --all` asks it"),
+            .hint("stopping it puts them back; `bursar node restore --all` asks it while it runs"),
         error => Failure::unavailable(chain(&error)),
     })?;
     let milli = |quota: Quota| quota.milli_ceil();

@@ -47,8 +47,8 @@ pub(super) async fn run(session: &mut Session, arguments: &TopArguments) -> Resu
             Ok(())
         }
         (Format::Table | Format::Wide, all, _) => {
-            let is_wide = session.common.output == Format::Wide;
-            let text = text(all, &session.look(), is_wide);
+            let page = Page::of(session, WIDTH);
+            let text = text(all, &session.look(), page);
             session.print(&text)
         }
     }
@@ -66,15 +66,31 @@ async fn fetch(client: &Client, node: Option<&ObjectName>) -> Result<Vec<NodeMar
     Ok(markets)
 }
 
+/// What it is laid out for.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// Whether nothing is left out.
+    is_wide: bool,
+    /// How long a line of words may be.
+    columns: usize,
+}
+
+impl Page {
+    fn of(session: &Session, columns: usize) -> Self {
+        Self {
+            is_wide: session.common.output == Format::Wide,
+            columns: columns.min(WIDTH),
+        }
+    }
+}
+
 /// All nodes, one below the other.
-fn text(markets: &[NodeMarket], look: &Look, is_wide: bool) -> String {
-    let nodes = markets
-        .iter()
-        .map(|market| node_text(market, look, is_wide));
+fn text(markets: &[NodeMarket], look: &Look, page: Page) -> String {
+    let nodes = markets.iter().map(|market| node_text(market, look, page));
     nodes.collect::<Vec<_>>().join("\n")
 }
 
-fn node_text(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
+fn node_text(market: &NodeMarket, look: &Look, page: Page) -> String {
     let first = match market.agent.cleared_at {
         Some(_) => headline(&scene(market)),
         None => format!("node {}: not cleared yet", market.node),
@@ -83,11 +99,11 @@ fn node_text(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
         MarketActs::Act => mode_meaning(market.mode),
         MarketActs::Observe => Meaning::Subject,
     };
-    let first = layout::fold(&first, WIDTH).join("\n  ");
+    let first = layout::fold(&first, page.columns).join("\n  ");
     let mut text = look.paint(meaning, &first) + "\n";
     text.push_str(&match market.acts {
         MarketActs::Act => managed(market, look),
-        MarketActs::Observe => observed(market, look, is_wide),
+        MarketActs::Observe => observed(market, look, page),
     });
     text
 }
@@ -104,12 +120,12 @@ fn managed(market: &NodeMarket, look: &Look) -> String {
 }
 
 /// Everyone alike, for nobody is managed: those who would be first.
-fn observed(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
+fn observed(market: &NodeMarket, look: &Look, page: Page) -> String {
     let would_be = market.pods.iter().map(Seen::of_pod);
     let mut groups: Vec<Seen> = market.observed.iter().map(Seen::of_group).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.used_milli));
     let count = groups.len();
-    groups.retain(|group| is_wide || !group.is_idle());
+    groups.retain(|group| page.is_wide || !group.is_idle());
     let idle = u64::try_from(count - groups.len()).unwrap_or(u64::MAX);
     let rows: Vec<Seen> = would_be.chain(groups).collect();
     let mut text = layout::table(SEEN, &rows, look, false);
@@ -120,7 +136,7 @@ fn observed(market: &NodeMarket, look: &Look, is_wide: bool) -> String {
         ));
     }
     let is_new = rows.iter().any(|seen| seen.peak_milli.is_none());
-    text + unmeasured(is_new) + &not_managed(market) + &observing(market)
+    text + unmeasured(is_new) + &not_managed(market) + &observing(market, page)
 }
 
 /// What `-` means where it stands for a number that is still to come.
@@ -275,14 +291,14 @@ fn not_managed(market: &NodeMarket) -> String {
 }
 
 /// How it would act.
-fn observing(market: &NodeMarket) -> String {
+fn observing(market: &NodeMarket, page: Page) -> String {
     let words = match &market.acts_reason {
         Some(reason) => format!("nothing is managed here: {reason}"),
         None => "nothing is managed here: `bursar up --market act` lets it act on executions and \
                  on the cgroups that `[[cgroup]]` of the settings declares"
             .to_owned(),
     };
-    layout::fold(&words, WIDTH).join("\n") + "\n"
+    layout::fold(&words, page.columns).join("\n") + "\n"
 }
 
 fn milli(milli: u64) -> String {
@@ -304,8 +320,13 @@ mod tests {
     use bursar_client::api::{MarketActs, MarketHeld, NodeMarket, ObservedGroup};
     use bursar_units::Instant;
 
-    use super::{node_text, text};
+    use super::{Page, node_text, text};
     use crate::layout::Look;
+
+    const PAGE: Page = Page {
+        is_wide: false,
+        columns: 100,
+    };
 
     /// The node of design 80, 2.13, as the API tells it.
     fn market() -> NodeMarket {
@@ -332,7 +353,7 @@ shop/search-5d2b  100-1000  1000m   580m  █████░░░░░   571m 
 total                       2550m  1500m              1468m
 not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
 ";
-        assert_eq!(text(&[market()], &look(), false), expected);
+        assert_eq!(text(&[market()], &look(), PAGE), expected);
     }
 
     #[test]
@@ -346,7 +367,7 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
             words: "somebody else changed its limit".to_owned(),
         });
         (new.demand, new.used_milli, new.throttled_permille) = (None, None, 0);
-        let text = node_text(&market, &look(), false);
+        let text = node_text(&market, &look(), PAGE);
         let line = "left as it is: batch/thumbs-x1 (somebody else changed its limit)\n";
         assert!(text.contains(line), "{text}");
         let row = "shop/api-7c9f     100-1000  1000m   580m  █████░░░░░     -          -  4m\n";
@@ -385,8 +406,15 @@ could not be managed: 6 pods (4 kube-system, 1 opted out, 1 static CPU manager)
 nothing is managed here: `bursar up --market act` lets it act on executions and on the cgroups that
 `[[cgroup]]` of the settings declares
 ";
-        assert_eq!(node_text(&market, &look(), false), expected);
-        let wide = node_text(&market, &look(), true);
+        assert_eq!(node_text(&market, &look(), PAGE), expected);
+        let wide = node_text(
+            &market,
+            &look(),
+            Page {
+                is_wide: true,
+                ..PAGE
+            },
+        );
         assert!(
             wide.contains("/idle ") && !wide.contains("and 1 "),
             "{wide}"

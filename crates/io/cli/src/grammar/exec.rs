@@ -54,7 +54,7 @@ pub(crate) struct ExecArguments {
     /// CPU to charge: 500m, 2
     #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
     pub(crate) cpu: Option<u64>,
-    /// With `--detach`: it may use up to this when nobody else needs it; what is charged unless told
+    /// With `--detach`: may use up to this when nobody else needs it: 2
     #[arg(long, value_name = "QUANTITY", value_parser = cpu)]
     pub(crate) cpu_limit: Option<u64>,
     /// Memory to charge: 256Mi, 2Gi

@@ -56,7 +56,14 @@ pub(crate) struct AgentArguments {
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar top --once",
-    after_help = "q or Ctrl-C ends it. In a pipe it prints one table, as `--once` does.",
+    before_long_help = "\
+examples:
+  bursar top                live, as long as you look
+  bursar top --once         one table
+  bursar top a01 -o json    one node, for programs",
+    after_help = "\
+q or Ctrl-C ends it; arrows, j and k, space and b move where the window is too small. In a pipe it
+prints one table, as `--once` does.",
     help_template = HELP
 )]
 pub(crate) struct TopArguments {

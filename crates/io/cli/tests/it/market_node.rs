@@ -193,7 +193,7 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
     until_lowered(&house);
     let ended = server.interrupted();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let words = "1 CPU limit put back as their users wrote them\n";
+    let words = "1 CPU limit put back as its user wrote it\n";
     assert!(ended.stderr.contains(words), "{}", ended.stderr);
     assert_eq!(group.milli(), WROTE_MILLI);
 
@@ -204,7 +204,7 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
     let busy = house.run(&["node", "restore", "--data", data]);
     assert_eq!(busy.code, 3);
     assert!(
-        busy.stderr.contains("hint: an agent is at work"),
+        busy.stderr.contains("hint: stopping it puts them back"),
         "{}",
         busy.stderr
     );
@@ -250,29 +250,121 @@ fn executions_are_managed_while_they_run() {
     let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let _server = house.up(&["--market", "act", "--config", "bursar.toml"]);
-    let words = [
-        "exec", "--detach", "--cpu", "900m", "--id", "job", "--", "sleep", "600",
-    ];
-    house.ok(&words);
+    let words = ["exec", "--detach", "--cpu", "900m", "--id", "job"];
+    house.ok(&[&words[..], &["--", "sleep", "600"]].concat());
     let pods = || house.ok(&["top", "-o", "name"]);
     while pods() != "pod/e-job\n" {}
-    let explained = house.ok(&["explain", "pod/e-job"]);
+    // It goes by the name of its booking, too, and says how to leave.
+    let explained = house.ok(&["explain", "pod/job"]);
     assert!(
         explained.starts_with("e-job may use 900m of CPU on "),
         "{explained}"
+    );
+    assert_eq!(
+        house.ok(&["explain", "pod/job", "-o", "name"]),
+        "pod/e-job\n"
+    );
+    assert!(
+        explained.contains("\nWHY     it was given 900m, no more and no less: nothing to share\n")
+    );
+    assert!(
+        explained.contains("`bursar booking cancel job` ends it\n"),
+        "{explained}"
+    );
+    let refused = house.run(&["explain", "pod/jbo"]);
+    assert!(
+        refused.stderr.contains("did you mean `job`?"),
+        "{}",
+        refused.stderr
     );
     house.ok(&["booking", "cancel", "job"]);
     while !pods().is_empty() {}
 }
 
 #[test]
+fn an_execution_may_be_given_more_than_it_is_charged() {
+    let house = House::new();
+    let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
+    std::fs::write(house.path("bursar.toml"), settings).unwrap();
+    let _server = house.up(&["--market", "act", "--config", "bursar.toml"]);
+    let run = |words: &[&str]| house.run(&[words, &["--", "sleep", "600"]].concat());
+    let less = ["exec", "--detach", "--cpu", "2", "--cpu-limit", "1500m"];
+    let refused = run(&less);
+    assert_eq!(refused.code, 125);
+    let words = "error: `--cpu-limit 1500m` is less than `--cpu 2`\n";
+    assert_eq!(refused.stderr, words);
+    let here = run(&["exec", "--cpu-limit", "1"]);
+    assert_eq!(here.code, 125);
+    assert!(
+        here.stderr.contains("hint: add `--detach`"),
+        "{}",
+        here.stderr
+    );
+    let more = [
+        "exec",
+        "--detach",
+        "--id",
+        "job",
+        "--cpu",
+        "100m",
+        "--cpu-limit",
+        "800m",
+    ];
+    let submitted = run(&more);
+    assert_eq!(submitted.code, 0, "{}", submitted.stderr);
+    let top = || -> Value {
+        let text = house.ok(&["top", &node(&house), "-o", "json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let pod = loop {
+        let pod = top()["pods"][0].clone();
+        if !pod.is_null() {
+            break pod;
+        }
+    };
+    assert_eq!(
+        (&pod["pod"], &pod["kind"]),
+        (&"e-job".into(), &"execution".into())
+    );
+    assert_eq!(pod["wrote"]["requestMilli"], 100);
+    assert_eq!(pod["wrote"]["limitMilli"], 800);
+    house.ok(&["booking", "cancel", "job"]);
+}
+
+#[test]
 fn it_observes_unless_told_and_can_be_left_off() {
     let house = House::new();
-    let server = house.up(&[]);
+    let settings = "[market]\nsense = \"100ms\"\nclear = \"500ms\"\n";
+    std::fs::write(house.path("bursar.toml"), settings).unwrap();
+    let server = house.up(&["--config", "bursar.toml"]);
     let said: Value = serde_json::from_str(&server.said).unwrap();
     assert_eq!(said["market"]["mode"], "observe");
     let top = house.ok(&["top"]);
     assert!(top.contains("nothing is managed here"), "{top}");
+    house.ok(&[
+        "exec", "--detach", "--cpu", "500m", "--id", "job", "--", "sleep", "600",
+    ]);
+    let (_, ledger) = get(&server.address, "/v1/ledger");
+    let ledger: Value = serde_json::from_str(&ledger).unwrap();
+    let base = format!("/bursar-{}", ledger["ledger"].as_str().unwrap());
+    // One look more tells what it uses, before it is cleared again.
+    let row = loop {
+        let top = house.ok(&["top"]);
+        let row = top.lines().find(|line| line.starts_with("e-job"));
+        if let Some(row) = row.filter(|row| !row.contains("500m     -")) {
+            assert!(top.contains("\nOBSERVED "), "{top}");
+            // What holds it is no row of its own, though it has used CPU.
+            assert!(!top.contains("NEED") && !top.contains(&base), "{top}");
+            break row.to_owned();
+        }
+    };
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words, ["e-job", "500m", "0m", "-", "-"], "{row}");
+    let explained = house.ok(&["explain", "pod/job"]);
+    assert!(explained.contains(": it is only observed\n"), "{explained}");
+    let healthy = house.ok(&["doctor"]);
+    assert!(healthy.contains("\nok    market    "), "{healthy}");
+    house.ok(&["booking", "cancel", "job"]);
     let listed = house.ok(&["nodes"]);
     assert!(listed.starts_with("NODE  "), "{listed}");
     assert!(listed.contains("  observe  "), "{listed}");
@@ -385,7 +477,7 @@ fn the_live_view_leaves_the_terminal_as_it_was() {
     // What cannot be asked any more is shown with its age, and the view goes on.
     let (mut terminal, _) = live(&house);
     server.kill();
-    terminal.until(" old, trying again: ");
+    terminal.until("q quits; reconnecting, this is ");
     terminal.write("q");
     assert_eq!(terminal.end().code, 0);
 }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use bursar_engine::words;
-use bursar_node::market::{Acts, Agent, Error, Mode, Options, View};
+use bursar_node::market::{Acts, Agent, Error, Mode, Options, View, Why};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Stop, chain};
 use crate::session::Session;
+
+/// How many are named that are not managed.
+const NAMED_MAX: usize = 3;
 
 /// The agent of this machine, or why there is none.
 pub(in crate::command) struct Sharing {
@@ -56,14 +59,7 @@ impl Sharing {
             "observing {}, changing none",
             words::count(seen(&view), "cgroup")
         );
-        let without = match u64::try_from(view.unmanaged.len()) {
-            Ok(0) | Err(_) => String::new(),
-            Ok(count) => format!(
-                "; {} not managed (`bursar node show {}` says why)",
-                words::number(count),
-                view.node
-            ),
-        };
+        let without = without(&view.unmanaged);
         match &view.acts {
             Acts::Told => format!("{observing} (`{} --market act` lets it act)", self.command),
             Acts::Cannot(reason) => format!("{observing}: {reason}{without}"),
@@ -109,9 +105,13 @@ impl Sharing {
                         "warning: the CPU limit of {pod} was not put back: {reason}\n"
                     ));
                 }
-                if let Ok(count @ 1..) = u64::try_from(told.restored.len()) {
-                    let limits = words::count(count, "CPU limit");
-                    session.aside(&format!("{limits} put back as their users wrote them\n"));
+                match u64::try_from(told.restored.len()) {
+                    Ok(0) | Err(_) => {}
+                    Ok(1) => session.aside("1 CPU limit put back as its user wrote it\n"),
+                    Ok(count) => {
+                        let limits = words::count(count, "CPU limit");
+                        session.aside(&format!("{limits} put back as their users wrote them\n"));
+                    }
                 }
             }
             Ok(Err(error)) => session.aside(&format!("warning: {}\n", chain(&error))),
@@ -120,6 +120,45 @@ impl Sharing {
     }
 }
 
+/// `; not managed: db (there is no such cgroup), and 3 others`.
+fn without(unmanaged: &[(String, Why)]) -> String {
+    let named = unmanaged.iter().take(NAMED_MAX);
+    let named: Vec<String> = named
+        .map(|(name, why)| format!("{name} ({})", why.sentence()))
+        .collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let rest = u64::try_from(unmanaged.len() - named.len()).unwrap_or(u64::MAX);
+    let rest = match rest {
+        0 => String::new(),
+        rest => format!(", and {}", words::count(rest, "other")),
+    };
+    format!("; not managed: {}{rest}", named.join(", "))
+}
+
 fn seen(view: &View) -> u64 {
     u64::try_from(view.observed.len() + view.standings.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bursar_node::market::Why;
+
+    use super::without;
+
+    #[test]
+    fn the_first_who_are_not_managed_are_named_with_their_reasons() {
+        let all = ["a", "b", "c", "d"].map(|name| (name.to_owned(), Why::Missing));
+        assert_eq!(without(&[]), "");
+        assert_eq!(
+            without(all.get(..1).unwrap_or_default()),
+            "; not managed: a (there is no such cgroup)"
+        );
+        let text = without(&all);
+        assert!(
+            text.ends_with("c (there is no such cgroup), and 1 other"),
+            "{text}"
+        );
+    }
 }

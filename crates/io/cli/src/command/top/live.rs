@@ -14,10 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::{NOBODY, fetch, text};
+use super::{NOBODY, Page, fetch, text};
 use crate::failure::{Failure, Stop};
-use crate::grammar::Format;
-use crate::layout::{Look, Meaning};
+use crate::layout::{Look, Meaning, WIDTH};
 use crate::session::Session;
 use crate::time::distance;
 
@@ -70,8 +69,8 @@ pub(super) async fn run(
                 Key::Quit => break Ok(()),
                 Key::Up => first = first.saturating_sub(1),
                 Key::Down => first += 1,
-                Key::PageUp => first = first.saturating_sub(window_lines()),
-                Key::PageDown => first += window_lines(),
+                Key::PageUp => first = first.saturating_sub(window().0),
+                Key::PageDown => first += window().0,
             },
             _ = signals.window.recv() => {}
             _ = signals.interrupt.recv() => break Ok(()),
@@ -217,19 +216,23 @@ fn keys_in(typed: &[u8]) -> Vec<Key> {
     letters.chain(parts.filter_map(of_sequence)).collect()
 }
 
-fn window_lines() -> usize {
-    tcgetwinsize(std::io::stdout()).map_or(LINES, |size| usize::from(size.ws_row))
+/// Its lines and columns.
+fn window() -> (usize, usize) {
+    let size = tcgetwinsize(std::io::stdout());
+    size.map_or((LINES, WIDTH), |size| {
+        (size.ws_row.into(), size.ws_col.into())
+    })
 }
 
 fn draw(session: &mut Session, seen: &Seen, first: &mut usize) -> Result<(), Stop> {
     let look = session.look();
+    let (lines, columns) = window();
     let body = if seen.markets.is_empty() {
         NOBODY.to_owned()
     } else {
-        let is_wide = session.common.output == Format::Wide;
-        text(&seen.markets, &look, is_wide)
+        text(&seen.markets, &look, Page::of(session, columns))
     };
-    let frame = frame(&body, &foot(seen, &look), window_lines(), first);
+    let frame = frame(&body, &foot(seen, &look), lines, first);
     session.console.data(&look.letters(&frame))
 }
 
@@ -239,7 +242,7 @@ fn foot(seen: &Seen, look: &Look) -> String {
         None => look.paint(Meaning::Dim, "q quits"),
         Some(trouble) => {
             let age = distance(look.now.since(seen.at));
-            let words = format!("{age} old, trying again: {trouble}; q quits");
+            let words = format!("q quits; reconnecting, this is {age} old: {trouble}");
             look.paint(Meaning::Bad, &words)
         }
     }
