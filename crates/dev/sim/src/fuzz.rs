@@ -6,6 +6,7 @@
 
 pub mod corpus;
 pub mod http;
+pub mod market;
 pub mod mutation;
 pub mod targets;
 

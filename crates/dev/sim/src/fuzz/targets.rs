@@ -11,6 +11,8 @@ use bursar_journal::record::{read_entries, write_entry};
 use bursar_journal::tile::{Path, tile_bytes, tile_hashes};
 use bursar_units::{BookingId, Label, Millis, ObjectName, quantity};
 
+use super::market;
+
 /// A name and a function that any bytes may be given to.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -27,20 +29,48 @@ pub const TARGETS: &[Target] = &[
         run: bursar_server::fuzz::fuzz_target,
     },
     Target {
+        name: "cgroup",
+        run: market::cgroup_files,
+    },
+    Target {
         name: "checkpoint",
         run: checkpoint,
+    },
+    Target {
+        name: "cpus",
+        run: market::processor_lists,
     },
     Target {
         name: "entries",
         run: entries,
     },
     Target {
+        name: "hierarchy",
+        run: market::hierarchies,
+    },
+    Target {
         name: "http",
         run: super::http::requests,
     },
     Target {
+        name: "kubepods",
+        run: market::kubernetes_names,
+    },
+    Target {
+        name: "market",
+        run: market::market_file,
+    },
+    Target {
+        name: "market_record",
+        run: market::market_record,
+    },
+    Target {
         name: "objects",
         run: objects,
+    },
+    Target {
+        name: "originals",
+        run: market::market_originals,
     },
     Target {
         name: "proof",

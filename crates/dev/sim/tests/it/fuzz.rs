@@ -41,6 +41,30 @@ fn the_http_target_reaches_what_is_behind_the_parser() {
     assert_eq!(http::statuses(&input("limits")), [201, 200, 200, 200]);
 }
 
+/// Method: a corpus of files that nobody writes any more would find nothing. A new record is what
+/// the example `market` of `bursar-node` leaves in its directory.
+#[test]
+fn the_targets_of_the_market_have_files_as_they_are_written() {
+    let input = |name: &str| std::fs::read(root().join("corpus").join(name)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record.jsonl");
+    std::fs::write(record, input("market_record/real")).unwrap();
+    let verified = bursar_node::market::record::read(directory.path(), |_| ());
+    assert_eq!(verified.unwrap().lines, 6);
+    let file = bursar_client::object::File {
+        name: "market.yaml".to_owned(),
+        bytes: input("market/guards"),
+    };
+    let market = bursar_client::object::read_market(&file).unwrap();
+    assert_eq!(market.pods.len(), 3);
+    let originals = String::from_utf8(input("originals/kept")).unwrap();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let originals = originals.replace("THIS-BOOT", boot.trim());
+    std::fs::write(directory.path().join("originals.json"), originals).unwrap();
+    let originals = bursar_node::market::originals::Originals::open(directory.path());
+    assert_eq!(originals.unwrap().kept().len(), 2);
+}
+
 /// Method: the list of the crate for `cargo fuzz` against ours.
 #[test]
 fn cargo_fuzz_has_the_same_targets() {

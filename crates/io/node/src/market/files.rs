@@ -118,8 +118,8 @@ impl Files {
 
     /// How long its processes waited for a CPU, where the kernel counts it.
     pub fn pressure(&self) -> Option<Pressure> {
-        let text = fs::read_to_string(self.pressure.as_ref()?).ok()?;
-        cgroup::pressure(&text)
+        let file = File::open(self.pressure.as_ref()?).ok()?;
+        cgroup::pressure(&text(&file)?)
     }
 }
 

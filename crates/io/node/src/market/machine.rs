@@ -30,15 +30,25 @@ pub fn processors(status: &str, online: &str) -> Option<u64> {
     (count > 0).then_some(count)
 }
 
-/// A list as in `0-3,8,10-11`.
+/// A list as in `0-3,8,10-11`, in order, with what is told twice only once.
 fn ranges(text: &str) -> Option<Vec<(u64, u64)>> {
     let number = |text: &str| {
         let number: u64 = text.trim().parse().ok()?;
         (number < PROCESSORS_MAX).then_some(number)
     };
     let range = |part: &str| match part.split_once('-') {
-        Some((from, to)) => Some((number(from)?, number(to)?)),
+        Some((from, to)) => Some((number(from)?, number(to)?)).filter(|(from, to)| from <= to),
         None => number(part).map(|one| (one, one)),
     };
-    text.trim().split(',').map(range).collect()
+    let all: Option<Vec<(u64, u64)>> = text.trim().split(',').map(range).collect();
+    let mut all = all?;
+    all.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::with_capacity(all.len());
+    for (from, to) in all {
+        match merged.last_mut() {
+            Some((_, last)) if from <= *last => *last = to.max(*last),
+            _ => merged.push((from, to)),
+        }
+    }
+    Some(merged)
 }

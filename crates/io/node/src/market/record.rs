@@ -328,8 +328,8 @@ impl Record {
         self.rows = rows;
         Line {
             at_ms,
-            lines: lines + 1,
-            writes: writes + written(&events),
+            lines: lines.saturating_add(1),
+            writes: writes.saturating_add(written(&events)),
             previous: self.head.clone(),
             settings: rules.sha256.clone(),
             settings_text: (!is_told).then(|| rules.text.clone()),

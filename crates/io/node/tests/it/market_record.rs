@@ -363,6 +363,8 @@ fn processors_are_those_online_that_our_cpuset_allows() {
     check("0-1", "0-1\n", Some(2));
     check("0-127", "0-63\n", Some(64));
     check("2,4-5,9", "0-4,8-9\n", Some(3));
+    check("0-3,2-5,3", "0-9,4\n", Some(6));
+    check("3-1", "0-3\n", None);
     check("7", "0-3\n", None);
     check("", "0-3\n", None);
     check("0-99999999999999999999", "0-3\n", None);
