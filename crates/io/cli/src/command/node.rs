@@ -104,6 +104,13 @@ impl Row {
     fn of_market(&self, text: impl Fn(&Summary) -> String) -> String {
         self.market.as_ref().map(text).unwrap_or_default()
     }
+
+    /// Where nothing is written there is neither a mode nor a price.
+    fn of_acting(&self, text: impl Fn(&Summary) -> String) -> String {
+        let market = self.market.as_ref();
+        let acting = market.filter(|market| market.acts == MarketActs::Act);
+        acting.map(text).unwrap_or_default()
+    }
 }
 
 const fn column(head: &'static str, align: Align, cell: fn(&Row, &Look) -> String) -> Column<Row> {
@@ -140,11 +147,11 @@ impl Listed for Row {
             Column {
                 meaning: |row| row.market.map(|market| mode_meaning(market.mode)),
                 ..column("MODE", Align::Left, |row, _| {
-                    row.of_market(|market| market.mode.word().to_owned())
+                    row.of_acting(|market| market.mode.word().to_owned())
                 })
             },
             column("PRICE", Align::Right, |row, _| {
-                row.of_market(|market| price(market.price_ppm))
+                row.of_acting(|market| price(market.price_ppm))
             }),
             column("AGENT", Align::Right, |row, look| {
                 let cleared = row.market.and_then(|market| market.cleared_at);

@@ -14,7 +14,7 @@ use bursar_client::api::{
     MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
     NodeMarket, ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
 };
-use bursar_client::{Code, Problem};
+use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::execution::Stage;
 use bursar_ledger::pipeline::Ledger;
 use bursar_market::clear::{self, BoundBy, Share, Step};
@@ -149,7 +149,8 @@ impl Service {
         }
         let detail = format!("no agent reports for node `{node}`");
         Err(Problem {
-            suggestion: Some(agent.node().to_owned()),
+            suggestion: nearest(node.as_str(), [agent.node()]).map(str::to_owned),
+            changes: vec!["`bursar node list` shows which nodes have one".to_owned()],
             ..Problem::new(Code::NotFound, detail)
         })
     }
