@@ -8,7 +8,7 @@ use bursar_engine::words;
 
 use super::{Reference, saga};
 use crate::columns::amount;
-use crate::failure::Stop;
+use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{Look, Meaning};
 use crate::session::Session;
@@ -20,7 +20,11 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     let reference = Reference::read(&arguments.reference, &["booking", "limit", "pod"])?;
     let client = session.client().await?;
     if reference.kind == "pod" {
-        return pod::run(session, &client, &reference.name, arguments.question).await;
+        return pod::run(session, &client, &reference.name, arguments).await;
+    }
+    if arguments.at.is_some() {
+        let message = format!("`--at` is of pods; {reference} is explained as it is");
+        return Err(Failure::usage(message).into());
     }
     let explanation = client.explain(reference.kind, &reference.name).await?;
     let name = reference.to_string();

@@ -87,7 +87,8 @@ examples:
   bursar explain booking/job-1 when   one question only
   bursar explain limit/python         how full it is, and who holds it
   bursar explain pod/web              what CPU it may use, with the arithmetic
-  bursar explain pod/job-1 why        the same of an execution, one question only",
+  bursar explain pod/job-1 why        the same of an execution, one question only
+  bursar explain pod/web --at -5m     as it was then: the agent keeps a record for a day",
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
@@ -96,6 +97,9 @@ pub(crate) struct ExplainArguments {
     pub(crate) reference: String,
     /// One question only
     pub(crate) question: Option<Question>,
+    /// A pod as it was then: -5m, 14:30, or an instant
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
 }
 
 /// One question of an explanation.

@@ -221,10 +221,27 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
 }
 
 #[test]
-fn the_record_of_the_market_is_checked_with_the_ledger() {
+fn the_record_of_the_market_is_played_back_and_checked_with_the_ledger() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
-    until_lowered(&house);
+    let market = until_lowered(&house);
+    let at = market["at"].as_str().unwrap();
+    let then = house.ok(&["explain", "pod/web", "--at", at, "-o", "json"]);
+    let then: Value = serde_json::from_str(&then).unwrap();
+    assert_eq!(
+        then["pod"]["appliedMilli"],
+        market["pods"][0]["appliedMilli"]
+    );
+    let then = house.ok(&["explain", "pod/web", "--at", at]);
+    assert!(
+        then.starts_with("at ") && then.contains(": web may use "),
+        "{then}"
+    );
+    assert!(then.contains("\nHOW     need "), "{then}");
+    let early = house.run(&["explain", "pod/web", "--at", "-1h"]);
+    assert_eq!(early.code, 1);
+    assert!(early.stderr.contains(" begins after "), "{}", early.stderr);
+    assert_eq!(house.run(&["explain", "booking/a", "--at", "-1h"]).code, 2);
     assert_eq!(server.interrupt(), 0);
     let data = house.data();
     let check = ["ledger", "check", "--store", data.to_str().unwrap()];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bursar_journal::tile::Path as TilePath;
-use bursar_units::{BookingId, Millis, ObjectName};
+use bursar_units::{BookingId, Instant, Millis, ObjectName};
 use bytes::Bytes;
 use http::{HeaderName, Method, header};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::api::{
     Execution, ExecutionRequest, Explanation, ExportedAnswer, ExportedRequest, Health,
     IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node, NodeMarket, PAGE_MAX,
     PruneAnswer, PruneRequest, RecordView, ReleaseRequest, RenewRequest, RestoreAnswer,
-    RestoreRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated, TokenRequest,
+    RestoreRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated, TokenRequest, instant,
 };
 use crate::object::Object;
 
@@ -253,9 +253,9 @@ impl Client {
         self.get(&format!("/v1/nodes/{node}/market"), &query).await
     }
 
-    /// How it was divided at the last clearing before a time of the last day: `-5m`, or an instant.
-    pub async fn market_at(&self, node: &ObjectName, at: &str) -> Result<NodeMarket, Error> {
-        let query = Query::new().with("at", at);
+    /// How it was divided at the last clearing before a time of the last day.
+    pub async fn market_at(&self, node: &ObjectName, at: Instant) -> Result<NodeMarket, Error> {
+        let query = Query::new().with("at", instant::format(at));
         self.get(&format!("/v1/nodes/{node}/market"), &query).await
     }
 

@@ -26,7 +26,9 @@ pub struct View {
     pub node: String,
     /// When this was seen, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The same by the clock of the clearing, in microseconds.
+    /// When it was cleared last, in milliseconds since 1970.
+    pub cleared_ms: Option<u64>,
+    /// The same as `at_ms` by the clock of the clearing, in microseconds.
     pub now_us: u64,
     /// How the node is run.
     pub settings: Settings,
@@ -147,6 +149,7 @@ impl View {
         let standings = past.market.pods.iter().map(|pod| standing(&past, pod));
         Self {
             at_ms: past.at_ms,
+            cleared_ms: Some(past.at_ms),
             now_us: 0,
             settings: Settings {
                 policy: past.market.policy,

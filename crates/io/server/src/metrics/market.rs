@@ -169,7 +169,7 @@ fn of_node(registry: &mut Registry, view: &View) {
         "Whether limits are written",
         u64::from(view.acts == Acts::Yes),
     );
-    let cleared_ms = clearing.map_or(0, |clearing| view.wall_ms(clearing.at_us));
+    let cleared_ms = view.cleared_ms.unwrap_or(0);
     one(
         "market_last_clearing_seconds",
         "When the node was cleared last, in seconds since 1970",

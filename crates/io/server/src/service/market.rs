@@ -202,7 +202,7 @@ pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     let points = points.filter(|point| from_ms.is_some_and(|from_ms| from_ms <= point.at_ms));
     NodeMarket {
         node: view.node.clone(),
-        at: Instant::from_ms(clearing.map_or(view.at_ms, |last| view.wall_ms(last.at_us))),
+        at: Instant::from_ms(view.cleared_ms.unwrap_or(view.at_ms)),
         mode: clearing.map_or_else(Default::default, |last| mode(last.label)),
         cleared_mode: cleared.map_or_else(Default::default, |cleared| mode(cleared.mode)),
         capacity_milli: cleared.map_or(0, |cleared| cleared.capacity_milli),
@@ -335,12 +335,11 @@ fn unmanaged(named: &[(String, Why)]) -> Vec<UnmanagedPods> {
 
 fn agent(view: &View) -> MarketAgent {
     let (sense_ms, clear_ms) = view.every_ms;
-    let cleared_us = view.clearing.as_ref().map(|clearing| clearing.at_us);
     MarketAgent {
         sense_ms,
         clear_ms,
         cooldown_ms: view.settings.cooldown_us / 1_000,
-        cleared_at: cleared_us.map(|at_us| Instant::from_ms(view.wall_ms(at_us))),
+        cleared_at: view.cleared_ms.map(Instant::from_ms),
         clearings: view.clearings,
         writes: view.writes,
         over_ms: view.over_ms,

@@ -17,12 +17,12 @@ use tempfile::TempDir;
 use crate::world::{World, caller};
 
 /// A machine of plain files with version 2, on which `a` and `b` are busy and `c` is not there.
-struct Machine {
+pub(crate) struct Machine {
     scratch: TempDir,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let machine = Self {
             scratch: tempfile::tempdir().unwrap(),
         };
@@ -34,11 +34,18 @@ impl Machine {
         fs::write(process.join("cgroup"), "0::/\n").unwrap();
         fs::write(process.join("status"), "Cpus_allowed_list:\t0\n").unwrap();
         for name in ["a", "b"] {
-            fs::create_dir_all(root.join(name)).unwrap();
-            fs::write(root.join(name).join("cpu.max"), "60000 100000\n").unwrap();
-            machine.used(name, 0);
+            machine.declare(name);
         }
         machine
+    }
+
+    /// A group that is there, and how it is declared.
+    pub(crate) fn declare(&self, name: &str) -> Declared {
+        let group = self.path("cgroup").join(name);
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("cpu.max"), "60000 100000\n").unwrap();
+        self.used(name, 0);
+        declared(name)
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -46,7 +53,7 @@ impl Machine {
     }
 
     /// Says how much a group has used, in one step.
-    fn used(&self, name: &str, usage_us: u64) {
+    pub(crate) fn used(&self, name: &str, usage_us: u64) {
         let text =
             format!("usage_usec {usage_us}\nnr_periods 100\nnr_throttled 0\nthrottled_usec 0\n");
         let path = self.path("cgroup").join(name).join("cpu.stat");
@@ -54,22 +61,23 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
 
-    fn limit(&self, name: &str) -> String {
+    pub(crate) fn limit(&self, name: &str) -> String {
         let path = self.path("cgroup").join(name).join("cpu.max");
         fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    fn agent(&self, mode: Mode) -> Arc<Agent> {
-        let cgroups = ["a", "b", "c"].map(|name| Declared {
-            name: name.to_owned(),
-            place: Place::Path(Path::new("/").join(name)),
-            params: Params {
-                min_milli: 100,
-                max_milli: 800,
-                weight: 100,
-            },
-        });
-        let options = Options {
+    pub(crate) fn agent(&self, mode: Mode) -> Arc<Agent> {
+        Arc::new(Agent::start(self.options(mode)).unwrap())
+    }
+
+    /// Where the agent keeps its originals and its record.
+    pub(crate) fn directory(&self) -> std::path::PathBuf {
+        self.path("market")
+    }
+
+    pub(crate) fn options(&self, mode: Mode) -> Options {
+        let cgroups = ["a", "b", "c"].map(declared);
+        Options {
             node: "w-17".to_owned(),
             directory: self.path("market"),
             mode,
@@ -89,12 +97,23 @@ impl Machine {
             cgroups: cgroups.into(),
             executions: None,
             process: self.path("process"),
-        };
-        Arc::new(Agent::start(options).unwrap())
+        }
     }
 }
 
-fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool) {
+fn declared(name: &str) -> Declared {
+    Declared {
+        name: name.to_owned(),
+        place: Place::Path(Path::new("/").join(name)),
+        params: Params {
+            min_milli: 100,
+            max_milli: 800,
+            weight: 100,
+        },
+    }
+}
+
+pub(crate) fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool) {
     let mut view = agent.view();
     for _ in 0..2_000 {
         if is_so(&view) {
@@ -105,7 +124,7 @@ fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool) {
     panic!("it takes too long: {view:#?}");
 }
 
-fn limits(view: &View) -> Vec<u64> {
+pub(crate) fn limits(view: &View) -> Vec<u64> {
     let standings = view.standings.iter();
     standings.map(|standing| standing.limit_milli).collect()
 }
@@ -124,7 +143,7 @@ async fn a_clearing_of_the_past_is_played_back_from_the_record() {
     let then = world.ask("GET", &format!("{path}?at={at}"), "").await;
     assert_eq!(then.status, 200, "{then:?}");
     let then: NodeMarket = serde_json::from_value(then.json()).unwrap();
-    assert!(then.at <= now.at, "{then:?}");
+    assert_eq!(then.at, now.at);
     assert_eq!(then.capacity_milli, now.capacity_milli);
     let shares = |market: &NodeMarket| {
         let pods = market.pods.iter();

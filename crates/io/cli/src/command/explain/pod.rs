@@ -1,18 +1,20 @@
 //! `bursar explain pod/NAME`: what CPU a pod may use, with the arithmetic (design 80, 2.14).
 
-use bursar_client::api::{MarketKind, MarketPod, NodeMarket};
-use bursar_client::{Client, nearest};
+use bursar_client::api::{MarketKind, MarketPod, NodeMarket, instant};
+use bursar_client::{Client, Code, nearest};
 use bursar_market::explain::{Explanation, explain};
+use bursar_units::Instant;
 use serde_json::{Value, json};
 
 use super::LABEL;
 use crate::command::market::scene::{booking_of, evidence, scene, share};
 use crate::command::node::market_of;
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::Question;
+use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{self, Look, Meaning, WIDTH};
 use crate::list;
 use crate::session::Session;
+use crate::time;
 
 /// How wide the word before each line of arithmetic is.
 const WORD: usize = 8;
@@ -24,17 +26,26 @@ pub(super) async fn run(
     session: &mut Session,
     client: &Client,
     name: &str,
-    question: Option<Question>,
+    arguments: &ExplainArguments,
 ) -> Result<(), Stop> {
-    let mut markets = Vec::new();
-    for node in client.nodes().await?.items {
-        markets.extend(market_of(client, &node.metadata.name).await?);
-    }
+    let question = arguments.question;
+    let (markets, is_past) = match &arguments.at {
+        Some(at) => {
+            let at = time::parse(at, session.now(), &session.zone).map_err(Failure::usage)?;
+            (past_markets(client, at).await?, true)
+        }
+        None => (markets(client).await?, false),
+    };
     let told: Vec<(Found<'_>, Explanation)> = meant(&markets, name)
         .into_iter()
         .map(|(market, pod)| {
-            let evidence = evidence(market, pod);
-            let told = explain(&scene(market), &share(market, pod), Some(&evidence));
+            let evidence = (!is_past).then(|| evidence(market, pod));
+            let mut told = explain(&scene(market), &share(market, pod), evidence.as_ref());
+            if is_past {
+                let at = session.look().to_the_second(market.at);
+                told.headline = format!("at {at}: {}", told.headline);
+                told.sooner = None;
+            }
             ((market, pod), told)
         })
         .collect();
@@ -52,6 +63,36 @@ pub(super) async fn run(
                 texts.collect::<Vec<_>>().join("\n")
             })
         }
+    }
+}
+
+/// How every node stands that has an agent.
+async fn markets(client: &Client) -> Result<Vec<NodeMarket>, Stop> {
+    let mut markets = Vec::new();
+    for node in client.nodes().await?.items {
+        markets.extend(market_of(client, &node.metadata.name).await?);
+    }
+    Ok(markets)
+}
+
+/// How every node stood whose agent's record goes back so far; if none does, why not.
+async fn past_markets(client: &Client, at: Instant) -> Result<Vec<NodeMarket>, Stop> {
+    let (mut markets, mut without) = (Vec::new(), None);
+    for node in client.nodes().await?.items {
+        match client.market_at(&node.metadata.name, at).await {
+            Ok(market) => markets.push(market),
+            Err(error) => {
+                let code = error.problem().map(|problem| problem.code);
+                if code != Some(Code::NotFound) {
+                    return Err(error.into());
+                }
+                without = Some(error);
+            }
+        }
+    }
+    match without {
+        Some(error) if markets.is_empty() => Err(error.into()),
+        _ => Ok(markets),
     }
 }
 
@@ -107,6 +148,7 @@ fn value(market: &NodeMarket, pod: &MarketPod, explanation: &Explanation) -> Val
     json!({
         "object": {"kind": "Pod", "name": pod.pod},
         "node": market.node,
+        "at": instant::format(market.at),
         "headline": explanation.headline,
         "why": explanation.why,
         "how": how.map(|(word, text)| json!({"word": word, "text": text})).collect::<Vec<_>>(),

@@ -58,6 +58,8 @@ pub(super) struct Worker {
     sensed_us: Option<u64>,
     over_us: u64,
     clearings: u64,
+    /// When the last one was, in milliseconds since 1970.
+    cleared_ms: Option<u64>,
     pub(super) writes: u64,
     skipped: u64,
     /// What went wrong in this round, and in the last.
@@ -119,6 +121,7 @@ impl Worker {
             sensed_us: None,
             over_us: 0,
             clearings: 0,
+            cleared_ms: None,
             writes: 0,
             skipped: 0,
             errors: (None, None),
@@ -178,6 +181,7 @@ impl Worker {
             },
         };
         self.node.clear(now_us, supply);
+        let cleared_ms = *self.cleared_ms.insert(wall_ms());
         self.clearings += 1;
         if self.acts == Acts::Yes {
             let (began, decreases) = (self.began, self.node.decreases());
@@ -185,8 +189,8 @@ impl Worker {
             let increases = self.node.increases();
             self.act(&increases, began);
         }
-        self.keep_record();
-        self.remember();
+        self.keep_record(cleared_ms);
+        self.remember(cleared_ms);
     }
 
     /// So many looks or clearings came too late to take place.
@@ -212,7 +216,7 @@ impl Worker {
         self.options.mode = Mode::Observe;
         self.leave();
         let told = self.give_back(|_| true, Deed::Real);
-        self.keep_record();
+        self.keep_record(wall_ms());
         told
     }
 
@@ -226,6 +230,7 @@ impl Worker {
         View {
             node: self.options.node.clone(),
             at_ms: wall_ms(),
+            cleared_ms: self.cleared_ms,
             now_us: micros(self.began),
             settings: self.options.settings,
             acts: self.acts.clone(),
@@ -442,20 +447,19 @@ impl Worker {
         Ok(told)
     }
 
-    fn keep_record(&mut self) {
+    fn keep_record(&mut self, at_ms: u64) {
         let Some(clearing) = self.node.last() else {
             return;
         };
         let events = std::mem::take(&mut self.events);
-        let added = self.record.add(wall_ms(), &self.rules, clearing, events);
+        let added = self.record.add(at_ms, &self.rules, clearing, events);
         if let Err(error) = added {
             self.failed(&error);
         }
     }
 
     /// Keeps what `since` asks for.
-    fn remember(&mut self) {
-        let at_ms = wall_ms();
+    fn remember(&mut self, at_ms: u64) {
         let Some(clearing) = self.node.last() else {
             return;
         };
