@@ -21,6 +21,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar_units::BookingId;
@@ -152,9 +153,13 @@ impl Place {
 
     /// Says how it came out where no program was started or its shim is gone.
     pub(crate) fn conclude(&self, status: &Status) -> io::Result<()> {
-        let new = self.file(STATUS_NEW);
-        let written = fs::write(&new, serde_json::to_vec(status)?)
-            .and_then(|()| fs::rename(&new, self.file(STATUS)));
+        self.replace(STATUS, STATUS_NEW, &serde_json::to_vec(status)?)
+    }
+
+    /// Writes a file that whoever looks sees whole or not at all.
+    fn replace(&self, name: &str, new: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = self.file(new);
+        let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, self.file(name)));
         if written.is_err() {
             let _ = fs::remove_file(&new);
         }
@@ -164,11 +169,13 @@ impl Place {
     /// Asks the program to end within a time, or never to begin. Whoever asks again does not
     /// give it more time than it had.
     pub(crate) fn ask_to_stop(&self, grace: Duration) -> io::Result<()> {
+        // Two who ask at once must not write the same new file.
+        let _turn = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
         match self.stop() {
             Some(left) if left <= grace => Ok(()),
             _ => {
                 let end = uptime()?.saturating_add(grace);
-                fs::write(self.file(STOP), end.as_millis().to_string())
+                self.replace(STOP, STOP_NEW, end.as_millis().to_string().as_bytes())
             }
         }
     }
@@ -189,7 +196,7 @@ impl Place {
                 result => result?,
             }
         }
-        for name in [STATUS_NEW, STOP, SPAWNED] {
+        for name in [STATUS_NEW, STOP_NEW, STOP, SPAWNED] {
             ignore_absence(fs::remove_file(self.file(name)))?;
         }
         Ok(())
@@ -205,8 +212,12 @@ pub(crate) const STDOUT: &str = "stdout";
 pub(crate) const STDERR: &str = "stderr";
 const SPAWNED: &str = "spawned";
 const STOP: &str = "stop";
+const STOP_NEW: &str = "stop.new";
 const STATUS: &str = "status.json";
 const STATUS_NEW: &str = "status.new";
+
+/// Held while somebody asks a program to end.
+static ASKING: Mutex<()> = Mutex::new(());
 
 /// The status of which nothing is known.
 const LOST: Status = Status {
@@ -265,6 +276,29 @@ mod tests {
             assert!(is_removed(&directory).unwrap());
         }
         assert_eq!(place.lock().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    /// Method: a shim that looks all the time while it is asked again and again, for the first time
+    /// each. Half a number would be a time that is over.
+    #[test]
+    fn whoever_looks_while_a_stop_is_asked_for_sees_the_whole_grace_or_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().to_owned());
+        std::thread::scope(|scope| {
+            let shim = scope.spawn(|| {
+                while !place.file("over").exists() {
+                    let left = place.stop();
+                    let is_whole = left.is_none_or(|left| left > Duration::from_mins(50));
+                    assert!(is_whole, "{left:?}");
+                }
+            });
+            for _ in 0..2_000 {
+                place.ask_to_stop(Duration::from_hours(1)).unwrap();
+                fs::remove_file(place.file(STOP)).unwrap();
+            }
+            fs::write(place.file("over"), "").unwrap();
+            shim.join().unwrap();
+        });
     }
 
     #[test]

@@ -26,11 +26,6 @@ fn cells(group: Group, kept: Kept) -> Vec<Cell> {
         TROUBLES
             .into_iter()
             .map(move |trouble| Cell { state, trouble })
-            // Its shell may lose the gate to the signal that all of its group get at once; seen rarely.
-            .filter(move |cell| {
-                let is_lost = cell.state == State::Stopping && cell.trouble == Trouble::Flood;
-                kept == Kept::Apart || !is_lost
-            })
     });
     all.filter(|cell| cell.group() == group)
         .filter(|cell| matches!(cell.fate(), Fate::Ends(..)))
