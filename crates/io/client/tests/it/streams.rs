@@ -26,6 +26,10 @@ async fn ids(stream: &mut EventStream, count: usize) -> Vec<String> {
                 );
                 ids.push(id.to_string());
             }
+            StreamItem::Passing { name, event } => {
+                assert_eq!(event.object, "pod/web");
+                ids.push(name);
+            }
             StreamItem::Reset => ids.push("reset".to_owned()),
             StreamItem::Interrupted(_) => {}
         }
@@ -56,6 +60,25 @@ async fn a_stream_resumes_after_its_last_event() {
         .collect();
     assert_eq!(resumed, [None, Some("3.1"), Some("3.1"), Some("3.1")]);
     assert_eq!(seen[3].line, "GET /v1/events?kinds=booking&from=3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_on_record_is_told_and_does_not_move_the_position() {
+    let resized = event(0, 0)
+        .replace("id: 0.0\n", "")
+        .replace("booking.granted", "pod.resized")
+        .replace("booking/a", "pod/web");
+    let (client, log) = within(script([
+        Reply::Part(format!("{resized}{}{resized}", event(3, 0))),
+        Reply::Part(event(4, 0)),
+        Reply::Hang,
+    ]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(
+        ids(&mut stream, 4).await,
+        ["pod.resized", "3.0", "pod.resized", "4.0"]
+    );
+    assert_eq!(log.all()[1].header("last-event-id"), Some("3.0"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,20 +12,20 @@ use serde_json::Value;
 use crate::world::{World, operator, user};
 
 /// A follower in process.
-struct Follower {
+pub(crate) struct Follower {
     body: Body,
     buffer: String,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Event {
-    id: String,
-    name: String,
-    data: String,
+pub(crate) struct Event {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) data: String,
 }
 
 impl Follower {
-    async fn new(router: &Router, query: &str, last: Option<&str>) -> Self {
+    pub(crate) async fn new(router: &Router, query: &str, last: Option<&str>) -> Self {
         let mut request = Request::get(format!("/v1/events{query}"));
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -42,7 +42,7 @@ impl Follower {
     }
 
     /// The next block that is not a comment.
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
             if !block.starts_with(':') {

@@ -17,6 +17,7 @@ mod garbage;
 mod ledger;
 mod listen;
 mod market;
+mod market_ledger;
 mod metrics;
 mod openapi;
 mod problems;

@@ -17,11 +17,12 @@ pub(super) const RESIZED: &str = "pod.resized";
 /// The facts of an event of a market.
 pub(super) fn facts(event: &Event) -> Value {
     match event {
-        Event::Set { rules, was, .. } => {
-            let mut value = of_rules(rules);
-            value["was"] = was.as_ref().map_or(Value::Null, of_rules);
-            value
-        }
+        Event::Set { rules, was, .. } => json!({
+            "mode": rules.mode.word(),
+            "policy": rules.policy.word(),
+            "sha256": rules.sha256,
+            "was": was.as_ref().map(of_rules),
+        }),
         Event::Labelled { labelled, was, .. } => json!({
             "label": labelled.label.word(),
             "was": was.word(),

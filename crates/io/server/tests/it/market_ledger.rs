@@ -1,0 +1,328 @@
+//! What a market leaves in the ledger and on the stream: once, whatever comes between (M12).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bursar_ledger::store::memory::Fault;
+use bursar_market::clear::Mode as Label;
+use bursar_node::market::{Agent, Mode, RESIZES_MAX};
+use bursar_server::Reporter;
+use serde_json::Value;
+
+use crate::events::Follower;
+use crate::market::{Machine, limits, wait_for};
+use crate::world::{World, operator, user};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A node that acts on `a` and `b`, both of which came with 600m and need 110m.
+fn acting(machine: &Machine) -> (Arc<Agent>, World, Reporter) {
+    let agent = machine.agent(Mode::Act);
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let reporter = Reporter::new(world.service.ledger(), "w-17").unwrap();
+    (agent, world, reporter)
+}
+
+/// All that is on record of the market, without hashes, and without labels: what a limit was before
+/// anything is measured counts as need, so that a node may be congested for a moment.
+async fn sentences(world: &World) -> Vec<String> {
+    let records = world.ask("GET", "/v1/records?limit=1000", "").await.json();
+    let records = records["items"].as_array().unwrap().clone();
+    let sentences = records
+        .iter()
+        .flat_map(|record| record["summary"].as_array().unwrap());
+    let sentences = sentences.map(|sentence| sentence.as_str().unwrap());
+    let is_label = |sentence: &&str| sentence.contains("congested, was ");
+    let about = sentences.filter(|sentence| sentence.contains("w-17") && !is_label(sentence));
+    about
+        .map(|sentence| match sentence.split_once(", settings ") {
+            Some((before, after)) => format!("{before}{}", &after[after.find('…').unwrap()..]),
+            None => sentence.to_owned(),
+        })
+        .collect()
+}
+
+const TAKEN: [&str; 3] = [
+    "w-17: the market acts, policy proportional…",
+    "a on w-17 takes part: it came with a limit of 600m, which is kept",
+    "b on w-17 takes part: it came with a limit of 600m, which is kept",
+];
+const RETURNED: [&str; 3] = [
+    "w-17: the market observes, policy proportional…; it acted, policy proportional",
+    "a on w-17 is given back: it came with a limit of 600m",
+    "b on w-17 is given back: it came with a limit of 600m",
+];
+
+#[tokio::test]
+async fn what_is_taken_and_given_back_is_on_record_once() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    reporter.settle(&agent).await;
+    assert_eq!(sentences(&world).await, TAKEN);
+    // Whoever compares again, this reporter or another, finds nothing to tell.
+    let record = world.service.record();
+    reporter.settle(&agent).await;
+    let other = Reporter::new(world.service.ledger(), "w-17").unwrap();
+    other.settle(&agent).await;
+    assert_eq!(world.service.record(), record);
+    let dry = world.ask("POST", "/v1/nodes/w-17/restore?dryRun=true", "");
+    dry.await;
+    assert_eq!(world.service.record(), record);
+    // Whoever has the limits put back finds it on record.
+    let answer = world.ask("POST", "/v1/nodes/w-17/restore", "{}").await;
+    assert_eq!(answer.headers["bursar-record"], (record + 1).to_string());
+    assert_eq!(sentences(&world).await, [TAKEN, RETURNED].concat());
+    agent.stop().unwrap();
+    reporter.settle(&agent).await;
+    assert_eq!(sentences(&world).await, [TAKEN, RETURNED].concat());
+}
+
+#[tokio::test]
+async fn a_stop_gives_everything_back_and_is_no_change_of_settings() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    reporter.settle(&agent).await;
+    agent.stop().unwrap();
+    reporter.settle(&agent).await;
+    let expected = [&TAKEN[..], &RETURNED[1..]].concat();
+    assert_eq!(sentences(&world).await, expected);
+    drop(agent);
+    // The next agent is run by the same settings, and takes both in again.
+    let agent = machine.agent(Mode::Act);
+    reporter.settle(&agent).await;
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    reporter.settle(&agent).await;
+    let again = [&expected[..], &TAKEN[1..]].concat();
+    assert_eq!(sentences(&world).await, again);
+}
+
+/// Method: the reporter runs as it does in a server, and both pods use all they may for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_label_is_on_record_with_its_numbers() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    let running = tokio::spawn(reporter.run(Arc::clone(&agent)));
+    let began = Instant::now();
+    let until = |label: Label, permille: u64| {
+        let is_so = |view: &bursar_node::market::View| {
+            let used_us = u64::try_from(began.elapsed().as_micros()).unwrap() * permille / 1_000;
+            for name in ["a", "b"] {
+                machine.used(name, used_us);
+            }
+            let clearing = view.clearing.as_ref();
+            clearing.is_some_and(|clearing| clearing.label == label)
+        };
+        wait_for(&agent, is_so);
+    };
+    let mut follower = Follower::new(&world.router(operator()), "?kinds=node", None).await;
+    until(Label::Congested, 800);
+    let event = follower.next().await.unwrap();
+    let event = match event.name.as_str() {
+        // The first comparison may come before or after the stream was opened.
+        "node.marketChanged" => follower.next().await.unwrap(),
+        _ => event,
+    };
+    assert_eq!(event.name, "node.congested");
+    let data: Value = serde_json::from_str(&event.data).unwrap();
+    assert_eq!(data["object"], "node/w-17");
+    assert_eq!(data["data"]["was"], "uncongested");
+    assert_eq!(data["data"]["capacityMilli"], 1000);
+    let need = data["data"]["needMilli"].as_u64().unwrap();
+    assert!(1000 < need, "{need}");
+    let sentence =
+        format!("w-17: congested, was uncongested: 2 pods need {need}m, 1000m can be shared");
+    assert_eq!(data["summary"], sentence);
+    running.abort();
+}
+
+/// Method: the store fails for as many writes as the reporter tries in a minute, some of which were
+/// written nevertheless; meanwhile the agent acts.
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_away_the_agent_works_on_and_is_on_record_once_afterwards() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Act);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let reporter = Reporter::new(world.service.ledger(), "w-17").unwrap();
+    for at in 0..12 {
+        let fault = if at % 4 == 3 {
+            Fault::CommitThenError
+        } else {
+            Fault::Error
+        };
+        world.store.inject(fault);
+    }
+    wait_for(&agent, |view| limits(view) == [110, 110]);
+    assert_eq!(machine.limit("a"), "11000 100000");
+    reporter.settle(&agent).await;
+    assert_eq!(sentences(&world).await, TAKEN);
+    agent.stop().unwrap();
+    for _ in 0..3 {
+        world.store.inject(Fault::CommitThenError);
+    }
+    reporter.settle(&agent).await;
+    assert_eq!(
+        sentences(&world).await,
+        [&TAKEN[..], &RETURNED[1..]].concat()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_a_digest_of_the_agents_record_every_hour() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    let count = async || {
+        let all = sentences(&world).await;
+        let is_digest = |sentence: &&String| sentence.contains("its record stands at");
+        all.iter().filter(is_digest).count()
+    };
+    for hours in 0..4 {
+        reporter.settle(&agent).await;
+        assert_eq!(count().await, hours);
+        tokio::time::advance(HOUR - Duration::from_secs(1)).await;
+        reporter.settle(&agent).await;
+        assert_eq!(count().await, hours, "too early");
+        let lines = agent.view().clearings;
+        wait_for(&agent, |view| lines < view.clearings);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let head = {
+        let state = world.service.ledger().view().read();
+        state.markets.get("w-17").unwrap().digest.unwrap().head
+    };
+    agent.stop().unwrap();
+    let mut heads = Vec::new();
+    let directory = machine.directory();
+    bursar_node::market::record::read(&directory, |past| heads.push(past)).unwrap();
+    let text = std::fs::read_to_string(directory.join("record.jsonl")).unwrap();
+    assert!(
+        text.contains(&head.to_string()),
+        "the digest is a line of the record"
+    );
+}
+
+#[tokio::test]
+async fn where_nobody_is_to_look_a_ledger_that_knew_a_market_hears_so() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    let options = machine.options(Mode::Observe);
+    reporter.settle_off(&options).await;
+    assert_eq!(sentences(&world).await, [""; 0], "it never heard of one");
+    reporter.settle(&agent).await;
+    reporter.settle_off(&options).await;
+    let all = sentences(&world).await;
+    // What a crashed agent left behind is still to be put back.
+    assert_eq!(all.len(), TAKEN.len() + 1, "{all:?}");
+    assert_eq!(
+        all[3],
+        "w-17: the market is off, policy proportional…; it acted, policy proportional"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resize_is_told_as_it_happens_and_has_no_place_in_the_stream() {
+    let machine = Machine::new();
+    let (agent, world, _) = acting(&machine);
+    let router = world.router(operator());
+    let mut follower = Follower::new(&router, "?kinds=pod", None).await;
+    let mut others = Follower::new(&router, "?kinds=booking", None).await;
+    let mut hidden = Follower::new(&world.router(user(&["ada"])), "", None).await;
+    // `a` wants all it may have.
+    let began = Instant::now();
+    wait_for(&agent, |view| {
+        machine.used("a", u64::try_from(began.elapsed().as_micros()).unwrap());
+        limits(view)[0] > 110
+    });
+    let event = follower.next().await.unwrap();
+    assert_eq!(
+        (event.name.as_str(), event.id.as_str()),
+        ("pod.resized", "")
+    );
+    let event: Value = serde_json::from_str(&event.data).unwrap();
+    let data = &event["data"];
+    assert_eq!(event["object"], "pod/a");
+    assert_eq!((&data["node"], &data["pod"]), (&"w-17".into(), &"a".into()));
+    assert_eq!(data["fromMilli"], 110);
+    assert_eq!(data["mode"], "uncongested");
+    let (to, need) = (&data["toMilli"], &data["needMilli"]);
+    assert_eq!(
+        event["summary"],
+        format!("a may use {to}m of CPU, 110m before: it needs {need}m, the node is uncongested")
+    );
+    // Whoever did not ask, or may not see it, hears of the next booking instead.
+    world.grant("job-1", "python", "ada").await;
+    for follower in [&mut others, &mut hidden] {
+        assert_eq!(follower.next().await.unwrap().name, "booking.granted");
+    }
+}
+
+/// Method: far more resizes than are kept for anyone, and records among them, before a follower
+/// reads anything. Eight pods are busy and idle by turns.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_follower_loses_resizes_and_never_a_record() {
+    let machine = Machine::new();
+    let mut options = machine.options(Mode::Act);
+    let pods: Vec<String> = (0..8).map(|at| format!("p{at}")).collect();
+    options.cgroups = pods.iter().map(|pod| machine.declare(pod)).collect();
+    for cgroup in &mut options.cgroups {
+        cgroup.params.min_milli = 10;
+    }
+    let agent = Arc::new(Agent::start(options).unwrap());
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let router = world.router(operator());
+    let mut follower = Follower::new(&router, "", None).await;
+    let began = Instant::now();
+    for job in 0..100_000 {
+        if u64::try_from(RESIZES_MAX).unwrap() + 200 < agent.view().writes {
+            break;
+        }
+        let now_us = u64::try_from(began.elapsed().as_micros()).unwrap();
+        let is_busy = now_us / 60_000 % 2 == 0;
+        let used_us = if is_busy {
+            now_us
+        } else {
+            now_us / 60_000 * 60_000
+        };
+        for pod in &pods {
+            machine.used(pod, used_us);
+        }
+        if job < 20 {
+            world.grant(&format!("job-{job}"), "python", "ada").await;
+        }
+        let seen = agent.view();
+        agent.view_after(&seen, Duration::from_millis(50));
+    }
+    for job in ["one-more", "last"] {
+        world.grant(job, "python", "ada").await;
+    }
+    agent.stop().unwrap();
+    let (mut resizes, mut records) = (0, Vec::new());
+    loop {
+        let event = follower.next().await.unwrap();
+        match event.name.as_str() {
+            "pod.resized" => resizes += 1,
+            "booking.granted" => records.push(event.data),
+            other => panic!("{other}"),
+        }
+        let is_last = |data: &String| data.contains("booking/last");
+        if records.last().is_some_and(is_last) {
+            break;
+        }
+    }
+    let numbered = records.iter().filter(|data| data.contains("booking/job-"));
+    assert_eq!(
+        numbered.count(),
+        records.len() - 2,
+        "in order, and none twice"
+    );
+    assert!(resizes <= RESIZES_MAX, "{resizes}");
+}
+
+#[tokio::test]
+async fn whoever_only_observes_resizes_nothing() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Observe);
+    let mut resizes = agent.resizes();
+    wait_for(&agent, |view| view.clearings > 20);
+    assert!(resizes.try_recv().is_err());
+}
