@@ -16,19 +16,19 @@ use crate::exec_running::{Running, program};
 use crate::house::{House, Server};
 
 /// What its user wrote for the group.
-const WROTE_MILLI: u64 = 900;
+pub(crate) const WROTE_MILLI: u64 = 900;
 /// The period of a quota, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
 /// A cgroup of this machine with a quota, gone when the test ends.
-struct Group {
+pub(crate) struct Group {
     name: PathBuf,
     directories: Vec<PathBuf>,
     hierarchies: Hierarchies,
 }
 
 impl Group {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = PathBuf::from(format!("bursar-cli-{}-{count}", std::process::id()));
@@ -52,18 +52,23 @@ impl Group {
         group
     }
 
-    fn milli(&self) -> u64 {
+    pub(crate) fn milli(&self) -> u64 {
         let limit = self.hierarchies.limit(&self.name).unwrap();
         limit.quota().unwrap().milli_ceil().unwrap()
     }
 
     /// Settings under which a limit that is not needed falls at once.
     fn settings(&self, house: &House) -> PathBuf {
+        self.settings_between(house, ("100m", "900m"))
+    }
+
+    /// The same with another floor and ceiling.
+    pub(crate) fn settings_between(&self, house: &House, (min, max): (&str, &str)) -> PathBuf {
         let path = house.path("bursar.toml");
         let text = format!(
             "[market]\nsense = \"20ms\"\nclear = \"50ms\"\nbucket = \"50ms\"\nwindow = \"100ms\"\n\
-             cooldown = \"1ms\"\n\n[[cgroup]]\nname = \"web\"\npath = \"/{}\"\nmin = \"100m\"\n\
-             max = \"900m\"\n\n[[cgroup]]\nname = \"nowhere\"\npath = \"/bursar-no-such\"\nmax = 1\n",
+             cooldown = \"1ms\"\n\n[[cgroup]]\nname = \"web\"\npath = \"/{}\"\nmin = \"{min}\"\n\
+             max = \"{max}\"\n\n[[cgroup]]\nname = \"nowhere\"\npath = \"/bursar-no-such\"\nmax = 1\n",
             self.name.display()
         );
         std::fs::write(&path, text).unwrap();
@@ -106,13 +111,13 @@ fn roots(version: Version) -> Vec<PathBuf> {
     roots
 }
 
-fn acting(house: &House, group: &Group) -> Server {
+pub(crate) fn acting(house: &House, group: &Group) -> Server {
     let settings = group.settings(house);
     house.up(&["--market", "act", "--config", settings.to_str().unwrap()])
 }
 
 /// Looks until the limit of the group is not what its user wrote; each look is a process.
-fn until_lowered(house: &House) -> Value {
+pub(crate) fn until_lowered(house: &House) -> Value {
     loop {
         let text = house.ok(&["top", "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
@@ -123,7 +128,7 @@ fn until_lowered(house: &House) -> Value {
     }
 }
 
-fn node(house: &House) -> String {
+pub(crate) fn node(house: &House) -> String {
     let names = house.ok(&["nodes", "-o", "name"]);
     names.trim().strip_prefix("node/").unwrap().to_owned()
 }
@@ -285,7 +290,7 @@ fn executions_are_managed_while_they_run() {
         explained.contains("\nWHY     it was given 900m, no more and no less: nothing to share\n")
     );
     assert!(
-        explained.contains("`bursar booking cancel job` ends it\n"),
+        explained.contains("\nOUT     `bursar booking cancel job` ends it; "),
         "{explained}"
     );
     let refused = house.run(&["explain", "pod/jbo"]);

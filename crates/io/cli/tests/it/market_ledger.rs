@@ -1,0 +1,150 @@
+//! What the market of this machine leaves in the ledger, through the real binary and the real kernel:
+//! everything once, whatever ends the server (M12). Needs root, as the executions do.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::house::{House, Server};
+use crate::market_node::{Group, WROTE_MILLI, acting, node, until_lowered};
+
+/// All that is on record of the market.
+fn told(house: &House) -> Vec<String> {
+    let records = house.ok(&["ledger", "tail", "--from", "0", "-o", "json"]);
+    let records: Value = serde_json::from_str(&records).unwrap();
+    let sentences = records.as_array().unwrap().iter();
+    let sentences = sentences.flat_map(|record| record["summary"].as_array().unwrap());
+    let sentences = sentences.map(|sentence| sentence.as_str().unwrap());
+    let node = node(house);
+    let is_about = |sentence: &&str| {
+        sentence.starts_with(&format!("{node}: ")) || sentence.contains(&format!(" on {node} "))
+    };
+    sentences.filter(is_about).map(str::to_owned).collect()
+}
+
+/// Looks until the last sentences are these; each look is a process.
+fn until(house: &House, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
+    loop {
+        let told = told(house);
+        if is_there(&told) {
+            return told;
+        }
+    }
+}
+
+fn count(told: &[String], part: &str) -> usize {
+    told.iter()
+        .filter(|sentence| sentence.contains(part))
+        .count()
+}
+
+/// The first `count` events of the stream that are about pods, from the beginning of the ledger.
+fn pod_events(server: &Server, count: usize) -> Vec<(String, Value)> {
+    let address = server.address.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let kinds = "pod.originalTaken,pod.originalReturned";
+    let request =
+        format!("GET /v1/events?from=0&kinds={kinds} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut events = Vec::new();
+    let mut name = String::new();
+    for line in BufReader::new(stream).lines() {
+        let line = line.unwrap();
+        if let Some(event) = line.strip_prefix("event: ") {
+            name = event.to_owned();
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            events.push((name.clone(), serde_json::from_str(data).unwrap()));
+            if events.len() == count {
+                break;
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn an_original_is_on_record_once_when_taken_and_once_when_given_back() {
+    let (house, group) = (House::new(), Group::new());
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    let taken = format!("takes part: it came with a limit of {WROTE_MILLI}m, which is kept");
+    until(&house, |told| count(told, &taken) == 1);
+
+    // Whoever dies has written everything down, and the next one has nothing to add.
+    server.kill();
+    assert!(group.milli() < WROTE_MILLI);
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    let all = told(&house);
+    assert_eq!(count(&all, &taken), 1, "{all:#?}");
+    assert_eq!(count(&all, "the market acts"), 1, "{all:#?}");
+    assert_eq!(count(&all, "is given back"), 0, "{all:#?}");
+
+    // Who had it put back finds it on record at once.
+    house.ok(&["node", "restore", "--all"]);
+    let all = told(&house);
+    let returned = format!("is given back: it came with a limit of {WROTE_MILLI}m");
+    assert_eq!(count(&all, &returned), 1, "{all:#?}");
+    assert_eq!(count(&all, "the market observes"), 1, "{all:#?}");
+    let events = pod_events(&server, 2);
+    let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["pod.originalTaken", "pod.originalReturned"]);
+    assert_eq!(events[0].1["object"], "pod/web");
+    assert_eq!(events[0].1["data"]["milli"], WROTE_MILLI);
+    assert_eq!(events[1].1["data"]["node"], node(&house));
+    assert_eq!(server.interrupt(), 0);
+
+    // A server that stops in order says its last word; the next one begins anew.
+    let server = acting(&house, &group);
+    until_lowered(&house);
+    until(&house, |told| count(told, &taken) == 2);
+    assert_eq!(server.interrupt(), 0);
+    let server = house.up(&["--market", "off"]);
+    let all = told(&house);
+    assert_eq!(count(&all, &returned), 2, "{all:#?}");
+    assert_eq!(count(&all, "the market is off"), 1, "{all:#?}");
+    assert_eq!(server.interrupt(), 0);
+    let data = house.data();
+    let checked = house.ok(&[
+        "ledger",
+        "check",
+        "--redecide",
+        "--store",
+        data.to_str().unwrap(),
+    ]);
+    assert!(checked.contains("ok    market"), "{checked}");
+}
+
+/// Method: a floor that no machine has.
+#[test]
+fn a_change_of_the_label_and_of_the_settings_is_on_record() {
+    let (house, group) = (House::new(), Group::new());
+    let settings = group.settings_between(&house, ("512", "512"));
+    let settings = settings.to_str().unwrap();
+    let server = house.up(&["--market", "act", "--config", settings]);
+    let all = until(&house, |told| {
+        count(told, "overloaded, was uncongested") == 1
+    });
+    let overloaded = all.iter().find(|one| one.contains("overloaded")).unwrap();
+    let words = ": overloaded, was uncongested: 1 pod needs 512000m, ";
+    assert!(overloaded.contains(words), "{overloaded}");
+    assert!(overloaded.ends_with("m can be shared"), "{overloaded}");
+    assert_eq!(server.interrupt(), 0);
+    let server = acting(&house, &group);
+    until(&house, |told| {
+        count(told, "uncongested, was overloaded") == 1
+    });
+    assert_eq!(server.interrupt(), 0);
+    // What is declared of a cgroup is no part of the settings; the policy is.
+    let text = std::fs::read_to_string(settings).unwrap();
+    let text = text.replacen("[market]\n", "[market]\npolicy = \"weighted-nash\"\n", 1);
+    std::fs::write(settings, text).unwrap();
+    let server = house.up(&["--market", "act", "--config", settings]);
+    let all = told(&house);
+    assert_eq!(count(&all, "the market acts, policy"), 2, "{all:#?}");
+    let last = all.iter().rfind(|one| one.contains("the market")).unwrap();
+    assert!(last.contains("the market acts, policy weighted-nash, settings "));
+    assert!(last.ends_with("; it acted, policy proportional"), "{last}");
+    assert_eq!(server.interrupt(), 0);
+}
