@@ -512,7 +512,7 @@ fn out(scene: &Scene, home: &Home) -> String {
                 .to_owned()
         }
         Home::Execution { booking } => {
-            format!("it takes part while it runs; `bursar booking cancel {booking}` ends it")
+            format!("`bursar booking cancel {booking}` ends it; until then it takes part")
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::connect::{self, Found};
 use crate::failure::{Failure, Stop, exit};
-use crate::layout::{Look, Meaning};
+use crate::layout::{Look, Meaning, labelled};
 use crate::session::{Reach, Session};
 use crate::time::{distance, length};
 
@@ -297,5 +297,8 @@ fn text(line: &Line, look: &Look) -> String {
         Verdict::Warn => look.paint(Meaning::Waiting, "warn"),
         Verdict::Fail => look.paint(Meaning::Bad, "FAIL"),
     };
-    format!("{verdict}  {:<8}  {}\n", line.name, line.detail)
+    // Colour takes no room, so the verdict goes before what is folded.
+    let label = format!("      {:<8}  ", line.name);
+    let told = labelled(&label, &line.detail);
+    format!("{verdict}{}", told.strip_prefix("    ").unwrap_or(&told))
 }

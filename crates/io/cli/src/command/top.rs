@@ -102,14 +102,14 @@ fn node_text(market: &NodeMarket, look: &Look, page: Page) -> String {
     let first = layout::fold(&first, page.columns).join("\n  ");
     let mut text = look.paint(meaning, &first) + "\n";
     text.push_str(&match market.acts {
-        MarketActs::Act => managed(market, look),
+        MarketActs::Act => managed(market, look, page),
         MarketActs::Observe => observed(market, look, page),
     });
     text
 }
 
-fn managed(market: &NodeMarket, look: &Look) -> String {
-    let mut text = layout::table(PODS, &pod_rows(market, look), look, false);
+fn managed(market: &NodeMarket, look: &Look, page: Page) -> String {
+    let mut text = layout::table(PODS, &pod_rows(market, look), look, page.is_wide);
     for pod in &market.pods {
         if let Some(held) = &pod.held {
             text.extend(["left as it is: ", &pod.pod, " (", &held.words, ")\n"]);
@@ -205,16 +205,25 @@ struct Row {
 
 const PODS: &[Column<Row>] = &[
     cell("POD", Align::Left, |row, _| of(row, 0)),
-    cell("WROTE", Align::Left, |row, _| of(row, 1)),
+    Column {
+        shown: Shown::Room(1),
+        ..cell("WROTE", Align::Left, |row, _| of(row, 1))
+    },
     cell("NEED", Align::Right, |row, _| of(row, 2)),
     cell("LIMIT", Align::Right, |row, _| of(row, 3)),
-    cell("", Align::Left, |row, _| of(row, 4)),
+    Column {
+        shown: Shown::Room(2),
+        ..cell("", Align::Left, |row, _| of(row, 4))
+    },
     cell("USED", Align::Right, |row, _| of(row, 5)),
     Column {
         meaning: |row| row.is_throttled.then_some(Meaning::Waiting),
         ..cell("THROTTLED", Align::Right, |row, _| of(row, 6))
     },
-    cell("SINCE", Align::Left, |row, _| of(row, 7)),
+    Column {
+        shown: Shown::Room(3),
+        ..cell("SINCE", Align::Left, |row, _| of(row, 7))
+    },
 ];
 
 const fn cell<T>(head: &'static str, align: Align, cell: fn(&T, &Look) -> String) -> Column<T> {
@@ -373,6 +382,24 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
         let row = "shop/api-7c9f     100-1000  1000m   580m  █████░░░░░     -          -  4m\n";
         assert!(text.contains(row), "{text}");
         assert_eq!(text.matches("-: not measured yet\n").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn long_names_cost_columns_and_are_never_cut() {
+        let mut market = market();
+        let name = "e-acme-01a1e2d5-90d4-7010-8dc7-bccd4008ddc4";
+        name.clone_into(&mut market.pods.first_mut().unwrap().pod);
+        let told = node_text(&market, &look(), PAGE);
+        assert!(told.contains(name) && !told.contains("SINCE"), "{told}");
+        assert!(
+            told.lines().all(|line| line.chars().count() <= 100),
+            "{told}"
+        );
+        let wide = Page {
+            is_wide: true,
+            ..PAGE
+        };
+        assert!(node_text(&market, &look(), wide).contains("SINCE"));
     }
 
     #[test]

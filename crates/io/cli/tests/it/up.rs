@@ -203,4 +203,7 @@ fn the_demo_shows_life_in_a_directory_of_its_own() {
         1,
         "nothing but the demo is there"
     );
+    // It starts fresh, whatever the one before has signed.
+    assert!(data.join("ledger.checkpoint").exists());
+    assert_eq!(house.up(&["--demo"]).interrupt(), 0);
 }

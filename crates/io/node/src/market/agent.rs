@@ -205,7 +205,8 @@ fn run(
             worker.skipped(look.next());
             // Nobody waits for the next clearing to be seen.
             if worker.sense() {
-                shown.show(worker.view());
+                let view = View::clone(&shown.lock());
+                shown.show(worker.with_use(view));
             }
         }
         if divide.is_due() {

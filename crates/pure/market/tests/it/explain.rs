@@ -305,7 +305,7 @@ fn floor_and_ceiling_in_one_leave_nothing_to_share() {
     );
     assert_eq!(
         fixed.out.as_deref(),
-        Some("it takes part while it runs; `bursar booking cancel job` ends it")
+        Some("`bursar booking cancel job` ends it; until then it takes part")
     );
     let idle = Evidence {
         shown: Shown::Demand { milli: 499 },

@@ -321,6 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn the_settings_of_the_guide_are_read_and_are_the_defaults() {
+        let guide = include_str!("../../../../../../docs/market.md");
+        let (_, block) = guide.split_once("```toml\n").unwrap();
+        let options = read(block.split_once("```").unwrap().0).unwrap();
+        assert_eq!(options.settings, bursar_market::node::Settings::default());
+        assert_eq!((options.sense.as_secs(), options.clear.as_secs()), (1, 5));
+        let names = options.cgroups.iter().map(|cgroup| cgroup.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["web", "batch"]);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told_with_its_line() {
         for (text, expected) in [
             (

@@ -69,8 +69,8 @@ pub(super) async fn run(
                 Key::Quit => break Ok(()),
                 Key::Up => first = first.saturating_sub(1),
                 Key::Down => first += 1,
-                Key::PageUp => first = first.saturating_sub(window().0),
-                Key::PageDown => first += window().0,
+                Key::PageUp => first = first.saturating_sub(page()),
+                Key::PageDown => first += page(),
             },
             _ = signals.window.recv() => {}
             _ = signals.interrupt.recv() => break Ok(()),
@@ -214,6 +214,11 @@ fn keys_in(typed: &[u8]) -> Vec<Key> {
     let letters = parts.next().unwrap_or_default();
     let letters = letters.iter().filter_map(of_letter);
     letters.chain(parts.filter_map(of_sequence)).collect()
+}
+
+/// How far a page goes: what is shown less a line, so that none is missed.
+fn page() -> usize {
+    window().0.saturating_sub(4).max(1)
 }
 
 /// Its lines and columns.

@@ -96,6 +96,7 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
         FILE_NAME,
         "ledger.db-wal",
         "ledger.db-shm",
+        "ledger.checkpoint",
         key::FILE_NAME,
         lock::FILE_NAME,
         super::SOCKET,
@@ -147,6 +148,7 @@ try, in another terminal:
   bursar --context demo bookings -w                                who holds, who waits
   bursar --context demo bookings --where state=ended,class=python  how programs ended
   bursar --context demo limits                                     how full each limit is
+  bursar --context demo top                                        who uses CPU, and how much
   bursar --context demo ledger tail -w                             what happens, in sentences
   bursar --context demo limit set python --slots 4 --dry-run       what a bound would do
 "

@@ -257,6 +257,20 @@ impl Worker {
         }
     }
 
+    /// What was told last, with what everyone uses by now: all else is as of the last clearing.
+    pub(super) fn with_use(&self, mut view: View) -> View {
+        let standings = self.node.standings();
+        let used: BTreeMap<String, Option<u64>> = standings
+            .map(|standing| (standing.id, standing.used_milli))
+            .collect();
+        for standing in &mut view.standings {
+            let now = used.get(&standing.id).copied().flatten();
+            standing.used_milli = now.or(standing.used_milli);
+        }
+        view.observed = self.seen();
+        view
+    }
+
     /// Something went wrong that is not about one pod.
     pub(super) fn failed(&mut self, error: &Error) {
         let text = match std::error::Error::source(error) {

@@ -76,6 +76,14 @@ const JOBS: &[Job] = &[
         max_time_ms: 30_000,
         cancelled: None,
     },
+    // It calculates, as fast as it is let.
+    Job {
+        script: "timeout \"$1\" sh -c 'while :; do :; done'; echo done",
+        weight: 3,
+        seconds: (8, 20),
+        max_time_ms: 30_000,
+        cancelled: None,
+    },
     // It hangs, and is asked to end when its time is over.
     Job {
         script: "echo waiting for a lock; sleep 600",
@@ -118,8 +126,10 @@ const JOBS: &[Job] = &[
     },
 ];
 
-/// What each may take: little, so that a small machine can play along.
+/// What each may take: little, so that a small machine can play along. CPU that nobody else needs it
+/// may have twice over, where the market acts.
 const CPU_MILLI: u64 = 200;
+const CPU_LIMIT_MILLI: u64 = 400;
 const MEMORY_BYTES: u64 = 24 << 20;
 const PIDS: u32 = 16;
 /// How long each may wait in the queue.
@@ -185,6 +195,7 @@ fn request(submitter: Submitter, job: &Job, chance: &mut Chance) -> Option<Execu
         args: args.map(ToOwned::to_owned).to_vec(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         cpu_milli: Some(CPU_MILLI),
+        cpu_limit_milli: Some(CPU_LIMIT_MILLI),
         memory_bytes: Some(MEMORY_BYTES),
         pids: Some(PIDS),
         priority: Some(submitter.priority),
