@@ -1,7 +1,8 @@
 //! An agent alone, for tests that kill it: cargo puts it beside them.
 //!
 //! `market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…` acts until it is killed, and says on
-//! standard output, after each clearing, whether it acts and what it holds.
+//! standard output, after each clearing, whether it acts and what it holds. `market restore
+//! DIRECTORY` puts back what such an agent left, and says when it begins and when it is done.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,9 +12,13 @@ use std::time::Duration;
 use bursar_market::node::Settings;
 use bursar_market::params::Params;
 use bursar_market::sense::Window;
-use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged};
+use bursar_node::market::{self, Agent, Declared, Deed, Mode, Options, Place, Unmanaged};
 
 fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    if args.next().is_some_and(|word| word == "restore") {
+        return restore(&args.next().unwrap_or_default());
+    }
     let Some(options) = options() else {
         eprintln!("usage: market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…");
         return ExitCode::FAILURE;
@@ -24,6 +29,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(agent) => tell(&agent),
+    }
+}
+
+fn restore(directory: &str) -> ExitCode {
+    println!("restoring");
+    match market::restore(directory.as_ref(), "/proc/self".as_ref(), Deed::Real) {
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+        Ok(restored) => {
+            println!("{restored:?}");
+            ExitCode::SUCCESS
+        }
     }
 }
 

@@ -164,7 +164,7 @@ pub fn hierarchies(bytes: &[u8]) {
     for mount in &mounts {
         assert_eq!(
             layout::mounts(&mount_line(mount)),
-            [mount.clone()],
+            std::slice::from_ref(mount),
             "{text}"
         );
         for own in &memberships {

@@ -52,9 +52,13 @@ fn kill_after(mut process: Process, writes: u64, pause: Duration) {
             break;
         }
     }
+    self::pause(pause);
+    drop(process);
+}
+
+fn pause(pause: Duration) {
     #[expect(clippy::disallowed_methods, reason = "the moment is what is tried")]
     std::thread::sleep(pause);
-    drop(process);
 }
 
 #[test]
@@ -92,6 +96,44 @@ fn an_agent_killed_at_any_moment_has_lost_no_original() {
     for (name, original) in originals {
         assert_eq!(ground.quota(name), original, "{name}");
     }
+}
+
+/// Method: whoever puts originals back is killed too, a little later each time; the next goes on.
+#[test]
+fn who_puts_originals_back_may_be_killed_as_well() {
+    let ground = Ground::new();
+    let originals = [
+        ("a", Quota::NONE),
+        ("b", Quota::of_milli(350, 50_000)),
+        ("c", Quota::of_milli(400, 100_000)),
+    ];
+    for (name, original) in originals {
+        ground.group(name, None);
+        ground.set_quota(name, original);
+    }
+    let directory = ground.scratch.path().join("market");
+    let names = originals.map(|(name, _)| name);
+    let mut cut_short = 0;
+    for round in 0..16_u32 {
+        let command = agent(&ground, &directory, 2, &names).spawn();
+        kill_after(Process(command.unwrap()), 3, Duration::ZERO);
+        let mut restore = Command::new(beside("market"));
+        restore.arg("restore").arg(&directory);
+        restore.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Process(restore.spawn().unwrap());
+        // It says a word before it begins.
+        let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "restoring");
+        pause(Duration::from_micros(u64::from(round) * 97));
+        drop(process);
+        cut_short += u32::from(lines.next().is_none());
+        let told = market::restore(&directory, Path::new("/proc/self"), Deed::Real).unwrap();
+        assert_eq!(told.failed, []);
+        for (name, original) in originals {
+            assert_eq!(ground.quota(name), original, "{name} in round {round}");
+        }
+    }
+    assert!(cut_short > 0, "nobody was killed in time");
 }
 
 #[test]

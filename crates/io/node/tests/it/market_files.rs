@@ -227,11 +227,18 @@ fn what_cannot_be_read_is_held_and_costs_nobody_else_anything() {
             wait_for(&agent, "one is held", |view| {
                 held(view, "a") == Some(Held::Unreadable)
             });
+            let last = agent.view();
+            let limits = |view: &View| ["a", "b"].map(|pod| limit(view, pod));
             clearings(&agent, 5);
             let view = agent.view();
             assert_eq!(held(&view, "b"), None, "{kind:?} {name}");
-            assert!(limit(&view, "b") >= 50, "{kind:?} {name}");
-            assert!(limit(&view, "a") >= 50, "{kind:?} {name}");
+            assert_eq!(limits(&view), limits(&last), "{kind:?} {name}");
+            assert!(
+                limits(&view).iter().all(|milli| *milli >= 50),
+                "{limits:?}",
+                limits = limits(&view)
+            );
+            assert_eq!(view.writes, last.writes, "{kind:?} {name}");
             assert_eq!(fs::read(&path).unwrap(), content, "{kind:?} {name}");
             fs::write(&path, good).unwrap();
         }
@@ -353,6 +360,79 @@ fn half_a_write_allows_no_more_than_the_larger_of_both_limits_and_is_known_as_ou
         let told = market::restore(&directory, &fake.process(), Deed::Real).unwrap();
         assert_eq!(told.restored, [("a".to_owned(), torn, original)]);
         assert_eq!(files.quota().unwrap(), original);
+    }
+}
+
+/// Method: every state in which `kill -9` can leave the file and the kernel, one by one: so many
+/// writes done, the next one half done where it has two steps; and again so many put back before the
+/// one who puts them back is killed too, and the file does not know it.
+#[test]
+fn after_every_step_between_storing_and_putting_back_the_originals_come_back() {
+    let quota = |quota_us, period_us| Quota {
+        quota_us,
+        period_us,
+    };
+    let pods = [
+        (
+            "a",
+            quota(Some(30_000), 100_000),
+            quota(Some(4_000), 1_000_000),
+        ),
+        ("b", quota(None, 100_000), quota(Some(21_000), 100_000)),
+        (
+            "c",
+            quota(Some(20_000), 50_000),
+            quota(Some(35_000), 50_000),
+        ),
+    ];
+    for kind in [Kind::V1, Kind::V2] {
+        for (written, put_back) in
+            (0..=3).flat_map(|written| (0..=written).map(move |back| (written, back)))
+        {
+            let fake = Fake::new(kind, "/");
+            let hierarchies = Hierarchies::find(&fake.process()).unwrap();
+            let directory = fake.root("market");
+            fs::create_dir(&directory).unwrap();
+            let mut originals = Originals::open(&directory).unwrap();
+            let files = pods.map(|(name, original, next)| {
+                fake.group(name);
+                let files = hierarchies.limit(Path::new(name)).unwrap();
+                files.set_quota(original).unwrap();
+                let place = (Path::new(name), files.identity());
+                originals.intend(name, place, original, (original, next));
+                files
+            });
+            originals.store().unwrap();
+            let is = |at: usize| (*pods.get(at).unwrap(), files.get(at).unwrap());
+            for at in 0..written {
+                let ((_, _, next), files) = is(at);
+                files.set_quota(next).unwrap();
+            }
+            if let (Kind::V1, true) = (kind, written < 3) {
+                // The first of two steps of the next one.
+                let ((name, original, next), _) = is(written);
+                let (file, value) = if original.period_us < next.period_us {
+                    ("cpu.cfs_period_us", next.period_us.to_string())
+                } else {
+                    ("cpu.cfs_quota_us", next.cfs_quota())
+                };
+                fs::write(fake.quotas().join(name).join(file), value).unwrap();
+            }
+            for at in 0..put_back {
+                let ((_, original, _), files) = is(at);
+                files.set_quota(original).unwrap();
+            }
+            let told = market::restore(&directory, &fake.process(), Deed::Real).unwrap();
+            assert_eq!(told.failed, [], "{kind:?} {written} {put_back}");
+            for at in 0..3 {
+                let ((name, original, _), files) = is(at);
+                let what = format!("{name} on {kind:?} after {written} writes and {put_back} back");
+                assert_eq!(files.quota().unwrap(), original, "{what}");
+            }
+            // Whoever asks again has nothing to do.
+            let told = market::restore(&directory, &fake.process(), Deed::Real).unwrap();
+            assert_eq!(told, market::Restored::default());
+        }
     }
 }
 

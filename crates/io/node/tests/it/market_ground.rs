@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bursar_market::cgroup::Quota;
@@ -17,6 +19,8 @@ use tempfile::TempDir;
 
 /// So long may anything take before a test fails rather than hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
+/// How often the sum of limits is looked at.
+const SAMPLE: Duration = Duration::from_millis(20);
 /// The largest weight of either version: the burners of a test come before the builds of others.
 const SHARES_MAX: &str = "262144";
 const WEIGHT_MAX: &str = "10000";
@@ -154,24 +158,62 @@ impl Ground {
         }
     }
 
-    /// What these groups may use together, as the kernel has it at one moment; `max_milli` counts
-    /// for one without a quota.
-    pub(crate) fn sum_milli(&self, names: &[(&str, u64)]) -> u64 {
-        // Two files cannot be read at once: what is the same twice was so in between.
-        let read = || {
-            let milli = |(name, max_milli): &(&str, u64)| {
-                let files = self.hierarchies.limit(&self.path(name));
-                let quota = files.and_then(|files| files.quota());
-                // One that is gone may use nothing.
-                quota.map_or(0, |quota| quota.milli_ceil().unwrap_or(*max_milli))
-            };
-            names.iter().map(milli).collect::<Vec<u64>>()
-        };
-        loop {
-            let (first, second) = (read(), read());
-            if first == second {
-                return first.iter().sum();
+    /// Looks at what these groups may use together, from when that is first within capacity until
+    /// it is asked; `max_milli` counts for one without a quota.
+    pub(crate) fn watch(&self, capacity_milli: u64, names: &[(&str, u64)]) -> Watch {
+        let paths = names
+            .iter()
+            .map(|(name, max_milli)| (self.path(name), *max_milli));
+        let (paths, hierarchies): (Vec<_>, _) = (paths.collect(), self.hierarchies.clone());
+        let (end, is_over) = sync_channel::<()>(0);
+        let watcher = std::thread::spawn(move || {
+            let mut most = 0;
+            let mut looks = 0_u64;
+            while is_over.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
+                let sum = sum_milli(&hierarchies, &paths);
+                if most > 0 || sum <= capacity_milli {
+                    most = most.max(sum);
+                    looks += 1;
+                }
             }
+            (most, looks)
+        });
+        Watch { end, watcher }
+    }
+}
+
+/// Somebody who looks at limits all the time; whatever becomes of the test, it ends with it.
+pub(crate) struct Watch {
+    end: SyncSender<()>,
+    watcher: JoinHandle<(u64, u64)>,
+}
+
+impl Watch {
+    /// The most that it has seen.
+    pub(crate) fn most(self) -> u64 {
+        drop(self.end);
+        let (most, looks) = self.watcher.join().unwrap();
+        assert!(looks > 1, "it has looked {looks} times");
+        most
+    }
+}
+
+/// What these groups may use together, as the kernel has it at one moment.
+fn sum_milli(hierarchies: &Hierarchies, paths: &[(PathBuf, u64)]) -> u64 {
+    // Two files cannot be read at once: what is the same twice was so in between.
+    let read = || {
+        let milli = |(path, max_milli): &(PathBuf, u64)| {
+            let files = hierarchies.limit(path);
+            let quota = files.and_then(|files| files.quota());
+            // One that is gone may use nothing.
+            quota.map_or(0, |quota| quota.milli_ceil().unwrap_or(*max_milli))
+        };
+        paths.iter().map(milli).collect::<Vec<u64>>()
+    };
+    loop {
+        let (first, second) = (read(), read());
+        if first == second {
+            return first.iter().sum();
         }
     }
 }

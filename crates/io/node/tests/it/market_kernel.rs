@@ -2,7 +2,6 @@
 //! met, what is scarce is shared by the rule, and whatever happens the originals come back.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use bursar_market::clear::{self, Mode};
@@ -20,30 +19,6 @@ const CAPACITY_MILLI: u64 = 600;
 /// Below this an idle pod has come down to its floor of 50m and its headroom: smaller changes are
 /// not worth a write.
 const NEAR_FLOOR_MILLI: u64 = 70;
-/// How often the sum of limits is looked at.
-const SAMPLE: Duration = Duration::from_millis(20);
-
-/// The most that these groups may use together at any moment from when that is first within
-/// capacity, while something happens.
-fn watched(ground: &Ground, names: &[(&str, u64)], during: impl FnOnce()) -> u64 {
-    // Whatever becomes of the other thread, this one ends with it.
-    let (done, is_done) = sync_channel::<()>(0);
-    std::thread::scope(|scope| {
-        let watcher = scope.spawn(move || {
-            let mut most = 0;
-            while is_done.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
-                let sum = ground.sum_milli(names);
-                if most > 0 || sum <= CAPACITY_MILLI {
-                    most = most.max(sum);
-                }
-            }
-            most
-        });
-        during();
-        drop(done);
-        watcher.join().unwrap()
-    })
-}
 
 fn label(view: &View) -> Option<Mode> {
     view.clearing.as_ref().map(|clearing| clearing.label)
@@ -61,17 +36,16 @@ fn a_limit_rises_to_need_with_a_load_spike_and_falls_back_after_it() {
     ground.group("b", None);
     let cgroups = vec![ground.declared("a", 50, 400), ground.declared("b", 50, 300)];
     let agent = Agent::start(ground.options(CAPACITY_MILLI, cgroups)).unwrap();
-    let names = [("a", 400), ("b", 300)];
+    let watch = ground.watch(CAPACITY_MILLI, &[("a", 400), ("b", 300)]);
     wait_for(&agent, "idle pods are near their floors", |view| {
         limit(view, "a") < NEAR_FLOOR_MILLI && limit(view, "b") < NEAR_FLOOR_MILLI
     });
     assert_eq!(label(&agent.view()), Some(Mode::Uncongested));
     ground.burn("a");
-    let most = watched(&ground, &names, || {
-        wait_for(&agent, "the burner has all it may need", |view| {
-            limit(view, "a") == 400
-        });
+    wait_for(&agent, "the burner has all it may need", |view| {
+        limit(view, "a") == 400
     });
+    assert_eq!(ground.quota("a").milli_ceil(), Some(400));
     let view = agent.view();
     assert_eq!(share(&view, "a"), Some((400, 400)));
     assert_eq!(label(&view), Some(Mode::Uncongested));
@@ -80,7 +54,8 @@ fn a_limit_rises_to_need_with_a_load_spike_and_falls_back_after_it() {
     wait_for(&agent, "it falls back", |view| {
         limit(view, "a") < NEAR_FLOOR_MILLI
     });
-    assert!(most <= CAPACITY_MILLI, "{most}");
+    let most = watch.most();
+    assert!((1..=CAPACITY_MILLI).contains(&most), "{most}");
     let told = agent.stop().unwrap();
     assert_eq!(told.failed, []);
     assert_eq!(ground.quota("a").milli_ceil(), Some(400));
@@ -104,27 +79,32 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
     let agent = Agent::start(options).unwrap();
     // Needs of 250, 250 and 200: everyone keeps its floor and gets four fifths of the rest.
     let fair = [("a", 210), ("b", 210), ("c", 180)];
-    let names = [("a", 250), ("b", 250), ("c", 200)];
-    let most = watched(&ground, &names, || {
-        wait_for(&agent, "all shares are as the rule says", |view| {
-            fair.iter().all(|(pod, fair_milli)| {
-                share(view, pod).is_some_and(|(_, got)| got == *fair_milli)
-                    && is_near(limit(view, pod), *fair_milli)
-            })
-        });
-        let view = agent.view();
-        let clearing = view.clearing.as_ref().unwrap();
-        assert_eq!(label(&view), Some(Mode::Congested));
-        assert_eq!(clearing.cleared.price_ppm, 1_250_000);
-        assert_eq!(clear::clear(&clearing.market), clearing.cleared);
+    let watch = ground.watch(CAPACITY_MILLI, &[("a", 250), ("b", 250), ("c", 200)]);
+    wait_for(&agent, "all shares are as the rule says", |view| {
+        fair.iter().all(|(pod, fair_milli)| {
+            share(view, pod).is_some_and(|(_, got)| got == *fair_milli)
+                && is_near(limit(view, pod), *fair_milli)
+        })
     });
-    assert!(most <= CAPACITY_MILLI, "{most}");
+    let view = agent.view();
+    let clearing = view.clearing.as_ref().unwrap();
+    assert_eq!(label(&view), Some(Mode::Congested));
+    assert_eq!(clearing.cleared.price_ppm, 1_250_000);
+    assert_eq!(clear::clear(&clearing.market), clearing.cleared);
+    for (pod, fair_milli) in fair {
+        // In the kernel too, not only in what the agent says.
+        let milli = ground.quota(pod).milli_ceil().unwrap();
+        assert!(is_near(milli, fair_milli), "{pod} {milli}");
+    }
     ground.remove("c");
     wait_for(&agent, "nobody is held back any more", |view| {
         label(view) == Some(Mode::Uncongested) && limit(view, "a") == 250
     });
+    let most = watch.most();
+    assert!((1..=CAPACITY_MILLI).contains(&most), "{most}");
     let view = agent.view();
     assert_eq!(limit(&view, "b"), 250);
+    assert_eq!(view.clearing.as_ref().unwrap().cleared.price_ppm, 0);
     let gone: Vec<&str> = view
         .unmanaged
         .iter()
@@ -215,6 +195,41 @@ fn a_declared_cgroup_that_is_not_there_is_named_and_found_when_it_comes() {
     });
     agent.stop().unwrap();
     assert_eq!(ground.quota("late").milli_ceil(), Some(250));
+}
+
+/// Method: a group goes and comes back while it is read, again and again; who stays keeps its need.
+#[test]
+fn a_group_that_comes_and_goes_costs_the_others_nothing() {
+    let mut ground = Ground::new();
+    ground.group("stays", Some(300));
+    ground.burn("stays");
+    let cgroups = vec![
+        ground.declared("stays", 50, 300),
+        ground.declared("goes", 50, 300),
+    ];
+    let mut options = ground.options(CAPACITY_MILLI, cgroups);
+    (options.sense, options.clear) = (Duration::from_millis(2), Duration::from_millis(5));
+    let agent = Agent::start(options).unwrap();
+    wait_for(&agent, "the one that stays has its need", |view| {
+        limit(view, "stays") == 300
+    });
+    for round in 0..30_u64 {
+        ground.group("goes", Some(200));
+        // Every other time it goes before anybody has seen it, or when it is already known.
+        if round % 2 == 1 {
+            wait_for(&agent, "it is seen", |view| limit(view, "goes") > 0);
+        }
+        ground.remove("goes");
+        assert_eq!(limit(&agent.view(), "stays"), 300, "round {round}");
+    }
+    wait_for(&agent, "it is named", |view| {
+        let named = view.unmanaged.iter();
+        let mut named = named.map(|(name, why)| (name.as_str(), why.word()));
+        named.next() == Some(("goes", "missing")) && named.next().is_none()
+    });
+    assert_eq!(agent.view().acts, Acts::Yes);
+    assert_eq!(agent.stop().unwrap().failed, []);
+    assert_eq!(ground.quota("stays").milli_ceil(), Some(300));
 }
 
 #[test]

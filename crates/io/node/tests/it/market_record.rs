@@ -189,7 +189,14 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
     let path = directory.path().join("record.jsonl");
     let good = fs::read_to_string(&path).unwrap();
     assert_eq!(good.matches("settingsText").count(), 2, "{good}");
-    let lines: Vec<&str> = good.lines().collect();
+    // The lines up to one, and that one changed.
+    let changed = |last: usize, change: &dyn Fn(&str) -> String| {
+        let mut lines: Vec<String> = good.lines().take(last + 1).map(str::to_owned).collect();
+        let line = lines.pop().unwrap();
+        lines.push(change(&line));
+        assert_ne!(lines.last(), Some(&line));
+        lines.join("\n") + "\n"
+    };
     let other = rules(Mode::Act, Settings::default());
     let proportional = serde_json::to_string(&other.text).unwrap();
     let told = serde_json::to_string(&plant.rules.text).unwrap();
@@ -206,10 +213,7 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
             "it counts other",
         ),
     ] {
-        let last = lines[3].replacen(&from, &to, 1);
-        assert_ne!(last, lines[3]);
-        let text = [lines[0], lines[1], lines[2], &last].join("\n") + "\n";
-        fs::write(&path, text).unwrap();
+        fs::write(&path, changed(3, &|line| line.replacen(&from, &to, 1))).unwrap();
         let broken = record::read(directory.path(), |_| {}).unwrap_err();
         assert!(broken.to_string().contains(why), "{broken}");
     }
@@ -221,9 +225,8 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
             "it was not cleared by its settings",
         ),
     ] {
-        let last = lines[2].replacen(&told, text, 1).replacen(&then, hash, 1);
-        assert_ne!(last, lines[2]);
-        fs::write(&path, [lines[0], lines[1], &last].join("\n") + "\n").unwrap();
+        let settle = |line: &str| line.replacen(&told, text, 1).replacen(&then, hash, 1);
+        fs::write(&path, changed(2, &settle)).unwrap();
         let broken = record::read(directory.path(), |_| {}).unwrap_err();
         assert!(broken.to_string().contains(why), "{broken}");
     }

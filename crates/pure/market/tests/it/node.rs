@@ -232,6 +232,9 @@ fn a_clock_that_jumps_harms_nobody() {
     plant.now_us += 1_000_000_000_000;
     plant.run(120);
     assert_eq!(["a", "b", "c"].map(|id| plant.limit(id)), [500, 500, 500]);
+    plant.now_us -= 900_000_000_000;
+    plant.run(120);
+    assert_eq!(["a", "b", "c"].map(|id| plant.limit(id)), [500, 500, 500]);
 }
 
 /// Method: anything may happen to anybody at any time; after every second the limits of those who
