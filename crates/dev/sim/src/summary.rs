@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use bursar_booking::execution::{STOPS_UNTIL_STUCK, Verdict};
 use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal};
 use bursar_engine::codec::Record;
-use bursar_engine::{Answer, Command, Event, Refusal};
+use bursar_engine::{Answer, Command, Event, Refusal, market};
 
 /// What a run of a million steps must have met, or it has become tame.
 pub const MUST_BE_MET: &[&str] = &[
@@ -18,6 +18,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "answer: outcome unknown",
     "answer: unavailable",
     "batches of several operations",
+    "changes of a market on record",
     "clock set back",
     "clock set forward",
     "crash: after append, before publish",
@@ -27,6 +28,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "crash: between answers",
     "crash: in flight, before append",
     "crash: while the outcome is unknown",
+    "digests of a market on record",
     "disk full",
     "disk low",
     "dry runs compared",
@@ -78,6 +80,8 @@ pub const MUST_BE_MET: &[&str] = &[
     "refused: time out of bounds",
     "renewals recorded",
     "repeats with the same id",
+    "reports on a market that were late",
+    "reports on a market",
     "restarts with an older wall clock",
     "resumes",
     "shims killed",
@@ -214,6 +218,9 @@ impl Tally {
                 BookingRefusal::RetryOfUnknown => "refused: retry of one that is not known",
                 _ => "refused: other",
             },
+            Err(Refusal::Market(market::Refusal::Stale { .. })) => {
+                "reports on a market that were late"
+            }
             Ok(Answer::Booking(bursar_booking::Reply::Repeated)) => "repeats with the same id",
             Ok(Answer::Booking(bursar_booking::Reply::AlreadyEnded)) => "answer: already ended",
             Ok(Answer::Renewed { .. }) => "renewals answered",

@@ -1,4 +1,5 @@
-//! One world: replicas, clients, operators, a network, a store and a machine, all from one seed.
+//! One world: replicas, clients, operators, a network, a store, a machine and its CPU market, all
+//! from one seed.
 //!
 //! A step is one scheduled action. Whatever a step brings to light goes to the `checker`, which
 //! knows what was promised; a [`Violation`] ends the world. When its steps are used up everybody
@@ -11,6 +12,7 @@ mod clients;
 mod decided;
 mod habits;
 mod host;
+mod market;
 mod network;
 mod operator;
 mod replica;
@@ -29,6 +31,7 @@ use self::checker::Checker;
 use self::client::{Client, Phase};
 use self::habits::Habits;
 use self::host::Host;
+use self::market::Market;
 use self::replica::Process;
 use self::runner::Runner;
 use crate::clock::Machine;
@@ -53,6 +56,7 @@ pub struct World<'a> {
     schedule: Schedule,
     store: MemoryStore,
     host: Host,
+    market: Market,
     checker: Checker,
     replicas: Vec<Replica>,
     clients: Vec<Client>,
@@ -109,6 +113,7 @@ impl<'a> World<'a> {
             checker: Checker::new(store.clone()),
             store,
             host: Host::default(),
+            market: Market::default(),
             replicas: (0..habits.replicas).map(|_| Replica::new()).collect(),
             clients: Vec::new(),
             requests: BTreeMap::new(),
@@ -158,6 +163,7 @@ impl<'a> World<'a> {
         }
         self.plan_start(0, 0);
         self.schedule.plan(5, Action::Operate);
+        self.schedule.plan(5, Action::Clear);
         if self.habits.trouble_ms > 0 {
             self.schedule.plan(self.habits.trouble_ms, Action::Trouble);
         }
@@ -185,6 +191,7 @@ impl<'a> World<'a> {
             self.let_answers_out(number, usize::MAX)?;
         }
         self.check_gone()?;
+        self.check_market()?;
         Ok(true)
     }
 
@@ -230,6 +237,12 @@ impl<'a> World<'a> {
                     return self.attend(replica);
                 }
             }
+            Action::Clear => self.clear_market(),
+            Action::Report(replica, _) => {
+                if self.is_awake(replica, &action) {
+                    self.report_market(replica);
+                }
+            }
             Action::Start(replica) => return self.start(replica),
             Action::Trouble => return self.trouble(),
             Action::Operate => self.operate(),
@@ -250,6 +263,7 @@ impl<'a> World<'a> {
                 lease.phase = Phase::Over;
             }
         }
+        self.clear_market();
         let mut steps = 0;
         loop {
             while self.step()? {
@@ -259,7 +273,8 @@ impl<'a> World<'a> {
                 })?;
             }
             let (holding, waiting) = self.checker.oracle().counts();
-            if holding + waiting == 0 && self.host.ids().next().is_none() {
+            let is_told = self.market_is_known();
+            if is_told && holding + waiting == 0 && self.host.ids().next().is_none() {
                 break;
             }
             // Nobody leads: somebody must, for what is held to come back.
@@ -276,6 +291,7 @@ impl<'a> World<'a> {
         }
         self.checker.check_empty()?;
         self.check_machine_is_empty()?;
+        self.check_market_is_known()?;
         self.checker.refold()?;
         for replica in &self.replicas {
             if let Some(process) = &replica.process {

@@ -44,6 +44,10 @@ pub(super) enum Action {
     Resolve(usize, u64),
     /// A runner looks at the state and at the machine.
     Attend(usize, u64),
+    /// An agent clears its node.
+    Clear,
+    /// A process tells the ledger what the agent did.
+    Report(usize, u64),
     /// A process begins to lead.
     Start(usize),
     /// Something goes wrong.
@@ -89,6 +93,8 @@ impl Action {
             Self::Publish(..) => "step: the view's turn",
             Self::Resolve(..) => "step: the store is asked",
             Self::Attend(..) => "step: a runner looks",
+            Self::Clear => "step: an agent clears",
+            Self::Report(..) => "step: a market is compared",
             Self::Start(_) => "step: a process starts",
             Self::Trouble | Self::Land | Self::FreeDisk => "step: trouble",
             Self::Operate => "step: an operator acts",
@@ -130,6 +136,8 @@ impl fmt::Display for Action {
             Self::Publish(replica, _) => write!(f, "replica {replica} publishes"),
             Self::Resolve(replica, _) => write!(f, "replica {replica} asks its store"),
             Self::Attend(replica, _) => write!(f, "the runner of replica {replica} looks"),
+            Self::Clear => f.write_str("the agent clears its node"),
+            Self::Report(replica, _) => write!(f, "replica {replica} compares the market"),
             Self::Start(replica) => write!(f, "replica {replica} starts"),
             Self::Trouble => f.write_str("trouble"),
             Self::Operate => f.write_str("an operator acts"),

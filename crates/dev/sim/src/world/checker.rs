@@ -10,6 +10,7 @@ use bursar_booking::invariants::over_limit;
 use bursar_booking::{End, Event as BookingEvent, Fence, LimitUse, Reply, Standing};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
 use bursar_engine::invariants::{self, Mark};
+use bursar_engine::market::{Event as MarketEvent, Known};
 use bursar_engine::{Answer, Command, Event, Events, State, decide, snapshot, summary};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::tile::Builder;
@@ -49,6 +50,8 @@ pub(super) struct Checker {
     absences: Vec<(Instant, Instant)>,
     /// What was recorded of processes that are gone, and not yet held against the machine.
     gone: Vec<Gone>,
+    /// What was recorded of a market, and not yet held against its agent.
+    market: Vec<MarketEvent>,
 }
 
 /// What the ledger says of a process that is gone.
@@ -90,6 +93,7 @@ impl Checker {
             decided_ms: BTreeMap::new(),
             absences: Vec::new(),
             gone: Vec::new(),
+            market: Vec::new(),
         }
     }
 
@@ -122,6 +126,16 @@ impl Checker {
     /// What was recorded of processes that are gone, since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<Gone> {
         std::mem::take(&mut self.gone)
+    }
+
+    /// What was recorded of a market, since the last call.
+    pub(super) fn take_market(&mut self) -> Vec<MarketEvent> {
+        std::mem::take(&mut self.market)
+    }
+
+    /// What the ledger knows of the market of a node.
+    pub(super) fn market(&self, node: &str) -> Option<&Known> {
+        self.shadow.markets.get(node)
     }
 
     /// A term begins after what is committed: times beyond it were never lived.
@@ -455,8 +469,13 @@ impl Checker {
         tally: &mut Tally,
     ) -> Result<(), Violation> {
         for (at, event) in &record.events {
-            let Event::Booking(event) = event else {
-                continue;
+            let event = match event {
+                Event::Booking(event) => event,
+                Event::Market(event) => {
+                    self.market.push(event.clone());
+                    continue;
+                }
+                _ => continue,
             };
             match event {
                 BookingEvent::Reserved {

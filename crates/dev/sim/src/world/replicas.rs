@@ -40,7 +40,8 @@ impl World<'_> {
             | Action::Commit(replica, incarnation)
             | Action::Publish(replica, incarnation)
             | Action::Resolve(replica, incarnation)
-            | Action::Attend(replica, incarnation) => (*replica, *incarnation),
+            | Action::Attend(replica, incarnation)
+            | Action::Report(replica, incarnation) => (*replica, *incarnation),
             _ => return false,
         };
         self.replicas.get(replica).is_none_or(|one| {
@@ -389,6 +390,7 @@ impl World<'_> {
             one.runner = super::Runner::default();
         }
         self.plan_attend(replica, self.now_ms);
+        self.plan_report(replica);
         self.plan_build(replica, self.now_ms);
         Ok(())
     }
