@@ -10,7 +10,7 @@ use crate::clear::{
 use crate::decimal::{fraction, percent, price};
 use crate::kernel::Level;
 use crate::need::PPM;
-use crate::node::{Clearing, Held};
+use crate::node::Held;
 use crate::sense::Shown;
 
 /// The clearing that is explained.
@@ -99,18 +99,6 @@ pub struct Explanation {
 }
 
 impl Scene {
-    /// A clearing of a node.
-    pub fn of_clearing(node: &str, clearing: &Clearing) -> Self {
-        Self {
-            node: Some(node.to_owned()),
-            mode: clearing.label,
-            allocatable_milli: clearing.allocatable_milli,
-            unmanaged_milli: clearing.unmanaged_milli,
-            held_milli: clearing.held_milli,
-            ..Self::of_market(&clearing.market, &clearing.cleared)
-        }
-    }
-
     /// A market by itself, as from a file.
     pub fn of_market(market: &Market, cleared: &Cleared) -> Self {
         Self {

@@ -131,9 +131,8 @@ fn observed(market: &NodeMarket, look: &Look, page: Page) -> String {
     let mut text = layout::table(SEEN, &rows, look, false);
     if idle > 0 {
         let cgroups = words::count(idle, "cgroup");
-        text.push_str(&format!(
-            "and {cgroups} that used less than 1m lately (`-o wide` shows them)\n"
-        ));
+        let words = " that used less than 1m lately (`-o wide` shows them)\n";
+        text.extend(["and ", &cgroups, words]);
     }
     let is_new = rows.iter().any(|seen| seen.peak_milli.is_none());
     text + unmeasured(is_new) + &not_managed(market) + &observing(market, page)

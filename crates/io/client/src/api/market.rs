@@ -280,7 +280,8 @@ pub struct ObservedGroup {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnmanagedPods {
-    /// A word: `missing`, `own`, `root`, `name-taken`, `no-quota`, `unreadable` or `gone`.
+    /// A word: `missing`, `root`, `own`, `nested`, `not-a-path`, `name-taken`, `unreadable`,
+    /// `no-quota` or `no-rights`.
     pub reason: String,
     /// The same for people.
     pub words: String,

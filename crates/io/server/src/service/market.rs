@@ -288,10 +288,9 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
 /// Where a pod comes from. Of one that is gone only its name tells.
 fn kind(view: &View, id: &str) -> MarketKind {
     match view.kinds.get(id) {
-        Some(Kind::Declared) => MarketKind::Declared,
         Some(Kind::Execution) => MarketKind::Execution,
         None if id.starts_with(EXECUTION) => MarketKind::Execution,
-        None => MarketKind::Declared,
+        Some(Kind::Declared) | None => MarketKind::Declared,
     }
 }
 
