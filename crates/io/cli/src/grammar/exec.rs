@@ -63,7 +63,7 @@ pub(crate) struct ExecArguments {
     /// How urgent: urgent, high, normal, low or batch
     #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
     pub(crate) priority: Priority,
-    /// Hand it to the server and print its id; `bursar booking logs` shows its output
+    /// The server runs it; prints its id, `booking logs` shows its output
     #[arg(long)]
     pub(crate) detach: bool,
     /// The booking's name; a new one unless told. One name runs once
