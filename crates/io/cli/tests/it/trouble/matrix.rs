@@ -179,9 +179,7 @@ fn fill(rig: &Rig) -> std::path::PathBuf {
     let disk = rig.data.parent().unwrap();
     let filler = disk.join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
-    let is = rustix::fs::statvfs(disk).unwrap();
-    let used = (is.f_blocks - is.f_bfree) * is.f_frsize / 1024;
-    rig.resize_disk(used + 64, is.f_files - is.f_ffree);
+    rig.shrink_disk();
     while file.write_all(&[1; 4096]).is_ok() {}
     filler
 }

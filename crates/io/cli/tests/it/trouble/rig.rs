@@ -118,7 +118,20 @@ impl Rig {
     }
 
     pub(crate) fn resize_disk(&self, kibibytes: u64, files: u64) {
-        self.disk.as_ref().unwrap().resize(kibibytes, files);
+        let disk = self.disk.as_ref().unwrap();
+        assert!(disk.resize(kibibytes, files), "cannot resize the disk");
+    }
+
+    /// Leaves hardly any room for bytes, and none for files. Whoever makes a file meanwhile makes it
+    /// too small, which the kernel refuses.
+    pub(crate) fn shrink_disk(&self) {
+        let disk = self.disk.as_ref().unwrap();
+        let is_done = (0..100).any(|_| {
+            let is = rustix::fs::statvfs(&disk.0).unwrap();
+            let used = (is.f_blocks - is.f_bfree) * is.f_frsize / 1024;
+            disk.resize(used + 64, is.f_files - is.f_ffree)
+        });
+        assert!(is_done, "cannot shrink the disk");
     }
 
     /// The directory of an execution.
@@ -476,9 +489,10 @@ impl Mounted {
         Self(at.to_owned())
     }
 
-    fn resize(&self, kibibytes: u64, files: u64) {
+    /// Whether the kernel takes it.
+    fn resize(&self, kibibytes: u64, files: u64) -> bool {
         let options = format!("remount,size={kibibytes}k,nr_inodes={files}");
-        mount(&["-o", &options], &self.0);
+        is_mounted(&["-o", &options], &self.0)
     }
 }
 
@@ -489,8 +503,12 @@ impl Drop for Mounted {
 }
 
 fn mount(words: &[&str], at: &Path) {
-    let done = Command::new("mount").args(words).arg(at).status().unwrap();
-    assert!(done.success(), "cannot mount at {}", at.display());
+    assert!(is_mounted(words, at), "cannot mount at {}", at.display());
+}
+
+fn is_mounted(words: &[&str], at: &Path) -> bool {
+    let done = Command::new("mount").args(words).arg(at).status();
+    done.unwrap().success()
 }
 
 /// How executions are kept apart here: a machine without any cgroups runs what makes sense there.
