@@ -93,6 +93,9 @@ fn an_original_is_on_record_once_when_taken_and_once_when_given_back() {
     assert_eq!(events[0].1["object"], "pod/web");
     assert_eq!(events[0].1["data"]["milli"], WROTE_MILLI);
     assert_eq!(events[1].1["data"]["node"], node(&house));
+    let tail = house.ok(&["ledger", "tail", "pod/web"]);
+    assert!(tail.contains(" takes part: ") && tail.contains(" is given back: "));
+    assert!(!tail.contains(" joined: "), "{tail}");
     assert_eq!(server.interrupt(), 0);
 
     // A server that stops in order says its last word; the next one begins anew.

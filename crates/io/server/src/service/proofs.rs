@@ -5,6 +5,7 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::Event as BookingEvent;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::{self, Record};
+use bursar_engine::market::Event as MarketEvent;
 use bursar_engine::{Command, Event, State};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
@@ -13,7 +14,7 @@ use bursar_journal::record::{BlobRef, blob_refs, write_entry};
 use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
-use bursar_units::{BookingId, INTEGER_MAX, ObjectName};
+use bursar_units::{BookingId, INTEGER_MAX, ObjectName, PodName};
 
 use super::nearest::nearest;
 use super::{Service, bookings, chain, of_failure, unreadable};
@@ -22,7 +23,7 @@ use crate::caller::Caller;
 /// Records that are read from the store at a time.
 const CHUNK: usize = 4_096;
 /// The kinds that can be proven.
-const KINDS: [&str; 3] = ["record", "booking", "limit"];
+const KINDS: [&str; 5] = ["record", "booking", "limit", "node", "pod"];
 
 /// What is to be proven.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,6 +31,8 @@ pub(super) enum Object {
     Record(u64),
     Booking(BookingId),
     Limit(ObjectName),
+    Node(ObjectName),
+    Pod(PodName),
 }
 
 /// A file of the log, and whether it will ever change.
@@ -42,7 +45,7 @@ pub struct LogFile {
 }
 
 impl Service {
-    /// The proof file of a record, a booking or a limit.
+    /// The proof file of a record, a booking, a limit, a node or a pod.
     pub async fn proof(&self, caller: &Caller, kind: &str, name: &str) -> Result<String, Problem> {
         let object = Object::parse(kind, name)?;
         self.may_prove(caller, &object)?;
@@ -97,7 +100,7 @@ impl Service {
             return Ok(());
         }
         let Object::Booking(id) = object else {
-            return caller.require_view("have records and limits proven");
+            return caller.require_view("have records proven");
         };
         let state = self.ledger.view().read();
         match state.bookings.request(id) {
@@ -182,6 +185,12 @@ impl Object {
             "limit" => ObjectName::new(name)
                 .map(Self::Limit)
                 .map_err(|error| wrong(error.to_string())),
+            "node" => ObjectName::new(name)
+                .map(Self::Node)
+                .map_err(|error| wrong(error.to_string())),
+            "pod" => PodName::new(name)
+                .map(Self::Pod)
+                .map_err(|error| wrong(error.to_string())),
             _ => Err(Problem {
                 suggestion: nearest(kind, KINDS.into_iter()),
                 ..Problem::new(
@@ -197,6 +206,8 @@ impl Object {
             Self::Record(seq) => format!("record/{seq}"),
             Self::Booking(id) => format!("booking/{id}"),
             Self::Limit(name) => format!("limit/{name}"),
+            Self::Node(name) => format!("node/{name}"),
+            Self::Pod(name) => format!("pod/{name}"),
         }
     }
 
@@ -205,9 +216,11 @@ impl Object {
         let name = match self {
             Self::Record(wanted) => return *wanted == seq,
             Self::Booking(id) => id.as_str(),
-            Self::Limit(name) => name.as_str(),
+            Self::Limit(name) | Self::Node(name) => name.as_str(),
+            Self::Pod(name) => name.as_str(),
         };
-        let quoted = format!("\"{name}\"");
+        // A text can always be written.
+        let quoted = serde_json::to_string(name).unwrap_or_default();
         let says = |bytes: &[u8]| {
             bytes
                 .windows(quoted.len())
@@ -228,18 +241,18 @@ impl Object {
                 .events
                 .iter()
                 .any(|(_, event)| booking_of(event) == Some(id)),
-            Self::Limit(name) => {
-                let changes = match &record.command {
-                    Command::Change { changes } => changes.as_slice(),
-                    _ => &[],
-                };
-                changes.iter().any(|change| match change {
-                    Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => {
-                        of == name
-                    }
-                    Change::SetNode { .. } | Change::DropNode { .. } => false,
-                })
+            Self::Limit(name) => changes(record).iter().any(|change| match change {
+                Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => of == name,
+                Change::SetNode { .. } | Change::DropNode { .. } => false,
+            }),
+            Self::Node(name) => {
+                let is_declared = changes(record).iter().any(|change| match change {
+                    Change::SetNode { name: of, .. } | Change::DropNode { name: of } => of == name,
+                    Change::SetLimit { .. } | Change::DropLimit { .. } => false,
+                });
+                is_declared || market_events(record).any(|event| event.node() == name)
             }
+            Self::Pod(name) => market_events(record).any(|event| event.pod() == Some(name)),
         }
     }
 }
@@ -413,6 +426,23 @@ fn beyond(size: u64) -> Problem {
 }
 
 /// The booking that an event is about.
+/// What a record was asked to declare.
+fn changes(record: &Record) -> &[Change] {
+    match &record.command {
+        Command::Change { changes } => changes,
+        _ => &[],
+    }
+}
+
+/// What a record says of markets.
+fn market_events(record: &Record) -> impl Iterator<Item = &MarketEvent> {
+    let events = record.events.iter();
+    events.filter_map(|(_, event)| match event {
+        Event::Market(event) => Some(event),
+        _ => None,
+    })
+}
+
 fn booking_of(event: &Event) -> Option<&BookingId> {
     match event {
         Event::Booking(event) => event.booking(),

@@ -1,6 +1,7 @@
 //! The CPU market over HTTP: what the agent found is what is told, counted and put back.
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,13 +53,17 @@ impl Machine {
         self.scratch.path().join(name)
     }
 
-    /// Says how much a group has used, in one step.
+    /// Says how much a group has used, in one step: the text always has the same length, so that
+    /// whoever reads meanwhile finds a whole one.
     pub(crate) fn used(&self, name: &str, usage_us: u64) {
-        let text =
-            format!("usage_usec {usage_us}\nnr_periods 100\nnr_throttled 0\nthrottled_usec 0\n");
+        let text = format!(
+            "usage_usec {usage_us:020}\nnr_periods 100\nnr_throttled 0\nthrottled_usec 0\n"
+        );
         let path = self.path("cgroup").join(name).join("cpu.stat");
-        // Shorter texts would leave an end of the longer one.
-        fs::write(path, text).unwrap();
+        let mut options = fs::OpenOptions::new();
+        let options = options.create(true).truncate(false).write(true);
+        let file = options.open(path).unwrap();
+        file.write_all_at(text.as_bytes(), 0).unwrap();
     }
 
     pub(crate) fn limit(&self, name: &str) -> String {

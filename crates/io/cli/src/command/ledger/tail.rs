@@ -27,7 +27,7 @@ pub(super) async fn run(
     if watch && session.is_virtual() {
         return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
     }
-    let kinds = ["booking", "limit", "node", "token"];
+    let kinds = ["booking", "limit", "node", "pod"];
     let reference = reference
         .map(|text| Reference::read(text, &kinds))
         .transpose()?;
