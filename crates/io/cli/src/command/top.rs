@@ -4,7 +4,7 @@
 mod live;
 
 use bursar_client::Client;
-use bursar_client::api::{MarketActs, MarketPod, NodeMarket, ObservedGroup};
+use bursar_client::api::{MarketActs, MarketKind, MarketPod, NodeMarket, ObservedGroup};
 use bursar_engine::words;
 use bursar_market::decimal::fraction;
 use bursar_market::explain::headline;
@@ -285,12 +285,16 @@ fn not_managed(market: &NodeMarket) -> String {
     if count == 0 {
         return String::new();
     }
+    let mut pods = market.pods.iter();
+    let is_kubernetes = pods.any(|pod| pod.kind == MarketKind::Kubernetes);
     let what = match market.acts {
-        MarketActs::Act => format!(
+        // Elsewhere what is not managed is measured together, whoever it is.
+        MarketActs::Act if is_kubernetes => format!(
             "not managed: {}, {}m",
             words::count(count, "pod"),
             market.unmanaged_milli
         ),
+        MarketActs::Act => format!("not managed: {}", words::count(count, "pod")),
         MarketActs::Observe => format!("could not be managed: {}", words::count(count, "pod")),
     };
     let reasons = market.unmanaged.iter();

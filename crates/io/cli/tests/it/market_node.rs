@@ -147,7 +147,7 @@ fn a_cgroup_is_managed_shown_explained_and_put_back() {
     let top = house.ok(&["top", "--once"]);
     assert!(top.starts_with(&format!("node {node}: ")), "{top}");
     assert!(top.contains("\nweb    100-900  "), "{top}");
-    assert!(top.contains("\nnot managed: 1 pod, "), "{top}");
+    assert!(top.contains("\nnot managed: 1 pod (1 missing)\n"), "{top}");
     assert_eq!(house.ok(&["top", &node, "-o", "name"]), "pod/web\n");
     let explained = house.ok(&["explain", "pod/web"]);
     assert!(explained.starts_with("web may use "), "{explained}");

@@ -28,7 +28,7 @@ pub(super) async fn run(
     name: &str,
     arguments: &ExplainArguments,
 ) -> Result<(), Stop> {
-    let question = arguments.question;
+    let (question, now) = (arguments.question, session.now());
     let (markets, is_past) = match &arguments.at {
         Some(at) => {
             let at = time::parse(at, session.now(), &session.zone).map_err(Failure::usage)?;
@@ -39,7 +39,7 @@ pub(super) async fn run(
     let told: Vec<(Found<'_>, Explanation)> = meant(&markets, name)
         .into_iter()
         .map(|(market, pod)| {
-            let evidence = (!is_past).then(|| evidence(market, pod));
+            let evidence = (!is_past).then(|| evidence(market, pod, now));
             let mut told = explain(&scene(market), &share(market, pod), evidence.as_ref());
             if is_past {
                 let at = session.look().to_the_second(market.at);
@@ -212,7 +212,7 @@ mod tests {
         let explanation = explain(
             &scene(&market),
             &share(&market, pod),
-            Some(&evidence(&market, pod)),
+            Some(&evidence(&market, pod, market.at)),
         );
         let look = Look {
             now: Instant::from_ms(0),

@@ -7,6 +7,7 @@ use bursar_market::kernel::Level;
 use bursar_market::need::Need;
 use bursar_market::node::Held;
 use bursar_market::sense::Shown;
+use bursar_units::Instant;
 
 /// The clearing.
 pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
@@ -71,7 +72,7 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
 }
 
 /// What is known of it beside its share.
-pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod) -> Evidence {
+pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: Instant) -> Evidence {
     let shown = match (pod.demand, pod.used_milli_max) {
         (Some(demand), _) => Shown::Demand {
             milli: demand.peak_milli,
@@ -92,7 +93,7 @@ pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod) -> Evid
         original_milli: pod.original_milli,
         shown,
         window_s: pod.demand.map_or(0, |demand| demand.window_ms / 1_000),
-        changed_s: pod.since.map(|since| market.at.since(since).ms() / 1_000),
+        changed_s: pod.since.map(|since| now.since(since).ms() / 1_000),
         cooldown_s: market.agent.cooldown_ms / 1_000,
         held: Held::ALL
             .into_iter()
