@@ -38,7 +38,7 @@ enum Chore {
     /// Measure, ours and peers in the same run
     #[command(after_help = "Example: cargo xtask bench bookings")]
     Bench {
-        /// Which bench: bookings or executions
+        /// Which bench: bookings, executions, market or market-replay
         name: String,
         /// Handed to the bench as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -78,7 +78,7 @@ fn run(chore: &Chore) -> anyhow::Result<ExitCode> {
         }
         Chore::Simulate { seed, steps } => simulator::simulation(*seed, *steps).run(&root)?,
         Chore::Bench { name, arguments } => {
-            if name == simulator::STARTS_THE_PROGRAM {
+            if simulator::STARTS_THE_PROGRAM.contains(&name.as_str()) {
                 simulator::program().run(&root)?;
             }
             simulator::bench(name, arguments).run(&root)?;

@@ -12,8 +12,8 @@ const TEST_SEED: u64 = 1;
 /// How long the fuzz targets run in `cargo xtask test`, over all of them together.
 const FUZZ_SECONDS: u64 = 10;
 
-/// The bench that starts the program as users have it.
-pub const STARTS_THE_PROGRAM: &str = "executions";
+/// The benches that start the program as users have it.
+pub const STARTS_THE_PROGRAM: [&str; 2] = ["executions", "market"];
 
 /// Optimised, with debug assertions and overflow checks: see simulation.toml.
 const PROFILE: &[&str] = &[

@@ -1,18 +1,22 @@
-//! Measures how long one clearing takes, beside the seeds' own loops in the same run (design 10).
+//! Measures how long one clearing takes, beside the seeds' own loops in the same run, and what an
+//! agent costs that does it on real cgroups (design 10).
 //!
-//! The same seeded pods for both. Ours also bounds every step by what each pod has now, which the
-//! loops do not do; theirs keep their pods in hash maps, as written, and find them filled.
+//! The same seeded pods for ours and for the loops. Ours also bounds every step by what each pod has
+//! now, which the loops do not do; theirs keep their pods in hash maps, as written, and find them
+//! filled. Neither copies the names of pods.
 
+mod cost;
 pub(super) mod literal;
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bursar_market::clear::{Market, Pod, Policy, Want, clear};
 
-use super::table::{Goal, Row, Table, grouped, thousandths};
+use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
 use super::usage::{self, Usage};
 use crate::rng::Rng;
 
@@ -23,16 +27,36 @@ const TIMES: u64 = 20;
 /// The seed of the pods.
 const SEED: u64 = 1;
 
-/// What to measure, and how long.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// A tenth of the time: to see that it runs, not to quote.
-    pub quick: bool,
+/// What an agent may cost.
+const AGENT_MILLI: u64 = 5;
+const AGENT_MIB: u64 = 20;
+/// For how long the machine is watched before the start.
+const WATCHED: Duration = Duration::from_millis(500);
+
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Part {
+    /// One clearing, beside the seeds' loops.
+    Clear,
+    /// A real agent with a hundred real cgroups.
+    Agent,
 }
 
-/// Measures clearings and says what was seen.
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Only these; all of them if empty.
+    pub only: Vec<Part>,
+    /// A tenth of the time: to see that it runs, not to quote.
+    pub quick: bool,
+    /// The program that users have.
+    pub program: PathBuf,
+}
+
+/// Measures clearings, then an agent, and says what was seen.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     let quiet = Usage::start();
+    pause(WATCHED);
     let mut table = Table::new(vec![usage::describe_machine()]);
     if let Some(warning) = quiet.used().warning() {
         table.note(warning);
@@ -40,26 +64,84 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
     if options.quick {
         table.note("A quick run: a tenth of the time. Not to be quoted.".to_owned());
     }
-    let time = Duration::from_millis(if options.quick { 100 } else { 1_000 });
-    for (count, goal_ns) in SIZES {
-        for policy in Policy::ALL {
-            let what = format!("{} pods, {}", grouped(u64::try_from(count)?), policy.word());
-            if interrupted.load(Ordering::Relaxed) {
-                bail!("interrupted before: {what}");
-            }
-            eprintln!("measuring: {what}");
-            let market = market(count, policy, SEED);
-            let ours_ns = median_ns(time, || clear(black_box(&market)).shares.len());
-            let theirs = literal::Loop::of(&market);
-            let theirs_ns = median_ns(time, || theirs.run().len());
-            push(&mut table, &what, policy, [ours_ns, theirs_ns], goal_ns);
-        }
+    let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let time = |whole: Duration| if options.quick { whole / 10 } else { whole };
+    if wanted(Part::Clear) {
+        clearings(&mut table, time(Duration::from_secs(1)), interrupted)?;
+    }
+    if wanted(Part::Agent) {
+        begin("an agent with real cgroups", interrupted)?;
+        // One clearing takes five seconds to come.
+        let time = time(Duration::from_mins(1)).max(Duration::from_secs(10));
+        let seen = cost::measure(&options.program, time, interrupted)?;
+        push_agent(&mut table, &seen, time);
     }
     Ok(table)
 }
 
+/// Says on stderr what comes next, unless somebody wants it to end.
+fn begin(what: &str, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted before: {what}");
+    }
+    eprintln!("measuring: {what}");
+    Ok(())
+}
+
+fn clearings(table: &mut Table, time: Duration, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    for (count, goal_ns) in SIZES {
+        for policy in Policy::ALL {
+            let what = format!("{} pods, {}", grouped(u64::try_from(count)?), policy.word());
+            begin(&what, interrupted)?;
+            let market = market(count, policy, SEED);
+            let ours_ns = median_ns(time, || clear(black_box(&market)).shares.len());
+            let theirs = literal::Loop::of(&market);
+            let theirs_ns = median_ns(time, || theirs.run().len());
+            push(table, &what, policy, [ours_ns, theirs_ns], goal_ns);
+        }
+    }
+    Ok(())
+}
+
+fn push_agent(table: &mut Table, seen: &cost::Seen, time: Duration) {
+    let name = format!(
+        "agent that acts, {} cgroups at 1 Hz, {} s",
+        cost::GROUPS,
+        time.as_secs()
+    );
+    table.push(Row {
+        name: format!("{name}: CPU"),
+        seen: format!("{}m", thousandths(seen.microcores)),
+        ratio: None,
+        goal: Some(Goal {
+            text: format!("≤ {AGENT_MILLI}m"),
+            is_met: seen.microcores <= AGENT_MILLI * 1_000,
+        }),
+        near: format!(
+            "{} clearings, {} limits written and read back; in each cgroup a shell counts for 1 ms a second, in turn a quarter of them for 30 ms",
+            seen.clearings,
+            grouped(seen.writes)
+        ),
+    });
+    let mib_tenths = |kib: u64| tenths(kib * 10 / 1_024);
+    let memory = seen.memory;
+    table.push(Row {
+        name: format!("{name}: memory"),
+        seen: format!("{} MiB", mib_tenths(memory.resident_kib)),
+        ratio: None,
+        goal: Some(Goal {
+            text: format!("≤ {AGENT_MIB} MiB"),
+            is_met: memory.resident_kib <= AGENT_MIB * 1_024,
+        }),
+        near: format!(
+            "resident, of which {} MiB are its own and the rest is its program",
+            mib_tenths(memory.own_kib)
+        ),
+    });
+}
+
 fn push(table: &mut Table, what: &str, policy: Policy, [ours, theirs]: [u64; 2], goal_ns: u64) {
-    let tenths = theirs.saturating_mul(10) / ours.max(1);
+    let times_tenths = theirs.saturating_mul(10) / ours.max(1);
     table.push(Row {
         name: format!("clear {what}"),
         seen: format!("{} µs", thousandths(ours)),
@@ -73,13 +155,21 @@ fn push(table: &mut Table, what: &str, policy: Policy, [ours, theirs]: [u64; 2],
     table.push(Row {
         name: format!("the same, {}", literal::name(policy)),
         seen: format!("{} µs", thousandths(theirs)),
-        ratio: Some(format!("{}×", super::table::tenths(tenths))),
+        ratio: Some(format!("{}×", tenths(times_tenths))),
         goal: Some(Goal {
             text: format!("ours ≥ {TIMES}×"),
-            is_met: tenths >= TIMES * 10,
+            is_met: times_tenths >= TIMES * 10,
         }),
         near: "one core".to_owned(),
     });
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is measured is another program, in real time"
+)]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
 }
 
 /// A node that is too small by half of what its pods want above their floors.

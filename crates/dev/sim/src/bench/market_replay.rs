@@ -6,6 +6,12 @@
 //! ```
 //! Ours is the very node that the agent drives, with its own estimator. What a pod may not use at
 //! once is lost: demand does not depend on limits, so that every way sees the same day.
+//!
+//! Nothing was chosen by its result. The node is the smallest whole number of processors that
+//! carries the busiest five minutes of the day, by the means of the trace: what is wanted on
+//! average always fits, and peaks do not. [`SIZES_PERCENT`] repeats the comparison on smaller and
+//! larger nodes. The autoscaler runs twice, on samples of a minute as it is deployed and on
+//! samples of a second as ours, and the goals are set against both.
 
 mod load;
 mod picture;
@@ -13,7 +19,8 @@ mod plant;
 mod ways;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 use bursar_market::clear::Policy;
@@ -21,7 +28,7 @@ use bursar_market::clear::Policy;
 use super::table::{Goal, Row, Table, grouped, tenths};
 use load::Load;
 use plant::{Outcome, Plant};
-use ways::{Sees, Way};
+use ways::{Sample, Way};
 
 /// How many machines of the trace take part, by name.
 const PODS: usize = 64;
@@ -29,8 +36,16 @@ const PODS: usize = 64;
 const MAX_MILLI: u64 = 1_000;
 /// What each of them keeps.
 const MIN_MILLI: u64 = 50;
-/// What the node has. Too little for their peaks, which the table states.
-const NODE_MILLI: u64 = 17_000;
+/// A processor.
+const PROCESSOR_MILLI: u64 = 1_000;
+/// On which parts of the node the comparison is repeated.
+const SIZES_PERCENT: [u64; 4] = [75, 100, 150, 200];
+/// Who is compared there.
+const COMPARED: [Way; 3] = [
+    Way::Ours(Policy::Proportional),
+    Way::VerticalAutoscaler(Sample::Minute),
+    Way::VerticalAutoscaler(Sample::Second),
+];
 /// The seed of the bursts, and of the whole load where the trace is not present.
 const SEED: u64 = 1;
 
@@ -45,38 +60,87 @@ pub struct Options {
     pub quick: bool,
 }
 
+/// One day, one node, one way to set limits, and what came of it.
+#[derive(Debug)]
+struct Run {
+    way: Way,
+    node_milli: u64,
+    outcome: Outcome,
+}
+
 /// Replays the day once for each way and says what was seen.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     let mut load = match &options.trace {
         Some(path) => Load::read(path, PODS, SEED)?,
         None => Load::make(PODS, SEED),
     };
+    let node_milli = load.busiest_milli.next_multiple_of(PROCESSOR_MILLI);
     if options.quick {
         load.shorten(load.seconds() / 10);
     }
-    let mut outcomes = Vec::new();
-    for way in Way::ALL {
-        if interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted before: {}", way.name());
-        }
-        eprintln!("replaying: {}", way.name());
-        outcomes.push((way, Plant::new(&load, NODE_MILLI).run(way)));
-    }
-    let picture = picture::draw(&load, NODE_MILLI, &outcomes);
+    let sizes = SIZES_PERCENT.map(|percent| node_milli * percent / 100);
+    let ways = Way::ALL.map(|way| (way, node_milli));
+    let others = sizes.into_iter().filter(|size| *size != node_milli);
+    let others = others.flat_map(|size| COMPARED.map(|way| (way, size)));
+    let wanted: Vec<(Way, u64)> = ways.into_iter().chain(others).collect();
+    let runs = replay(&load, &wanted, interrupted)?;
+    let (day, _) = runs.split_at(Way::ALL.len());
+    let picture = picture::draw(&load, node_milli, day);
     std::fs::write(&options.picture, picture)
         .with_context(|| format!("cannot write {}", options.picture.display()))?;
-    let mut table = Table::new(notes(&load, options));
-    for line in columns(&outcomes) {
+    let mut table = Table::new(notes(&load, node_milli, options));
+    for line in ways_lines(day).into_iter().chain(sizes_lines(&runs, sizes)) {
         table.note(line);
     }
-    table.note(format!("picture: {}", options.picture.display()));
-    push_goals(&mut table, &outcomes);
+    table.note(format!("Picture: {}", options.picture.display()));
+    push_goals(&mut table, &runs, day);
     Ok(table)
 }
 
-fn notes(load: &Load, options: &Options) -> Vec<String> {
+/// Replays them all, in their order, on as many threads as there are cores.
+fn replay(
+    load: &Load,
+    wanted: &[(Way, u64)],
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Vec<Run>> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((way, node_milli)) = wanted.get(place).copied() else {
+                        return;
+                    };
+                    if interrupted.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    eprintln!("replaying on {}m: {}", grouped(node_milli), way.name());
+                    let outcome = Plant::new(load, node_milli).run(way);
+                    let run = Run {
+                        way,
+                        node_milli,
+                        outcome,
+                    };
+                    if let Ok(mut done) = done.lock() {
+                        done.push((place, run));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().context("a replay panicked")?;
+    if done.len() < wanted.len() {
+        bail!("interrupted after {} of {} days", done.len(), wanted.len());
+    }
+    done.sort_by_key(|(place, _)| *place);
+    Ok(done.into_iter().map(|(_, run)| run).collect())
+}
+
+fn notes(load: &Load, node_milli: u64, options: &Options) -> Vec<String> {
     let total = load.totals();
-    let over = total.iter().filter(|milli| **milli > NODE_MILLI).count();
+    let over = total.iter().filter(|milli| **milli > node_milli).count();
     let count = total.len().max(1);
     let mean = total.iter().sum::<u64>() / u64::try_from(count).unwrap_or(1);
     let peak = total.iter().copied().max().unwrap_or(0);
@@ -84,9 +148,14 @@ fn notes(load: &Load, options: &Options) -> Vec<String> {
     let mut notes = vec![
         load.source.clone(),
         format!(
-            "{PODS} pods, {MIN_MILLI}m to {MAX_MILLI}m each, on a node of {}m; they want {}m on average and {}m at \
-             their peak, more than the node has in {}% of all seconds",
-            grouped(NODE_MILLI),
+            "Node: {}m, the smallest whole number of processors that carries the busiest five minutes, {}m by the \
+             means of the trace",
+            grouped(node_milli),
+            grouped(load.busiest_milli),
+        ),
+        format!(
+            "{PODS} pods of {MIN_MILLI}m to {MAX_MILLI}m want {}m on average and {}m at their peak, more than the \
+             node has in {}% of all seconds",
             grouped(mean),
             grouped(peak),
             tenths(u64::try_from(over_tenths).unwrap_or(0)),
@@ -95,6 +164,9 @@ fn notes(load: &Load, options: &Options) -> Vec<String> {
             "{} s of virtual time, sampled every second, cleared every 5 s; what may not be used at once is lost",
             grouped(load.seconds()),
         ),
+        "VPA-like: 90th percentile of use in the day so far, 24 h half-life, + 15 %, every minute, within the same \
+         bounds; its sample is the mean of a minute, as deployed, or of a second, as ours"
+            .to_owned(),
     ];
     if options.quick {
         notes.push("A quick run: a tenth of the day. Not to be quoted.".to_owned());
@@ -102,8 +174,8 @@ fn notes(load: &Load, options: &Options) -> Vec<String> {
     notes
 }
 
-/// The table of the ways, as aligned lines.
-fn columns(outcomes: &[(Way, Outcome)]) -> Vec<String> {
+/// All ways on the one node.
+fn ways_lines(day: &[Run]) -> Vec<String> {
     let head = [
         "WAY",
         "THROTTLED",
@@ -114,27 +186,67 @@ fn columns(outcomes: &[(Way, Outcome)]) -> Vec<String> {
         "OVER",
     ]
     .map(str::to_owned);
-    let lines: Vec<[String; 7]> = std::iter::once(head)
-        .chain(outcomes.iter().map(|(way, outcome)| {
-            [
-                way.name().to_owned(),
-                format!("{}%", hundredths(outcome.throttled_ppm() / 100)),
-                format!("{}%", hundredths(outcome.lost_ppm() / 100)),
-                format!("{}×", hundredths(outcome.held_percent())),
-                hundredths(outcome.writes_hundredths(PODS)),
-                hundredths(outcome.jain_ppm() / 10_000),
-                format!("{}%", hundredths(outcome.over_ppm() / 100)),
-            ]
-        }))
-        .collect();
-    let mut widths = [0; 7];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
+    let lines = day.iter().map(|Run { way, outcome, .. }| {
+        [
+            way.name().to_owned(),
+            percent(outcome.throttled_ppm()),
+            percent(outcome.lost_ppm()),
+            times(outcome.held_percent()),
+            hundredths(outcome.writes_hundredths(PODS)),
+            hundredths(outcome.jain_ppm() / 10_000),
+            percent(outcome.over_ppm()),
+        ]
+    });
+    let lines: Vec<[String; 7]> = std::iter::once(head).chain(lines).collect();
+    let mut all = aligned(&lines);
+    all.extend(
+        [
+            "",
+            "throttled: work held back by a quota, of what was wanted; lost: work not done, also where the node",
+            "  was full; held/used: limits over use (without a limit, all that a pod may use); writes: per pod and",
+            "  hour; Jain: of done over wanted, in the seconds in which somebody lost; over: time in which the",
+            "  limits exceed the node",
+        ]
+        .map(str::to_owned),
+    );
+    all
+}
+
+/// Ours against the autoscalers on smaller and larger nodes: throttled, lost, and held over used.
+fn sizes_lines(runs: &[Run], sizes: [u64; 4]) -> Vec<String> {
+    let mut head = vec!["THROTTLED / LOST / HELD OVER USED".to_owned()];
+    for (size, percent) in sizes.into_iter().zip(SIZES_PERCENT) {
+        head.push(format!("{percent}%: {}m", grouped(size)));
+    }
+    let line = |way: Way| {
+        let cell = |size: u64| {
+            let is_it = |run: &&Run| run.way == way && run.node_milli == size;
+            runs.iter().find(is_it).map_or_else(String::new, |run| {
+                let outcome = &run.outcome;
+                let [throttled, lost] = [outcome.throttled_ppm(), outcome.lost_ppm()].map(percent);
+                format!("{throttled} / {lost} / {}", times(outcome.held_percent()))
+            })
+        };
+        let cells = sizes.into_iter().map(cell);
+        std::iter::once(way.name().to_owned())
+            .chain(cells)
+            .collect()
+    };
+    let lines: Vec<Vec<String>> = std::iter::once(head).chain(COMPARED.map(line)).collect();
+    aligned(&lines)
+}
+
+/// Cells under one another, below an empty line; the first column to the left.
+fn aligned(lines: &[impl AsRef<[String]>]) -> Vec<String> {
+    let columns = lines.iter().map(|line| line.as_ref().len()).max();
+    let mut widths = vec![0; columns.unwrap_or(0)];
+    for line in lines {
+        for (width, cell) in widths.iter_mut().zip(line.as_ref()) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let aligned = lines.iter().map(|line| {
-        let cells = line.iter().zip(widths).enumerate();
+    let line = |line: &[String]| {
+        let cells = line.iter().zip(&widths).enumerate();
         let text: Vec<String> = cells
             .map(|(place, (cell, width))| match place {
                 0 => format!("{cell:width$}"),
@@ -142,48 +254,29 @@ fn columns(outcomes: &[(Way, Outcome)]) -> Vec<String> {
             })
             .collect();
         text.join("  ")
-    });
-    let mut all: Vec<String> = vec![String::new()];
-    all.extend(aligned);
-    all.push(String::new());
-    all.extend(
-        [
-            "throttled and lost: of the work that was wanted, held back by quotas, and not done at all",
-            "held/used: limits over use; writes: per pod and hour; Jain: of what was done over what was wanted,",
-            "  in the seconds in which somebody lost; over: time in which the limits exceed the node",
-        ]
-        .map(str::to_owned),
-    );
-    all
+    };
+    let lines = lines.iter().map(|cells| line(cells.as_ref()));
+    std::iter::once(String::new()).chain(lines).collect()
 }
 
-/// The goals are the default policy's. They are set against the kinder autoscaler: the one that
-/// sees use alone starves its pods, holds little, and does little.
-fn push_goals(table: &mut Table, outcomes: &[(Way, Outcome)]) {
-    let of = |way: Way| outcomes.iter().find(|(found, _)| *found == way);
-    let ours = of(Way::Ours(Policy::default()));
-    let Some(((_, ours), (peer, theirs))) = ours.zip(of(Way::VerticalAutoscaler(Sees::Demand)))
-    else {
-        return;
-    };
-    let goal = |name: &str, [ours, theirs]: [u64; 2], unit: &str| Row {
-        name: format!("{name}, {}", Policy::default().word()),
-        seen: format!("{}{unit}", hundredths(ours)),
-        ratio: Some(format!("{}×", hundredths(theirs * 100 / ours.max(1)))),
-        goal: Some(Goal {
-            text: format!("< {}{unit}", hundredths(theirs)),
-            is_met: ours < theirs,
-        }),
-        near: format!("against {}", peer.name()),
-    };
-    let throttled = [ours, theirs].map(|outcome| outcome.throttled_ppm() / 100);
-    table.push(goal("throttled work", throttled, "%"));
-    let held = [ours, theirs].map(Outcome::held_percent);
-    table.push(goal("CPU held over used", held, "×"));
-    let broken = outcomes.iter().map(|(_, outcome)| outcome.broken).sum();
-    let clearings = outcomes.iter().map(|(_, outcome)| outcome.clearings).sum();
+/// The goals are the default policy's, on the one node, against both autoscalers.
+fn push_goals(table: &mut Table, runs: &[Run], day: &[Run]) {
+    let of = |way: Way| day.iter().find(|run| run.way == way);
+    let peers = [Sample::Minute, Sample::Second].map(Way::VerticalAutoscaler);
+    for peer in peers {
+        let Some((ours, theirs)) = of(Way::Ours(Policy::default())).zip(of(peer)) else {
+            continue;
+        };
+        let both = [&ours.outcome, &theirs.outcome];
+        let throttled = both.map(|outcome| outcome.throttled_ppm() / 100);
+        table.push(goal("throttled work", peer, throttled, "%"));
+        let held = both.map(Outcome::held_percent);
+        table.push(goal("CPU held over used", peer, held, "×"));
+    }
+    let broken = runs.iter().map(|run| run.outcome.broken).sum();
+    let clearings = runs.iter().map(|run| run.outcome.clearings).sum();
     table.push(Row {
-        name: "invariants broken, all policies".to_owned(),
+        name: "invariants broken, all policies and sizes".to_owned(),
         seen: grouped(broken),
         ratio: None,
         goal: Some(Goal {
@@ -192,6 +285,27 @@ fn push_goals(table: &mut Table, outcomes: &[(Way, Outcome)]) {
         }),
         near: format!("{} clearings", grouped(clearings)),
     });
+}
+
+fn goal(what: &str, peer: Way, [ours, theirs]: [u64; 2], unit: &str) -> Row {
+    Row {
+        name: format!("{what}, {}", Policy::default().word()),
+        seen: format!("{}{unit}", hundredths(ours)),
+        ratio: Some(format!("{}×", hundredths(theirs * 100 / ours.max(1)))),
+        goal: Some(Goal {
+            text: format!("< {}{unit}", hundredths(theirs)),
+            is_met: ours < theirs,
+        }),
+        near: format!("against {}", peer.name()),
+    }
+}
+
+fn percent(ppm: u64) -> String {
+    format!("{}%", hundredths(ppm / 100))
+}
+
+fn times(percent: u64) -> String {
+    format!("{}×", hundredths(percent))
 }
 
 /// Hundredths as a decimal with two places.

@@ -116,6 +116,43 @@ impl Used {
     }
 }
 
+/// What a process was charged for so far, children that have ended included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charged {
+    /// On a core, in milliseconds.
+    pub(super) ms: u64,
+}
+
+/// What a process holds of memory, in KiB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    /// All that is resident.
+    pub(super) resident_kib: u64,
+    /// Of that, what is no file: its own.
+    pub(super) own_kib: u64,
+}
+
+impl Charged {
+    /// Of a process that is there.
+    pub(super) fn of(process: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        Some(Self {
+            ms: ticks_ms(&text, 4),
+        })
+    }
+}
+
+impl Memory {
+    /// Of a process that is there.
+    pub(super) fn of(process: u32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        Some(Self {
+            resident_kib: field(&text, "VmRSS:")?,
+            own_kib: field(&text, "RssAnon:")? + field(&text, "RssShmem:")?,
+        })
+    }
+}
+
 /// The machine in a few words.
 pub fn describe_machine() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -167,12 +204,20 @@ fn machine() -> Machine {
         })
 }
 
-/// Milliseconds on a core of this process: user and system time, in hundredths of a second.
+/// Milliseconds on a core of this process.
 fn own_ms() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    ticks_ms(
+        &std::fs::read_to_string("/proc/self/stat").unwrap_or_default(),
+        2,
+    )
+}
+
+/// The first of user and system time, and the same of children that have ended, which are in
+/// hundredths of a second.
+fn ticks_ms(stat: &str, count: usize) -> u64 {
     // The name of the program comes second and may hold anything, in parentheses.
-    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = after_name.split_whitespace().skip(11).take(2);
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after_name.split_whitespace().skip(11).take(count);
     ticks
         .filter_map(|word| word.parse::<u64>().ok())
         .sum::<u64>()
@@ -204,7 +249,7 @@ fn threads() -> BTreeMap<String, u64> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Usage, Used, field, resident_bytes};
+    use super::{Usage, Used, field, resident_bytes, ticks_ms};
 
     #[test]
     fn a_thread_that_works_is_seen_by_its_name() {
@@ -239,6 +284,13 @@ mod tests {
             warning.contains("other programs used 0.30 cores"),
             "{warning}"
         );
+    }
+
+    #[test]
+    fn time_on_a_core_is_read_whatever_the_program_is_called() {
+        let stat = "7 (a ) 1 2) S 1 2 3 4 5 6 7 8 9 10 40 2 300 1 20 0 1";
+        assert_eq!(ticks_ms(stat, 2), 420);
+        assert_eq!(ticks_ms(stat, 4), 3_430);
     }
 
     #[test]

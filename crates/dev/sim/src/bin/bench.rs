@@ -52,12 +52,18 @@ enum Plane {
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
-    /// One clearing of a node, beside the seeds' own loops
-    #[command(after_help = "Example: cargo xtask bench market")]
+    /// One clearing of a node, beside the seeds' own loops, and what an agent costs
+    #[command(after_help = "Example: cargo xtask bench market --only clear")]
     Market {
+        /// Measure only this; may be given several times
+        #[arg(long, value_enum, value_name = "PART")]
+        only: Vec<market::Part>,
         /// A tenth of the time: to see that it runs, not to quote
         #[arg(long)]
         quick: bool,
+        /// The program that users have, for the agent; the one built beside this
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
     },
     /// A day of 64 pods on one node, beside other ways to set limits
     #[command(
@@ -121,7 +127,18 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             },
             &interrupted,
         ),
-        Plane::Market { quick } => market::measure(&market::Options { quick }, &interrupted),
+        Plane::Market {
+            only,
+            quick,
+            program,
+        } => market::measure(
+            &market::Options {
+                only,
+                quick,
+                program: program.map_or_else(beside, Ok)?,
+            },
+            &interrupted,
+        ),
         Plane::MarketReplay {
             quick,
             trace,

@@ -9,13 +9,19 @@
 )]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bursar_market::clear::{Market, Policy, Want};
+
+/// The name of a pod. The seeds' language shares texts; so does this, and copies none.
+pub(in crate::bench) type Uid = Arc<str>;
 
 /// What the seeds know of a pod.
 #[derive(Clone, Debug)]
 pub(in crate::bench) struct PodParams {
     pub(in crate::bench) demand: f64,
+    /// Weight × demand; seed 001 has none.
+    pub(in crate::bench) bid: f64,
     pub(in crate::bench) min_milli: i64,
     pub(in crate::bench) max_milli: i64,
     pub(in crate::bench) weight: f64,
@@ -25,7 +31,7 @@ pub(in crate::bench) struct PodParams {
 pub(in crate::bench) struct Loop {
     policy: Policy,
     capacity_milli: i64,
-    pods: HashMap<String, PodParams>,
+    pods: HashMap<Uid, PodParams>,
 }
 
 /// Which loop stands beside which policy.
@@ -45,13 +51,18 @@ impl Loop {
                 Want::Demand(ppm) => ppm as f64 / 1e6,
                 Want::Need(_) => 0.0,
             };
-            let params = PodParams {
+            let weight = pod.weight as f64;
+            let mut params = PodParams {
                 demand,
+                bid: weight * demand,
                 min_milli: milli(pod.min_milli),
                 max_milli: milli(pod.max_milli),
-                weight: pod.weight as f64,
+                weight,
             };
-            (pod.id.to_string(), params)
+            if market.policy == Policy::WeightedNash {
+                (params.bid, params.max_milli) = (weight, compute_need(&params));
+            }
+            (Arc::clone(&pod.id), params)
         });
         Self {
             policy: market.policy,
@@ -60,127 +71,103 @@ impl Loop {
         }
     }
 
-    pub(in crate::bench) fn run(&self) -> HashMap<String, i64> {
+    pub(in crate::bench) fn run(&self) -> HashMap<Uid, i64> {
         match self.policy {
             Policy::Proportional => clear_market_v2(self.capacity_milli, &self.pods),
-            Policy::FullCapacity => {
-                let bid = |pod: &PodParams| pod.weight * pod.demand;
-                clear_market(self.capacity_milli, &self.pods, bid, |pod| pod.max_milli)
+            Policy::WeightedNash | Policy::FullCapacity => {
+                clear_market(self.capacity_milli, &self.pods)
             }
-            Policy::WeightedNash => clear_market(
-                self.capacity_milli,
-                &self.pods,
-                |pod| pod.weight,
-                compute_need,
-            ),
         }
     }
 }
 
-/// Seed 000, `ClearMarket`.
-fn clear_market(
-    capacity_milli: i64,
-    pods: &HashMap<String, PodParams>,
-    bid: impl Fn(&PodParams) -> f64,
-    cap: impl Fn(&PodParams) -> i64,
-) -> HashMap<String, i64> {
-    let mut mins: HashMap<&str, f64> = HashMap::new();
-    let total_min: i64 = pods.values().map(|pod| pod.min_milli).sum();
-    let (scale, remaining) = if total_min > capacity_milli {
-        (capacity_milli as f64 / total_min as f64, 0.0)
-    } else {
-        (1.0, (capacity_milli - total_min) as f64)
-    };
-    for (uid, pod) in pods {
-        mins.insert(uid, pod.min_milli as f64 * scale);
-    }
-    let bids: HashMap<&str, f64> = pods
-        .iter()
-        .map(|(uid, pod)| (uid.as_str(), bid(pod)))
-        .collect();
-    let caps: HashMap<&str, f64> = pods
-        .iter()
-        .map(|(uid, pod)| (uid.as_str(), cap(pod) as f64))
-        .collect();
-    let mut targets = targets(pods, &mins, &bids, remaining);
-    fill_water(&mut targets, &bids, &caps);
-    round(targets)
+/// Seed 000, `ClearMarket`: everything in the order of the UIDs, as its notes ask for.
+fn clear_market(capacity_milli: i64, pods: &HashMap<Uid, PodParams>) -> HashMap<Uid, i64> {
+    let mut uids: Vec<Uid> = pods.keys().cloned().collect();
+    uids.sort();
+    let mut targets = targets(capacity_milli, &uids, pods);
+    fill_water(&uids, pods, &mut targets);
+    round(&uids, &targets)
 }
 
-/// Step 3: proportional distribution, by bids, by weights, or equally.
-fn targets<'a>(
-    pods: &'a HashMap<String, PodParams>,
-    mins: &HashMap<&str, f64>,
-    bids: &HashMap<&str, f64>,
-    remaining: f64,
-) -> HashMap<&'a str, f64> {
-    let total_bid: f64 = bids.values().sum();
-    let total_weight: f64 = pods.values().map(|pod| pod.weight).sum();
+/// Steps 1 to 3: minimums, then what remains, by bids, by weights, or equally.
+fn targets(capacity_milli: i64, uids: &[Uid], pods: &HashMap<Uid, PodParams>) -> HashMap<Uid, f64> {
+    let sum = |of: fn(&PodParams) -> f64| -> f64 {
+        uids.iter().filter_map(|uid| pods.get(uid)).map(of).sum()
+    };
+    let capacity = capacity_milli as f64;
+    let total_min = sum(|pod| pod.min_milli as f64);
+    let (scale, remaining) = if total_min > capacity {
+        (capacity / total_min, 0.0)
+    } else {
+        (1.0, capacity - total_min)
+    };
+    let total_bid = sum(|pod| pod.bid);
+    let total_weight = sum(|pod| pod.weight);
     let mut targets = HashMap::new();
-    for (uid, pod) in pods {
-        let min = mins.get(uid.as_str()).copied().unwrap_or(0.0);
+    for uid in uids {
+        let Some(pod) = pods.get(uid) else { continue };
         let share = if total_bid > 0.0 {
-            bids.get(uid.as_str()).copied().unwrap_or(0.0) / total_bid
+            pod.bid / total_bid
         } else if total_weight > 0.0 {
             pod.weight / total_weight
         } else {
-            1.0 / pods.len() as f64
+            1.0 / uids.len() as f64
         };
-        targets.insert(uid.as_str(), min + share * remaining);
+        let target = pod.min_milli as f64 * scale + share * remaining;
+        targets.insert(Arc::clone(uid), target);
     }
     targets
 }
 
 /// Step 4: while any pod exceeds its cap, what exceeds it goes to the others by their bids.
-fn fill_water(
-    targets: &mut HashMap<&str, f64>,
-    bids: &HashMap<&str, f64>,
-    caps: &HashMap<&str, f64>,
-) {
-    let cap = |uid: &str| caps.get(uid).copied().unwrap_or(0.0);
+fn fill_water(uids: &[Uid], pods: &HashMap<Uid, PodParams>, targets: &mut HashMap<Uid, f64>) {
     loop {
         let mut excess = 0.0;
-        for (uid, target) in targets.iter_mut() {
-            if *target > cap(uid) {
-                excess += *target - cap(uid);
-                *target = cap(uid);
+        for uid in uids {
+            if let (Some(target), Some(pod)) = (targets.get_mut(uid), pods.get(uid))
+                && *target > pod.max_milli as f64
+            {
+                excess += *target - pod.max_milli as f64;
+                *target = pod.max_milli as f64;
             }
         }
         if excess <= 0.0 {
             return;
         }
         let mut uncapped_bid = 0.0;
-        for (uid, target) in targets.iter() {
-            if *target < cap(uid) {
-                uncapped_bid += bids.get(uid).copied().unwrap_or(0.0);
+        for uid in uids {
+            if let (Some(target), Some(pod)) = (targets.get(uid), pods.get(uid))
+                && *target < pod.max_milli as f64
+            {
+                uncapped_bid += pod.bid;
             }
         }
         if uncapped_bid <= 0.0 {
             return;
         }
-        for (uid, target) in targets.iter_mut() {
-            if *target < cap(uid) {
-                *target += bids.get(uid).copied().unwrap_or(0.0) / uncapped_bid * excess;
+        for uid in uids {
+            if let (Some(target), Some(pod)) = (targets.get_mut(uid), pods.get(uid))
+                && *target < pod.max_milli as f64
+            {
+                *target += pod.bid / uncapped_bid * excess;
             }
         }
     }
 }
 
 /// Step 5: by the largest remainder, ties by UID.
-fn round(targets: HashMap<&str, f64>) -> HashMap<String, i64> {
-    let total: f64 = targets.values().sum();
-    let mut order: Vec<(&str, f64)> = targets.into_iter().collect();
-    order.sort_by(|a, b| a.0.cmp(b.0));
+fn round(uids: &[Uid], targets: &HashMap<Uid, f64>) -> HashMap<Uid, i64> {
+    let target = |uid| (uid, targets.get(uid).copied().unwrap_or(0.0));
+    let mut order: Vec<(&Uid, f64)> = uids.iter().map(target).collect();
+    let total: f64 = order.iter().map(|(_, target)| target).sum();
     let mut left = total.round() as i64;
     let mut allocations = HashMap::new();
     for (uid, target) in &order {
         left -= target.floor() as i64;
-        allocations.insert((*uid).to_owned(), target.floor() as i64);
+        allocations.insert(Arc::clone(uid), target.floor() as i64);
     }
-    order.sort_by(|a, b| {
-        let remainder = |target: f64| target - target.floor();
-        remainder(b.1).total_cmp(&remainder(a.1)).then(a.0.cmp(b.0))
-    });
+    order.sort_by(|a, b| b.1.fract().total_cmp(&a.1.fract()).then(a.0.cmp(b.0)));
     for (uid, _) in order {
         if left <= 0 {
             break;
@@ -196,14 +183,14 @@ fn round(targets: HashMap<&str, f64>) -> HashMap<String, i64> {
 /// Seed 001, `ClearMarket` v2.
 pub(in crate::bench) fn clear_market_v2(
     capacity_milli: i64,
-    pods: &HashMap<String, PodParams>,
-) -> HashMap<String, i64> {
+    pods: &HashMap<Uid, PodParams>,
+) -> HashMap<Uid, i64> {
     if pods.is_empty() {
         return HashMap::new();
     }
     let mut needs = HashMap::new();
     for (uid, pod) in pods {
-        needs.insert(uid.clone(), compute_need(pod));
+        needs.insert(Arc::clone(uid), compute_need(pod));
     }
     let mut total_min = 0;
     for pod in pods.values() {
@@ -230,32 +217,29 @@ fn compute_need(pod: &PodParams) -> i64 {
     need.max(pod.min_milli).min(pod.max_milli)
 }
 
-fn clamp_to_bounds(
-    needs: &HashMap<String, i64>,
-    pods: &HashMap<String, PodParams>,
-) -> HashMap<String, i64> {
+fn clamp_to_bounds(needs: &HashMap<Uid, i64>, pods: &HashMap<Uid, PodParams>) -> HashMap<Uid, i64> {
     let mut allocations = HashMap::new();
     for (uid, need) in needs {
         if let Some(pod) = pods.get(uid) {
             let allocation = (*need).max(pod.min_milli).min(pod.max_milli);
-            allocations.insert(uid.clone(), allocation);
+            allocations.insert(Arc::clone(uid), allocation);
         }
     }
     allocations
 }
 
 fn nash_reduce(
-    needs: &HashMap<String, i64>,
-    pods: &HashMap<String, PodParams>,
+    needs: &HashMap<Uid, i64>,
+    pods: &HashMap<Uid, PodParams>,
     capacity: i64,
-) -> HashMap<String, i64> {
+) -> HashMap<Uid, i64> {
     let mut total_baseline = 0;
     let mut surpluses = HashMap::new();
     let mut total_surplus = 0;
     for (uid, pod) in pods {
         total_baseline += pod.min_milli;
         let surplus = (needs.get(uid).copied().unwrap_or(0) - pod.min_milli).max(0);
-        surpluses.insert(uid.clone(), surplus);
+        surpluses.insert(Arc::clone(uid), surplus);
         total_surplus += surplus;
     }
     let available = capacity - total_baseline;
@@ -269,19 +253,22 @@ fn nash_reduce(
         let surplus = surpluses.get(uid).copied().unwrap_or(0);
         let allocation = pod.min_milli + (surplus as f64 * ratio) as i64;
         allocations.insert(
-            uid.clone(),
+            Arc::clone(uid),
             allocation.max(pod.min_milli).min(pod.max_milli),
         );
     }
     allocations
 }
 
-fn scale_baselines(pods: &HashMap<String, PodParams>, capacity: i64) -> HashMap<String, i64> {
+fn scale_baselines(pods: &HashMap<Uid, PodParams>, capacity: i64) -> HashMap<Uid, i64> {
     let total_min: i64 = pods.values().map(|pod| pod.min_milli).sum();
     let scale = capacity as f64 / total_min as f64;
     let mut allocations = HashMap::new();
     for (uid, pod) in pods {
-        allocations.insert(uid.clone(), ((pod.min_milli as f64 * scale) as i64).max(10));
+        allocations.insert(
+            Arc::clone(uid),
+            ((pod.min_milli as f64 * scale) as i64).max(10),
+        );
     }
     allocations
 }

@@ -25,6 +25,8 @@ pub(super) struct Load {
     pub(super) source: String,
     /// For each second what each pod wants.
     seconds: Vec<Vec<u64>>,
+    /// What they want together in the busiest five minutes, by the means of the trace.
+    pub(super) busiest_milli: u64,
 }
 
 impl Load {
@@ -73,11 +75,16 @@ impl Load {
                 bursts.collect()
             })
             .collect();
+        let of = |slot: usize| {
+            let percents = means.iter().filter_map(|means| means.get(slot));
+            percents.map(|percent| milli(*percent)).sum::<u64>()
+        };
         let length = pods.iter().map(Vec::len).min().unwrap_or(0);
         let second = |at: usize| pods.iter().filter_map(|pod| pod.get(at).copied()).collect();
         Self {
             source,
             seconds: (0..length).map(second).collect(),
+            busiest_milli: (0..SLOTS).map(of).max().unwrap_or(0),
         }
     }
 
@@ -124,10 +131,15 @@ fn parse(text: &str, pods: usize) -> anyhow::Result<Vec<Vec<u64>>> {
     lines.iter().take(pods).map(line).collect()
 }
 
+/// What a percentage of the trace stands for.
+fn milli(percent: u64) -> u64 {
+    percent.min(100) * MAX_MILLI / 100
+}
+
 /// Five minutes with this mean, in bursts. Their height is two to four times the mean, and no more
 /// than the pod may use; their seconds are as many as that takes.
 fn slot(percent: u64, rng: &mut Rng) -> Vec<u64> {
-    let work = percent.min(100) * MAX_MILLI / 100 * SLOT_S;
+    let work = milli(percent) * SLOT_S;
     let mut seconds = vec![0; usize::try_from(SLOT_S).unwrap_or(0)];
     if work == 0 {
         return seconds;
@@ -156,6 +168,7 @@ fn slot(percent: u64, rng: &mut Rng) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, reason = "a test may panic")]
     use super::{Load, parse, slot};
     use crate::rng::Rng;
 
@@ -169,6 +182,19 @@ mod tests {
             assert!(sum.abs_diff(percent * 10 * 300) < 300, "{percent}: {sum}");
             assert!(seconds.iter().all(|milli| *milli <= 1_000));
         }
+    }
+
+    #[test]
+    fn the_busiest_five_minutes_are_those_of_all_together() {
+        let quiet = vec![1; 288];
+        let mut one = quiet.clone();
+        (one[3], one[4]) = (90, 50);
+        let mut other = quiet;
+        other[4] = 60;
+        assert_eq!(
+            Load::of(String::new(), &[one, other], 1).busiest_milli,
+            1_100
+        );
     }
 
     #[test]
@@ -186,6 +212,7 @@ mod tests {
     fn the_same_seed_makes_the_same_day() {
         let (a, b) = (Load::make(3, 9), Load::make(3, 9));
         assert_eq!(a.totals(), b.totals());
+        assert_eq!(a.busiest_milli, b.busiest_milli);
         assert_eq!(a.seconds(), 86_400);
     }
 }

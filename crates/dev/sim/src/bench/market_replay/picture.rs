@@ -1,169 +1,245 @@
-//! The day as a picture: what is wanted and what each way holds, and what each way costs.
+//! The day as a picture: what is wanted and what the ways hold, and what each of them costs.
+//!
+//! Colours are those of Okabe and Ito, which people tell apart who see colours differently, and
+//! each line is named beside itself as well.
 
 use std::fmt::Write as _;
 
-use super::load::Load;
-use super::plant::{Outcome, POINT_S};
-use super::ways::{Sees, Way};
 use bursar_market::clear::Policy;
 
+use super::Run;
+use super::load::Load;
+use super::plant::{Outcome, POINT_S};
+use super::ways::{Sample, Way};
+
 const WIDTH: u64 = 960;
-const HEIGHT: u64 = 640;
+const HEIGHT: u64 = 704;
 /// The upper chart: from where to where.
-const LEFT: u64 = 70;
-const RIGHT: u64 = WIDTH - 20;
-const TOP: u64 = 60;
-const BOTTOM: u64 = 330;
+const LEFT: u64 = 64;
+const RIGHT: u64 = WIDTH - 24;
+const TOP: u64 = 96;
+const BOTTOM: u64 = 340;
 /// The bars begin here, a row every so much.
-const BARS: u64 = 400;
-const ROW: u64 = 32;
+const BARS: u64 = 462;
+const ROW: u64 = 30;
+/// Where the columns of bars begin, and how wide the longest bar is.
+const COLUMNS: [u64; 3] = [300, 520, 740];
+const BAR: u64 = 130;
+/// Between two lines of the grid, in millicores.
+const GRID_MILLI: u64 = 5_000;
+
+const INK: &str = "#222222";
+const PALE: &str = "#dddddd";
+const WANTED: &str = "#56b4e9";
+const OTHER: &str = "#999999";
+
+/// A line of the upper chart.
+struct Line {
+    name: String,
+    colour: &'static str,
+    dashes: &'static str,
+    milli: Vec<u64>,
+}
 
 /// The picture, in SVG.
-pub(super) fn draw(load: &Load, node_milli: u64, outcomes: &[(Way, Outcome)]) -> String {
+pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"24\" font-size=\"16\">One day of 64 pods: what they want, and what each \
-         way holds for them</text>"
+         font-family=\"sans-serif\" font-size=\"13\" fill=\"{INK}\">\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>"
     );
-    chart(&mut out, load, node_milli, outcomes);
-    bars(&mut out, outcomes);
+    let title = "One day of 64 pods on one node: what they want, and what their limits come to";
+    text(&mut out, (20, 28), "start", "font-size=\"17\"", title);
+    chart(&mut out, load, node_milli, day);
+    let title = "What each way to set limits costs over that day";
+    text(
+        &mut out,
+        (20, BARS - 46),
+        "start",
+        "font-size=\"17\"",
+        title,
+    );
+    bars(&mut out, day);
     out.push_str("</svg>\n");
     out
 }
 
-const fn colour(way: Way) -> Option<&'static str> {
+/// Its colour and how its line is broken, if it has one.
+const fn style(way: Way) -> Option<(&'static str, &'static str)> {
     match way {
-        Way::Ours(Policy::Proportional) => Some("#0a7d4b"),
-        Way::VerticalAutoscaler(Sees::Demand) => Some("#c2410c"),
-        Way::Seed => Some("#9ca3af"),
+        Way::Ours(Policy::Proportional) => Some(("#0072b2", "none")),
+        Way::VerticalAutoscaler(Sample::Minute) => Some(("#d55e00", "none")),
+        Way::VerticalAutoscaler(Sample::Second) => Some(("#cc79a7", "8 3")),
         _ => None,
     }
 }
 
-fn chart(out: &mut String, load: &Load, node_milli: u64, outcomes: &[(Way, Outcome)]) {
+fn chart(out: &mut String, load: &Load, node_milli: u64, day: &[Run]) {
     let wanted: Vec<u64> = load
         .totals()
         .chunks(usize::try_from(POINT_S).unwrap_or(1))
         .map(|chunk| chunk.iter().sum::<u64>() / u64::try_from(chunk.len()).unwrap_or(1))
         .collect();
-    let drawn = || {
-        let ways = outcomes.iter();
-        ways.filter_map(|(way, outcome)| Some((way.name(), colour(*way)?, &outcome.held_milli)))
-    };
-    let held = drawn().flat_map(|(_, _, held)| held.iter().skip(1).copied());
-    let most = held.chain([node_milli]).max().unwrap_or(1).max(1);
-    let y = |milli: u64| BOTTOM - (BOTTOM - TOP) * milli.min(most) / most;
-    let points = |values: &[u64]| {
-        let last = u64::try_from(values.len().saturating_sub(1))
-            .unwrap_or(1)
-            .max(1);
-        let mut text = String::new();
-        for (at, milli) in (0..).zip(values) {
-            let x = LEFT + (RIGHT - LEFT) * at / last;
-            let _ = write!(text, "{x},{} ", y(*milli));
-        }
-        text
-    };
-    let node = y(node_milli);
-    let _ = writeln!(
-        out,
-        "<polygon points=\"{LEFT},{BOTTOM} {}{RIGHT},{BOTTOM}\" fill=\"#dbeafe\"/>\n\
-         <line x1=\"{LEFT}\" y1=\"{node}\" x2=\"{RIGHT}\" y2=\"{node}\" stroke=\"#111827\" \
-         stroke-dasharray=\"6 4\"/>\n\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"end\">the node, {}m</text>",
-        points(&wanted),
-        RIGHT,
-        node - 5,
-        super::grouped(node_milli),
-    );
-    let mut x = LEFT;
-    let _ = writeln!(
-        out,
-        "<text x=\"{x}\" y=\"46\" fill=\"#3b82f6\">wanted, mean of 5 min</text>"
-    );
-    x += 170;
-    for (name, colour, held) in drawn() {
+    let line = |run: &Run| {
+        let (colour, dashes) = style(run.way)?;
+        let name = format!("limits, {}", run.way.name());
         // The first point is before anybody had measured anything.
-        let values: Vec<u64> = held.iter().skip(1).copied().collect();
+        let milli = run.outcome.held_milli.iter().skip(1).copied().collect();
+        Some(Line {
+            name,
+            colour,
+            dashes,
+            milli,
+        })
+    };
+    let lines: Vec<Line> = day.iter().filter_map(line).collect();
+    let all = lines.iter().flat_map(|line| line.milli.iter().copied());
+    let most = all.chain([node_milli]).max().unwrap_or(1);
+    let most = most.next_multiple_of(GRID_MILLI).max(1);
+    let y = |milli: u64| BOTTOM - (BOTTOM - TOP) * milli.min(most) / most;
+    axes(out, most, y);
+    let _ = writeln!(
+        out,
+        "<polygon points=\"{LEFT},{BOTTOM} {}{RIGHT},{BOTTOM}\" fill=\"{WANTED}\" \
+         fill-opacity=\"0.45\"/>",
+        points(&wanted, y)
+    );
+    let node = Line {
+        name: format!("the node, {}m", super::grouped(node_milli)),
+        colour: "#000000",
+        dashes: "2 3",
+        milli: vec![node_milli; 2],
+    };
+    let mut legend = Legend { place: 0 };
+    legend.entry(out, "wanted by all, mean of 5 min", |out, (x, y)| {
         let _ = writeln!(
             out,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>\n\
-             <text x=\"{x}\" y=\"46\" fill=\"{colour}\">{name}</text>",
-            points(&values)
+            "<rect x=\"{x}\" y=\"{}\" width=\"26\" height=\"10\" fill=\"{WANTED}\" \
+             fill-opacity=\"0.45\"/>",
+            y - 9
         );
-        x += 240;
-    }
-    for hour in [0, 6, 12, 18, 24] {
-        let x = LEFT + (RIGHT - LEFT) * hour / 24;
-        let _ = writeln!(
-            out,
-            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{hour}:00</text>",
-            BOTTOM + 18
+    });
+    // The node comes last: a limit that is as large must not hide it.
+    for line in lines.into_iter().chain([node]) {
+        let stroke = format!(
+            "fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
+            line.colour, line.dashes
         );
-    }
-    for part in [0, 1, 2] {
-        let milli = most * part / 2;
-        let _ = writeln!(
-            out,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}m</text>",
-            LEFT - 6,
-            y(milli) + 4,
-            super::grouped(milli)
-        );
+        let drawn = points(&line.milli, y);
+        let _ = writeln!(out, "<polyline points=\"{drawn}\" {stroke}/>");
+        legend.entry(out, &line.name, |out, (x, y)| {
+            let (to, y) = (x + 26, y - 4);
+            let _ = writeln!(
+                out,
+                "<line x1=\"{x}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" {stroke}/>"
+            );
+        });
     }
 }
 
-fn bars(out: &mut String, outcomes: &[(Way, Outcome)]) {
-    let heads = [
-        (310, "throttled work"),
-        (530, "lost work"),
-        (750, "CPU held over used"),
-    ];
-    for (x, head) in heads {
+/// A column of bars.
+struct Column {
+    head: &'static str,
+    value: fn(&Outcome) -> u64,
+    words: fn(u64) -> String,
+}
+
+/// Names above the chart, three in a row.
+struct Legend {
+    place: u64,
+}
+
+impl Legend {
+    fn entry(&mut self, out: &mut String, name: &str, mark: impl Fn(&mut String, (u64, u64))) {
+        let (x, y) = (LEFT + self.place % 3 * 300, 54 + self.place / 3 * 20);
+        mark(out, (x, y));
+        text(out, (x + 34, y), "start", "", name);
+        self.place += 1;
+    }
+}
+
+fn axes(out: &mut String, most: u64, y: impl Fn(u64) -> u64) {
+    for milli in (0..=most).step_by(usize::try_from(GRID_MILLI).unwrap_or(1)) {
+        let at = y(milli);
         let _ = writeln!(
             out,
-            "<text x=\"{x}\" y=\"{}\" font-weight=\"bold\">{head}</text>",
-            BARS - 22
+            "<line x1=\"{LEFT}\" y1=\"{at}\" x2=\"{RIGHT}\" y2=\"{at}\" stroke=\"{PALE}\"/>"
+        );
+        let cores = (milli / 1_000).to_string();
+        text(out, (LEFT - 8, at + 4), "end", "", &cores);
+    }
+    let middle = u64::midpoint(TOP, BOTTOM);
+    let turned = format!("transform=\"rotate(-90 20 {middle})\"");
+    text(out, (20, middle), "middle", &turned, "CPU, cores");
+    for hour in [0, 4, 8, 12, 16, 20, 24] {
+        let x = LEFT + (RIGHT - LEFT) * hour / 24;
+        text(
+            out,
+            (x, BOTTOM + 18),
+            "middle",
+            "",
+            &format!("{hour:02}:00"),
         );
     }
-    let most = |value: fn(&Outcome) -> u64| {
-        let values = outcomes.iter().map(|(_, outcome)| value(outcome));
-        values.max().unwrap_or(1).max(1)
-    };
-    let values: [fn(&Outcome) -> u64; 3] = [
-        Outcome::throttled_ppm,
-        Outcome::lost_ppm,
-        Outcome::held_percent,
+    let middle = u64::midpoint(LEFT, RIGHT);
+    text(out, (middle, BOTTOM + 36), "middle", "", "time of day");
+}
+
+fn points(values: &[u64], y: impl Fn(u64) -> u64) -> String {
+    let last = u64::try_from(values.len().saturating_sub(1)).unwrap_or(1);
+    let mut text = String::new();
+    for (at, milli) in (0..).zip(values) {
+        let x = LEFT + (RIGHT - LEFT) * at / last.max(1);
+        let _ = write!(text, "{x},{} ", y(*milli));
+    }
+    text
+}
+
+fn bars(out: &mut String, day: &[Run]) {
+    let columns = [
+        Column {
+            head: "work throttled by a quota",
+            value: Outcome::throttled_ppm,
+            words: super::percent,
+        },
+        Column {
+            head: "work lost for any reason",
+            value: Outcome::lost_ppm,
+            words: super::percent,
+        },
+        Column {
+            head: "CPU held over used",
+            value: Outcome::held_percent,
+            words: super::times,
+        },
     ];
-    for (row, (way, outcome)) in (0..).zip(outcomes) {
-        let y = BARS + ROW * row;
-        let _ = writeln!(
-            out,
-            "<text x=\"290\" y=\"{}\" text-anchor=\"end\">{}</text>",
-            y + 5,
-            way.name()
-        );
-        let fill = colour(*way).unwrap_or("#64748b");
-        for ((x, _), value) in heads.into_iter().zip(values) {
-            let width = 130 * value(outcome) / most(value);
-            let text = if x == 750 {
-                format!("{}×", super::hundredths(value(outcome)))
-            } else {
-                format!("{}%", super::hundredths(value(outcome) / 100))
-            };
+    for (Column { head, value, words }, x) in columns.into_iter().zip(COLUMNS) {
+        text(out, (x, BARS - 18), "start", "font-weight=\"bold\"", head);
+        let most = day.iter().map(|run| value(&run.outcome)).max();
+        for (row, run) in (0..).zip(day) {
+            let (y, seen) = (BARS + ROW * row, value(&run.outcome));
+            let width = BAR * seen / most.unwrap_or(1).max(1);
+            let fill = style(run.way).map_or(OTHER, |(colour, _)| colour);
             let _ = writeln!(
                 out,
-                "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"14\" fill=\"{fill}\"/>\n\
-                 <text x=\"{}\" y=\"{}\">{text}</text>",
-                y - 7,
+                "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"16\" fill=\"{fill}\"/>",
+                y - 8,
                 width.max(1),
-                x + width + 6,
-                y + 5
             );
+            text(out, (x + width + 6, y + 5), "start", "", &words(seen));
         }
     }
+    for (row, run) in (0..).zip(day) {
+        let at = (COLUMNS[0] - 12, BARS + ROW * row + 5);
+        text(out, at, "end", "", run.way.name());
+    }
+}
+
+fn text(out: &mut String, (x, y): (u64, u64), anchor: &str, style: &str, words: &str) {
+    let _ = writeln!(
+        out,
+        "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" {style}>{words}</text>"
+    );
 }

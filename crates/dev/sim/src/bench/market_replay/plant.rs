@@ -70,49 +70,64 @@ impl<'a> Plant<'a> {
             counters: nothing,
         };
         let mut pods = vec![pod; count];
+        let mut may = vec![0; count];
         let mut setter = Setter::new(way, count, self.node_milli);
         let mut outcome = Outcome::default();
         for (second, wants) in (1..).zip(self.load.wants()) {
-            self.second(second, wants, &mut pods, &mut outcome);
+            self.second((second, wants), &mut pods, &mut may, &mut outcome);
             setter.observe(second, &pods);
             if second.is_multiple_of(CLEAR_S) {
+                let before_milli = held_milli(&pods);
                 outcome.writes += setter.set(second, &mut pods);
                 if let Some(clearing) = setter.clearing() {
+                    let bound_milli = before_milli.max(self.node_milli);
+                    let is_kept = holds(clearing) && held_milli(&pods) <= bound_milli;
                     outcome.clearings += 1;
-                    outcome.broken += u64::from(!holds(clearing));
+                    outcome.broken += u64::from(!is_kept);
                 }
             }
         }
         outcome
     }
 
-    fn second(&self, second: u64, wants: &[u64], pods: &mut [Pod], outcome: &mut Outcome) {
-        let limit = |pod: &Pod| pod.limit_milli.unwrap_or(MAX_MILLI);
-        let may: Vec<u64> = pods
-            .iter()
-            .zip(wants)
-            .map(|(pod, want)| limit(pod).min(*want))
-            .collect();
-        let got = by_weight(&may, self.node_milli);
-        for (((pod, want), may), got) in pods.iter_mut().zip(wants).zip(&may).zip(&got) {
+    fn second(
+        &self,
+        (second, wants): (u64, &[u64]),
+        pods: &mut [Pod],
+        may: &mut [u64],
+        outcome: &mut Outcome,
+    ) {
+        for ((may, pod), want) in may.iter_mut().zip(pods.iter()).zip(wants) {
+            *may = pod.limit().min(*want);
+        }
+        let sum = |all: &[u64]| all.iter().sum::<u64>();
+        let (wanted, allowed) = (sum(wants), sum(may));
+        let divided = (self.node_milli < allowed).then(|| by_weight(may, self.node_milli));
+        let got = divided.as_deref().unwrap_or(may);
+        for (((pod, want), may), got) in pods.iter_mut().zip(wants).zip(&*may).zip(got) {
             pod.pass(second, *want, *may, *got);
         }
-        let held: u64 = pods.iter().map(limit).sum();
-        let sum = |all: &[u64]| all.iter().sum::<u64>();
-        outcome.wanted += sum(wants);
-        outcome.throttled += sum(wants) - sum(&may);
-        outcome.done += sum(&got);
+        let held = held_milli(pods);
+        let done = allowed.min(self.node_milli);
+        outcome.wanted += wanted;
+        outcome.throttled += wanted - allowed;
+        outcome.done += done;
         outcome.held += held;
         outcome.seconds += 1;
         outcome.seconds_over += u64::from(held > self.node_milli);
-        if sum(&got) < sum(wants) {
-            outcome.jain_sum += jain_ppm(wants, &got);
+        if done < wanted {
+            outcome.jain_sum += jain_ppm(wants, got);
             outcome.jain_count += 1;
         }
         if second.is_multiple_of(POINT_S) {
             outcome.held_milli.push(held);
         }
     }
+}
+
+/// What all may use together.
+fn held_milli(pods: &[Pod]) -> u64 {
+    pods.iter().map(Pod::limit).sum()
 }
 
 impl Pod {
@@ -130,6 +145,11 @@ impl Pod {
         }
     }
 
+    /// What it may use; without a limit all that a pod may.
+    fn limit(&self) -> u64 {
+        self.limit_milli.unwrap_or(MAX_MILLI)
+    }
+
     /// As the kernel tells it.
     pub(super) fn quota(&self) -> Quota {
         self.limit_milli.map_or(Quota::NONE, |milli| {
@@ -141,9 +161,6 @@ impl Pod {
 /// What the kernel does where more is wanted than there is: equal weights, nobody more than it
 /// wants.
 fn by_weight(may: &[u64], node_milli: u64) -> Vec<u64> {
-    if may.iter().sum::<u64>() <= node_milli {
-        return may.to_vec();
-    }
     let claim = |may: &u64| Claim {
         offset: 0,
         lo: 0,
@@ -156,16 +173,13 @@ fn by_weight(may: &[u64], node_milli: u64) -> Vec<u64> {
 
 /// (Σx)²/(n·Σx²) of what was done over what was wanted, among those who wanted anything.
 fn jain_ppm(wants: &[u64], got: &[u64]) -> u64 {
-    let parts: Vec<u128> = wants
-        .iter()
-        .zip(got)
-        .filter(|(want, _)| **want > 0)
-        .map(|(want, got)| u128::from(*got) * 1_000_000 / u128::from(*want))
-        .collect();
-    let count = u128::try_from(parts.len()).unwrap_or(1);
-    let sum: u128 = parts.iter().sum();
-    let squares: u128 = parts.iter().map(|part| part * part).sum();
-    let index = (sum * sum * 1_000_000).checked_div(count * squares);
+    let (mut count, mut sum, mut squares) = (0_u64, 0_u64, 0_u64);
+    for (want, got) in wants.iter().zip(got).filter(|(want, _)| **want > 0) {
+        let part = got * 1_000_000 / want;
+        (count, sum, squares) = (count + 1, sum + part, squares + part * part);
+    }
+    let above = u128::from(sum) * u128::from(sum) * 1_000_000;
+    let index = above.checked_div(u128::from(count) * u128::from(squares));
     u64::try_from(index.unwrap_or(1_000_000)).unwrap_or(0)
 }
 

@@ -1,30 +1,32 @@
 //! The ways to set limits that are compared.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use bursar_market::clear::Policy;
 use bursar_market::node::{Clearing, Node, Settings, Supply};
 use bursar_market::params::Params;
 
-use super::super::market::literal::{PodParams, clear_market_v2};
+use super::super::market::literal::{PodParams, Uid, clear_market_v2};
 use super::plant::Pod;
 use super::{MAX_MILLI, MIN_MILLI};
 
-/// Over how many samples of a minute the autoscaler takes its percentile: eight days in the real
-/// one, so all there are.
-const SAMPLES_MAX: usize = 8 * 24 * 60;
-/// How often it samples and recommends.
+/// How often the autoscaler recommends, and samples where it is as it is deployed.
 const MINUTE_S: u64 = 60;
 /// It acts on a change of more than a tenth.
 const AUTOSCALER_CHANGE_PERCENT: u64 = 10;
+/// After so long a sample counts half of one that is new.
+const HALF_LIFE_S: f64 = 86_400.0;
+/// Which part of the samples is to fit, by weight.
+const PERCENTILE: f64 = 0.9;
 
-/// What an autoscaler sees of a pod.
+/// Over what an autoscaler takes the mean of use, which is one sample.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Sees {
-    /// Use, as the real one does: what was held back is not seen.
-    Use,
-    /// Use plus throttled time, as ours does: kinder than the real one.
-    Demand,
+pub(super) enum Sample {
+    /// A minute, as it is deployed.
+    Minute,
+    /// A second, as ours.
+    Second,
 }
 
 /// A way to set limits.
@@ -35,8 +37,8 @@ pub(super) enum Way {
     Nothing,
     /// The node divided evenly, once.
     Static,
-    /// The 90th percentile of a minute plus 15 %, by what it sees.
-    VerticalAutoscaler(Sees),
+    /// The 90th percentile of use plus 15 %.
+    VerticalAutoscaler(Sample),
     /// Seed 001 as written: the share of throttled periods, smoothed, is demand.
     Seed,
 }
@@ -48,8 +50,8 @@ impl Way {
         Self::Ours(Policy::FullCapacity),
         Self::Nothing,
         Self::Static,
-        Self::VerticalAutoscaler(Sees::Use),
-        Self::VerticalAutoscaler(Sees::Demand),
+        Self::VerticalAutoscaler(Sample::Minute),
+        Self::VerticalAutoscaler(Sample::Second),
         Self::Seed,
     ];
 
@@ -60,8 +62,8 @@ impl Way {
             Self::Ours(Policy::FullCapacity) => "ours, full-capacity",
             Self::Nothing => "do nothing (weights only)",
             Self::Static => "static limits (the node divided evenly)",
-            Self::VerticalAutoscaler(Sees::Use) => "VPA-like, p90 of use + 15 %",
-            Self::VerticalAutoscaler(Sees::Demand) => "VPA-like, p90 of demand + 15 %",
+            Self::VerticalAutoscaler(Sample::Minute) => "VPA-like, p90 of minutes + 15 %",
+            Self::VerticalAutoscaler(Sample::Second) => "VPA-like, p90 of seconds + 15 %",
             Self::Seed => "literal seed 001",
         }
     }
@@ -72,27 +74,28 @@ pub(super) enum Setter {
     Ours(Ours),
     Nothing,
     Static { limit_milli: u64 },
-    VerticalAutoscaler(Sees, Vec<Autoscaled>),
+    VerticalAutoscaler(Sample, Vec<Autoscaled>),
     Seed { node_milli: u64, pods: Vec<Seeded> },
 }
 
 pub(super) struct Ours {
     node: Box<Node>,
-    ids: Vec<String>,
+    ids: Vec<Uid>,
     node_milli: u64,
 }
 
-/// What the autoscaler remembers of a pod.
-#[derive(Clone, Default)]
+/// What the autoscaler remembers of a pod: the weight of its samples by millicores. The public one
+/// has buckets that grow by a twentieth; these are as fine as can be.
+#[derive(Clone)]
 pub(super) struct Autoscaled {
     seen_us: u64,
-    /// Millicores in each minute.
-    samples: VecDeque<u64>,
+    weights: Vec<f64>,
+    total: f64,
 }
 
 /// What the seed remembers of a pod.
-#[derive(Clone, Default)]
 pub(super) struct Seeded {
+    uid: Uid,
     periods: u64,
     throttled: u64,
     demand: f64,
@@ -106,12 +109,12 @@ impl Setter {
             Way::Static => Self::Static {
                 limit_milli: node_milli / u64::try_from(count.max(1)).unwrap_or(1),
             },
-            Way::VerticalAutoscaler(sees) => {
-                Self::VerticalAutoscaler(sees, vec![Autoscaled::default(); count])
+            Way::VerticalAutoscaler(sample) => {
+                Self::VerticalAutoscaler(sample, vec![Autoscaled::new(); count])
             }
             Way::Seed => Self::Seed {
                 node_milli,
-                pods: vec![Seeded::default(); count],
+                pods: ids(count).into_iter().map(Seeded::new).collect(),
             },
         }
     }
@@ -124,9 +127,9 @@ impl Setter {
                     ours.node.observe(id, Some(pod.counters));
                 }
             }
-            Self::VerticalAutoscaler(sees, known) if second.is_multiple_of(MINUTE_S) => {
+            Self::VerticalAutoscaler(sample, known) if second.is_multiple_of(sample.seconds()) => {
                 for (known, pod) in known.iter_mut().zip(pods) {
-                    known.sample(pod, *sees);
+                    known.take(second, sample.seconds(), pod);
                 }
             }
             _ => {}
@@ -180,7 +183,7 @@ impl Ours {
             max_milli: MAX_MILLI,
             weight: MIN_MILLI,
         };
-        let ids: Vec<String> = (0..count).map(|number| format!("vm{number:04}")).collect();
+        let ids = ids(count);
         let quota = bursar_market::cgroup::Quota::NONE;
         for id in &ids {
             node.adopt(id, params, quota, quota);
@@ -206,7 +209,7 @@ impl Ours {
         let mut writes = 0;
         for plan in [Node::decreases, Node::increases] {
             for write in plan(&self.node) {
-                let place = self.ids.binary_search(&write.id).ok();
+                let place = self.ids.binary_search_by(|id| (**id).cmp(&write.id)).ok();
                 let pod = place.and_then(|place| pods.get_mut(place));
                 let (Some(pod), Some(quota)) = (pod, self.node.begin(&write)) else {
                     continue;
@@ -220,28 +223,45 @@ impl Ours {
     }
 }
 
+impl Sample {
+    const fn seconds(self) -> u64 {
+        match self {
+            Self::Minute => MINUTE_S,
+            Self::Second => 1,
+        }
+    }
+}
+
 impl Autoscaled {
-    fn sample(&mut self, pod: &Pod, sees: Sees) {
-        let held_back_us = match sees {
-            Sees::Use => 0,
-            Sees::Demand => pod.counters.throttled_us.unwrap_or(0),
-        };
-        let seen_us = pod.counters.usage_us + held_back_us;
-        let passed_us = seen_us - self.seen_us;
-        self.seen_us = seen_us;
-        self.samples.push_back(passed_us / (MINUTE_S * 1_000));
-        while self.samples.len() > SAMPLES_MAX {
-            self.samples.pop_front();
+    fn new() -> Self {
+        let places = usize::try_from(MAX_MILLI + 1).unwrap_or(0);
+        Self {
+            seen_us: 0,
+            weights: vec![0.0; places],
+            total: 0.0,
+        }
+    }
+
+    /// Takes in the mean of use over the last so many seconds. What a limit held back is not seen.
+    fn take(&mut self, second: u64, seconds: u64, pod: &Pod) {
+        let passed_us = pod.counters.usage_us - self.seen_us;
+        self.seen_us = pod.counters.usage_us;
+        let place = usize::try_from(passed_us / (seconds * 1_000)).unwrap_or(usize::MAX);
+        let weight = (float(second) / HALF_LIFE_S).exp2();
+        if let Some(held) = self.weights.get_mut(place) {
+            *held += weight;
+            self.total += weight;
         }
     }
 
     /// The new limit; the present one while it is near enough.
     fn wanted(&self, pod: &Pod) -> Option<u64> {
-        let mut sorted: Vec<u64> = self.samples.iter().copied().collect();
-        sorted.sort_unstable();
-        let place = (sorted.len() * 9 / 10).min(sorted.len().saturating_sub(1));
-        let p90 = sorted.get(place).copied()?;
-        let wanted = (p90 * 115 / 100).clamp(MIN_MILLI, MAX_MILLI);
+        let mut below = 0.0;
+        let p90 = (0..).zip(&self.weights).find_map(|(milli, weight)| {
+            below += weight;
+            (below > 0.0 && below >= PERCENTILE * self.total).then_some(milli)
+        });
+        let wanted = (p90? * 115 / 100).clamp(MIN_MILLI, MAX_MILLI);
         match pod.limit_milli {
             Some(limit) if wanted.abs_diff(limit) * 100 <= limit * AUTOSCALER_CHANGE_PERCENT => {
                 Some(limit)
@@ -251,12 +271,28 @@ impl Autoscaled {
     }
 }
 
+impl Seeded {
+    fn new(uid: Uid) -> Self {
+        Self {
+            uid,
+            periods: 0,
+            throttled: 0,
+            demand: 0.0,
+        }
+    }
+}
+
+/// The names of the pods, in order.
+fn ids(count: usize) -> Vec<Uid> {
+    let id = |number| format!("vm{number:04}").into();
+    (0..count).map(id).collect()
+}
+
 /// What seed 001 sets: demand is the share of throttled periods, half of it the one before.
 fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64>> {
     let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let float = |value: u64| f64::from(u32::try_from(value).unwrap_or(u32::MAX));
     let mut params = HashMap::new();
-    for (place, (known, pod)) in known.iter_mut().zip(pods).enumerate() {
+    for (known, pod) in known.iter_mut().zip(pods) {
         let periods = pod.counters.periods.unwrap_or(0);
         let throttled = pod.counters.throttled_periods.unwrap_or(0);
         let passed = periods - known.periods;
@@ -268,9 +304,10 @@ fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64
         known.demand = f64::midpoint(known.demand, ratio);
         (known.periods, known.throttled) = (periods, throttled);
         params.insert(
-            place.to_string(),
+            Arc::clone(&known.uid),
             PodParams {
                 demand: known.demand,
+                bid: 0.0,
                 min_milli: whole(MIN_MILLI),
                 max_milli: whole(MAX_MILLI),
                 weight: float(MIN_MILLI),
@@ -278,11 +315,15 @@ fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64
         );
     }
     let allocations = clear_market_v2(whole(node_milli), &params);
-    let of = |place: usize| {
-        let milli = allocations.get(&place.to_string()).copied();
+    let of = |known: &Seeded| {
+        let milli = allocations.get(&known.uid).copied();
         milli.and_then(|milli| u64::try_from(milli).ok())
     };
-    (0..pods.len()).map(of).collect()
+    known.iter().map(of).collect()
+}
+
+fn float(value: u64) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
 
 /// Writes what differs.
