@@ -495,8 +495,7 @@ fn out(scene: &Scene, home: &Home) -> String {
                 .to_owned()
         }
         Home::Declared => {
-            "take its `[[cgroup]]` out of the settings and start anew: its own limit \
-                           is put back when the market stops"
+            "take its `[[cgroup]]` out of the settings and start anew: its own limit is put back"
                 .to_owned()
         }
         Home::Execution { booking } => {
