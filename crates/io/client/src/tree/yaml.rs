@@ -12,8 +12,9 @@ use super::{Entry, Kind, Node, Place};
 
 /// How deep values may be nested: objects of ours need six levels, Kubernetes nodes ten.
 const DEPTH_MAX: usize = 64;
-/// How many values a text may have, aliases followed: what 16 MiB of real nodes have, doubled.
-const VALUES_MAX: usize = 1_000_000;
+/// How many values a text may have, aliases followed: those of a hundred thousand pods with every
+/// field, and four times what 16 MiB of real nodes have.
+const VALUES_MAX: usize = 2_000_000;
 
 /// Why a text could not be read at all.
 #[derive(Clone, Debug, Eq, PartialEq)]

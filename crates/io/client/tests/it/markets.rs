@@ -121,6 +121,18 @@ fn what_is_no_node_at_all_is_said_so() {
     assert_eq!(mistakes(two), ["401 a second node begins here"]);
 }
 
+/// Method: so many that only the last is one too many, not their fields; they take seconds to read
+/// here, so the market itself has the test that clears as many.
+#[test]
+fn a_hundred_thousand_pods_are_taken_and_one_more_is_named() {
+    let pods = (0..100_001).map(|pod| {
+        format!("- {{id: p{pod}, minMilli: {pod}, maxMilli: 9, weight: 0, needMilli: 5}}\n")
+    });
+    let file = format!("capacityMilli: 1\npods:\n{}", pods.collect::<String>());
+    let expected = "10000303 pods[100000] is one too many, at most 100000 are cleared";
+    assert_eq!(mistakes(&file), [expected]);
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>()) {
