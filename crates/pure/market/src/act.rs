@@ -2,7 +2,10 @@
 //!
 //! Decreases come first, the biggest first; each is read back before the increases follow, in the
 //! order of the ids, each at most as large as what is free by then. A small change is not worth a
-//! write, unless the sum is above capacity and it is a decrease.
+//! write; but a small decrease is where the sum is above capacity, or where somebody who waits for
+//! a raise that is worth one would have to go without. What has no limit is given one.
+
+use std::cmp::Reverse;
 
 /// The least change that is written, in millicores.
 pub const CHANGE_MIN_MILLI: u64 = 10;
@@ -18,6 +21,8 @@ pub struct Move {
     pub effective_milli: u64,
     /// What the clearing gave.
     pub wanted_milli: u64,
+    /// Whether the kernel knows no limit, so that its ceiling is only counted with.
+    pub is_unlimited: bool,
 }
 
 /// A limit to be written.
@@ -31,13 +36,29 @@ pub struct Write {
 
 /// The decreases, in the order in which they are written.
 pub fn decreases(moves: &[Move], capacity_milli: u64) -> Vec<Write> {
-    let is_over = sum(moves) > u128::from(capacity_milli);
-    let mut falling: Vec<&Move> = moves
+    let capacity_milli = u128::from(capacity_milli);
+    let is_over = sum(moves) > capacity_milli;
+    let mut falling: Vec<&Move> = moves.iter().filter(|change| change.falls()).collect();
+    falling.sort_by_key(|change| (Reverse((change.is_unlimited, change.fall())), &change.id));
+    let fallen: u128 = falling
         .iter()
-        .filter(|change| change.wanted_milli < change.effective_milli)
-        .filter(|change| is_over || is_worth_it(change))
-        .collect();
-    falling.sort_by(|a, b| drop_of(b).cmp(&drop_of(a)).then(a.id.cmp(&b.id)));
+        .filter(|change| change.is_worth_it())
+        .map(|change| u128::from(change.fall()))
+        .sum();
+    let raised: u128 = moves
+        .iter()
+        .filter(|change| change.is_worth_it())
+        .map(|change| u128::from(change.rise()))
+        .sum();
+    let mut lacking = (sum(moves) + raised).saturating_sub(capacity_milli + fallen);
+    falling.retain(|change| {
+        if is_over || change.is_worth_it() {
+            return true;
+        }
+        let is_lacking = lacking > 0;
+        lacking = lacking.saturating_sub(change.fall().into());
+        is_lacking
+    });
     let write = |change: &Move| Write {
         id: change.id.clone(),
         milli: change.wanted_milli,
@@ -56,17 +77,13 @@ pub fn increases(moves: &[Move], capacity_milli: u64, quantum_milli: u64) -> Vec
     rising.sort_by(|a, b| a.id.cmp(&b.id));
     let mut writes = Vec::new();
     for change in rising {
-        let wish = change.wanted_milli - change.effective_milli;
-        let step = u64::try_from(free).unwrap_or(u64::MAX).min(wish);
-        let reached = Move {
-            wanted_milli: whole(change.effective_milli + step, quantum_milli),
-            ..change.clone()
-        };
-        if change.effective_milli < reached.wanted_milli && is_worth_it(&reached) {
-            free -= u128::from(reached.wanted_milli - change.effective_milli);
+        let step = u64::try_from(free).unwrap_or(u64::MAX).min(change.rise());
+        let reached = whole(change.effective_milli + step, quantum_milli);
+        if change.effective_milli < reached && is_worth_it(change.effective_milli, reached) {
+            free -= u128::from(reached - change.effective_milli);
             writes.push(Write {
-                id: reached.id,
-                milli: reached.wanted_milli,
+                id: change.id.clone(),
+                milli: reached,
             });
         }
     }
@@ -80,13 +97,28 @@ fn sum(moves: &[Move]) -> u128 {
         .sum()
 }
 
-fn drop_of(change: &Move) -> u64 {
-    change.effective_milli - change.wanted_milli
+impl Move {
+    fn falls(&self) -> bool {
+        self.is_unlimited || self.fall() > 0
+    }
+
+    fn fall(&self) -> u64 {
+        self.effective_milli.saturating_sub(self.wanted_milli)
+    }
+
+    fn rise(&self) -> u64 {
+        self.wanted_milli.saturating_sub(self.effective_milli)
+    }
+
+    fn is_worth_it(&self) -> bool {
+        self.is_unlimited || is_worth_it(self.effective_milli, self.wanted_milli)
+    }
 }
 
-fn is_worth_it(change: &Move) -> bool {
-    let least = change.effective_milli.div_ceil(CHANGE_MIN_PART);
-    CHANGE_MIN_MILLI.max(least) <= change.effective_milli.abs_diff(change.wanted_milli)
+/// Whether a limit is so far from what it should be that it is worth a write.
+pub(crate) fn is_worth_it(effective_milli: u64, wanted_milli: u64) -> bool {
+    let least = effective_milli.div_ceil(CHANGE_MIN_PART);
+    CHANGE_MIN_MILLI.max(least) <= effective_milli.abs_diff(wanted_milli)
 }
 
 fn whole(milli: u64, quantum_milli: u64) -> u64 {

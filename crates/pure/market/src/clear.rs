@@ -263,6 +263,12 @@ pub fn clear(market: &Market) -> Cleared {
     }
 }
 
+/// A number of millicores in whole quanta, rounded up, as floors are (M6).
+pub fn quantised_up(milli: u64, quantum_milli: u64) -> u64 {
+    let quantum = Quantum::new(quantum_milli);
+    quantum.milli(quantum.ceil(milli.min(VALUE_MAX)))
+}
+
 /// Whether no limit in whole quanta lies between a floor and a ceiling: not managed (M6).
 pub fn is_too_narrow(min_milli: u64, max_milli: u64, quantum_milli: u64) -> bool {
     Quantum::new(quantum_milli).is_too_narrow(min_milli, max_milli)

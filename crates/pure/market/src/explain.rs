@@ -141,8 +141,8 @@ pub fn headline(scene: &Scene) -> String {
     }
 }
 
-/// What can be shared and how that comes about: C = max(min(Σm, K), K − U), with K less what is
-/// held. Whoever is not managed takes surplus, never floors (M8).
+/// What can be shared and how that comes about: C = max(min(Σm, K), K − U), where what is held counts
+/// with U. Whoever is not managed, or is held, takes surplus, never floors (M8).
 pub fn to_share(scene: &Scene) -> String {
     let (capacity, allocatable) = (scene.capacity_milli, scene.allocatable_milli);
     let left = allocatable.saturating_sub(scene.held_milli);

@@ -86,10 +86,14 @@ pub fn need_by_use(min_milli: u64, max_milli: u64, used_milli: u64) -> u64 {
     floor(used_milli, FALLBACK_PERMILLE, 1_000).clamp(min_milli.min(max_milli), max_milli)
 }
 
-/// The headroom after a clearing (M2): more after a miss, less after a quiet one.
+/// The headroom after a clearing (M2): more after a miss, less after a quiet one, and the same where
+/// nothing is known.
 ///
 /// A miss: so many periods were throttled although the pod had its whole need.
-pub fn next_headroom(permille: u64, throttled_permille: u64, had_its_need: bool) -> u64 {
+pub fn next_headroom(permille: u64, throttled_permille: Option<u64>, had_its_need: bool) -> u64 {
+    let Some(throttled_permille) = throttled_permille else {
+        return permille;
+    };
     if throttled_permille < THROTTLED_PERMILLE {
         return permille
             .saturating_sub(HEADROOM_QUIET_PERMILLE)

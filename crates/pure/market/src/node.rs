@@ -12,11 +12,12 @@
 //!          decreases() ─► for each: begin(write), write it, read it back,
 //!                                   and then wrote(pod, quota) or refused(pod)
 //!          increases() ─► the same
-//! the end  release(pod)           what to put back; forget(pod) where the pod is gone
+//! the end  forget(pod)            its original is put back by whoever stored it
 //! ```
 //! To observe without acting, leave out the writes. Missing data means hold: a pod that cannot be
 //! read, was changed by somebody else, or refuses what is written keeps its limit, is named with
-//! its reason, and costs the others no more than the limit it last had from us.
+//! its reason, and costs the others no more than the limit it last had from us, and never their
+//! floors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,10 @@ use crate::sense::{Estimator, Sample, Shown, Window};
 /// How long a pod whose write was refused is left alone at first, and at most.
 const REFUSED_US_MIN: u64 = 60_000_000;
 const REFUSED_US_MAX: u64 = 30 * REFUSED_US_MIN;
+/// By how much use and throttling may exceed what the processors can do, since they are not counted
+/// at one moment: twofold, and the longest period of a quota, whose throttling counts at its end.
+const LATE_TIMES: u64 = 2;
+const LATE_US: u64 = 1_000_000;
 
 /// How a node is run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -145,8 +150,9 @@ pub struct Standing {
     pub limit_milli: u64,
     /// What it used lately.
     pub used_milli: Option<u64>,
-    /// The share of throttled periods between the last two clearings, in permille.
-    pub throttled_permille: u64,
+    /// The share of throttled periods between the last two clearings, in permille, where it is
+    /// known.
+    pub throttled_permille: Option<u64>,
     /// What its counters show.
     pub shown: Shown,
     /// Its headroom.
@@ -161,6 +167,8 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
+    /// What all processors can do; a counter that says more has jumped.
+    processors_milli: u64,
     pods: BTreeMap<Arc<str>, Member>,
     label: Mode,
     last: Option<Clearing>,
@@ -179,12 +187,12 @@ struct Member {
     /// What we last set out to write: if the kernel says so, nobody else did it.
     attempted: Option<Quota>,
     estimator: Estimator,
-    usage_us_last: Option<u64>,
+    sample_last: Option<Sample>,
     /// What it used between its last two samples, until the machine is read.
     used_us: Option<u64>,
     is_unreadable: bool,
     headroom_permille: u64,
-    throttled_permille: u64,
+    throttled_permille: Option<u64>,
     /// What the last clearing found that it needs and gave it.
     given: Option<Given>,
     left_alone: Option<LeftAlone>,
@@ -212,6 +220,8 @@ struct Unmanaged {
     machine_us_last: Option<u64>,
     /// What our pods used and the machine does not show yet: they are not read at one moment.
     pods_us: u64,
+    /// What those may have used at most that were not read, until the machine is.
+    perhaps_us: u64,
     counter_us: u64,
     estimator: Estimator,
 }
@@ -221,11 +231,17 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            processors_milli: u64::MAX,
             pods: BTreeMap::new(),
             label: Mode::default(),
             last: None,
             unmanaged: Unmanaged::default(),
         }
+    }
+
+    /// Says what all processors of the machine can do.
+    pub fn processors(&mut self, milli: u64) {
+        self.processors_milli = milli;
     }
 
     /// Takes a pod in, or changes the parameters of one that is here. `original` is what will be
@@ -243,11 +259,11 @@ impl Node {
             changed_us: None,
             attempted: None,
             estimator: Estimator::default(),
-            usage_us_last: None,
+            sample_last: None,
             used_us: None,
             is_unreadable: false,
             headroom_permille: HEADROOM_MIN_PERMILLE,
-            throttled_permille: 0,
+            throttled_permille: None,
             given: None,
             left_alone: None,
             refusals: 0,
@@ -256,15 +272,7 @@ impl Node {
         self.pods.insert(id.into(), pod);
     }
 
-    /// Lets a pod go that opted out, or every pod at the end; the quota to put back, if it has or
-    /// may have another now.
-    pub fn release(&mut self, id: &str) -> Option<Quota> {
-        let pod = self.pods.remove(id)?;
-        let is_changed = pod.present != pod.original || pod.attempted.is_some();
-        is_changed.then_some(pod.original)
-    }
-
-    /// Forgets a pod that is gone.
+    /// Forgets a pod that is gone, or takes part no longer.
     pub fn forget(&mut self, id: &str) {
         self.pods.remove(id);
     }
@@ -275,14 +283,23 @@ impl Node {
             return;
         };
         pod.is_unreadable = sample.is_none();
-        let usage_us = sample.map(|sample| sample.usage_us);
-        let last_us = std::mem::replace(&mut pod.usage_us_last, usage_us);
-        let passed = usage_us.zip(last_us);
-        pod.used_us = passed.and_then(|(usage_us, last_us)| usage_us.checked_sub(last_us));
-        match sample {
-            None => pod.estimator.miss(),
-            Some(sample) => pod.estimator.take(sample, &self.settings.window),
+        let last = std::mem::replace(&mut pod.sample_last, sample);
+        let Some(sample) = sample else {
+            pod.used_us = None;
+            return pod.estimator.miss();
+        };
+        pod.used_us = last.and_then(|last| {
+            let most_us = most_us(self.processors_milli, sample.at_us.checked_sub(last.at_us)?);
+            let used_us = sample.usage_us.checked_sub(last.usage_us)?;
+            let held_back = sample.throttled_us.zip(last.throttled_us);
+            let held_back_us = held_back.map_or(0, |(now, before)| now.saturating_sub(before));
+            let has_jumped = most_us < used_us.saturating_add(held_back_us);
+            (!has_jumped).then_some(used_us)
+        });
+        if pod.used_us.is_none() {
+            pod.estimator.miss();
         }
+        pod.estimator.take(sample, &self.settings.window);
     }
 
     /// Takes in what the whole machine has used so far, after the pods; `None` if that could not be
@@ -290,13 +307,19 @@ impl Node {
     pub fn observe_machine(&mut self, at_us: u64, usage_us: Option<u64>) {
         let took_us = self.unmanaged.took_us(at_us);
         for pod in self.pods.values_mut() {
-            // What cannot be told is taken for all that the pod may use: no use of its own is to
-            // be counted against the others as well.
-            let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
-            let used_us = pod.used_us.take().unwrap_or(most_us);
-            self.unmanaged.is_ours(used_us);
+            // What cannot be told may be all that the pod may use: no use of its own is to be
+            // counted against the others as well.
+            match pod.used_us.take() {
+                Some(used_us) => self.unmanaged.is_ours(used_us),
+                None => {
+                    let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
+                    self.unmanaged.may_be_ours(most_us);
+                }
+            }
         }
-        self.unmanaged.take(at_us, usage_us, &self.settings.window);
+        let most_us = most_us(self.processors_milli, took_us);
+        self.unmanaged
+            .take(at_us, usage_us, most_us, &self.settings.window);
     }
 
     /// Takes in what the kernel says before anything is written. `true` if somebody else changed
@@ -333,10 +356,14 @@ impl Node {
     /// Takes in what the kernel says after a write of ours.
     pub fn wrote(&mut self, id: &str, read_back: Quota, now_us: u64) {
         if let Some(pod) = self.pods.get_mut(id) {
+            let before_milli = pod.limit_milli();
             pod.present = read_back;
             pod.attempted = None;
             pod.agreed_milli = pod.limit_milli();
-            pod.changed_us = Some(now_us);
+            // A ceiling that counted already is only written down.
+            if pod.agreed_milli != before_milli {
+                pod.changed_us = Some(now_us);
+            }
             pod.refusals = 0;
         }
     }
@@ -368,15 +395,17 @@ impl Node {
                 continue;
             }
             pod.adapt();
-            floors_milli = floors_milli.saturating_add(pod.floor_milli());
+            let floor_milli = clear::quantised_up(pod.floor_milli(), settings.quantum_milli);
+            floors_milli = floors_milli.saturating_add(floor_milli);
             pods.push(pod.claim(id, &settings, now_us));
         }
         let unmanaged_milli = supply
             .unmanaged_milli
             .unwrap_or_else(|| self.unmanaged.milli(&settings.window));
-        let left_milli = supply.allocatable_milli.saturating_sub(held_milli);
+        // Those who are held take surplus, never floors, as those do who are not managed.
+        let taken_milli = unmanaged_milli.saturating_add(held_milli);
         let market = Market {
-            capacity_milli: capacity_milli(left_milli, unmanaged_milli, floors_milli),
+            capacity_milli: capacity_milli(supply.allocatable_milli, taken_milli, floors_milli),
             policy: settings.policy,
             quantum_milli: settings.quantum_milli,
             pods,
@@ -461,14 +490,17 @@ impl Node {
             .filter_map(|(id, pod)| {
                 let given = pod.given?;
                 let effective_milli = pod.limit_milli();
+                let is_held = is_held(pod);
                 Some(Move {
                     id: id.to_string(),
                     effective_milli,
-                    wanted_milli: if is_held(pod) {
+                    wanted_milli: if is_held {
                         effective_milli
                     } else {
-                        given.wanted_milli
+                        // The kernel knows no limit of nothing.
+                        given.wanted_milli.max(1)
                     },
+                    is_unlimited: pod.present.quota_us.is_none() && !is_held,
                 })
             })
             .collect()
@@ -513,8 +545,18 @@ impl Member {
     /// Its headroom, by what happened since the last clearing (M2).
     fn adapt(&mut self) {
         let limit_milli = self.limit_milli();
-        let need_milli = self.given.and_then(|given| given.need_milli);
-        let has_its_need = need_milli.is_some_and(|need_milli| need_milli <= limit_milli);
+        let has_its_need = self.given.is_some_and(|given| {
+            // What was not worth a write is as good as given.
+            let is_lacking = act::is_worth_it(limit_milli, given.wanted_milli);
+            let has_milli = if is_lacking {
+                limit_milli
+            } else {
+                limit_milli.max(given.wanted_milli)
+            };
+            given
+                .need_milli
+                .is_some_and(|need_milli| need_milli <= has_milli)
+        });
         self.throttled_permille = self.estimator.throttled_permille();
         self.headroom_permille = need::next_headroom(
             self.headroom_permille,
@@ -556,15 +598,24 @@ impl Unmanaged {
         self.pods_us = self.pods_us.saturating_add(used_us);
     }
 
-    fn take(&mut self, at_us: u64, usage_us: Option<u64>, window: &Window) {
+    /// As much as that may have been used by a pod since the last look, and by nobody later.
+    fn may_be_ours(&mut self, used_us: u64) {
+        self.perhaps_us = self.perhaps_us.saturating_add(used_us);
+    }
+
+    fn take(&mut self, at_us: u64, usage_us: Option<u64>, most_us: u64, window: &Window) {
         self.at_us_last = Some(at_us);
+        let perhaps_us = std::mem::take(&mut self.perhaps_us);
         let Some(usage_us) = usage_us else {
             return self.estimator.miss();
         };
         let last = self.machine_us_last.replace(usage_us);
-        // At the first reading, and where the machine's counter went back, all begins anew.
+        // At the first reading, and where the machine's counter went back or jumped, all begins
+        // anew.
         let passed = last.and_then(|last| usage_us.checked_sub(last));
-        let others_us = passed.map_or(0, |passed| passed.saturating_sub(self.pods_us));
+        let passed = passed.filter(|passed| *passed <= most_us);
+        let ours_us = self.pods_us.saturating_add(perhaps_us);
+        let others_us = passed.map_or(0, |passed| passed.saturating_sub(ours_us));
         self.pods_us = passed.map_or(0, |passed| self.pods_us.saturating_sub(passed));
         self.counter_us = self.counter_us.saturating_add(others_us);
         let sample = Sample {
@@ -584,4 +635,10 @@ impl Unmanaged {
             Shown::Demand { milli } | Shown::Use { milli } => milli,
         }
     }
+}
+
+/// More than the processors can have done in a time: a counter that says so has jumped.
+fn most_us(processors_milli: u64, took_us: u64) -> u64 {
+    let counted_us = took_us.saturating_mul(LATE_TIMES).saturating_add(LATE_US);
+    need::floor(counted_us, processors_milli, 1_000)
 }

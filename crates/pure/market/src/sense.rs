@@ -136,18 +136,17 @@ impl Estimator {
         Some(rate.used_milli)
     }
 
-    /// The share of throttled periods since the last clearing, in permille; 0 without periods (M2).
-    pub fn throttled_permille(&self) -> u64 {
-        let (Some(then), Some(now)) = (self.cleared, self.last) else {
-            return 0;
-        };
+    /// The share of throttled periods since the last clearing, in permille; 0 if no period passed
+    /// (M2). `None` where it is not known: what was not counted was not quiet.
+    pub fn throttled_permille(&self) -> Option<u64> {
+        let (then, now) = (self.cleared?, self.last?);
         let passed = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
-        let periods = passed(then.periods, now.periods).unwrap_or(0);
-        let throttled = passed(then.throttled_periods, now.throttled_periods).unwrap_or(0);
-        match periods {
+        let periods = passed(then.periods, now.periods)?;
+        let throttled = passed(then.throttled_periods, now.throttled_periods)?;
+        Some(match periods {
             0 => 0,
             _ => crate::need::floor(1_000, throttled.min(periods), periods),
-        }
+        })
     }
 
     /// A clearing took place.

@@ -207,7 +207,7 @@ fn standing(past: &Past, pod: &Pod) -> Standing {
         original: Quota::NONE,
         limit_milli: written.or(pod.current_milli).unwrap_or(pod.max_milli),
         used_milli: None,
-        throttled_permille: 0,
+        throttled_permille: None,
         shown,
         headroom_permille: pod.headroom_permille,
         changed_us: None,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use bursar_market::clear::Mode;
+use bursar_market::clear::{Mode, Share};
+use bursar_market::need::PPM;
 use bursar_market::node::{Held, Standing};
 use bursar_node::market::{Acts, View, Why};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -25,6 +26,7 @@ pub const NAMES: &[&str] = &[
     "apex_need_milli",
     "market_acts",
     "market_capacity_milli",
+    "market_clearing_interval_seconds",
     "market_clearings_total",
     "market_held",
     "market_last_clearing_seconds",
@@ -67,8 +69,8 @@ type Ratio = Gauge<f64, AtomicU64>;
 /// What one pod shows.
 struct Row<'a> {
     standing: &'a Standing,
-    need_milli: u64,
-    allocated_milli: u64,
+    /// What the last clearing gave it, unless it is held.
+    share: Option<&'a Share>,
 }
 
 /// All metrics of a market as text, for an agent without a server.
@@ -86,6 +88,7 @@ pub(super) fn register(registry: &mut Registry, view: &View) {
     let rows = rows(view);
     of_seed(registry, view, &rows);
     of_node(registry, view);
+    of_time(registry, view);
     by_reason(registry, view);
     counted(registry, view);
     by_pod(
@@ -114,9 +117,9 @@ fn of_seed(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
         modes,
     );
     let need = ("apex_need_milli", "What a pod needs, in millicores");
-    by_pod(registry, need, rows, |row| row.need_milli);
+    by_pod(registry, need, rows, |row| Some(row.need_milli()));
     let got = ("apex_allocation_milli", "What it gets, in millicores");
-    by_pod(registry, got, rows, |row| row.allocated_milli);
+    by_pod(registry, got, rows, |row| Some(row.allocated_milli()));
     by_pod_ratio(
         registry,
         (
@@ -124,11 +127,7 @@ fn of_seed(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
             "How much of what it needs above its baseline it does not get",
         ),
         rows,
-        |row| {
-            let above = row.need_milli.saturating_sub(row.standing.params.min_milli);
-            let cut = row.need_milli.saturating_sub(row.allocated_milli);
-            Some(ratio(cut, above))
-        },
+        |row| Some(ratio(row.share.map_or(0, Share::reduction_ppm), PPM)),
     );
     by_pod_ratio(
         registry,
@@ -137,7 +136,7 @@ fn of_seed(registry: &mut Registry, view: &View, rows: &[Row<'_>]) {
             "How much of what it gets it uses",
         ),
         rows,
-        |row| Some(ratio(row.standing.used_milli?, row.allocated_milli)),
+        |row| Some(ratio(row.standing.used_milli?, row.allocated_milli())),
     );
 }
 
@@ -169,11 +168,27 @@ fn of_node(registry: &mut Registry, view: &View) {
         "Whether limits are written",
         u64::from(view.acts == Acts::Yes),
     );
-    let cleared_ms = view.cleared_ms.unwrap_or(0);
-    one(
+}
+
+fn of_time(registry: &mut Registry, view: &View) {
+    // An agent that never cleared is silent since its first look, not since 1970.
+    let cleared_ms = view.cleared_ms.unwrap_or(view.at_ms);
+    let last = Family::<NodeLabel, Whole>::default();
+    last.get_or_create(&of(view)).set(cleared_ms / 1_000);
+    registry.register(
         "market_last_clearing_seconds",
-        "When the node was cleared last, in seconds since 1970",
-        cleared_ms / 1_000,
+        "When the node was cleared last, or looked at first, in seconds since 1970",
+        last,
+    );
+    let (_, clear_ms) = view.every_ms;
+    let interval = Family::<NodeLabel, Ratio>::default();
+    interval
+        .get_or_create(&of(view))
+        .set(ratio(clear_ms, 1_000));
+    registry.register(
+        "market_clearing_interval_seconds",
+        "How often the node is cleared, in seconds",
+        interval,
     );
 }
 
@@ -232,11 +247,13 @@ fn by_pod(
     registry: &mut Registry,
     (name, help): (&str, &str),
     rows: &[Row<'_>],
-    value: impl Fn(&Row<'_>) -> u64,
+    value: impl Fn(&Row<'_>) -> Option<u64>,
 ) {
     let family = Family::<PodLabels, Whole>::default();
     for row in rows {
-        family.get_or_create(&row.labels()).set(value(row));
+        if let Some(value) = value(row) {
+            family.get_or_create(&row.labels()).set(value);
+        }
     }
     registry.register(name, help, family);
 }
@@ -258,26 +275,16 @@ fn by_pod_ratio(
 
 fn rows(view: &View) -> Vec<Row<'_>> {
     let cleared = view.clearing.as_ref().map(|clearing| &clearing.cleared);
-    let shares: BTreeMap<&str, (u64, u64)> = cleared
+    let shares: BTreeMap<&str, &Share> = cleared
         .into_iter()
         .flat_map(|cleared| &cleared.shares)
-        .map(|share| {
-            let both = (share.need_milli, share.allocated_milli);
-            (&*share.id, both)
-        })
+        .map(|share| (&*share.id, share))
         .collect();
     let standings = view.standings.iter().take(POD_LABELS_MAX);
     standings
-        .map(|standing| {
-            // Whoever is held needs and gets what it has.
-            let has = (standing.limit_milli, standing.limit_milli);
-            let share = shares.get(standing.id.as_str()).copied();
-            let (need_milli, allocated_milli) = share.unwrap_or(has);
-            Row {
-                standing,
-                need_milli,
-                allocated_milli,
-            }
+        .map(|standing| Row {
+            standing,
+            share: shares.get(standing.id.as_str()).copied(),
         })
         .collect()
 }
@@ -288,6 +295,17 @@ impl Row<'_> {
             pod: self.standing.id.clone(),
             namespace: String::new(),
         }
+    }
+
+    /// Whoever is held needs and gets what it has.
+    fn need_milli(&self) -> u64 {
+        let share = self.share.map(|share| share.need_milli);
+        share.unwrap_or(self.standing.limit_milli)
+    }
+
+    fn allocated_milli(&self) -> u64 {
+        let share = self.share.map(|share| share.allocated_milli);
+        share.unwrap_or(self.standing.limit_milli)
     }
 }
 

@@ -264,7 +264,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
         allocated_milli: share.map_or(limit_milli, |share| share.allocated_milli),
         applied_milli: limit_milli,
         used_milli: standing.used_milli,
-        throttled_permille: standing.throttled_permille,
+        throttled_permille: standing.throttled_permille.unwrap_or(0),
         pressure_hundredths: view
             .pressures
             .get(&standing.id)

@@ -9,6 +9,7 @@ fn change(id: &str, effective_milli: u64, wanted_milli: u64) -> Move {
         id: id.to_owned(),
         effective_milli,
         wanted_milli,
+        is_unlimited: false,
     }
 }
 
@@ -71,6 +72,38 @@ fn small_changes_are_skipped_but_not_decreases_while_over_capacity() {
         texts(&increases(&[change("a", 1000, 1001)], 9999, 1)),
         [""; 0]
     );
+}
+
+#[test]
+fn small_decreases_are_written_for_somebody_who_would_have_to_go_without() {
+    let mut moves = vec![
+        change("a", 108, 100),
+        change("b", 109, 100),
+        change("c", 104, 100),
+        change("z", 90, 100),
+    ];
+    // There is room as it is, and a raise that is not worth a write asks nobody for anything.
+    assert_eq!(texts(&decreases(&moves, 421)), [""; 0]);
+    let last = moves.len() - 1;
+    moves[last] = change("z", 95, 100);
+    assert_eq!(texts(&decreases(&moves, 416)), [""; 0]);
+    moves[last] = change("z", 90, 100);
+    assert_eq!(
+        texts(&decreases(&moves, 413)),
+        ["b 100"],
+        "no more than it takes"
+    );
+    assert_eq!(texts(&decreases(&moves, 411)), ["b 100", "a 100"]);
+}
+
+#[test]
+fn what_has_no_limit_is_given_one_first_of_all() {
+    let unlimited = Move {
+        is_unlimited: true,
+        ..change("b", 1000, 1000)
+    };
+    let moves = [change("a", 500, 100), unlimited];
+    assert_eq!(texts(&decreases(&moves, 5000)), ["b 1000", "a 100"]);
 }
 
 /// Method: random moves, each write taken or refused by chance; after each one the sum is at most

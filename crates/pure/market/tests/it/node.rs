@@ -36,6 +36,12 @@ fn held(plant: &Plant, id: &str) -> Option<Held> {
     standings.find(|standing| standing.id == id).unwrap().held
 }
 
+fn original(node: &Node, id: &str) -> Quota {
+    let mut standings = node.standings();
+    let standing = standings.find(|standing| standing.id == id);
+    standing.unwrap().original
+}
+
 #[test]
 fn a_foreign_quota_is_the_new_original_and_costs_the_others_nothing() {
     for foreign in [milli(4000), milli(200), Quota::NONE] {
@@ -56,12 +62,8 @@ fn a_foreign_quota_is_the_new_original_and_costs_the_others_nothing() {
         assert_eq!(held(&plant, "b"), None);
         plant.run(120);
         assert_eq!(["a", "b", "c"].map(|id| plant.limit(id)), [500, 500, 500]);
-        assert_eq!(
-            plant.node.release("b"),
-            Some(foreign),
-            "the new original comes back"
-        );
-        assert_eq!(plant.node.release("a"), Some(milli(400)));
+        assert_eq!(original(&plant.node, "b"), foreign, "the new one");
+        assert_eq!(original(&plant.node, "a"), milli(400));
     }
 }
 
@@ -145,24 +147,163 @@ fn a_refused_write_waits_longer_each_time_and_its_room_is_not_given_away() {
 }
 
 #[test]
+fn whoever_is_held_takes_surplus_and_never_floors() {
+    for is_refused in [false, true] {
+        let mut plant = Plant::new(2000, Settings::default());
+        let large = Params {
+            min_milli: 50,
+            max_milli: 2000,
+            weight: 1,
+        };
+        let small = Params {
+            min_milli: 500,
+            ..PARAMS
+        };
+        plant.add("a", large, Quota::NONE, 300);
+        plant.add("b", small, milli(1000), 2000);
+        plant.get("a").is_readable = is_refused;
+        plant.get("a").is_writable = false;
+        for _ in 0..300 {
+            plant.run(1);
+            assert!(500 <= plant.limit("b"), "{}", plant.limit("b"));
+        }
+        let expected = if is_refused {
+            Held::Refused
+        } else {
+            Held::Unreadable
+        };
+        assert_eq!(held(&plant, "a"), Some(expected));
+        let last = plant.node.last().unwrap();
+        assert_eq!((last.held_milli, last.cleared.capacity_milli), (2000, 500));
+    }
+}
+
+#[test]
+fn floors_count_in_whole_quanta() {
+    let settings = Settings {
+        quantum_milli: 10,
+        ..Settings::default()
+    };
+    let mut plant = Plant::new(4000, settings);
+    let params = Params {
+        min_milli: 105,
+        ..PARAMS
+    };
+    for id in ["a", "b"] {
+        plant.add(id, params, milli(400), 400);
+    }
+    plant.others_milli = 4000;
+    plant.run(180);
+    assert_eq!(["a", "b"].map(|id| plant.limit(id)), [110, 110]);
+}
+
+#[test]
+fn whoever_came_without_a_limit_has_its_ceiling_for_one() {
+    let mut plant = Plant::new(8000, Settings::default());
+    plant.add("a", PARAMS, Quota::NONE, 3500);
+    plant.run(10);
+    assert_eq!(plant.get("a").quota, milli(1000));
+    // What only writes the ceiling down changes nothing, and so nothing waits for it.
+    let mut standings = plant.node.standings();
+    assert_eq!(standings.next().unwrap().changed_us, None);
+    drop(standings);
+    plant.get("a").quota = Quota::NONE;
+    plant.run(5);
+    assert_eq!(held(&plant, "a"), Some(Held::Conflict));
+    plant.run(310);
+    assert_eq!(plant.get("a").quota, milli(1000));
+}
+
+#[test]
+fn a_counter_that_jumps_is_no_demand_and_takes_nothing_from_anybody() {
+    for jumps in [1 << 50, 20_000_000] {
+        let mut plant = Plant::new(2000, Settings::default());
+        plant.node.processors(2000);
+        let params = Params {
+            min_milli: 50,
+            max_milli: 2000,
+            weight: 1,
+        };
+        plant.add("bad", params, milli(400), 100);
+        plant.add("good", params, milli(2000), 1400);
+        plant.run(180);
+        let before = plant.limit("good");
+        assert!(1400 <= before, "{before}");
+        plant.get("bad").sample.usage_us += jumps;
+        plant.run(1);
+        plant.get("bad").sample.throttled_us = plant
+            .get("bad")
+            .sample
+            .throttled_us
+            .map(|throttled_us| throttled_us + jumps);
+        plant.run(60);
+        assert_eq!(plant.limit("good"), before);
+        assert!(plant.limit("bad") < 200, "{}", plant.limit("bad"));
+    }
+}
+
+#[test]
+fn what_could_not_be_read_hides_no_use_of_others_once_it_can() {
+    let mut plant = Plant::new(4000, Settings::default());
+    let params = Params {
+        min_milli: 50,
+        max_milli: 4000,
+        weight: 1,
+    };
+    plant.add("a", params, milli(4000), 100);
+    plant.others_milli = 2000;
+    plant.get("a").is_readable = false;
+    plant.run(600);
+    plant.get("a").is_readable = true;
+    plant.run(70);
+    let last = plant.node.last().unwrap();
+    assert_eq!(last.unmanaged_milli, 2000);
+}
+
+#[test]
+fn what_was_not_worth_a_write_counts_as_given_and_earns_headroom() {
+    let mut node = Node::new(Settings::default());
+    node.adopt("a", PARAMS, milli(960), milli(960));
+    let supply = bursar_market::node::Supply {
+        allocatable_milli: 8000,
+        unmanaged_milli: Some(0),
+    };
+    let mut sample = bursar_market::sense::Sample {
+        throttled_us: Some(0),
+        periods: Some(0),
+        throttled_periods: Some(0),
+        ..Default::default()
+    };
+    let mut headroom = Vec::new();
+    for second in 0..60 {
+        node.observe("a", Some(sample));
+        sample.at_us += 1_000_000;
+        sample.usage_us += 800_000;
+        sample.throttled_us = sample.throttled_us.map(|us| us + 50_000);
+        sample.periods = sample.periods.map(|periods| periods + 10);
+        sample.throttled_periods = sample.throttled_periods.map(|periods| periods + 5);
+        if second % 5 == 4 {
+            node.clear(sample.at_us, supply);
+            assert!(node.decreases().is_empty() && node.increases().is_empty());
+            headroom.extend(node.standings().map(|standing| standing.headroom_permille));
+        }
+    }
+    assert!(headroom.last() > headroom.first(), "{headroom:?}");
+}
+
+#[test]
 fn a_pod_that_goes_leaves_its_share_to_the_others() {
     let mut plant = crowded();
     plant.cgroups.remove("b");
     plant.node.forget("b");
     plant.run(10);
     assert_eq!([plant.limit("a"), plant.limit("c")], [750, 750]);
-    assert_eq!(plant.node.release("b"), None);
 }
 
 #[test]
-fn what_was_never_written_needs_no_putting_back() {
+fn a_write_whose_end_nobody_saw_is_ours() {
     let mut plant = Plant::new(4000, Settings::default());
-    plant.add("a", PARAMS, Quota::NONE, 1000);
-    plant.run(3);
-    let mut never = plant.node.clone();
-    assert_eq!(never.release("a"), None);
-    // A write whose end nobody saw may have happened.
-    plant.get("a").demand_milli = 100;
+    plant.add("a", PARAMS, Quota::NONE, 100);
     plant.run(120);
     let write = bursar_market::act::Write {
         id: "a".to_owned(),
@@ -170,7 +311,7 @@ fn what_was_never_written_needs_no_putting_back() {
     };
     let quota = plant.node.begin(&write).unwrap();
     assert!(!plant.node.found("a", quota, plant.now_us), "it was ours");
-    assert_eq!(plant.node.release("a"), Some(Quota::NONE));
+    assert_eq!(original(&plant.node, "a"), Quota::NONE);
 }
 
 #[test]
@@ -189,7 +330,7 @@ fn half_a_write_does_not_pass_for_somebody_elses() {
     };
     node.refused("a", Some(half), 0);
     assert!(!node.found("a", half, 1), "it was ours");
-    assert_eq!(node.release("a"), Some(milli(900)));
+    assert_eq!(original(&node, "a"), milli(900));
 }
 
 #[test]
@@ -220,7 +361,7 @@ fn after_a_crash_the_original_is_what_was_stored() {
         !node.found("a", milli(300), 0),
         "what we wrote before is no conflict"
     );
-    assert_eq!(node.release("a"), Some(milli(900)));
+    assert_eq!(original(&node, "a"), milli(900));
 }
 
 #[test]
@@ -238,9 +379,10 @@ fn a_clock_that_jumps_harms_nobody() {
 }
 
 /// Method: anything may happen to anybody at any time; after every second the limits of those who
-/// take part are together within capacity, or no larger than before.
+/// take part are together within capacity, or no larger than before; and nobody is given less than
+/// its floor where the floors fit.
 #[test]
-fn in_any_trouble_the_sum_of_limits_never_rises_above_capacity() {
+fn in_any_trouble_the_sum_of_limits_never_rises_above_capacity_and_floors_hold() {
     let mut random = Random(70);
     for _ in 0..40 {
         let quantum_milli = random.pick(&[1, 10]);
@@ -265,6 +407,17 @@ fn in_any_trouble_the_sum_of_limits_never_rises_above_capacity() {
                 continue;
             };
             assert_eq!(clear(&last.market), last.cleared, "replays");
+            let floors: u64 = last
+                .cleared
+                .shares
+                .iter()
+                .map(|share| share.min_milli)
+                .sum();
+            if floors <= last.allocatable_milli {
+                for share in &last.cleared.shares {
+                    assert!(share.min_milli <= share.allocated_milli, "{share:?}");
+                }
+            }
             let of_market = |limits: &BTreeMap<String, u64>| -> u64 {
                 let ids = last.market.pods.iter().map(|pod| &pod.id);
                 ids.filter_map(|id| limits.get(&**id)).sum()

@@ -155,32 +155,44 @@ fn throttled_periods_count_since_the_last_clearing() {
         ..sample(second, 0, 0)
     };
     estimator.take(at(0, 0, 0), &window);
-    assert_eq!(estimator.throttled_permille(), 0, "nothing was cleared yet");
+    assert_eq!(
+        estimator.throttled_permille(),
+        None,
+        "nothing was cleared yet"
+    );
     estimator.cleared();
     estimator.take(at(5, 50, 15), &window);
-    assert_eq!(estimator.throttled_permille(), 300);
+    assert_eq!(estimator.throttled_permille(), Some(300));
     estimator.cleared();
     estimator.take(at(10, 50, 15), &window);
-    assert_eq!(estimator.throttled_permille(), 0, "no periods");
+    assert_eq!(estimator.throttled_permille(), Some(0), "no periods");
     estimator.take(at(15, 53, 17), &window);
-    assert_eq!(estimator.throttled_permille(), 666);
+    assert_eq!(estimator.throttled_permille(), Some(666));
     estimator.take(at(20, 5, 1), &window);
-    assert_eq!(estimator.throttled_permille(), 0, "begun anew");
+    assert_eq!(estimator.throttled_permille(), None, "begun anew");
     estimator.take(at(25, 100, 90), &window);
-    assert_eq!(estimator.throttled_permille(), 0, "not counted from before");
+    assert_eq!(
+        estimator.throttled_permille(),
+        None,
+        "not counted from before"
+    );
+    estimator.cleared();
+    estimator.take(sample(30, 0, 0), &window);
+    assert_eq!(estimator.throttled_permille(), None, "a key is absent");
 }
 
 #[test]
 fn headroom_grows_on_a_miss_and_shrinks_in_quiet() {
     for (permille, throttled, had_its_need, next) in [
-        (100, 300, true, 150),
-        (100, 1000, true, 150),
-        (480, 300, true, 500),
-        (500, 300, true, 500),
-        (150, 300, false, 150),
-        (150, 299, true, 140),
-        (105, 0, false, 100),
-        (100, 0, true, 100),
+        (100, Some(300), true, 150),
+        (100, Some(1000), true, 150),
+        (480, Some(300), true, 500),
+        (500, Some(300), true, 500),
+        (150, Some(300), false, 150),
+        (150, Some(299), true, 140),
+        (105, Some(0), false, 100),
+        (100, Some(0), true, 100),
+        (150, None, true, 150),
     ] {
         assert_eq!(next_headroom(permille, throttled, had_its_need), next);
     }

@@ -29,6 +29,10 @@ use super::RESIZES_MAX;
 /// How many cgroups are looked at that nobody manages: each keeps files open.
 const OBSERVED_MAX: usize = 256;
 
+/// How many events wait for a record that cannot be written: together they fit into a line that can
+/// be read back. The oldest are let go.
+const EVENTS_MAX: usize = 50_000;
+
 /// Use is known from the second look on.
 const LOOKS_UNTIL_USE: u32 = 2;
 
@@ -129,6 +133,7 @@ impl Worker {
             hierarchies,
             options,
         };
+        worker.node.processors(online_milli);
         worker.gather();
         worker.sense();
         Ok(worker)
@@ -170,6 +175,7 @@ impl Worker {
         self.compare();
         // Processors come and go, and so does what our cpuset allows of them.
         if let Some(online_milli) = machine::online_milli(&self.options.process) {
+            self.node.processors(online_milli);
             self.allocatable_milli = allocatable_milli(online_milli, self.options.reserve_milli);
         }
         let now_us = micros(self.began);
@@ -465,10 +471,15 @@ impl Worker {
         let Some(clearing) = self.node.last() else {
             return;
         };
-        let events = std::mem::take(&mut self.events);
-        let added = self.record.add(at_ms, &self.rules, clearing, events);
-        if let Err(error) = added {
-            self.failed(&error);
+        let events = self.events.clone();
+        match self.record.add(at_ms, &self.rules, clearing, events) {
+            Ok(()) => self.events.clear(),
+            // The next line tells them.
+            Err(error) => {
+                let too_many = self.events.len().saturating_sub(EVENTS_MAX);
+                self.events.drain(..too_many);
+                self.failed(&error);
+            }
         }
     }
 
@@ -542,7 +553,7 @@ impl Worker {
             self.looks_until_news = LOOKS_UNTIL_USE;
         }
         for watched in self.observed.values_mut() {
-            watched.throttled_permille = watched.estimator.throttled_permille();
+            watched.throttled_permille = watched.estimator.throttled_permille().unwrap_or(0);
             watched.estimator.cleared();
         }
     }
