@@ -65,7 +65,7 @@ impl Load {
         Self::of(source, &means, seed)
     }
 
-    fn of(source: String, means: &[Vec<u64>], seed: u64) -> Self {
+    pub(super) fn of(source: String, means: &[Vec<u64>], seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let pods: Vec<Vec<u64>> = means
             .iter()

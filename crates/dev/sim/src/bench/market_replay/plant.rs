@@ -25,7 +25,7 @@ pub(super) struct Plant<'a> {
 }
 
 /// One pod of the plant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pod {
     /// What it may use; `None` where nothing is limited.
     pub(super) limit_milli: Option<u64>,
@@ -236,5 +236,25 @@ impl Outcome {
     /// The share of time in which the limits exceed the node.
     pub(super) fn over_ppm(&self) -> u64 {
         Self::ppm(self.seconds_over, self.seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Load, Plant, Way};
+
+    #[test]
+    fn what_a_full_node_costs_is_lost_and_only_what_a_quota_costs_is_throttled() {
+        // Two pods that want a core each in every second of a day, on one core.
+        let load = Load::of(String::new(), &[vec![100; 288], vec![100; 288]], 1);
+        let costs = |way| {
+            let outcome = Plant::new(&load, 1_000).run(way);
+            (outcome.throttled_ppm(), outcome.lost_ppm())
+        };
+        assert_eq!(costs(Way::Nothing), (0, 500_000));
+        let (throttled, lost) = costs(Way::Static);
+        // Without a limit until the first clearing.
+        assert!((499_900..500_000).contains(&throttled), "{throttled}");
+        assert_eq!(lost, 500_000);
     }
 }

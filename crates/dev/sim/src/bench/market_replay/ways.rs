@@ -337,3 +337,44 @@ fn write(pods: &mut [Pod], wanted: &[Option<u64>]) -> u64 {
     }
     writes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Autoscaled, Pod};
+
+    /// What is recommended after one second at each of these uses, in millicores.
+    fn recommended(used: &[u64]) -> Option<u64> {
+        let mut pod = Pod::default();
+        let mut known = Autoscaled::new();
+        for (second, milli) in (1..).zip(used) {
+            pod.counters.usage_us += milli * 1_000;
+            known.take(second, 1, &pod);
+        }
+        known.wanted(&pod)
+    }
+
+    #[test]
+    fn the_autoscaler_takes_the_90th_percentile_and_15_percent_within_bounds() {
+        let mixed =
+            |low: u64, high: u64, often| [vec![low; 100 - often], vec![high; often]].concat();
+        assert_eq!(recommended(&[]), None);
+        assert_eq!(recommended(&mixed(200, 600, 5)), Some(230));
+        assert_eq!(recommended(&mixed(200, 600, 15)), Some(690));
+        assert_eq!(recommended(&[0; 10]), Some(50));
+        assert_eq!(recommended(&[1_000; 10]), Some(1_000));
+    }
+
+    #[test]
+    fn what_is_a_day_old_counts_half() {
+        let mut pod = Pod::default();
+        let mut known = Autoscaled::new();
+        for (second, milli, count) in [(0, 800, 4), (86_400, 200, 18)] {
+            for _ in 0..count {
+                pod.counters.usage_us += milli * 1_000;
+                known.take(second, 1, &pod);
+            }
+        }
+        // 4 against 36: exactly a tenth is above; at equal weights it would be more.
+        assert_eq!(known.wanted(&pod), Some(230));
+    }
+}
