@@ -5,7 +5,8 @@
 //! the pods that differ from the line before, and the first of a file tells all. [`read`] plays it back: it clears every line again
 //! with the very function that the agent calls, and says where anything differs.
 //!
-//! Bounded: files of [`SEGMENT_SIZE`], at most [`TOTAL_SIZE_MAX`] together, none older than a day.
+//! Bounded: files of [`SEGMENT_SIZE`], or of one line that is larger; at most [`TOTAL_SIZE_MAX`]
+//! together, none older than a day.
 //! Deliberately not here: durability. A line that a crash tore off is cut away.
 
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use super::Error;
 use super::rules::{self, Rules};
 
-/// At which size a file is closed and the next one begins.
+/// How large a file may become before the next one begins; a line is never divided.
 pub const SEGMENT_SIZE: u64 = 4 << 20;
 /// How large all files together may be.
 pub const TOTAL_SIZE_MAX: u64 = 64 << 20;
@@ -146,7 +147,8 @@ pub struct Verified {
 #[derive(Debug)]
 pub struct Record {
     directory: PathBuf,
-    file: File,
+    /// The file that is being written; `None` once it was closed, until the next could be opened.
+    file: Option<File>,
     size: u64,
     began_ms: Option<u64>,
     head: String,
@@ -253,7 +255,7 @@ impl Record {
         };
         Ok(Self {
             directory: directory.to_owned(),
-            file,
+            file: Some(file),
             size,
             began_ms: first.map(|first| first.at_ms),
             head: last.as_deref().map_or_else(|| NOTHING.to_owned(), hash),
@@ -278,7 +280,8 @@ impl Record {
         })
     }
 
-    /// Adds a clearing, by which settings it was, and what happened since the last one.
+    /// Adds a clearing, by which settings it was, and what happened since the last one. Where that
+    /// fails nothing was added.
     pub fn add(
         &mut self,
         at_ms: u64,
@@ -286,46 +289,44 @@ impl Record {
         clearing: &Clearing,
         events: Vec<Event>,
     ) -> Result<(), Error> {
+        let rows = rows(clearing);
+        let mut line = self.line(at_ms, rules, clearing, &rows, events);
+        let mut bytes = line.bytes();
         let is_old = |began_ms: u64| at_ms.saturating_sub(began_ms) >= SEGMENT_TIME_MS;
-        if self.size >= SEGMENT_SIZE || self.began_ms.is_some_and(is_old) {
+        let is_full = self.size.saturating_add(size(&bytes)) > SEGMENT_SIZE;
+        if self.size > 0 && (is_full || self.began_ms.is_some_and(is_old)) {
             self.close(at_ms)?;
+            // The first line of a file tells everything.
+            line = self.line(at_ms, rules, clearing, &rows, line.events);
+            bytes = line.bytes();
         }
-        let line = self.line(at_ms, rules, clearing, events);
-        let place = line.place();
-        let path = self.directory.join(FILE);
-        let failed = |source| Error::Path {
-            doing: "add to",
-            path,
-            source,
-        };
-        let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
-        let head = hash(&bytes);
-        bytes.push(b'\n');
-        if let Err(error) = self.file.write_all(&bytes) {
-            // Half a line would break the chain: what follows tells all pods again.
-            let _shorter = self.file.set_len(self.size);
-            let _back = self.file.seek(SeekFrom::Start(self.size));
-            self.rows.clear();
-            return Err(failed(error));
+        if self.size == 0 {
+            self.forget(size(&bytes))?;
         }
-        self.size += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.write(&bytes)?;
         self.began_ms.get_or_insert(at_ms);
-        self.head = head;
-        self.last = Some(place);
+        self.head = hash(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
+        self.last = Some(line.place());
         self.settings.clone_from(&rules.sha256);
+        self.rows = rows;
         Ok(())
     }
 
-    fn line(&mut self, at_ms: u64, rules: &Rules, clearing: &Clearing, events: Vec<Event>) -> Line {
+    fn line(
+        &self,
+        at_ms: u64,
+        rules: &Rules,
+        clearing: &Clearing,
+        rows: &BTreeMap<String, Row>,
+        events: Vec<Event>,
+    ) -> Line {
         let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
         let is_told = self.settings == rules.sha256;
-        let rows = rows(clearing);
         let whole = self.rows.is_empty();
         let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
         let pods = rows.values().filter(is_new).cloned().collect();
         let is_gone = |id: &&String| !rows.contains_key(*id);
         let gone = self.rows.keys().filter(is_gone).cloned().collect();
-        self.rows = rows;
         Line {
             at_ms,
             lines: lines.saturating_add(1),
@@ -349,7 +350,36 @@ impl Record {
         }
     }
 
-    /// Closes the file, begins the next, and lets go what is too old or too much.
+    /// Adds the bytes of a line to the file, which is made if there is none.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.directory.join(FILE);
+        let failed = |doing| {
+            let path = path.clone();
+            move |source| Error::Path {
+                doing,
+                path,
+                source,
+            }
+        };
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let mut options = OpenOptions::new();
+                let options = options.create(true).truncate(true).write(true);
+                none.insert(options.open(&path).map_err(failed("open"))?)
+            }
+        };
+        if let Err(error) = file.write_all(bytes) {
+            // Half a line would break the chain.
+            let _shorter = file.set_len(self.size);
+            let _back = file.seek(SeekFrom::Start(self.size));
+            return Err(failed("add to")(error));
+        }
+        self.size = self.size.saturating_add(size(bytes));
+        Ok(())
+    }
+
+    /// Closes the file; the next line begins another.
     fn close(&mut self, at_ms: u64) -> Result<(), Error> {
         let path = self.directory.join(FILE);
         let (before, after) = CLOSED;
@@ -359,24 +389,24 @@ impl Record {
             .and_then(|path| number(&path));
         let number = last.map_or(at_ms, |last| at_ms.max(last.saturating_add(1)));
         let closed = self.directory.join(format!("{before}{number:016}{after}"));
-        let failed = |source| Error::Path {
-            doing: "close",
-            path: path.clone(),
-            source,
-        };
-        fs::rename(&path, &closed).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        let options = options.create(true).truncate(true).read(true).write(true);
-        self.file = options.open(&path).map_err(failed)?;
-        (self.size, self.began_ms) = (0, None);
-        // The first line of a file tells everything.
+        match fs::rename(&path, &closed) {
+            // Somebody else has closed it, or taken it away: there is nothing to close any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed.map_err(|source| Error::Path {
+                doing: "close",
+                path,
+                source,
+            })?,
+        }
+        (self.file, self.size, self.began_ms) = (None, 0, None);
         self.rows.clear();
         self.settings.clear();
-        self.forget()
+        Ok(())
     }
 
-    fn forget(&self) -> Result<(), Error> {
-        let mut total = SEGMENT_SIZE;
+    /// Lets go what is too old, or too much beside a new file that begins with a line of that size.
+    fn forget(&self, first_size: u64) -> Result<(), Error> {
+        let mut total = SEGMENT_SIZE.max(first_size);
         for path in closed(&self.directory)?.into_iter().rev() {
             let metadata = fs::metadata(&path);
             let size = metadata.as_ref().map_or(0, fs::Metadata::len);
@@ -464,6 +494,14 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
 }
 
 impl Line {
+    /// As it is stored, with the end of the line.
+    fn bytes(&self) -> Vec<u8> {
+        // Numbers and words can always be written.
+        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
     const fn place(&self) -> Place {
         Place {
             at_ms: self.at_ms,
@@ -650,6 +688,10 @@ fn last_closed(directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     })?;
     let line = bytes.split(|byte| *byte == b'\n').nth_back(1);
     Ok(line.map(<[u8]>::to_vec))
+}
+
+fn size(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// Where a line stands, if it makes sense.

@@ -12,6 +12,7 @@ use bursar_market::params::Params;
 use bursar_market::sense::Window;
 use bursar_node::market::hierarchy::Hierarchies;
 use bursar_node::market::originals::Originals;
+use bursar_node::market::record::{self, Event};
 use bursar_node::market::{
     self, Acts, Agent, Declared, Deed, Error, Execution, Executions, Mode, Options, Place,
     Unmanaged, View,
@@ -660,6 +661,37 @@ fn originals_that_make_no_sense_are_not_guessed_at() {
     let started = Agent::start(fake.options(Mode::Act, vec![at("a")]));
     let error = started.unwrap_err().to_string();
     assert!(error.contains("put the limits back by hand"), "{error}");
+}
+
+/// Method: what is too old cannot be removed, and so no line can be begun, until it can.
+#[test]
+fn what_happens_while_the_record_cannot_be_written_is_told_in_its_next_line() {
+    let fake = Fake::new(Kind::V2, "/");
+    fake.group("a");
+    let directory = fake.root("market");
+    let old = directory.join("record-0000000000000001.jsonl");
+    fs::create_dir_all(&old).unwrap();
+    let opened = fs::File::open(&old).unwrap();
+    opened.set_modified(std::time::UNIX_EPOCH).unwrap();
+    // Not the last of them, which is read to go on from.
+    fs::write(directory.join("record-0000000000000002.jsonl"), "").unwrap();
+    let agent = Agent::start(fake.options(Mode::Act, vec![at("a")])).unwrap();
+    wait_for(&agent, "it says so, and goes on", |view| {
+        let error = view.error.as_deref();
+        error.is_some_and(|error| error.contains("record-0000000000000001"))
+            && limit(view, "a") < 70
+    });
+    assert_eq!(agent.view().position, None);
+    fs::remove_dir(&old).unwrap();
+    agent.stop().unwrap();
+    let (mut taken, mut wrote) = (0, 0);
+    let mut count = |event: &Event| match event {
+        Event::Taken { .. } => taken += 1,
+        Event::Wrote { .. } => wrote += 1,
+        _ => {}
+    };
+    record::read(&directory, |past| past.events.iter().for_each(&mut count)).unwrap();
+    assert_eq!((taken, wrote), (1, agent.view().writes));
 }
 
 #[test]

@@ -76,6 +76,15 @@ impl Plant {
 
     /// Clears once with so much and adds it to a record.
     fn add(&mut self, record: &mut Record, allocatable_milli: u64) {
+        let event = Event::Wrote {
+            pod: "pod-0".to_owned(),
+            from_milli: None,
+            to_milli: Some(allocatable_milli),
+        };
+        self.add_with(record, allocatable_milli, event);
+    }
+
+    fn add_with(&mut self, record: &mut Record, allocatable_milli: u64, event: Event) {
         self.now_us += 5_000_000;
         let supply = Supply {
             allocatable_milli,
@@ -83,11 +92,6 @@ impl Plant {
         };
         let at_ms = self.now_us / 1_000;
         let clearing = self.node.clear(self.now_us, supply);
-        let event = Event::Wrote {
-            pod: "pod-0".to_owned(),
-            from_milli: None,
-            to_milli: Some(allocatable_milli),
-        };
         record
             .add(at_ms, &self.rules, clearing, vec![event])
             .unwrap();
@@ -298,6 +302,56 @@ fn it_is_bounded_and_its_files_follow_one_another() {
     let head = record.head().to_owned();
     drop(record);
     assert_eq!(Record::open(directory.path()).unwrap().head(), head);
+}
+
+/// Method: so much is there that a line of 20 MiB takes the place of others, at each end of a file.
+#[test]
+fn a_line_larger_than_a_file_keeps_it_bounded_and_is_played_back() {
+    for is_first in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 1..=15 {
+            let name = format!("record-{number:016}.jsonl");
+            let closed = fs::File::create(directory.path().join(name)).unwrap();
+            closed.set_len(record::SEGMENT_SIZE).unwrap();
+        }
+        let mut record = Record::open(directory.path()).unwrap();
+        let mut plant = Plant::new(2);
+        let mut check = |huge: bool| {
+            let event = Event::Refused {
+                pod: "pod-0".to_owned(),
+                reason: "x".repeat(if huge { 20 << 20 } else { 1 }),
+            };
+            plant.add_with(&mut record, 600, event);
+            let files = fs::read_dir(directory.path()).unwrap();
+            let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+            let total: u64 = sizes.sum();
+            assert!(total <= record::TOTAL_SIZE_MAX, "{total}");
+        };
+        if !is_first {
+            check(false);
+        }
+        check(true);
+        check(false);
+        let (all, _) = read(directory.path());
+        assert_eq!(all.len(), if is_first { 2 } else { 3 });
+    }
+}
+
+#[test]
+fn a_file_that_is_closed_already_is_followed_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(2);
+    plant.add(&mut record, 600);
+    let path = directory.path();
+    let closed = path.join("record-0000000000000001.jsonl");
+    fs::rename(path.join("record.jsonl"), closed).unwrap();
+    // So late that it is due to be closed.
+    plant.now_us += 3_600_000_000;
+    plant.add(&mut record, 601);
+    plant.add(&mut record, 602);
+    assert_eq!(read(path).0.len(), 3);
+    assert!(path.join("record.jsonl").exists());
 }
 
 #[test]
