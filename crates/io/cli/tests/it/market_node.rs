@@ -271,7 +271,7 @@ fn executions_are_managed_while_they_run() {
     let house = House::new();
     let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
-    let _server = house.up(&["--market", "act", "--config", "bursar.toml"]);
+    let server = house.up(&["--market", "act", "--config", "bursar.toml"]);
     let words = ["exec", "--detach", "--cpu", "900m", "--id", "job"];
     house.ok(&[&words[..], &["--", "sleep", "600"]].concat());
     let pods = || house.ok(&["top", "-o", "name"]);
@@ -301,6 +301,8 @@ fn executions_are_managed_while_they_run() {
     );
     house.ok(&["booking", "cancel", "job"]);
     while !pods().is_empty() {}
+    // A server that is killed leaves the empty cgroup of its ledger to the next one.
+    assert_eq!(server.interrupt(), 0);
 }
 
 #[test]
@@ -308,7 +310,7 @@ fn an_execution_may_be_given_more_than_it_is_charged() {
     let house = House::new();
     let settings = "[market]\nsense = \"20ms\"\nclear = \"50ms\"\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
-    let _server = house.up(&["--market", "act", "--config", "bursar.toml"]);
+    let server = house.up(&["--market", "act", "--config", "bursar.toml"]);
     let run = |words: &[&str]| house.run(&[words, &["--", "sleep", "600"]].concat());
     let less = ["exec", "--detach", "--cpu", "2", "--cpu-limit", "1500m"];
     let refused = run(&less);
@@ -351,6 +353,7 @@ fn an_execution_may_be_given_more_than_it_is_charged() {
     assert_eq!(pod["wrote"]["requestMilli"], 100);
     assert_eq!(pod["wrote"]["limitMilli"], 800);
     house.ok(&["booking", "cancel", "job"]);
+    assert_eq!(server.interrupt(), 0);
 }
 
 #[test]
