@@ -311,9 +311,55 @@ async fn metrics_have_the_seeds_names_and_the_numbers_of_the_market() {
         r#"market_unmanaged{node="w-17",reason="missing"} 1"#,
         r#"market_held{node="w-17",reason="conflict"} 0"#,
         r#"market_acts{node="w-17"} 1"#,
+        r#"market_clearing_interval_seconds{node="w-17"} 0.005"#,
     ] {
         assert!(text.lines().any(|is| is == line), "{line} is not in {text}");
     }
     let alone = bursar_server::metrics::market::text(&agent.view()).unwrap();
     assert!(alone.contains("apex_need_milli") && alone.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_reduction_that_is_counted_is_that_of_the_clearing() {
+    let machine = Machine::new();
+    let mut options = machine.options(Mode::Act);
+    options.settings.quantum_milli = 10;
+    for (declared, min_milli) in options.cgroups.iter_mut().zip([675, 255]) {
+        declared.params.min_milli = min_milli;
+    }
+    let agent = Agent::start(options).unwrap();
+    let given = |view: &View| {
+        let clearing = view.clearing.iter();
+        let shares = clearing.flat_map(|clearing| &clearing.cleared.shares);
+        shares
+            .map(|share| (share.need_milli, share.allocated_milli))
+            .collect::<Vec<_>>()
+    };
+    // A tenth more than their floors does not fit into 1000m.
+    wait_for(&agent, |view| given(view) == [(750, 730), (280, 270)]);
+    let text = bursar_server::metrics::market::text(&agent.view()).unwrap();
+    // (750 - 730) of (750 - 680) and (280 - 270) of (280 - 260): floors are whole quanta, too.
+    for (pod, ratio) in [("a", "0.285714"), ("b", "0.5")] {
+        let labels = format!("{{pod=\"{pod}\",namespace=\"\"}}");
+        let line = format!("apex_nash_reduction_ratio{labels} {ratio}\n");
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn an_agent_that_has_not_cleared_yet_is_not_silent_since_ever() {
+    let machine = Machine::new();
+    let mut options = machine.options(Mode::Observe);
+    options.clear = Duration::from_mins(10);
+    let agent = Agent::start(options).unwrap();
+    let view = agent.view();
+    assert_eq!(view.cleared_ms, None);
+    let text = bursar_server::metrics::market::text(&view).unwrap();
+    let seen = view.at_ms / 1_000;
+    for line in [
+        format!("market_last_clearing_seconds{{node=\"w-17\"}} {seen}\n"),
+        "market_clearing_interval_seconds{node=\"w-17\"} 600.0\n".to_owned(),
+    ] {
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
 }
