@@ -1,6 +1,6 @@
 //! Alerts and dashboards name only metrics that are really served, and parse as their readers do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -30,9 +30,8 @@ const WORDS: [&str; 10] = [
     "unless",
 ];
 
-/// Every metric that a server serves: what it says, and the market's list, since pods are not
-/// everywhere.
-fn served() -> BTreeSet<String> {
+/// What a server tells in its metrics, line by line.
+fn told() -> Vec<String> {
     let house = House::new();
     let server = house.up(&[]);
     // Classes have a label once somebody holds something.
@@ -44,11 +43,35 @@ fn served() -> BTreeSet<String> {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let names = lines.filter_map(|line| line.split(['{', ' ']).next());
-    let names = names.map(str::to_owned);
-    names
-        .chain(NAMES.iter().map(|name| (*name).to_owned()))
-        .collect()
+    lines.map(str::to_owned).collect()
+}
+
+/// Every metric that a server serves: what it says, and the market's list, since pods are not
+/// everywhere.
+fn served() -> BTreeSet<String> {
+    let told = told();
+    let names = told.iter().filter_map(|line| line.split(['{', ' ']).next());
+    let names = names.chain(NAMES.iter().copied());
+    names.map(str::to_owned).collect()
+}
+
+/// The names of the labels that a server gives a metric.
+fn labels(told: &[String], name: &str) -> BTreeSet<String> {
+    let start = format!("{name}{{");
+    let line = told.iter().find(|line| line.starts_with(&start));
+    let (list, _) = line.unwrap()[start.len()..].split_once('}').unwrap();
+    let names = list.split(',').filter_map(|label| label.split('=').next());
+    names.map(str::to_owned).collect()
+}
+
+/// The rules, by name.
+fn alerts() -> BTreeMap<String, Value> {
+    let text = std::fs::read_to_string(tree().join("deploy/alerts.yaml")).unwrap();
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    let groups = file["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let name = |rule: &Value| rule["alert"].as_str().unwrap().to_owned();
+    rules.map(|rule| (name(rule), rule.clone())).collect()
 }
 
 /// The metrics that a query names: words that are neither functions, nor labels, nor of the
@@ -95,6 +118,8 @@ fn queries_are_read_as_their_language_has_them() {
         ("rate(d_total{a=\"b\"}[5m]) * 60", "d_total"),
         ("topk(10, e) / 1000", "e"),
         ("f / 1e6", "f"),
+        ("g{a=\"b\"} and ignoring (a) g == 1", "g"),
+        ("clamp_min(3 * max by (n) (last_over_time(h[1d])), 60)", "h"),
     ] {
         let found: Vec<String> = metrics(query).into_iter().collect();
         assert_eq!(found, [expected], "{query}");
@@ -103,25 +128,63 @@ fn queries_are_read_as_their_language_has_them() {
 
 #[test]
 fn every_alert_is_there_and_names_only_what_is_served() {
-    let text = std::fs::read_to_string(tree().join("deploy/alerts.yaml")).unwrap();
-    let file: Value = serde_saphyr::from_str(&text).unwrap();
     let served = served();
-    let mut names = BTreeSet::new();
-    for group in file["groups"].as_array().unwrap() {
-        for rule in group["rules"].as_array().unwrap() {
-            names.insert(rule["alert"].as_str().unwrap().to_owned());
-            let expr = rule["expr"].as_str().unwrap();
-            let metrics = metrics(expr);
-            assert!(!metrics.is_empty(), "{expr}");
-            assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
-            for field in ["summary", "description"] {
-                assert!(rule["annotations"][field].is_string(), "{rule}");
-            }
-            assert!(rule["for"].is_string() && rule["labels"]["severity"].is_string());
+    let alerts = alerts();
+    for rule in alerts.values() {
+        let expr = rule["expr"].as_str().unwrap();
+        let metrics = metrics(expr);
+        assert!(!metrics.is_empty(), "{expr}");
+        assert!(metrics.is_subset(&served), "{expr}: {metrics:?}");
+        for field in ["summary", "description"] {
+            assert!(rule["annotations"][field].is_string(), "{rule}");
         }
+        assert!(rule["for"].is_string() && rule["labels"]["severity"].is_string());
     }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    assert_eq!(names, ALERTS);
+    assert!(alerts.keys().eq(ALERTS), "{:?}", alerts.keys());
+}
+
+/// A scrape that fails ends a series at once: whoever asks for its newest value finds nothing to
+/// compare, exactly when the agent is dead.
+#[test]
+fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
+    let alerts = alerts();
+    let expr = alerts["BursarAgentSilent"]["expr"].as_str().unwrap();
+    let metrics = metrics(expr);
+    let paced = [
+        "market_clearing_interval_seconds",
+        "market_last_clearing_seconds",
+    ];
+    assert!(metrics.iter().eq(paced), "{expr}");
+    for name in metrics {
+        // By node: an agent that is started anew may be scraped under another address.
+        let of_the_past = format!("max by (node) (last_over_time({name}[1d]))");
+        assert_eq!(expr.matches(&name).count(), 1, "{expr}");
+        assert!(expr.contains(&of_the_past), "{expr}");
+    }
+    let (silence, most) = expr.split_once(" > ").unwrap();
+    assert!(silence.starts_with("time() - "), "{expr}");
+    assert!(most.starts_with("clamp_min(3 * "), "{expr}");
+    assert!(most.ends_with(", 60)"), "{expr}");
+}
+
+/// One who only observes takes nothing from anybody. The guard is of the very series that is
+/// told: the same node may be observed by one agent and managed by another.
+#[test]
+fn nobody_is_alarmed_of_a_node_whose_limits_are_not_written() {
+    let guard = "and ignoring (mode) market_acts == 1";
+    for (name, rule) in alerts() {
+        let expr = rule["expr"].as_str().unwrap();
+        let Some((_, after)) = expr.split_once("apex_allocation_mode{") else {
+            continue;
+        };
+        let (_, after) = after.split_once('}').unwrap();
+        assert!(after.trim_start().starts_with(guard), "{name}: {expr}");
+        assert!(!after.contains("apex_"), "{name}: {expr}");
+    }
+    let told = told();
+    let mut of_mode = labels(&told, "apex_allocation_mode");
+    assert!(of_mode.remove("mode"));
+    assert_eq!(of_mode, labels(&told, "market_acts"));
 }
 
 #[test]
