@@ -17,6 +17,7 @@ mod market;
 mod node;
 mod saga;
 pub(crate) mod scenario;
+mod signals;
 mod token;
 mod top;
 mod up;

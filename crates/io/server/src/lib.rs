@@ -15,6 +15,7 @@
 pub mod agent;
 pub mod auth;
 pub mod caller;
+pub mod descriptors;
 pub mod fuzz;
 pub mod http;
 pub mod listen;

@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use rustix::process::getuid;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -31,6 +31,7 @@ use tower::ServiceExt as _;
 use guard::{Guard, Guarded};
 
 use crate::auth::{Anonymous, CallerSource, Peer};
+use crate::descriptors;
 use crate::http::{busy, router};
 use crate::service::Service;
 
@@ -359,19 +360,8 @@ where
     let _told = tokio::time::timeout(BUSY_WITHIN, connection).await;
 }
 
-/// As many connections as descriptors allow, after asking for as many as there may be.
+/// As many connections as descriptors allow.
 fn connections_max() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    let descriptors = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    let free = descriptors
-        .unwrap_or(u64::MAX)
-        .saturating_sub(DESCRIPTORS_RESERVED);
+    let free = descriptors::limit().saturating_sub(DESCRIPTORS_RESERVED);
     usize::try_from(free.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)).unwrap_or(usize::MAX)
 }

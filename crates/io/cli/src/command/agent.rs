@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bursar_node::market::Mode;
+use bursar_server::descriptors;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::market::sharing::Sharing;
-use super::up::Signals;
+use super::signals::Signals;
 use super::up::machine::Machine;
 use super::up::observe::log_to_stderr;
 use super::up::settings::File;
@@ -34,6 +35,7 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
     }
     let began = Instant::now();
     log_to_stderr(session.common.verbose);
+    descriptors::raise();
     let file = File::read(session, arguments.config.as_deref())?;
     let mode = mode(arguments, file.market.mode)?;
     let data = data(session, arguments, &file)?;
@@ -41,7 +43,7 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
         Some(name) => name.to_string(),
         None => Machine::read().name().to_owned(),
     };
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::that_end()?;
     let listen = arguments.listen;
     let listen = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, PORT).into());
     let listener = bind(listen).await?;
@@ -55,7 +57,7 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
     let told = announce(session, &sharing, (&node, address, began));
     let served = tokio::select! {
         served = bursar_server::agent::serve(listener, agent) => served,
-        () = signals.next(), if told.is_ok() => Ok(()),
+        _ = signals.next(), if told.is_ok() => Ok(()),
     };
     sharing.end(session).await;
     told?;

@@ -72,8 +72,7 @@ async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8,
     }
     program::check(session, &arguments.program)?;
     let client = session.client().await?;
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::unavailable(format!("cannot wait for signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let slot = queue::slot(session, &client, arguments, &mut signals).await?;
     session.verbose(&format!("booking {}, fence {}", slot.id(), slot.fence()));
     let mut child = match Child::spawn(&arguments.program, slot.id(), slot.fence()) {

@@ -26,15 +26,16 @@ use bursar_ledger::term;
 use bursar_node::executor::User;
 use bursar_node::local::Local;
 use bursar_node::market;
+use bursar_server::descriptors;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
 use bursar_server::service::executions_to_share;
 use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
 use bursar_units::Label;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::market::sharing::Sharing;
+use super::signals::Signals;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::{MarketWord, UpArguments};
 use crate::layout::details;
@@ -60,13 +61,22 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     }
     let began = Instant::now();
     observe::log_to_stderr(session.common.verbose);
+    descriptors::raise();
     let settings = Settings::read(session, arguments)?;
     if arguments.demo {
         demo::clear(&settings.data)?;
     }
     let metrics = Metrics::default();
     let machine = Machine::read();
-    let (data, service, found, sharing) = open(session, &settings, &machine, &metrics)?;
+    let (data, service, found) = open(session, &settings, &metrics)?;
+    // Before the first limit is written: whatever ends this puts it back.
+    let signals = Signals::that_end()?;
+    let sharing = share_cpu(&settings, &machine, &data)?;
+    let service = match sharing.agent() {
+        Some(agent) => service.sharing_cpu(Arc::clone(agent)),
+        None => service,
+    };
+    let service = Arc::new(service);
     let (_, options) = market_options(&settings, &machine, &data);
     let reports = Reports::new(&data.ledger, sharing.agent(), options);
     let executor = Arc::<Local>::clone(&found.local);
@@ -83,7 +93,7 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         found: &found,
         began,
     };
-    let result = server.serve(session).await;
+    let result = server.serve(session, signals).await;
     sharing.end(session).await;
     reports.settle().await;
     // Processes go on without it.
@@ -110,19 +120,12 @@ struct Server<'a> {
     began: Instant,
 }
 
-/// The signals that end a server.
-pub(super) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
 /// Opens the data directory and puts executor and service in front of it.
 fn open(
     session: &mut Session,
     settings: &Settings,
-    machine: &Machine,
     metrics: &Metrics,
-) -> Result<(Data, Arc<Service>, Found, Sharing), Stop> {
+) -> Result<(Data, Service, Found), Stop> {
     let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
     let clock = Arc::new(MachineClock::default());
     let mut progress = Progress::new(session, "records");
@@ -155,12 +158,7 @@ fn open(
         metrics.clone(),
     );
     let service = service.executing(Arc::<Local>::clone(&found.local), settings.own_user);
-    let sharing = share_cpu(settings, machine, &data)?;
-    let service = match sharing.agent() {
-        Some(agent) => service.sharing_cpu(Arc::clone(agent)),
-        None => service,
-    };
-    Ok((data, Arc::new(service), found, sharing))
+    Ok((data, service, found))
 }
 
 /// Starts the agent that the settings want, on the cgroups they declare and on our executions.
@@ -189,9 +187,8 @@ fn market_options(settings: &Settings, machine: &Machine, data: &Data) -> (bool,
 }
 
 impl Server<'_> {
-    async fn serve(&self, session: &mut Session) -> Result<(), Stop> {
+    async fn serve(&self, session: &mut Session, mut signals: Signals) -> Result<(), Stop> {
         let operator = client_as(self.service, "bursar", Role::Operate, "bursar")?;
-        let mut signals = Signals::listen()?;
         let socket = self.settings.data.join(SOCKET);
         let listen = Listen {
             tcp: Some(self.settings.listen),
@@ -225,7 +222,9 @@ impl Server<'_> {
             .serve(async {
                 match players {
                     Some(players) => self.play(session, players, &mut signals).await,
-                    None => signals.next().await,
+                    None => {
+                        signals.next().await;
+                    }
                 }
             })
             .await;
@@ -247,13 +246,13 @@ impl Server<'_> {
         ticks.tick().await;
         loop {
             tokio::select! {
-                () = signals.next() => break,
+                _ = signals.next() => break,
                 _ = ticks.tick() => self.say_tally(session),
             }
         }
         tokio::select! {
             () = players.finish() => {}
-            () = signals.next() => {}
+            _ = signals.next() => {}
         }
         self.say_tally(session);
     }
@@ -273,25 +272,6 @@ impl Server<'_> {
             }
         };
         session.aside(&format!("note: {text}\n"));
-    }
-}
-
-impl Signals {
-    pub(super) fn listen() -> Result<Self, Stop> {
-        let failed = |error: std::io::Error| {
-            Failure::unavailable(format!("cannot wait for signals: {error}"))
-        };
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
-            terminate: signal(SignalKind::terminate()).map_err(failed)?,
-        })
-    }
-
-    pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
     }
 }
 

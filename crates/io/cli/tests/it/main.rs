@@ -17,6 +17,7 @@ mod executions;
 mod help;
 mod house;
 mod market;
+mod market_end;
 mod market_ledger;
 mod market_node;
 mod outputs;

@@ -58,7 +58,7 @@ impl Group {
     }
 
     /// Settings under which a limit that is not needed falls at once.
-    fn settings(&self, house: &House) -> PathBuf {
+    pub(crate) fn settings(&self, house: &House) -> PathBuf {
         self.settings_between(house, ("100m", "900m"))
     }
 
@@ -409,7 +409,7 @@ fn it_observes_unless_told_and_can_be_left_off() {
 }
 
 /// The body of an answer over plain HTTP, and its status.
-fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
     let host = address.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     let ask = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

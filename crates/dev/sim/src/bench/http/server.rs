@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_node::executor::Executor;
+use bursar_server::descriptors;
 use bursar_server::listen::{Listen, Listening};
 use bursar_server::metrics::Metrics;
 use bursar_server::{Anonymous, OwnUser, Readers, ServerInfo, Service};
@@ -49,6 +50,7 @@ impl Server {
             anonymous: Anonymous::None,
             connections_max: None,
         };
+        descriptors::raise();
         let listening = runtime.block_on(Listening::bind(Arc::new(service), &listen))?;
         let address = listening.address().context("the server has no address")?;
         let (stop, stopped) = oneshot::channel::<()>();

@@ -75,6 +75,8 @@ pub(in crate::command) fn log_to_stderr(is_verbose: bool) {
     let filter = tracing_subscriber::EnvFilter::new(level);
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        // A terminal that went away takes no complaint either, and saying so would panic.
+        .log_internal_errors(false)
         .with_env_filter(filter);
     // Somebody may have set one before; then that one it is.
     let _set = subscriber.try_init();
