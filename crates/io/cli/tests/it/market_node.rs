@@ -17,6 +17,8 @@ use crate::house::{House, Server};
 
 /// What its user wrote for the group.
 pub(crate) const WROTE_MILLI: u64 = 900;
+/// So often is looked for something before it counts as missing; each look is a process.
+pub(crate) const LOOKS_MAX: u32 = 5_000;
 /// The period of a quota, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
@@ -118,14 +120,16 @@ pub(crate) fn acting(house: &House, group: &Group) -> Server {
 
 /// Looks until the limit of the group is not what its user wrote; each look is a process.
 pub(crate) fn until_lowered(house: &House) -> Value {
-    loop {
+    let mut last = Value::Null;
+    for _ in 0..LOOKS_MAX {
         let text = house.ok(&["top", "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
-        let market = list["items"][0].clone();
-        if market["pods"][0]["appliedMilli"].as_u64().unwrap() < WROTE_MILLI {
-            return market;
+        last = list["items"][0].clone();
+        if last["pods"][0]["appliedMilli"].as_u64().unwrap() < WROTE_MILLI {
+            return last;
         }
     }
+    panic!("it is not lowered: {last:#}");
 }
 
 pub(crate) fn node(house: &House) -> String {
