@@ -50,7 +50,11 @@ fn restore(directory: &str) -> ExitCode {
 fn tell(agent: &Agent) -> ExitCode {
     let mut view = agent.view();
     loop {
-        let line = format!("{} {:?} {:?}\n", view.writes, view.acts, view.unmanaged);
+        let held: Vec<_> = view.standings.iter().filter_map(|one| one.held).collect();
+        let line = format!(
+            "{} {:?} {:?} {held:?} {:?}\n",
+            view.writes, view.acts, view.unmanaged, view.error
+        );
         if std::io::stdout().write_all(line.as_bytes()).is_err() {
             return ExitCode::SUCCESS;
         }

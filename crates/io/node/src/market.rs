@@ -22,7 +22,7 @@ mod rules;
 mod target;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -158,6 +158,38 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// The stored originals are of cgroups that cannot be seen from here.
+    #[error(
+        "{} is of cgroups that are not seen from here, as in another container: \
+         do this where the agent ran, or, if they are gone, remove it",
+        .0.display()
+    )]
+    Elsewhere(PathBuf),
+    /// Nobody can tell what those use who are not managed.
+    #[error(
+        "the use of the whole machine is not counted in {}: \
+         what those use who are not managed is not taken off what is shared",
+        path.display()
+    )]
+    Machine {
+        /// Where the hierarchy is mounted.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Too many files are open.
+    #[error(
+        "cannot open the files of `{name}`: \
+         raise the limit of open files (`ulimit -n`, or `LimitNOFILE=` of its unit)"
+    )]
+    Shortage {
+        /// Whose files.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// The record was changed, or does not replay.
     #[error("line {line} of {} is wrong: {why}", path.display())]
     Record {
@@ -193,7 +225,8 @@ pub fn restore(directory: &Path, process: &Path, deed: Deed) -> Result<Restored,
     }
     let _lock = lock(directory)?;
     let hierarchies = Hierarchies::find(process).ok_or(Error::NoHierarchy)?;
-    Originals::open(directory)?.give_back(&hierarchies, |_| true, deed)
+    let mut originals = Originals::open_in(directory, &hierarchies)?;
+    originals.give_back(&hierarchies, |_| true, &BTreeSet::new(), deed)
 }
 
 /// What is kept in a directory to be put back some day, in millicores; `None` for no limit.

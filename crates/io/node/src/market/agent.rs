@@ -5,6 +5,7 @@
 //! dropping the handle, puts every original back first.
 
 mod act;
+mod members;
 mod worker;
 
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{broadcast, watch};
 
-use super::{Deed, Error, Options, Resize, Restored, View, record};
+use super::{Deed, Error, Options, Resize, Restored, View, record, restore};
 use worker::Worker;
 
 /// How many commands may wait; each is answered within a clearing.
@@ -28,6 +29,7 @@ pub const RESIZES_MAX: usize = 1_024;
 pub struct Agent {
     node: String,
     directory: PathBuf,
+    process: PathBuf,
     commands: SyncSender<Command>,
     shown: Arc<Shown>,
     resizes: broadcast::Sender<Arc<Resize>>,
@@ -53,6 +55,7 @@ impl Agent {
     /// its original; the first look is taken before this returns.
     pub fn start(options: Options) -> Result<Self, Error> {
         let (node, directory) = (options.node.clone(), options.directory.clone());
+        let process = options.process.clone();
         let every = (options.sense, options.clear);
         let mut worker = Worker::open(options)?;
         let shown = Arc::new(Shown {
@@ -74,6 +77,7 @@ impl Agent {
         Ok(Self {
             node,
             directory,
+            process,
             commands,
             shown,
             resizes,
@@ -121,23 +125,26 @@ impl Agent {
     /// Puts back every limit that users wrote and stops acting; it still observes. Blocks until
     /// that is done.
     pub fn restore(&self, deed: Deed) -> Result<Restored, Error> {
-        self.ask(|reply| Command::Restore(deed, reply))
+        match self.ask(|reply| Command::Restore(deed, reply)) {
+            Err(Error::Stopped) if deed == Deed::Real => self.stop(),
+            told => told,
+        }
     }
 
-    /// Puts back every limit that users wrote and ends the agent. Blocks until that is done; a
-    /// second time there is nothing left to do.
+    /// Puts back every limit that users wrote and ends the agent. Blocks until that is done,
+    /// whoever asked first; a second time there is nothing left to do.
     pub fn stop(&self) -> Result<Restored, Error> {
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(thread) = thread else {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = thread.take() else {
             return Ok(Restored::default());
         };
         let told = self.ask(Command::Stop);
-        let _ended = thread.join();
-        told
+        let _ended = running.join();
+        match told {
+            // It broke down, and left everything as it was.
+            Err(Error::Stopped) => restore(&self.directory, &self.process, Deed::Real),
+            told => told,
+        }
     }
 
     fn ask(

@@ -3,13 +3,14 @@
 //! Counters are read every second, so their files stay open. What cannot be read is no sample: a
 //! file that vanished, shrank, is huge or holds garbage never reads as zero (M1, M11).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
 use bursar_market::cgroup::{self, Pressure, Quota};
 use bursar_market::sense::Sample;
+use rustix::io::Errno;
 
 use crate::cgroup::Version;
 
@@ -185,6 +186,17 @@ impl LimitFiles {
         OpenOptions::new().write(true).open(path).map(|_| ())
     }
 
+    /// Keeps every other agent away from the group for as long as what is given back is open;
+    /// `None` where one is there already.
+    pub(super) fn claim(&self) -> io::Result<Option<File>> {
+        let directory = File::open(&self.directory)?;
+        match directory.try_lock() {
+            Ok(()) => Ok(Some(directory)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     fn read(&self, name: &str) -> io::Result<String> {
         let file = File::open(self.directory.join(name))?;
         text(&file).ok_or_else(makes_no_sense)
@@ -207,6 +219,14 @@ pub(super) fn text(file: &File) -> Option<String> {
     }
     bytes.truncate(size);
     String::from_utf8(bytes).ok()
+}
+
+/// Whether a file cannot be opened only because too many are open: that says nothing about it.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|short| number == Some(short.raw_os_error()))
 }
 
 fn makes_no_sense() -> io::Error {

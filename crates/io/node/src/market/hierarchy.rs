@@ -4,16 +4,19 @@
 //! version 2 does. Use is counted by version 1's `cpuacct`, which may be mounted apart, or by a
 //! version 2 that is there without controllers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{CPU_STAT, CPUACCT_USAGE, Files, LimitFiles, Usage};
+use serde::{Deserialize, Serialize};
+
+use super::files::{CPU_STAT, CPUACCT_USAGE, Files, LimitFiles, Usage, is_shortage};
 use crate::cgroup::Version;
 use crate::cgroup::layout;
 
-/// How deep units lie at most: a service of a user in a slice of a slice.
+/// How deep units lie at most: a session of a user in slices of slices.
 const UNIT_DEPTH_MAX: usize = 6;
 /// How many groups are looked at at most to find a unit.
 const UNIT_GROUPS_MAX: usize = 10_000;
@@ -30,6 +33,16 @@ pub struct Hierarchies {
     unified: Option<PathBuf>,
     /// Our own group where quotas are, from its root.
     own: PathBuf,
+}
+
+/// Which group is the root of the hierarchy as we see it: in another namespace it is another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Root {
+    /// The device that it is on.
+    device: u64,
+    /// Its number there.
+    number: u64,
 }
 
 impl Hierarchies {
@@ -88,47 +101,83 @@ impl Hierarchies {
         LimitFiles::open(self.version, self.quota.join(group))
     }
 
+    /// Which root this is, where quotas are.
+    pub fn root(&self) -> io::Result<Root> {
+        let root = fs::metadata(&self.quota)?;
+        Ok(Root {
+            device: root.dev(),
+            number: root.ino(),
+        })
+    }
+
+    /// Where quotas are mounted.
+    pub(super) fn mount(&self) -> &Path {
+        &self.quota
+    }
+
+    /// The groups in one by their numbers, where a group can be given another name: version 1 does
+    /// that, and leaves it where it is.
+    pub(super) fn numbered(&self, above: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+        let mut found = BTreeMap::new();
+        if self.version == Version::V2 {
+            return Ok(found);
+        }
+        let entries = match fs::read_dir(self.quota.join(above)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                found.insert(entry.ino(), above.join(entry.file_name()));
+            }
+        }
+        Ok(found)
+    }
+
     /// Opens the files of the root: the whole machine, or what of it is ours to see.
     pub fn machine(&self) -> io::Result<Files> {
         self.open(Path::new(""))
     }
 
     /// The groups at most two levels deep, from the root of the hierarchy.
-    pub fn shallow(&self) -> Vec<PathBuf> {
+    pub fn shallow(&self) -> io::Result<BTreeSet<PathBuf>> {
         let mut found = BTreeSet::new();
         let roots = [Some(&self.quota), self.cpuacct.as_ref()];
         for root in roots.into_iter().flatten() {
-            for name in directories(root) {
-                let below = directories(&root.join(&name));
+            for name in directories(root)? {
+                let below = directories(&root.join(&name))?;
                 found.extend(below.into_iter().map(|inner| name.join(inner)));
                 found.insert(name);
             }
         }
-        found.into_iter().collect()
+        Ok(found)
     }
 
-    /// The group of a systemd unit: the directory of that name, wherever a slice has put it.
-    pub fn unit(&self, unit: &str) -> Option<PathBuf> {
+    /// The group of a systemd unit: the directory of that name, wherever a slice has put it. Units
+    /// of a user's own manager may have any name, and are not looked for.
+    pub fn unit(&self, unit: &str) -> io::Result<Option<PathBuf>> {
         let mut level = vec![PathBuf::new()];
         let mut seen = 0;
         for _ in 0..UNIT_DEPTH_MAX {
             let mut next = Vec::new();
             for group in &level {
-                let inner = directories(&self.quota.join(group));
+                let inner = directories(&self.quota.join(group))?;
                 next.extend(inner.into_iter().map(|name| group.join(name)));
             }
             next.sort();
             let is_it = |group: &&PathBuf| group.file_name().is_some_and(|name| name == unit);
             if let Some(found) = next.iter().find(is_it) {
-                return Some(found.clone());
+                return Ok(Some(found.clone()));
             }
             seen += next.len();
             if seen > UNIT_GROUPS_MAX {
-                return None;
+                return Ok(None);
             }
+            next.retain(|group| !is_user_manager(group));
             level = next;
         }
-        None
+        Ok(None)
     }
 
     /// Where the groups of a ledger's executions may be: beside ourselves, or at the root.
@@ -152,6 +201,7 @@ impl Hierarchies {
         };
         match open(&self.cpuacct, CPUACCT_USAGE) {
             Ok(file) => Ok(Usage::Cpuacct(file)),
+            Err(error) if is_shortage(&error) => Err(error),
             Err(_) => open(&self.unified, CPU_STAT).map(Usage::Unified),
         }
     }
@@ -171,11 +221,22 @@ pub fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-fn directories(path: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+/// Whether a group is that of a user's own manager, `user@1000.service`.
+fn is_user_manager(group: &Path) -> bool {
+    let name = group.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("user@") && name.ends_with(".service"))
+}
+
+/// The directories in one: none where it is gone or closed to us. That too many files are open is
+/// an error, since it says nothing about what is there.
+fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if is_shortage(&error) => return Err(error),
+        entries => entries.into_iter().flatten().flatten(),
+    };
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    entries
+    Ok(entries
         .filter(is_directory)
         .map(|entry| entry.file_name().into())
-        .collect()
+        .collect())
 }

@@ -4,9 +4,11 @@
 //! moment, and after `kill -9` at any moment, the file says of each cgroup that we touched what to
 //! put back, and which values there are ours. A value that is neither is somebody else's: it is
 //! left, and counts as the original from then on. A cgroup of the same name that is another one
-//! (its number differs, or the machine was started anew) has nothing to be put back.
+//! (its number differs, or the machine was started anew) has nothing to be put back. One that has
+//! got another name is found by its number; where other cgroups are seen than those that were
+//! touched, as in another container, nothing is looked for, and nothing is forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::files::LimitFiles;
-use super::hierarchy::Hierarchies;
+use super::hierarchy::{Hierarchies, Root};
+use super::target::Why;
 
 /// The name of the file.
 const FILE: &str = "originals.json";
@@ -30,6 +33,8 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 pub struct Originals {
     directory: PathBuf,
     boot: String,
+    /// Where they were taken, if that was told.
+    root: Option<Root>,
     kept: BTreeMap<String, Kept>,
 }
 
@@ -62,6 +67,8 @@ pub struct Limit {
 #[serde(rename_all = "camelCase")]
 struct Stored {
     boot: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    root: Option<Root>,
     originals: BTreeMap<String, Kept>,
 }
 
@@ -90,8 +97,8 @@ impl Originals {
         let boot = fs::read_to_string(BOOT).unwrap_or_default();
         let boot = boot.trim().to_owned();
         let path = directory.join(FILE);
-        let kept = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+        let (root, kept) = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, BTreeMap::new()),
             Err(source) => {
                 return Err(Error::Path {
                     doing: "read",
@@ -103,17 +110,34 @@ impl Originals {
                 let stored: Stored = serde_json::from_slice(&bytes)
                     .map_err(|source| Error::Originals { path, source })?;
                 if stored.boot == boot {
-                    stored.originals
+                    (stored.root, stored.originals)
                 } else {
-                    BTreeMap::new()
+                    (None, BTreeMap::new())
                 }
             }
         };
         Ok(Self {
             directory: directory.to_owned(),
             boot,
+            root,
             kept,
         })
+    }
+
+    /// Those of a directory, to be put back in these hierarchies; refused where they were taken in
+    /// others, in which their cgroups cannot be found and so would pass for gone.
+    pub fn open_in(directory: &Path, hierarchies: &Hierarchies) -> Result<Self, Error> {
+        let mut originals = Self::open(directory)?;
+        let here = hierarchies.root().ok();
+        let is_elsewhere = originals
+            .root
+            .zip(here)
+            .is_some_and(|(root, here)| root != here);
+        if is_elsewhere && !originals.kept.is_empty() {
+            return Err(Error::Elsewhere(directory.join(FILE)));
+        }
+        originals.root = here.or(originals.root);
+        Ok(originals)
     }
 
     /// What is kept, by the names of the pods.
@@ -137,6 +161,12 @@ impl Originals {
             Some(kept) if kept.is_ours(present) => kept.original.into(),
             _ => present,
         }
+    }
+
+    /// Whether something is still to be put back to another group that had the name of a pod.
+    pub fn owes_another(&self, pod: &str, group: &Path, identity: u64) -> bool {
+        let kept = self.kept.get(pod);
+        kept.is_some_and(|kept| kept.group != group || kept.identity != identity)
     }
 
     /// Notes what is about to be written to a pod. Nothing is written before [`Self::store`].
@@ -176,6 +206,7 @@ impl Originals {
         };
         let stored = Stored {
             boot: self.boot.clone(),
+            root: self.root,
             originals: self.kept.clone(),
         };
         let (new, path) = (self.directory.join(NEW_FILE), self.directory.join(FILE));
@@ -195,21 +226,28 @@ impl Originals {
     }
 
     /// Puts back what is kept of every pod that `is_wanted` names, and forgets it. What cannot be
-    /// put back is kept.
+    /// put back is kept, and so is that of a group that another agent manages: one is `claimed` by
+    /// whoever asks, or by nobody.
     pub fn give_back(
         &mut self,
         hierarchies: &Hierarchies,
         is_wanted: impl Fn(&str) -> bool,
+        claimed: &BTreeSet<u64>,
         deed: Deed,
     ) -> Result<Restored, Error> {
         let mut told = Restored::default();
         let mut is_changed = false;
+        let mut search = Search {
+            hierarchies,
+            claimed,
+            beside: BTreeMap::new(),
+        };
         let wanted: Vec<String> = self.kept.keys().cloned().collect();
         for pod in wanted.into_iter().filter(|pod| is_wanted(pod)) {
             let Some(kept) = self.kept.get(&pod) else {
                 continue;
             };
-            match give_back(hierarchies, kept, deed) {
+            match give_back(&mut search, kept, deed) {
                 Ok(changed) => {
                     let row = |(from, to)| (pod.clone(), from, to);
                     told.restored.extend(changed.map(row));
@@ -227,21 +265,54 @@ impl Originals {
     }
 }
 
+/// Finds groups again that may have got another name.
+struct Search<'a> {
+    hierarchies: &'a Hierarchies,
+    /// The numbers of the groups that are ours already.
+    claimed: &'a BTreeSet<u64>,
+    /// The groups in those that were looked into, by their numbers.
+    beside: BTreeMap<PathBuf, BTreeMap<u64, PathBuf>>,
+}
+
+impl Search<'_> {
+    /// The files that limit a group, if it is still there.
+    fn files(&mut self, kept: &Kept) -> io::Result<Option<LimitFiles>> {
+        match self.hierarchies.limit(&kept.group) {
+            Ok(files) if files.identity() == kept.identity => return Ok(Some(files)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // There is none of that name, or another.
+            _ => {}
+        }
+        let above = kept.group.parent().unwrap_or(Path::new(""));
+        let beside = match self.beside.entry(above.to_owned()) {
+            Entry::Occupied(beside) => beside.into_mut(),
+            Entry::Vacant(place) => place.insert(self.hierarchies.numbered(above)?),
+        };
+        let group = beside.get(&kept.identity);
+        group.map(|group| self.hierarchies.limit(group)).transpose()
+    }
+}
+
 /// Puts one quota back: from what to what, or nothing where that is not ours to change any more.
 fn give_back(
-    hierarchies: &Hierarchies,
+    search: &mut Search<'_>,
     kept: &Kept,
     deed: Deed,
 ) -> io::Result<Option<(Quota, Quota)>> {
-    let files = match hierarchies.limit(&kept.group) {
-        // Whoever is gone needs nothing back.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        files => files?,
+    // Whoever is gone needs nothing back.
+    let Some(files) = search.files(kept)? else {
+        return Ok(None);
     };
-    let (present, original) = match read(&files)? {
-        Some(present) if files.identity() == kept.identity => (present, kept.original.into()),
-        _ => return Ok(None),
+    // While another agent is there what it says is not to be judged.
+    let is_claimed = search.claimed.contains(&kept.identity);
+    let claim = if is_claimed { None } else { files.claim()? };
+    if claim.is_none() && !is_claimed {
+        return Err(io::Error::other(Why::Taken.sentence()));
+    }
+    let Some(present) = read(&files)? else {
+        return Ok(None);
     };
+    let original = kept.original.into();
     if present == original || !kept.is_ours(present) {
         return Ok(None);
     }

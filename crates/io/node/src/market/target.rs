@@ -2,6 +2,7 @@
 //! reason why not (M10).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
@@ -33,6 +34,10 @@ pub enum Why {
     NoQuota,
     /// Its limit may not be written by us.
     NoRights,
+    /// Another group that had its name, or had been given another name, is not put back yet.
+    Owed,
+    /// Another agent manages it.
+    Taken,
 }
 
 /// A cgroup to be managed.
@@ -53,6 +58,17 @@ pub enum Kind {
     Execution,
 }
 
+/// Who is to be managed, as far as that could be found out.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// All targets by their names.
+    pub(super) found: BTreeMap<String, Target>,
+    /// Those who cannot be one, and why.
+    pub(super) without: Vec<(String, Why)>,
+    /// One of those who were not looked for since too many files are open.
+    pub(super) short: Option<(String, io::Error)>,
+}
+
 /// Looks for targets again and again.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
@@ -69,7 +85,7 @@ enum Found {
 
 impl Why {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Missing,
         Self::Root,
         Self::Own,
@@ -79,6 +95,8 @@ impl Why {
         Self::Unreadable,
         Self::NoQuota,
         Self::NoRights,
+        Self::Owed,
+        Self::Taken,
     ];
 
     /// The word that metrics and the interface carry.
@@ -93,6 +111,8 @@ impl Why {
             Self::Unreadable => "unreadable",
             Self::NoQuota => "no-quota",
             Self::NoRights => "no-rights",
+            Self::Owed => "owed",
+            Self::Taken => "taken",
         }
     }
 
@@ -108,27 +128,35 @@ impl Why {
             Self::Unreadable => "its counters cannot be read",
             Self::NoQuota => "it has no CPU limit of its own",
             Self::NoRights => "its limit may not be written by this user",
+            Self::Owed => "another cgroup that had this name still waits for its limit",
+            Self::Taken => "another agent manages it",
         }
     }
 }
 
 impl Finder {
-    /// All targets by their names, and those who cannot be one.
+    /// Looks for everyone.
     pub(super) fn look(
         &mut self,
         hierarchies: &Hierarchies,
         declared: &[Declared],
         executions: Option<&Executions>,
-    ) -> (BTreeMap<String, Target>, Vec<(String, Why)>) {
+    ) -> Targets {
         self.looks += 1;
-        let mut targets = BTreeMap::new();
-        let mut without = Vec::new();
+        let mut targets = Targets::default();
+        let Targets {
+            found,
+            without,
+            short,
+        } = &mut targets;
         for declared in declared {
+            let name = declared.name.clone();
             match self.declared(hierarchies, declared) {
-                Ok(target) => {
-                    targets.insert(declared.name.clone(), target);
+                Err(error) => *short = Some((name, error)),
+                Ok(Err(why)) => without.push((name, why)),
+                Ok(Ok(target)) => {
+                    found.insert(name, target);
                 }
-                Err(why) => without.push((declared.name.clone(), why)),
             }
         }
         let running = executions.map(|executions| (executions.list)());
@@ -136,45 +164,48 @@ impl Finder {
             let ledger = executions.map_or("", |executions| executions.ledger.as_str());
             let name = format!("e-{}", execution.id);
             match self::execution(hierarchies, ledger, &name, &execution) {
-                Ok(_) if targets.contains_key(&name) => without.push((name, Why::NameTaken)),
+                Ok(_) if found.contains_key(&name) => without.push((name, Why::NameTaken)),
                 Ok(target) => {
-                    targets.insert(name, target);
+                    found.insert(name, target);
                 }
                 Err(why) => without.push((name, why)),
             }
         }
-        without.extend(nested(&mut targets));
-        (targets, without)
+        without.extend(nested(found));
+        targets
     }
 
-    fn declared(&mut self, hierarchies: &Hierarchies, declared: &Declared) -> Result<Target, Why> {
+    fn declared(
+        &mut self,
+        hierarchies: &Hierarchies,
+        declared: &Declared,
+    ) -> io::Result<Result<Target, Why>> {
         let group = match &declared.place {
-            Place::Path(path) => plain(path).ok_or(Why::NotAPath)?,
-            Place::Unit(unit) => self.unit(hierarchies, unit).ok_or(Why::Missing)?,
+            Place::Path(path) => plain(path).ok_or(Why::NotAPath),
+            Place::Unit(unit) => self.unit(hierarchies, unit)?.ok_or(Why::Missing),
         };
-        if group.as_os_str().is_empty() {
-            return Err(Why::Root);
-        }
-        if hierarchies.holds_us(&group) {
-            return Err(Why::Own);
-        }
-        Ok(Target {
-            group,
-            params: declared.params,
-            kind: Kind::Declared,
+        Ok(match group {
+            Err(why) => Err(why),
+            Ok(group) if group.as_os_str().is_empty() => Err(Why::Root),
+            Ok(group) if hierarchies.holds_us(&group) => Err(Why::Own),
+            Ok(group) => Ok(Target {
+                group,
+                params: declared.params,
+                kind: Kind::Declared,
+            }),
         })
     }
 
-    fn unit(&mut self, hierarchies: &Hierarchies, unit: &str) -> Option<PathBuf> {
+    fn unit(&mut self, hierarchies: &Hierarchies, unit: &str) -> io::Result<Option<PathBuf>> {
         match self.units.get(unit) {
-            Some(Found::At(group)) if hierarchies.has(group) => return Some(group.clone()),
-            Some(Found::Not(looks)) if self.looks < looks + UNIT_EVERY => return None,
+            Some(Found::At(group)) if hierarchies.has(group) => return Ok(Some(group.clone())),
+            Some(Found::Not(looks)) if self.looks < looks + UNIT_EVERY => return Ok(None),
             _ => {}
         }
-        let found = hierarchies.unit(unit);
+        let found = hierarchies.unit(unit)?;
         let note = found.clone().map_or(Found::Not(self.looks), Found::At);
         self.units.insert(unit.to_owned(), note);
-        found
+        Ok(found)
     }
 }
 

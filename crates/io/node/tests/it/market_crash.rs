@@ -194,6 +194,57 @@ fn what_somebody_else_wrote_after_a_crash_is_left() {
     assert_eq!(ground.quota("a"), theirs);
 }
 
+/// Method: the limit of a running agent is taken down to the files it has, and up again.
+#[test]
+fn too_many_open_files_are_named_and_nothing_is_said_of_those_that_could_not_be_opened() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let directory = ground.scratch.path().join("market");
+    let command = agent(&ground, &directory, 20, &["a", "late"]).spawn();
+    let mut process = Process(command.unwrap());
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let mut find = |is_it: &dyn Fn(&str) -> bool| {
+        let mut lines = lines.by_ref().take(1_000).map(Result::unwrap);
+        let mut last = String::new();
+        let found = lines.find(|line| {
+            last.clone_from(line);
+            is_it(line)
+        });
+        found.ok_or(last).unwrap()
+    };
+    find(&|line| !line.starts_with("0 "));
+    let pid = Pid::from_child(&process.0);
+    let limit = |files: Option<u64>| {
+        let usual = getrlimit(Resource::Nofile);
+        let limit = Rlimit {
+            current: files.or(usual.current),
+            maximum: usual.maximum,
+        };
+        prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    };
+    // It keeps more than that open.
+    limit(Some(4));
+    ground.group("late", Some(300));
+    find(&|line| line.contains("`late`"));
+    for _ in 0..5 {
+        let line = find(&|_| true);
+        assert!(line.contains("Too many open files"), "{line}");
+        assert!(line.contains("raise the limit of open files"), "{line}");
+        assert!(!line.contains("Unreadable"), "{line}");
+        assert!(!line.contains("Refused"), "{line}");
+    }
+    limit(None);
+    let line = find(&|line| {
+        let is_managed = ground.quota("late").milli_ceil() < Some(300);
+        is_managed && line.ends_with("None")
+    });
+    assert!(line.contains("Yes [] []"), "{line}");
+    drop(process);
+    let told = market::restore(&directory, Path::new("/proc/self"), Deed::Real).unwrap();
+    assert_eq!(told.failed, []);
+}
+
 #[test]
 fn without_rights_it_observes_and_says_why() {
     let ground = Ground::new();

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bursar_market::cgroup::Quota;
 use bursar_market::clear::{self, Mode};
 use bursar_market::node::Held;
 use bursar_node::executor::{Begun, Executor as _};
+use bursar_node::market::originals::Originals;
 use bursar_node::market::{
-    Acts, Agent, Deed, Execution, Executions, Place, Unmanaged, View, record,
+    self, Acts, Agent, Deed, Execution, Executions, Place, Unmanaged, View, record,
 };
 
 use crate::host::{Host, id};
@@ -230,6 +232,53 @@ fn a_group_that_comes_and_goes_costs_the_others_nothing() {
     assert_eq!(agent.view().acts, Acts::Yes);
     assert_eq!(agent.stop().unwrap().failed, []);
     assert_eq!(ground.quota("stays").milli_ceil(), Some(300));
+}
+
+#[test]
+fn a_group_has_one_agent_at_a_time() {
+    let ground = Ground::new();
+    ground.group("a", Some(300));
+    let options = |directory: &str| {
+        let mut options = ground.options(CAPACITY_MILLI, vec![ground.declared("a", 50, 300)]);
+        options.directory = ground.scratch.path().join(directory);
+        (options.sense, options.clear) = (Duration::from_millis(20), Duration::from_millis(50));
+        options
+    };
+    let first = Agent::start(options("first")).unwrap();
+    wait_for(&first, "a is written to", |view| {
+        limit(view, "a") < NEAR_FLOOR_MILLI
+    });
+    // One that only looks is in nobody's way.
+    let mut looks = options("looks");
+    looks.mode = bursar_node::market::Mode::Observe;
+    let looks = Agent::start(looks).unwrap();
+    assert!(limit(&looks.view(), "a") < NEAR_FLOOR_MILLI);
+    let second = Agent::start(options("second")).unwrap();
+    let is_taken = |view: &View| {
+        let mut named = view.unmanaged.iter();
+        named.any(|(name, why)| (name.as_str(), why.word()) == ("a", "taken"))
+    };
+    assert!(is_taken(&second.view()));
+    // What somebody else left there waits, too.
+    let third = options("third").directory;
+    std::fs::create_dir(&third).unwrap();
+    let mut originals = Originals::open_in(&third, &ground.hierarchies).unwrap();
+    let path = ground.path("a");
+    let files = ground.hierarchies.limit(&path).unwrap();
+    let ours = (Quota::of_milli(300, 100_000), ground.quota("a"));
+    originals.intend("a", (&path, files.identity()), Quota::NONE, ours);
+    originals.store().unwrap();
+    let restore = || market::restore(&third, "/proc/self".as_ref(), Deed::Real).unwrap();
+    let reason = "another agent manages it".to_owned();
+    assert_eq!(restore().failed, [("a".to_owned(), reason)]);
+    first.stop().unwrap();
+    wait_for(&second, "it takes over", |view| {
+        view.unmanaged.is_empty() && (1..NEAR_FLOOR_MILLI).contains(&limit(view, "a"))
+    });
+    second.stop().unwrap();
+    assert_eq!(ground.quota("a").milli_ceil(), Some(300));
+    assert_eq!(restore().restored.len(), 1);
+    assert_eq!(ground.quota("a"), Quota::NONE);
 }
 
 #[test]

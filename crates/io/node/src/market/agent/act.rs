@@ -9,8 +9,10 @@ use std::time::Instant;
 use bursar_market::act::Write;
 use bursar_market::cgroup::Quota;
 
-use super::worker::{Member, Worker, micros, wall_ms};
+use super::members::Member;
+use super::worker::{Worker, micros, wall_ms};
 use crate::market::Resize;
+use crate::market::files::is_shortage;
 use crate::market::record::Event;
 
 impl Worker {
@@ -24,21 +26,33 @@ impl Worker {
             .standings()
             .map(|standing| (standing.id, standing.original))
             .collect();
-        let mut planned = Vec::new();
+        let (mut planned, mut is_any_foreign) = (Vec::new(), false);
         for write in writes {
             let (Some(member), Some(original)) =
                 (self.members.get(&write.id), originals.get(&write.id))
             else {
                 continue;
             };
+            // Whoever could not be claimed is said by name already.
+            if !member.is_claimed() {
+                continue;
+            }
             let limit = member.files.limit();
             let (group, identity) = (member.target.group.clone(), limit.identity());
-            let Ok(present) = limit.quota() else {
-                self.node.observe(&write.id, None);
-                continue;
+            let present = match limit.quota() {
+                Ok(present) => present,
+                Err(error) if is_shortage(&error) => {
+                    self.short(&write.id, error);
+                    continue;
+                }
+                Err(_) => {
+                    self.node.observe(&write.id, None);
+                    continue;
+                }
             };
             // Since the clearing somebody may have written it; that must not be lost.
             if self.is_foreign(&write.id, present) {
+                is_any_foreign = true;
                 continue;
             }
             let Some(next) = self.node.begin(write) else {
@@ -53,6 +67,9 @@ impl Worker {
             self.originals
                 .intend(&write.id, (&group, identity), *original, (present, next));
             planned.push((write.id.clone(), present, next));
+        }
+        if planned.is_empty() && !is_any_foreign {
+            return;
         }
         if let Err(error) = self.originals.store() {
             self.failed(&error);
@@ -105,6 +122,10 @@ impl Worker {
                     from_milli: present.milli_ceil(),
                     to_milli: quota.milli_ceil(),
                 });
+            }
+            // Nothing was written, and not for anything about this limit.
+            Err(error) if is_shortage(&error) && read_back.is_none_or(|quota| quota == present) => {
+                self.short(id, error);
             }
             Err(error) => {
                 self.node.refused(id, read_back, now_us);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,11 +13,11 @@ use bursar_market::node::{Node, Supply};
 use bursar_market::sense::{Estimator, Shown};
 use tokio::sync::broadcast;
 
-use crate::market::files::Files;
+use crate::market::files::{Files, is_shortage};
 use crate::market::hierarchy::Hierarchies;
-use crate::market::originals::{Kept, Originals};
+use crate::market::originals::Originals;
 use crate::market::record::{Event, Record};
-use crate::market::target::{Finder, Kind, Target};
+use crate::market::target::Finder;
 use crate::market::view::{HISTORY_MAX, HISTORY_MS};
 use crate::market::{
     Acts, Deed, Error, Mode, Observed, Options, Point, PointPod, Resize, Restored, Rules,
@@ -25,6 +25,7 @@ use crate::market::{
 };
 
 use super::RESIZES_MAX;
+use super::members::Member;
 
 /// How many cgroups are looked at that nobody manages: each keeps files open.
 const OBSERVED_MAX: usize = 256;
@@ -34,7 +35,7 @@ const OBSERVED_MAX: usize = 256;
 const EVENTS_MAX: usize = 50_000;
 
 /// Use is known from the second look on.
-const LOOKS_UNTIL_USE: u32 = 2;
+pub(super) const LOOKS_UNTIL_USE: u32 = 2;
 
 /// The state of an agent.
 pub(super) struct Worker {
@@ -44,8 +45,8 @@ pub(super) struct Worker {
     allocatable_milli: u64,
     pub(super) node: Node,
     pub(super) members: BTreeMap<String, Member>,
-    finder: Finder,
-    unmanaged: Vec<(String, Why)>,
+    pub(super) finder: Finder,
+    pub(super) unmanaged: Vec<(String, Why)>,
     observed: BTreeMap<PathBuf, Watched>,
     machine: Option<Files>,
     pub(super) originals: Originals,
@@ -54,11 +55,11 @@ pub(super) struct Worker {
     pub(super) resizes: broadcast::Sender<Arc<Resize>>,
     /// What happened since the last line of the record.
     pub(super) events: Vec<Event>,
-    acts: Acts,
+    pub(super) acts: Acts,
     history: VecDeque<Arc<Point>>,
     began: Instant,
     /// After so many looks the use of whoever came last is known.
-    looks_until_news: u32,
+    pub(super) looks_until_news: u32,
     sensed_us: Option<u64>,
     over_us: u64,
     clearings: u64,
@@ -68,14 +69,9 @@ pub(super) struct Worker {
     skipped: u64,
     /// What went wrong in this round, and in the last.
     errors: (Option<String>, Option<String>),
+    /// Whether it was told in this round that too many files are open.
+    is_short: bool,
     _lock: File,
-}
-
-/// A cgroup that is managed.
-pub(super) struct Member {
-    pub(super) target: Target,
-    pub(super) files: Files,
-    name: Arc<str>,
 }
 
 /// A cgroup that is only looked at.
@@ -112,8 +108,8 @@ impl Worker {
             finder: Finder::default(),
             unmanaged: Vec::new(),
             observed: BTreeMap::new(),
-            machine: hierarchies.machine().ok(),
-            originals: Originals::open(&options.directory)?,
+            machine: None,
+            originals: Originals::open_in(&options.directory, &hierarchies)?,
             record: Record::open(&options.directory)?,
             rules: Arc::new(Rules::of(&options)),
             resizes: broadcast::Sender::new(RESIZES_MAX),
@@ -129,12 +125,15 @@ impl Worker {
             writes: 0,
             skipped: 0,
             errors: (None, None),
+            is_short: false,
             _lock: lock,
             hierarchies,
             options,
         };
         worker.node.processors(online_milli);
+        worker.begin();
         worker.gather();
+        worker.watch();
         worker.sense();
         Ok(worker)
     }
@@ -171,7 +170,9 @@ impl Worker {
 
     /// Clears the node and, where it acts, writes what came of it.
     pub(super) fn clear(&mut self) {
+        self.begin();
         self.gather();
+        self.watch();
         self.compare();
         // Processors come and go, and so does what our cpuset allows of them.
         if let Some(online_milli) = machine::online_milli(&self.options.process) {
@@ -277,6 +278,42 @@ impl Worker {
         view
     }
 
+    /// Begins a round: what went wrong before the last one is told no more.
+    fn begin(&mut self) {
+        self.errors = (None, self.errors.0.take());
+        self.is_short = false;
+        self.reach_machine();
+    }
+
+    /// Where what others use is to be measured: opens what counts the whole machine, unless that
+    /// can be read.
+    fn reach_machine(&mut self) {
+        let is_read = |machine: &Files| machine.sample(0).is_some();
+        if self.options.unmanaged != Unmanaged::Measured
+            || self.machine.as_ref().is_some_and(is_read)
+        {
+            return;
+        }
+        match self.hierarchies.machine() {
+            Ok(machine) => self.machine = Some(machine),
+            Err(error) if is_shortage(&error) => self.short("the whole machine", error),
+            Err(source) => self.failed(&Error::Machine {
+                path: self.hierarchies.mount().to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Something could not be opened since too many files are open; told once in a round.
+    pub(super) fn short(&mut self, name: &str, source: io::Error) {
+        if !std::mem::replace(&mut self.is_short, true) {
+            self.failed(&Error::Shortage {
+                name: name.to_owned(),
+                source,
+            });
+        }
+    }
+
     /// Something went wrong that is not about one pod.
     pub(super) fn failed(&mut self, error: &Error) {
         let text = match std::error::Error::source(error) {
@@ -284,124 +321,13 @@ impl Worker {
             None => error.to_string(),
         };
         tracing::warn!(error = text, "market.failed");
-        self.errors.0 = Some(text);
-    }
-
-    /// Finds out whom to manage: takes in those who are new, lets those go who are not wanted any
-    /// more or are gone, and puts back what was theirs.
-    fn gather(&mut self) {
-        self.errors = (None, self.errors.0.take());
-        let executions = self.options.executions.as_ref();
-        let (targets, mut without) =
-            self.finder
-                .look(&self.hierarchies, &self.options.cgroups, executions);
-        let node = &mut self.node;
-        self.members.retain(|id, member| {
-            let group = targets.get(id).map(|target| &target.group);
-            let stays = group == Some(&member.target.group) && member.files.limit().is_there();
-            if !stays {
-                node.forget(id);
+        match &mut self.errors.0 {
+            Some(all) if all.contains(&text) => {}
+            Some(all) => {
+                all.push_str("; ");
+                all.push_str(&text);
             }
-            stays
-        });
-        for (id, target) in targets {
-            if let Err(why) = self.adopt(&id, target) {
-                without.extend(why.map(|why| (id, why)));
-            }
-        }
-        self.unmanaged = without;
-        self.weigh_rights();
-        // One of the same name that is another group does not count.
-        let members = &self.members;
-        let is_here = |(id, kept): &(&String, &Kept)| {
-            members.get(*id).is_some_and(|member| {
-                member.target.group == kept.group
-                    && member.files.limit().identity() == kept.identity
-            })
-        };
-        let kept = self.originals.kept().iter();
-        // Where nothing is written nothing of ours stays either.
-        let acts = self.options.mode == Mode::Act;
-        let orphans = kept.filter(|one| !acts || !is_here(one));
-        let orphans = orphans.map(|(id, _)| id.clone());
-        let orphans: Vec<String> = orphans.collect();
-        if !orphans.is_empty() {
-            let is_one = |id: &str| orphans.iter().any(|orphan| orphan == id);
-            if let Err(error) = self.give_back(is_one, Deed::Real) {
-                self.failed(&error);
-            }
-        }
-        self.watch();
-    }
-
-    /// Takes a pod in, or its new parameters. Why it is not managed otherwise, unless it is an
-    /// execution that has just ended.
-    fn adopt(&mut self, id: &str, target: Target) -> Result<(), Option<Why>> {
-        if let Some(member) = self.members.get_mut(id) {
-            let quota = Quota::NONE;
-            self.node.adopt(id, target.params, quota, quota);
-            member.target = target;
-            return Ok(());
-        }
-        let files = self.hierarchies.open(&target.group);
-        let files = files.map_err(|error| match (target.kind, error.kind()) {
-            (Kind::Execution, io::ErrorKind::NotFound) => None,
-            (Kind::Declared, _) if !self.hierarchies.has(&target.group) => Some(Why::Missing),
-            _ => Some(Why::Unreadable),
-        })?;
-        let present = files.limit().quota().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Some(Why::NoQuota),
-            _ => Some(Why::Unreadable),
-        })?;
-        if target.kind == Kind::Execution && present.quota_us.is_none() {
-            return Err(Some(Why::NoQuota));
-        }
-        let original =
-            self.originals
-                .original(id, &target.group, files.limit().identity(), present);
-        self.node.adopt(id, target.params, original, present);
-        let member = Member {
-            target,
-            files,
-            name: id.into(),
-        };
-        self.members.insert(id.to_owned(), member);
-        self.looks_until_news = LOOKS_UNTIL_USE;
-        Ok(())
-    }
-
-    /// Where it should act: without rights to any limit it only observes and says why; without
-    /// those to some it leaves these out.
-    fn weigh_rights(&mut self) {
-        if self.options.mode == Mode::Observe {
-            if !matches!(self.acts, Acts::Cannot(_)) {
-                self.acts = Acts::Told;
-            }
-            return;
-        }
-        let mut denied = Vec::new();
-        for (id, member) in &self.members {
-            // Whatever else is wrong with a file shows when it is read, and holds its pod.
-            if let Err(error) = member.files.limit().may_write()
-                && is_about_rights(&error)
-            {
-                denied.push((id.clone(), error));
-            }
-        }
-        let is_any_ours = denied.len() < self.members.len();
-        self.acts = match denied.first() {
-            Some((id, error)) if !is_any_ours => Acts::Cannot(format!(
-                "no limit here may be written by this user (`{id}`: {error}): \
-                 run it as root, or delegate the cgroups"
-            )),
-            _ => Acts::Yes,
-        };
-        if is_any_ours {
-            for (id, _) in denied {
-                self.node.forget(&id);
-                self.members.remove(&id);
-                self.unmanaged.push((id, Why::NoRights));
-            }
+            none => *none = Some(text),
         }
     }
 
@@ -415,6 +341,7 @@ impl Worker {
         for (id, quota) in quotas {
             match quota {
                 Ok(quota) => is_any_foreign |= self.is_foreign(&id, quota),
+                Err(error) if is_shortage(&error) => self.short(&id, error),
                 Err(_) => self.node.observe(&id, None),
             }
         }
@@ -435,36 +362,6 @@ impl Worker {
             });
         }
         is_foreign
-    }
-
-    /// Lets all members go; they are taken in anew at the next clearing, if there is one.
-    fn leave(&mut self) {
-        for id in self.members.keys() {
-            self.node.forget(id);
-        }
-        self.members.clear();
-    }
-
-    fn give_back(
-        &mut self,
-        is_wanted: impl Fn(&str) -> bool,
-        deed: Deed,
-    ) -> Result<Restored, Error> {
-        let told = self
-            .originals
-            .give_back(&self.hierarchies, is_wanted, deed)?;
-        if deed == Deed::Real {
-            for (pod, _, to) in &told.restored {
-                self.events.push(Event::Restored {
-                    pod: pod.clone(),
-                    milli: to.milli_ceil(),
-                });
-            }
-            for (pod, reason) in &told.failed {
-                tracing::warn!(pod, reason, "market.not-restored");
-            }
-        }
-        Ok(told)
     }
 
     fn keep_record(&mut self, at_ms: u64) {
@@ -516,33 +413,40 @@ impl Worker {
     }
 
     /// Looks at every cgroup at most two levels deep, where nothing is written.
-    fn watch(&mut self) {
+    pub(super) fn watch(&mut self) {
         if self.acts == Acts::Yes {
             self.observed.clear();
             return;
         }
-        let mut found = self.hierarchies.shallow();
+        let mut found = match self.hierarchies.shallow() {
+            Ok(found) => found,
+            Err(error) => return self.short("the cgroups of this machine", error),
+        };
         // What holds our executions uses nothing itself, and they are told one by one.
         if let Some(executions) = &self.options.executions {
-            let ours = self.hierarchies.of_executions(&executions.ledger);
-            found.retain(|group| !ours.contains(group));
+            for ours in self.hierarchies.of_executions(&executions.ledger) {
+                found.remove(&ours);
+            }
         }
-        let is_member = |group: &Path| {
-            let mut members = self.members.values();
-            members.any(|member| member.target.group == group)
-        };
-        self.observed.retain(|group, watched| {
-            watched.files.limit().is_there() && found.contains(group) && !is_member(group)
-        });
+        for member in self.members.values() {
+            found.remove(&member.target.group);
+        }
+        self.observed
+            .retain(|group, watched| watched.files.limit().is_there() && found.contains(group));
         for group in found {
             if OBSERVED_MAX <= self.observed.len() {
                 break;
             }
-            if self.observed.contains_key(&group) || is_member(&group) {
+            if self.observed.contains_key(&group) {
                 continue;
             }
-            let Ok(files) = self.hierarchies.open(&group) else {
-                continue;
+            let files = match self.hierarchies.open(&group) {
+                Ok(files) => files,
+                Err(error) if is_shortage(&error) => {
+                    self.short(&group.to_string_lossy(), error);
+                    break;
+                }
+                Err(_) => continue,
             };
             let watched = Watched {
                 files,
@@ -577,11 +481,6 @@ impl Worker {
         };
         self.observed.iter().filter_map(seen).collect()
     }
-}
-
-fn is_about_rights(error: &io::Error) -> bool {
-    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 pub(super) fn micros(since: Instant) -> u64 {
