@@ -309,12 +309,11 @@ impl Node {
         for pod in self.pods.values_mut() {
             // What cannot be told may be all that the pod may use: no use of its own is to be
             // counted against the others as well.
-            match pod.used_us.take() {
-                Some(used_us) => self.unmanaged.is_ours(used_us),
-                None => {
-                    let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
-                    self.unmanaged.may_be_ours(most_us);
-                }
+            if let Some(used_us) = pod.used_us.take() {
+                self.unmanaged.is_ours(used_us);
+            } else {
+                let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
+                self.unmanaged.may_be_ours(most_us);
             }
         }
         let most_us = most_us(self.processors_milli, took_us);
@@ -395,8 +394,8 @@ impl Node {
                 continue;
             }
             pod.adapt();
-            let floor_milli = clear::quantised_up(pod.floor_milli(), settings.quantum_milli);
-            floors_milli = floors_milli.saturating_add(floor_milli);
+            let kept_milli = clear::quantised_up(pod.floor_milli(), settings.quantum_milli);
+            floors_milli = floors_milli.saturating_add(kept_milli);
             pods.push(pod.claim(id, &settings, now_us));
         }
         let unmanaged_milli = supply
