@@ -54,7 +54,7 @@ fn pod_events(server: &Server, count: usize) -> Vec<(String, Value)> {
     for line in BufReader::new(stream).lines() {
         let line = line.unwrap();
         if let Some(event) = line.strip_prefix("event: ") {
-            name = event.to_owned();
+            event.clone_into(&mut name);
         } else if let Some(data) = line.strip_prefix("data: ") {
             events.push((name.clone(), serde_json::from_str(data).unwrap()));
             if events.len() == count {

@@ -120,16 +120,16 @@ pub(crate) fn acting(house: &House, group: &Group) -> Server {
 
 /// Looks until the limit of the group is not what its user wrote; each look is a process.
 pub(crate) fn until_lowered(house: &House) -> Value {
-    let mut last = Value::Null;
+    let mut seen = Value::Null;
     for _ in 0..LOOKS_MAX {
         let text = house.ok(&["top", "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
-        last = list["items"][0].clone();
-        if last["pods"][0]["appliedMilli"].as_u64().unwrap() < WROTE_MILLI {
-            return last;
+        seen = list["items"][0].clone();
+        if seen["pods"][0]["appliedMilli"].as_u64().unwrap() < WROTE_MILLI {
+            return seen;
         }
     }
-    panic!("it is not lowered: {last:#}");
+    panic!("it is not lowered: {seen:#}");
 }
 
 pub(crate) fn node(house: &House) -> String {
