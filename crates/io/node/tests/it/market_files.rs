@@ -535,8 +535,12 @@ fn a_group_that_got_another_name_has_its_limit_back() {
     fs::rename(place.join("a"), place.join("b")).unwrap();
     // Another one in its place is not it.
     fake.group("in/a");
+    // A plain file is empty for a moment while it is written.
+    let hierarchies = Hierarchies::find(&fake.process()).unwrap();
+    let files = hierarchies.limit(Path::new("in/b")).unwrap();
     wait_for(&agent, "it is put back", |_| {
-        fake.quota("in/b").milli_ceil() == Some(300)
+        let quota = files.quota();
+        quota.is_ok_and(|quota| quota.milli_ceil() == Some(300))
     });
     assert_eq!(agent.stop().unwrap().failed, []);
     assert_eq!(fake.quota("in/a").milli_ceil(), Some(300));
@@ -550,7 +554,7 @@ fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
     let stored = fake.root("market").join("originals.json");
     let text = fs::read_to_string(&stored).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let number = json.pointer_mut("/root/number").unwrap();
+    let number = &mut json["root"]["number"];
     *number = serde_json::json!(number.as_u64().unwrap() + 1);
     let elsewhere = serde_json::to_string(&json).unwrap();
     fs::write(&stored, &elsewhere).unwrap();
@@ -668,9 +672,8 @@ fn a_quota_that_vanishes_is_not_made_anew() {
     wait_for(&agent, "it is written to", |view| limit(view, "a") < 300);
     let path = fake.quotas().join("a/cpu.max");
     fs::remove_file(&path).unwrap();
-    wait_for(&agent, "one is held", |view| {
-        held(view, "a") == Some(Held::Unreadable)
-    });
+    // Unreadable, or refused if it went between being read and being written.
+    wait_for(&agent, "one is held", |view| held(view, "a").is_some());
     wait_for(&agent, "the other goes on", |view| limit(view, "b") < 70);
     let told = agent.stop().unwrap();
     assert!(!path.exists());
