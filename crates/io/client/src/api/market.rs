@@ -281,7 +281,7 @@ pub struct ObservedGroup {
 #[serde(rename_all = "camelCase")]
 pub struct UnmanagedPods {
     /// A word: `missing`, `root`, `own`, `nested`, `not-a-path`, `name-taken`, `unreadable`,
-    /// `no-quota` or `no-rights`.
+    /// `no-quota`, `no-rights`, `owed` or `taken`.
     pub reason: String,
     /// The same for people.
     pub words: String,
