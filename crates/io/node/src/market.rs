@@ -12,6 +12,7 @@
 //! Deliberately absent: Kubernetes, whose layouts are only recognised ([`kubepods`]).
 
 mod agent;
+mod claim;
 pub mod files;
 pub mod hierarchy;
 pub mod kubepods;
@@ -35,9 +36,12 @@ use thiserror::Error;
 pub use agent::{Agent, RESIZES_MAX};
 pub use originals::{Deed, Restored};
 pub use record::Position;
-pub use rules::Rules;
+pub use rules::{Rules, Run};
 pub use target::{Kind, Why};
-pub use view::{Acts, HISTORY_MS, Observed, Point, PointPod, Resize, View};
+pub use view::{
+    Acts, HISTORY_MS, Observed, Point, PointPod, Resize, SILENT_CLEARINGS, SILENT_MS_MIN, View,
+    silent_ms,
+};
 
 use hierarchy::Hierarchies;
 use originals::Originals;

@@ -8,7 +8,7 @@ mod act;
 mod members;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -95,8 +95,13 @@ impl Agent {
         Arc::clone(&self.shown.lock())
     }
 
-    /// What it told at a time, played back from its record; `None` where that begins later. Reads
-    /// the whole record, so it takes a moment.
+    /// Where originals and record are kept.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What it told at a time, played back from its record; `None` where that begins later. Blocks,
+    /// and clears up to an hour again.
     pub fn view_at(&self, at_ms: u64) -> Result<Option<View>, Error> {
         let past = record::read_at(&self.directory, at_ms)?;
         Ok(past.map(|past| self.view().then(past)))

@@ -3,7 +3,7 @@
 //! Counters are read every second, so their files stay open. What cannot be read is no sample: a
 //! file that vanished, shrank, is huge or holds garbage never reads as zero (M1, M11).
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use bursar_market::cgroup::{self, Pressure, Quota};
 use bursar_market::sense::Sample;
 use rustix::io::Errno;
 
+use super::claim::Claim;
 use crate::cgroup::Version;
 
 /// More than any of these files holds.
@@ -186,15 +187,10 @@ impl LimitFiles {
         OpenOptions::new().write(true).open(path).map(|_| ())
     }
 
-    /// Keeps every other agent away from the group for as long as what is given back is open;
+    /// Keeps every other agent away from the group for as long as what is given back is there;
     /// `None` where one is there already.
-    pub(super) fn claim(&self) -> io::Result<Option<File>> {
-        let directory = File::open(&self.directory)?;
-        match directory.try_lock() {
-            Ok(()) => Ok(Some(directory)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+    pub(super) fn claim(&self) -> io::Result<Option<Claim>> {
+        Claim::of(&self.directory)
     }
 
     fn read(&self, name: &str) -> io::Result<String> {

@@ -2,16 +2,18 @@
 //!
 //! One line of JSON per clearing; each names the SHA-256 of the line before it, so a line that
 //! was changed or taken away is found, and that of the settings it was made by. A line tells only
-//! the pods that differ from the line before, and the first of a file tells all. [`read`] plays it back: it clears every line again
-//! with the very function that the agent calls, and says where anything differs.
+//! the pods that differ from the line before, and the first of a file tells all. [`read`] plays it
+//! back: it clears every line again with the very function that the agent calls, and says where
+//! anything differs. [`read_at`] does so from the beginning of one file.
 //!
 //! Bounded: files of [`SEGMENT_SIZE`], or of one line that is larger; at most [`TOTAL_SIZE_MAX`]
 //! together, none older than a day.
-//! Deliberately not here: durability. A line that a crash tore off is cut away.
+//! Durable only up to the last [`sync`]: a line that a crash tore off is cut away.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Error;
-use super::rules::{self, Rules};
+use super::rules::{Rules, Run};
 
 /// How large a file may become before the next one begins; a line is never divided.
 pub const SEGMENT_SIZE: u64 = 4 << 20;
@@ -39,9 +41,6 @@ const CLOSED: (&str, &str) = ("record-", ".jsonl");
 const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 /// The longest line that is read back: 100,000 pods have less.
 const LINE_SIZE_MAX: u64 = 32 << 20;
-
-/// How often a record is read again that makes no sense.
-const READ_AGAIN: u32 = 2;
 
 /// Something that happened besides the clearing itself; an absent limit is none.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -113,6 +112,8 @@ pub struct Past {
     pub label: Mode,
     /// The hash of the settings by which it was.
     pub settings: String,
+    /// What those say.
+    pub run: Run,
     /// What happened besides, since the line before.
     pub events: Vec<Event>,
 }
@@ -141,6 +142,8 @@ pub struct Verified {
     pub to_ms: u64,
     /// The hash of the last.
     pub head: String,
+    /// Whether there is so much that a file may have been let go before its day was over.
+    pub is_full: bool,
 }
 
 /// The record of one agent.
@@ -407,13 +410,16 @@ impl Record {
     /// Lets go what is too old, or too much beside a new file that begins with a line of that size.
     fn forget(&self, first_size: u64) -> Result<(), Error> {
         let mut total = SEGMENT_SIZE.max(first_size);
+        let mut is_any_gone = false;
         for path in closed(&self.directory)?.into_iter().rev() {
             let metadata = fs::metadata(&path);
             let size = metadata.as_ref().map_or(0, fs::Metadata::len);
             total = total.saturating_add(size);
             let written = metadata.and_then(|metadata| metadata.modified());
             let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-            if total > TOTAL_SIZE_MAX || age.is_ok_and(|age| age > KEPT_FOR) {
+            // What is left is without a gap, whatever the clock did.
+            is_any_gone |= total > TOTAL_SIZE_MAX || age.is_ok_and(|age| age > KEPT_FOR);
+            if is_any_gone {
                 fs::remove_file(&path).map_err(|source| Error::Path {
                     doing: "remove",
                     path,
@@ -425,62 +431,44 @@ impl Record {
     }
 }
 
-/// The last clearing at or before a time, once the whole record was played back; `None` if it
-/// begins later.
+/// The last clearing at or before a time; `None` if the record begins later. Only the file that
+/// holds it is played back, up to there: the first line of each file builds on no other. Where a
+/// clock was set back and showed the time twice, it is the later one.
 pub fn read_at(directory: &Path, at_ms: u64) -> Result<Option<Past>, Error> {
-    let mut tries = 0;
-    loop {
-        let mut found = None;
-        let read = read(directory, |past| {
-            if past.at_ms <= at_ms {
-                found = Some(past);
+    for (path, file) in files(directory)?.into_iter().rev() {
+        let mut lines = Lines::new(path, file);
+        let mut last = None;
+        while let Some(line) = lines.next()? {
+            if place(&line).is_some_and(|place| place.at_ms <= at_ms) {
+                last = Some(lines.number);
             }
-        });
-        match read {
-            Ok(_) => return Ok(found),
-            // A file that was closed while it was read looks like a break in the chain.
-            Err(_) if tries < READ_AGAIN => tries += 1,
-            Err(error) => return Err(error),
         }
+        let Some(last) = last else { continue };
+        lines.rewind()?;
+        let (mut before, mut found) = (Before::default(), None);
+        while lines.number < last
+            && let Some(line) = lines.next()?
+        {
+            found = Some(before.play(&line).map_err(|why| lines.broken(why))?);
+        }
+        return Ok(found);
     }
+    Ok(None)
 }
 
 /// Plays a record back, oldest line first, and checks every line: that it follows the one before,
 /// that its settings are those whose hash it names, and that clearing it again gives what it says.
+/// It may be written meanwhile.
 pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, Error> {
-    let mut paths = closed(directory)?;
-    paths.push(directory.join(FILE));
     let mut verified = Verified::default();
     let mut before = Before::default();
-    for path in paths {
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            file => file.map_err(|source| Error::Path {
-                doing: "read",
-                path: path.clone(),
-                source,
-            })?,
-        };
-        let mut file = BufReader::new(file);
-        let mut number = 0_u64;
-        loop {
-            number += 1;
-            let broken = |why| Error::Record {
-                path: path.clone(),
-                line: number,
-                why,
-            };
-            let mut bytes = Vec::new();
-            let size = file
-                .by_ref()
-                .take(LINE_SIZE_MAX)
-                .read_until(b'\n', &mut bytes);
-            size.map_err(|_| broken("it cannot be read"))?;
-            if bytes.pop() != Some(b'\n') {
-                // The end, or a line that is being written.
-                break;
-            }
-            let past = before.play(&bytes).map_err(broken)?;
+    let (mut total, mut largest) = (0_u64, SEGMENT_SIZE);
+    for (path, file) in files(directory)? {
+        let mut lines = Lines::new(path, file);
+        let mut file_size = 0_u64;
+        while let Some(line) = lines.next()? {
+            file_size = file_size.saturating_add(size(&line)).saturating_add(1);
+            let past = before.play(&line).map_err(|why| lines.broken(why))?;
             verified.head.clone_from(&before.head);
             verified.lines += 1;
             verified.to_ms = past.at_ms;
@@ -489,8 +477,103 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
             }
             visit(past);
         }
+        total = total.saturating_add(file_size);
+        largest = largest.max(file_size);
     }
+    // When a file was let go there had to be room for it and for the next besides what is left.
+    verified.is_full = TOTAL_SIZE_MAX < total.saturating_add(largest.saturating_mul(2));
     Ok(verified)
+}
+
+/// Sees to it that what is in a record by now outlives a power cut.
+pub fn sync(directory: &Path) -> Result<(), Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::Path {
+            doing: "make durable",
+            path,
+            source,
+        }
+    };
+    for (path, file) in files(directory)? {
+        file.sync_data().map_err(failed(&path))?;
+    }
+    let names = File::open(directory).and_then(|directory| directory.sync_all());
+    names.map_err(failed(directory))
+}
+
+/// All files of a record, oldest first. One that is closed or let go meanwhile is there once or not
+/// at all, and none is missing between two others.
+fn files(directory: &Path) -> Result<Vec<(PathBuf, File)>, Error> {
+    let open = |path: PathBuf| match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Ok(file) => Ok(Some((path, file))),
+        Err(source) => Err(Error::Path {
+            doing: "read",
+            path,
+            source,
+        }),
+    };
+    let identity = |(_, file): &(PathBuf, File)| {
+        let metadata = file.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    // The one that is written comes first: if it is closed now it is found again by its new name.
+    let mut found = Vec::from_iter(open(directory.join(FILE))?);
+    for path in closed(directory)?.into_iter().rev() {
+        // The oldest are let go first, so that all before this one are gone, too.
+        let Some(file) = open(path)? else { break };
+        if found.first().and_then(identity) == identity(&file) {
+            found.clear();
+        }
+        found.push(file);
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// The whole lines of a file, one after another.
+struct Lines {
+    path: PathBuf,
+    file: BufReader<File>,
+    /// Which one was read last, from 1.
+    number: u64,
+}
+
+impl Lines {
+    fn new(path: PathBuf, file: File) -> Self {
+        let file = BufReader::new(file);
+        Self {
+            path,
+            file,
+            number: 0,
+        }
+    }
+
+    /// The next line without its end; `None` at the end of the file, or where one is being written.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.number += 1;
+        let mut bytes = Vec::new();
+        let mut line = self.file.by_ref().take(LINE_SIZE_MAX);
+        let read = line.read_until(b'\n', &mut bytes);
+        read.map_err(|_| self.broken("it cannot be read"))?;
+        Ok((bytes.pop() == Some(b'\n')).then_some(bytes))
+    }
+
+    fn rewind(&mut self) -> Result<(), Error> {
+        self.number = 0;
+        let began = self.file.rewind();
+        began.map_err(|_| self.broken("it cannot be read"))
+    }
+
+    /// The line that was read last is not as it should be.
+    fn broken(&self, why: &'static str) -> Error {
+        Error::Record {
+            path: self.path.clone(),
+            line: self.number,
+            why,
+        }
+    }
 }
 
 impl Line {
@@ -517,6 +600,8 @@ struct Before {
     last: Option<Place>,
     head: String,
     settings: String,
+    /// What those say.
+    run: Option<Run>,
     rows: BTreeMap<String, Row>,
 }
 
@@ -560,6 +645,7 @@ impl Before {
             cleared,
             label: label.ok_or("it names no mode")?,
             settings: line.settings,
+            run: self.run.ok_or("its settings are nowhere told")?,
             events: line.events,
         })
     }
@@ -587,13 +673,18 @@ impl Before {
             Some(text) if hash(text.as_bytes()) != line.settings => {
                 return Err("its settings have another hash");
             }
-            Some(text) if !rules::is_of(text, &line.policy, line.quantum_milli) => {
-                return Err("it was not cleared by its settings");
-            }
+            Some(text) => self.run = Run::read(text),
             None if line.settings != self.settings => {
                 return Err("its settings are nowhere told");
             }
-            _ => {}
+            None => {}
+        }
+        let is_by_them = |run: Run| {
+            let settings = run.settings;
+            (settings.policy.word(), settings.quantum_milli) == (&line.policy, line.quantum_milli)
+        };
+        if !self.run.is_some_and(is_by_them) {
+            return Err("it was not cleared by its settings");
         }
         self.settings.clone_from(&line.settings);
         self.last = Some(line.place());

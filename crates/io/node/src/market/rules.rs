@@ -4,6 +4,8 @@
 //! ledger has both. What is declared of each cgroup is not part of it: a line tells that itself.
 
 use bursar_market::clear::Policy;
+use bursar_market::node::Settings;
+use bursar_market::sense::Window;
 use serde::{Deserialize, Serialize};
 
 use super::record::hash;
@@ -20,6 +22,17 @@ pub struct Rules {
     pub text: String,
     /// The hash of that, in hexadecimal.
     pub sha256: String,
+}
+
+/// What settings say of how a node is run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Run {
+    /// Whether limits are written; `None` where nobody looks.
+    pub mode: Option<Mode>,
+    /// How the node is run.
+    pub settings: Settings,
+    /// How often it is looked at, and cleared, in milliseconds.
+    pub every_ms: (u64, u64),
 }
 
 /// The text.
@@ -58,12 +71,7 @@ impl Rules {
         let micros =
             |length: std::time::Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         let written = Written {
-            mode: match mode {
-                None => "off",
-                Some(Mode::Observe) => "observe",
-                Some(Mode::Act) => "act",
-            }
-            .to_owned(),
+            mode: word(mode).to_owned(),
             policy: settings.policy.word().to_owned(),
             quantum_milli: settings.quantum_milli,
             sense_us: micros(options.sense),
@@ -90,8 +98,33 @@ impl Rules {
     }
 }
 
-/// Whether a text is the settings of a clearing by that policy, in steps of that quantum.
-pub(super) fn is_of(text: &str, policy: &str, quantum_milli: u64) -> bool {
-    serde_json::from_str::<Written>(text)
-        .is_ok_and(|written| written.policy == policy && written.quantum_milli == quantum_milli)
+impl Run {
+    /// What a text says; `None` where it is no settings.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let written: Written = serde_json::from_str(text).ok()?;
+        let mut modes = [None, Some(Mode::Observe), Some(Mode::Act)].into_iter();
+        Some(Self {
+            mode: modes.find(|mode| word(*mode) == written.mode)?,
+            settings: Settings {
+                policy: Policy::from_word(&written.policy)?,
+                quantum_milli: written.quantum_milli,
+                window: Window {
+                    bucket_us: written.bucket_us,
+                    buckets: written.buckets,
+                    running_us_min: written.running_us_min,
+                },
+                cooldown_us: written.cooldown_us,
+                conflict_us: written.conflict_us,
+            },
+            every_ms: (written.sense_us / 1_000, written.clear_us / 1_000),
+        })
+    }
+}
+
+fn word(mode: Option<Mode>) -> &'static str {
+    match mode {
+        None => "off",
+        Some(Mode::Observe) => "observe",
+        Some(Mode::Act) => "act",
+    }
 }

@@ -19,6 +19,12 @@ pub const HISTORY_MS: u64 = 600_000;
 /// How many past clearings are told at most: as many as ten minutes have at one a second.
 pub(super) const HISTORY_MAX: usize = 600;
 
+/// After how many clearings that did not come an agent is silent, and after how long at least: the
+/// alert on it has the same numbers.
+pub const SILENT_CLEARINGS: u64 = 3;
+/// See [`SILENT_CLEARINGS`].
+pub const SILENT_MS_MIN: u64 = 60_000;
+
 /// A node and its agent.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -38,7 +44,7 @@ pub struct View {
     pub clearing: Option<Clearing>,
     /// How the pods stand, by name.
     pub standings: Vec<Standing>,
-    /// Who asked for each of them.
+    /// Who asked for each of them, where that is known: of the past only names tell.
     pub kinds: BTreeMap<String, Kind>,
     /// How long their processes waited for a CPU, where that is counted.
     pub pressures: BTreeMap<String, Pressure>,
@@ -151,16 +157,16 @@ impl View {
             at_ms: past.at_ms,
             cleared_ms: Some(past.at_ms),
             now_us: 0,
-            settings: Settings {
-                policy: past.market.policy,
-                quantum_milli: past.market.quantum_milli,
-                ..self.settings
-            },
+            settings: past.run.settings,
+            acts: self.acted(&past),
+            every_ms: past.run.every_ms,
             standings: standings.collect(),
+            kinds: BTreeMap::new(),
             pressures: BTreeMap::new(),
             observed: Vec::new(),
             unmanaged: Vec::new(),
             over_milli: 0,
+            error: None,
             history: Vec::new(),
             clearing: Some(Clearing {
                 at_us: 0,
@@ -175,11 +181,37 @@ impl View {
         }
     }
 
+    /// Whether limits were written at a clearing of the past. Whoever was told to act may have been
+    /// unable to: who is so by the very same settings was so then, unless it wrote something.
+    fn acted(&self, past: &Past) -> Acts {
+        let has_written = past
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Wrote { .. }));
+        match (past.run.mode, &self.acts) {
+            (Some(super::Mode::Act), Acts::Cannot(reason))
+                if !has_written && past.settings == self.rules.sha256 =>
+            {
+                Acts::Cannot(reason.clone())
+            }
+            (Some(super::Mode::Act), _) => Acts::Yes,
+            (Some(super::Mode::Observe) | None, _) => Acts::Told,
+        }
+    }
+
     /// When something happened by the clock of the clearing, in milliseconds since 1970.
     pub fn wall_ms(&self, at_us: u64) -> u64 {
         let ago_us = self.now_us.saturating_sub(at_us);
         self.at_ms.saturating_sub(ago_us / 1_000)
     }
+}
+
+/// For how long an agent that clears so often has been silent, if it is; before its first clearing
+/// the time counts at which it was first seen.
+pub fn silent_ms(last_ms: u64, clear_ms: u64, now_ms: u64) -> Option<u64> {
+    let silent_ms = now_ms.saturating_sub(last_ms);
+    let most_ms = SILENT_CLEARINGS.saturating_mul(clear_ms);
+    (most_ms.max(SILENT_MS_MIN) < silent_ms).then_some(silent_ms)
 }
 
 /// How a pod stood after a clearing of the past.

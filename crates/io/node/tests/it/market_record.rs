@@ -258,6 +258,80 @@ fn a_record_that_is_opened_again_counts_on() {
     assert_eq!(read(directory.path()).1.lines, 5);
 }
 
+/// Method: four files of an hour each; in the third the clock is a day ahead for one line, and set
+/// back by ten minutes afterwards. Then the first file is damaged.
+#[test]
+fn a_time_is_found_in_the_file_that_holds_it_and_the_others_are_not_played_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut record = Record::open(directory.path()).unwrap();
+    let mut plant = Plant::new(2);
+    let mut times = Vec::new();
+    for round in 0..2_400_u64 {
+        match round {
+            1_700 => plant.now_us += 86_400_000_000,
+            1_701 => plant.now_us -= 86_400_000_000 + 600_000_000,
+            _ => {}
+        }
+        plant.add(&mut record, 600 + round % 7);
+        times.push(plant.now_us / 1_000);
+    }
+    let names = fs::read_dir(directory.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert!(4 <= names.len(), "{names:?}");
+    let line = |at_ms: u64| {
+        let past = record::read_at(directory.path(), at_ms);
+        past.map(|past| past.map(|past| past.line))
+    };
+    for at_ms in [
+        4_999, 5_000, 5_001, 3_000_000, 3_605_000, 8_000_000, 8_400_000, 9_999_999,
+    ] {
+        let expected = times.iter().rposition(|time| *time <= at_ms);
+        let expected = expected.map(|place| place as u64 + 1);
+        assert_eq!(line(at_ms).unwrap(), expected, "{at_ms}");
+    }
+    let good = fs::read_to_string(&names[0]).unwrap();
+    let damaged = good.replacen("\"atMs\":10000,", "\"atMs\":10001,", 1);
+    assert_ne!(damaged, good);
+    fs::write(&names[0], damaged).unwrap();
+    assert!(record::read(directory.path(), |_| {}).is_err());
+    assert_eq!(line(9_000_000).unwrap(), {
+        let place = times.iter().rposition(|time| *time <= 9_000_000);
+        place.map(|place| place as u64 + 1)
+    });
+    assert!(line(20_000).is_err(), "the chain is checked up to the line");
+    assert_eq!(line(10_000).unwrap(), Some(1), "and no further");
+}
+
+/// Method: what reads sees the directory before and after a file is closed, at each step.
+#[test]
+fn a_record_is_whole_while_its_files_are_closed_and_let_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rounds = 0;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut lines = Vec::new();
+                record::read(&path, |past| lines.push(past.line)).unwrap();
+                assert!(lines.array_windows().all(|[one, next]| one + 1 == *next));
+                rounds += 1;
+            }
+            rounds
+        });
+        let mut record = Record::open(&path).unwrap();
+        let mut plant = Plant::new(1);
+        for round in 0..300 {
+            // So late that it is due to be closed.
+            plant.now_us += 3_600_000_000;
+            plant.add(&mut record, 600 + round);
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(0 < reader.join().unwrap());
+    });
+}
+
 #[test]
 fn it_goes_on_behind_the_last_whole_line_after_a_crash() {
     let directory = tempfile::tempdir().unwrap();

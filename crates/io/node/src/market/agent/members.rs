@@ -6,7 +6,6 @@
 //! back its name waits.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use bursar_market::cgroup::Quota;
 
 use super::worker::{LOOKS_UNTIL_USE, Worker};
+use crate::market::claim::Claim;
 use crate::market::files::{Files, LimitFiles, is_shortage};
 use crate::market::originals::Kept;
 use crate::market::record::Event;
@@ -26,7 +26,7 @@ pub(super) struct Member {
     pub(super) files: Files,
     pub(super) name: Arc<str>,
     /// Keeps other agents away, where limits are written.
-    claim: Option<File>,
+    claim: Option<Claim>,
 }
 
 /// Why a pod was not taken in.
