@@ -151,6 +151,7 @@ fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
     let expr = alerts["BursarAgentSilent"]["expr"].as_str().unwrap();
     let metrics = metrics(expr);
     let paced = [
+        "market_acts",
         "market_clearing_interval_seconds",
         "market_last_clearing_seconds",
     ];
@@ -162,23 +163,31 @@ fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
         assert!(expr.contains(&of_the_past), "{expr}");
     }
     let (silence, most) = expr.split_once(" > ").unwrap();
+    let (most, _) = most.split_once(" and on (node) ").unwrap();
     assert!(silence.starts_with("time() - "), "{expr}");
     assert!(most.starts_with("clamp_min(3 * "), "{expr}");
     assert!(most.ends_with(", 60)"), "{expr}");
 }
 
-/// One who only observes takes nothing from anybody. The guard is of the very series that is
-/// told: the same node may be observed by one agent and managed by another.
+/// One who only observes takes nothing from anybody. What is told of the present is guarded by
+/// the very series that is told: the same node may be observed by one agent and managed by
+/// another. Whoever is gone is judged by what it said last.
 #[test]
 fn nobody_is_alarmed_of_a_node_whose_limits_are_not_written() {
-    let guard = "and ignoring (mode) market_acts == 1";
+    let of_now = "and ignoring (mode) market_acts == 1";
+    let of_the_past = "and on (node) max by (node) (last_over_time(market_acts[1d])) == 1";
     for (name, rule) in alerts() {
         let expr = rule["expr"].as_str().unwrap();
+        let metrics = metrics(expr);
+        if !metrics.iter().any(|metric| NAMES.contains(&&**metric)) {
+            continue;
+        }
         let Some((_, after)) = expr.split_once("apex_allocation_mode{") else {
+            assert!(expr.ends_with(of_the_past), "{name}: {expr}");
             continue;
         };
         let (_, after) = after.split_once('}').unwrap();
-        assert!(after.trim_start().starts_with(guard), "{name}: {expr}");
+        assert!(after.trim_start().starts_with(of_now), "{name}: {expr}");
         assert!(!after.contains("apex_"), "{name}: {expr}");
     }
     let told = told();
