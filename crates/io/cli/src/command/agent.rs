@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bursar_node::market::Mode;
+use bursar_node::market::{Agent, Mode};
 use bursar_server::descriptors;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -54,16 +54,24 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
     let Some(agent) = sharing.agent().map(Arc::clone) else {
         return Err(Failure::unavailable(format!("the market is {}", sharing.words())).into());
     };
-    let told = announce(session, &sharing, (&node, address, began));
-    let served = tokio::select! {
-        served = bursar_server::agent::serve(listener, agent) => served,
-        _ = signals.next(), if told.is_ok() => Ok(()),
+    let worked = match announce(session, &sharing, (&node, address, began)) {
+        Ok(()) => work(listener, agent, &mut signals).await,
+        Err(stop) => Err(stop),
     };
+    // Whatever it was that ended it.
     sharing.end(session).await;
-    told?;
-    served.map_err(|error| Failure::unavailable(format!("cannot answer any more: {error}")))?;
+    worked?;
     session.aside("stopped\n");
     Ok(())
+}
+
+/// Answers until a signal comes.
+async fn work(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) -> Result<(), Stop> {
+    let served = tokio::select! {
+        served = bursar_server::agent::serve(listener, agent) => served,
+        _ = signals.next() => Ok(()),
+    };
+    served.map_err(|error| Failure::unavailable(format!("cannot answer any more: {error}")).into())
 }
 
 fn mode(arguments: &AgentArguments, written: Option<MarketWord>) -> Result<Mode, Stop> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bursar_client::Client;
 use bursar_client::api::ListAnswer;
-use bursar_client::client::{Error, EventStream, Query};
+use bursar_client::client::{Error, EventStream, Query, StreamItem};
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::ListFlags;
@@ -28,10 +28,11 @@ impl Changes {
     /// Resolves after something has changed; many changes at once are one. Interruptions are
     /// ridden out: whatever was missed shows in the list that follows.
     pub(super) async fn changed(&mut self) -> Result<(), Stop> {
-        self.0.next().await?;
+        let mut next = async || self.0.next().await;
+        news(&mut next).await?;
         let more = async {
             loop {
-                self.0.next().await?;
+                news(&mut next).await?;
             }
         };
         match tokio::time::timeout(TOGETHER, more).await {
@@ -39,6 +40,12 @@ impl Changes {
             Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Waits for what a list may show. What is told in passing is on no record, and in none.
+async fn news(next: &mut impl AsyncFnMut() -> Result<StreamItem, Error>) -> Result<(), Error> {
+    while let StreamItem::Passing { .. } = next().await? {}
+    Ok(())
 }
 
 /// Prints a list once, or for ever.
@@ -92,4 +99,37 @@ fn texts<T: Listed>(items: &[T]) -> BTreeMap<String, String> {
         .iter()
         .filter_map(|item| Some((item.name(), serde_json::to_string(item).ok()?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::collections::VecDeque;
+
+    use bursar_client::api::StreamEvent;
+    use bursar_client::client::StreamItem;
+    use bursar_units::Instant;
+
+    use super::news;
+
+    fn resized() -> StreamItem {
+        StreamItem::Passing {
+            name: "pod.resized".to_owned(),
+            event: StreamEvent {
+                at: Instant::from_ms(0),
+                object: "pod/web".to_owned(),
+                summary: "web may use 580m of CPU".to_owned(),
+                data: serde_json::Value::Null,
+            },
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_told_in_passing_is_no_reason_to_look_again() {
+        let mut told = VecDeque::from([resized(), resized(), StreamItem::Reset, resized()]);
+        let mut next = async || Ok(told.pop_front().unwrap());
+        news(&mut next).await.unwrap();
+        assert_eq!(told.len(), 1);
+    }
 }

@@ -4,6 +4,7 @@
 //! the terminal is as it was.
 
 use std::io::{Read as _, Write as _};
+use std::pin::pin;
 use std::time::Duration;
 
 use bursar_client::Client;
@@ -12,7 +13,7 @@ use bursar_units::{Instant, ObjectName};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::sleep;
 
 use super::{NOBODY, Page, fetch, text};
 use crate::failure::{Failure, Stop};
@@ -20,7 +21,7 @@ use crate::layout::{Look, Meaning, WIDTH};
 use crate::session::Session;
 use crate::time::distance;
 
-/// How often it is drawn.
+/// How long after an answer it looks again.
 const EVERY: Duration = Duration::from_secs(2);
 /// A screen of its own, no cursor, and lines that end where the window does.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
@@ -55,16 +56,21 @@ pub(super) async fn run(
     let screen = Screen::enter();
     let mut keys = keys();
     let mut first = 0;
-    let mut ticks = tokio::time::interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first comes at once, and what it would fetch is there.
-    ticks.tick().await;
+    let look_later = || async {
+        sleep(EVERY).await;
+        fetch(client, node).await
+    };
+    // A server that does not answer leaves keys and signals alone.
+    let mut coming = pin!(look_later());
     let ended = loop {
         if let Err(stop) = draw(session, &seen, &mut first) {
             break Err(stop);
         }
         tokio::select! {
-            _ = ticks.tick() => seen.look_again(session, fetch(client, node).await),
+            fetched = &mut coming => {
+                seen.look_again(session, fetched);
+                coming.set(look_later());
+            }
             Some(key) = keys.recv() => match key {
                 Key::Quit => break Ok(()),
                 Key::Up => first = first.saturating_sub(1),
