@@ -67,7 +67,7 @@ fn pack(
     scratch: &Path,
 ) -> anyhow::Result<Vec<u8>> {
     let mut archive = Archive::default();
-    for directory in ["dev", "etc", "proc", "sys", "tmp"] {
+    for directory in ["dev", "etc", "proc", "run", "sys", "tmp"] {
         archive.directory(directory)?;
     }
     archive.file("init", include_bytes!("vm/init"))?;
