@@ -425,7 +425,6 @@ fn beyond(size: u64) -> Problem {
     Problem::new(Code::NotFound, detail)
 }
 
-/// The booking that an event is about.
 /// What a record was asked to declare.
 fn changes(record: &Record) -> &[Change] {
     match &record.command {
@@ -443,6 +442,7 @@ fn market_events(record: &Record) -> impl Iterator<Item = &MarketEvent> {
     })
 }
 
+/// The booking that an event is about.
 fn booking_of(event: &Event) -> Option<&BookingId> {
     match event {
         Event::Booking(event) => event.booking(),
