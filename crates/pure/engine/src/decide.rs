@@ -208,8 +208,9 @@ pub fn plan(
     };
     let named = command.booking_ids().iter().cloned();
     let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
-    if let Command::ReportMarket { node, .. } = command {
-        sketch.markets = state.markets.only(node);
+    if let Command::ReportMarket { .. } = command {
+        // A report is refused by how many nodes there are as well.
+        sketch.markets = state.markets.clone();
     }
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);

@@ -361,17 +361,6 @@ impl Markets {
         self.0.is_empty()
     }
 
-    /// Those of one node alone: all that a report reads, but for how many nodes there are.
-    pub(crate) fn only(&self, node: &ObjectName) -> Self {
-        let known = self.0.get(node).cloned();
-        Self(
-            known
-                .map(|known| (node.clone(), known))
-                .into_iter()
-                .collect(),
-        )
-    }
-
     pub(crate) fn apply(&mut self, at: Instant, event: &Event) {
         let known = self.0.entry(event.node().clone());
         known.or_insert_with(|| Known::new(at)).apply(at, event);

@@ -9,7 +9,7 @@ use bursar_engine::market::{
     Refusal, Report, SETTINGS_SIZE_MAX, difference,
 };
 use bursar_engine::summary::{record_sentences, told};
-use bursar_engine::{Answer, Command, Event, Refusal as EngineRefusal, State, snapshot};
+use bursar_engine::{Answer, Command, Event, Refusal as EngineRefusal, State, plan, snapshot};
 use bursar_journal::hash::sha256;
 use bursar_market::clear::{Mode as Label, Policy};
 use bursar_units::{Instant, Millis, PodName};
@@ -377,8 +377,14 @@ fn nodes_reports_and_settings_are_bounded() {
         };
         world.state.apply(world.now, &event.into());
     }
-    let told = refusal(run(&mut world, long(SETTINGS_SIZE_MAX))).to_string();
+    let command = Command::ReportMarket {
+        node: name(NODE),
+        report: Box::new(long(SETTINGS_SIZE_MAX)),
+    };
+    let (planned, ..) = plan(&world.state, world.now, &command);
+    let told = refusal(planned).to_string();
     assert_eq!(told, "there are at most 10000 nodes with a market");
+    assert_eq!(refusal(world.run(command)).to_string(), told);
 }
 
 #[test]
