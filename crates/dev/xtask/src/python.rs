@@ -24,14 +24,30 @@ struct Built {
     target_directory: String,
 }
 
-/// Runs the whole part.
+/// Runs the whole part, with the Python that [`find`] saw to.
 pub fn check(root: &Path) -> anyhow::Result<()> {
-    find(root)?;
     server().run(root)?;
     let target = target(root)?;
     let client = root.join(CLIENT);
     compile(&target).run(&client)?;
     tests(&target).run(&client)
+}
+
+/// Sees to it that there is a Python.
+pub fn find(root: &Path) -> anyhow::Result<()> {
+    let is_there = || Invocation::new("python3", &["-c", IS_NEW_ENOUGH]).succeeds(root);
+    if is_there() {
+        return Ok(());
+    }
+    if debian::may_install(root) {
+        debian::install(root, "python3")?;
+        if is_there() {
+            return Ok(());
+        }
+    }
+    bail!(
+        "no python3 of version 3.9 or later is on the search path\nhint: install the package `python3`"
+    )
 }
 
 /// Builds the server that the tests start.
@@ -54,23 +70,6 @@ pub fn tests(target: &str) -> Invocation {
 fn python(arguments: &[&str], target: &str) -> Invocation {
     let python = Invocation::new("python3", &["-W", "error"]).with(arguments.iter().copied());
     python.with_variable("PYTHONPYCACHEPREFIX", &format!("{target}/python"))
-}
-
-/// Sees to it that there is a Python.
-fn find(root: &Path) -> anyhow::Result<()> {
-    let is_there = || Invocation::new("python3", &["-c", IS_NEW_ENOUGH]).succeeds(root);
-    if is_there() {
-        return Ok(());
-    }
-    if debian::may_install(root) {
-        debian::install(root, "python3")?;
-        if is_there() {
-            return Ok(());
-        }
-    }
-    bail!(
-        "no python3 of version 3.9 or later is on the search path\nhint: install the package `python3`"
-    )
 }
 
 /// Where cargo puts what it builds.

@@ -67,6 +67,12 @@ impl Part {
         }
     }
 
+    /// Whether it starts `python3`: the client's tests do, and tests of the program, as a command
+    /// that people run. Whatever else tests start is part of every Debian.
+    pub fn needs_python(self) -> bool {
+        matches!(self, Self::Unit | Self::Python)
+    }
+
     /// What a person would type to do the same by hand, for parts that are one command.
     pub fn invocation(self) -> Option<Invocation> {
         let deny_warnings = ["--", "--deny", "warnings"];
@@ -89,6 +95,9 @@ impl Part {
     }
 
     fn run(self, root: &Path) -> anyhow::Result<()> {
+        if self.needs_python() {
+            python::find(root)?;
+        }
         if let Some(invocation) = self.invocation() {
             invocation.run(root)?;
         }

@@ -51,6 +51,13 @@ fn each_part_runs_a_command_that_a_person_could_type() {
 }
 
 #[test]
+fn a_bare_machine_gets_a_python_before_the_first_test_starts_one() {
+    let mut parts = Part::ALL.into_iter().filter(|part| part.needs_python());
+    assert_eq!(parts.next(), Some(Part::Unit));
+    assert_eq!(parts.next(), Some(Part::Python));
+}
+
+#[test]
 fn a_seed_runs_in_the_profile_of_the_test_that_printed_it() {
     let (test, again) = (
         simulator::test_simulation(),
