@@ -2,7 +2,13 @@
 
 use std::io::{self, Read, Write};
 
+use rustix::termios::tcgetwinsize;
+
 use crate::failure::{Failure, Stop};
+use crate::layout::WIDTH;
+
+/// A terminal with fewer columns breaks lines as it likes.
+const WIDTH_MIN: usize = 60;
 
 /// The two streams that a command writes, and the one that it reads.
 pub(crate) enum Console {
@@ -44,6 +50,19 @@ impl Console {
             io::ErrorKind::BrokenPipe => Stop::Pipe,
             _ => Failure::unavailable(format!("cannot write to stdout: {error}")).into(),
         })
+    }
+
+    /// How long a line of results may be: no longer than everywhere, and no longer than the
+    /// terminal, if that is one which words fit in.
+    pub(crate) fn columns(&self) -> usize {
+        let window = match self {
+            Self::Process => tcgetwinsize(io::stdout()).ok(),
+            Self::Kept(_) => None,
+        };
+        let columns = window.map(|window| usize::from(window.ws_col));
+        columns
+            .filter(|columns| (WIDTH_MIN..WIDTH).contains(columns))
+            .unwrap_or(WIDTH)
     }
 
     /// Writes words. That nobody reads them changes nothing.

@@ -214,9 +214,17 @@ pub(crate) fn fold(text: &str, columns: usize) -> Vec<String> {
 
 /// A text after a label, its further lines below its first; with a newline at the end of each.
 pub(crate) fn labelled(label: &str, text: &str) -> String {
+    labelled_within(label, text, WIDTH)
+}
+
+/// The same where there are so many columns.
+pub(crate) fn labelled_within(label: &str, text: &str, columns: usize) -> String {
     let indent = label.chars().count();
     let mut told = String::new();
-    for (at, line) in fold(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+    for (at, line) in fold(text, columns.saturating_sub(indent))
+        .iter()
+        .enumerate()
+    {
         let before = if at == 0 { label } else { &" ".repeat(indent) };
         told.push_str(format!("{before}{line}").trim_end());
         told.push('\n');

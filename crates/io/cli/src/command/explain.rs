@@ -18,6 +18,9 @@ const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
     let reference = Reference::read(&arguments.reference, &["booking", "limit", "pod"])?;
+    if let Some(question) = arguments.question {
+        refuse_unanswered(question, &reference, arguments.at.is_some())?;
+    }
     let client = session.client().await?;
     if reference.kind == "pod" {
         return pod::run(session, &client, &reference.name, arguments).await;
@@ -31,6 +34,29 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     session.show(&explanation, &name, |look| {
         text(&explanation, arguments.question, look)
     })
+}
+
+/// Refuses a question that has no answer there, and says which have.
+fn refuse_unanswered(
+    question: Question,
+    reference: &Reference,
+    is_past: bool,
+) -> Result<(), Failure> {
+    let answered: &[Question] = match (reference.kind, is_past) {
+        ("pod", false) => &[Question::Why, Question::When, Question::How],
+        // What was is not going to change.
+        ("pod", true) => &[Question::Why, Question::How],
+        ("booking", _) => &[Question::Why, Question::When, Question::Who],
+        _ => &[Question::Why],
+    };
+    if answered.contains(&question) {
+        return Ok(());
+    }
+    let then = if is_past { " as it was" } else { "" };
+    let message = format!("`{question}` is not asked of {reference}{then}");
+    let words: Vec<String> = answered.iter().map(|one| format!("`{one}`")).collect();
+    let words = words.join(" or ");
+    Err(Failure::usage(message).hint(format!("ask {words}, or leave the question out for all")))
 }
 
 /// `acme 61, zeta 30, 7 others 9`; `nobody`.

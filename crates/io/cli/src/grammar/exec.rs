@@ -19,7 +19,7 @@ examples:
   bursar exec --class python --wait 0 -- python3 job.py   refuse rather than wait
   bursar exec --class build --max-time 10m -- make -j8    stop it after ten minutes
   bursar exec --class python --detach -- python3 job.py   the server runs it, and you go
-  bursar exec --cpu 500m --cpu-limit 2 --detach -- make   half a CPU is its own, two if they are free",
+  bursar exec --cpu 500m --cpu-limit 2 --detach -- make   half a CPU is its own, two if free",
     after_help = "Exit code: the program's; 124 `--max-time` passed, 125 Bursar refused, failed or fenced it,
 126 it cannot be run, 127 it was not found, 128+n signal n.",
     after_long_help = "\

@@ -28,7 +28,7 @@ pub(crate) enum MarketWord {
     before_long_help = "\
 examples:
   bursar agent --market observe                               look, and change nothing
-  bursar agent --market act --config /etc/bursar/bursar.toml  share CPU among the cgroups declared there",
+  bursar agent --market act --config /etc/bursar/bursar.toml  share CPU among its cgroups",
     after_help = "\
 Stop it with Ctrl-C: every CPU limit that it changed is put back as its user wrote it. After a crash
 `bursar node restore --data DIR` does so.",

@@ -107,12 +107,23 @@ pub(crate) struct ExplainArguments {
 pub(crate) enum Question {
     /// Why it is so
     Why,
-    /// When it changes
+    /// When it changes; of a booking or a pod
     When,
-    /// Who counts
+    /// Who counts; of a booking
     Who,
     /// How it was calculated; of a pod
     How,
+}
+
+impl std::fmt::Display for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Why => "why",
+            Self::When => "when",
+            Self::Who => "who",
+            Self::How => "how",
+        })
+    }
 }
 
 /// `bursar scenario`.

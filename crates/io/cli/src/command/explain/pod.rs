@@ -75,22 +75,27 @@ async fn markets(client: &Client) -> Result<Vec<NodeMarket>, Stop> {
     Ok(markets)
 }
 
-/// How every node stood whose agent's record goes back so far; if none does, why not.
+/// How every node stood whose agent's record goes back so far; if none does, why not: that of an
+/// agent, where there is one.
 async fn past_markets(client: &Client, at: Instant) -> Result<Vec<NodeMarket>, Stop> {
-    let (mut markets, mut without) = (Vec::new(), None);
+    let (mut markets, mut too_late, mut without) = (Vec::new(), None, None);
     for node in client.nodes().await?.items {
-        match client.market_at(&node.metadata.name, at).await {
+        let name = &node.metadata.name;
+        match client.market_at(name, at).await {
             Ok(market) => markets.push(market),
             Err(error) => {
                 let code = error.problem().map(|problem| problem.code);
                 if code != Some(Code::NotFound) {
                     return Err(error.into());
                 }
-                without = Some(error);
+                match market_of(client, name).await? {
+                    Some(_) => too_late = Some(error),
+                    None => without = Some(error),
+                }
             }
         }
     }
-    match without {
+    match too_late.or(without) {
         Some(error) if markets.is_empty() => Err(error.into()),
         _ => Ok(markets),
     }

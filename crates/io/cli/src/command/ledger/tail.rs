@@ -1,6 +1,6 @@
 //! `bursar ledger tail`: records as sentences.
 
-use bursar_client::api::{PAGE_MAX, RecordView};
+use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
 use bursar_client::client::Query;
 use bursar_engine::words;
 
@@ -8,7 +8,7 @@ use super::super::Reference;
 use super::super::watch::Changes;
 use crate::failure::{Failure, Stop};
 use crate::grammar::Format;
-use crate::layout::{Look, Meaning};
+use crate::layout::{Look, Meaning, labelled_within};
 use crate::session::Session;
 
 /// How many records are shown without `--from`.
@@ -38,35 +38,71 @@ pub(super) async fn run(
         None
     };
     let head = client.ledger().await?.records;
-    let mut next = from.unwrap_or_else(|| match &reference {
+    let first = from.unwrap_or_else(|| match &reference {
         // Of one thing all is shown: its whole life is rarely long.
         Some(_) => 0,
         None => head.saturating_sub(LAST),
     });
+    let fetch = async |place: &Place| {
+        let query = Query::new().with("limit", PAGE_MAX);
+        let query = query.with_some("object", reference.as_ref());
+        Ok(client.records(&place.of(query)).await?)
+    };
+    let mut place = Place::Record(first);
     let mut shown = Vec::new();
     loop {
-        loop {
-            let query = Query::new().with("from", next).with("limit", PAGE_MAX);
-            let page = client
-                .records(&query.with_some("object", reference.as_ref()))
-                .await?;
-            let Some(last) = page.items.last().map(|record| record.seq) else {
-                next = next.max(page.record.saturating_add(1));
-                break;
-            };
-            next = last.saturating_add(1);
+        let take = |records: Vec<RecordView>| {
             if watch || !session.for_programs() {
-                page.items
-                    .iter()
-                    .try_for_each(|record| print(session, record))?;
-            } else {
-                shown.extend(page.items);
+                return records.iter().try_for_each(|record| print(session, record));
             }
-        }
+            shown.extend(records);
+            Ok(())
+        };
+        place = read(place, fetch, take).await?;
         match &mut changes {
             Some(changes) => changes.changed().await?,
             None if session.for_programs() => return session.print_value(&shown),
             None => return Ok(()),
+        }
+    }
+}
+
+/// Where the next page begins.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Place {
+    /// At this record.
+    Record(u64),
+    /// Where the server said.
+    Cursor(String),
+}
+
+impl Place {
+    fn of(&self, query: Query) -> Query {
+        match self {
+            Self::Record(record) => query.with("from", record),
+            Self::Cursor(cursor) => query.with("cursor", cursor),
+        }
+    }
+}
+
+/// Reads to the end, and answers where that is. A page may be empty and yet not the last: for each
+/// the server looks at so many records and no more.
+async fn read(
+    mut place: Place,
+    fetch: impl AsyncFn(&Place) -> Result<ListAnswer<RecordView>, Stop>,
+    mut take: impl FnMut(Vec<RecordView>) -> Result<(), Stop>,
+) -> Result<Place, Stop> {
+    loop {
+        let page = fetch(&place).await?;
+        let next = page.next_cursor.map(Place::Cursor);
+        let is_last = next.is_none() || next.as_ref() == Some(&place);
+        // The last page says no place; what is behind its last record has yet to come.
+        let behind = page.items.last();
+        let behind = behind.map(|record| Place::Record(record.seq.saturating_add(1)));
+        place = next.or(behind).unwrap_or(place);
+        take(page.items)?;
+        if is_last {
+            return Ok(place);
         }
     }
 }
@@ -76,14 +112,14 @@ fn print(session: &mut Session, record: &RecordView) -> Result<(), Stop> {
         Format::Json | Format::Yaml => session.print_line(record),
         Format::Name => session.console.data(&format!("record/{}\n", record.seq)),
         Format::Table | Format::Wide => {
-            let text = text(record, &session.look());
+            let text = text(record, &session.look(), session.console.columns());
             session.print(&text)
         }
     }
 }
 
-/// `48,102  Mon 16 Nov 10:00:01  ada  limit python changed…`, one line per sentence.
-fn text(record: &RecordView, look: &Look) -> String {
+/// `48,102  Mon 16 Nov 10:00:01  ada  limit python changed…`, each sentence on lines of its own.
+fn text(record: &RecordView, look: &Look, columns: usize) -> String {
     let number = words::number(record.seq);
     let Some(at) = record.at else {
         return format!(
@@ -93,18 +129,137 @@ fn text(record: &RecordView, look: &Look) -> String {
     };
     let by = record.by.as_deref().unwrap_or("-");
     let head = format!(
-        "{number:>NUMBER$}  {}  {by:<CALLER$}",
+        "{number:>NUMBER$}  {}  {by:<CALLER$}  ",
         look.to_the_second(at)
     );
+    if record.summary.is_empty() {
+        return labelled_within(&head, "", columns);
+    }
     let indent = " ".repeat(head.chars().count());
-    let lines = record.summary.iter().enumerate().map(|(at, sentence)| {
-        let head = if at == 0 { &head } else { &indent };
-        format!("{head}  {sentence}\n")
-    });
-    let text: String = lines.collect();
-    if text.is_empty() {
-        format!("{head}\n")
-    } else {
-        text
+    let heads = std::iter::once(&head).chain(std::iter::repeat(&indent));
+    let lines = heads.zip(&record.summary);
+    lines
+        .map(|(head, sentence)| labelled_within(head, sentence, columns))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::cell::Cell;
+
+    use bursar_client::api::{ListAnswer, RecordView, instant};
+    use bursar_units::Instant;
+
+    use super::{Place, read, text};
+    use crate::layout::{Look, WIDTH};
+
+    fn record(seq: u64) -> RecordView {
+        RecordView {
+            seq,
+            at: None,
+            by: None,
+            summary: Vec::new(),
+            raw: None,
+        }
+    }
+
+    /// Reads so many records of which few are wanted, ten looked at for a page; answers which were
+    /// taken, and where the end is.
+    async fn taken(count: u64, wanted: &[u64], from: Place) -> (Vec<u64>, Place) {
+        let pages = Cell::new(0);
+        let fetch = async |place: &Place| {
+            pages.set(pages.get() + 1);
+            assert!(pages.get() < 100, "it never ends");
+            let first = match place {
+                Place::Record(record) => *record,
+                Place::Cursor(cursor) => cursor.parse().unwrap(),
+            };
+            let until = (first + 10).min(count);
+            let found = wanted.iter().filter(|seq| (first..until).contains(seq));
+            Ok(ListAnswer {
+                items: found.map(|seq| record(*seq)).collect(),
+                next_cursor: (until < count).then(|| until.to_string()),
+                record: count,
+            })
+        };
+        let mut all = Vec::new();
+        let end = read(from, fetch, |records| {
+            all.extend(records.iter().map(|record| record.seq));
+            Ok(())
+        });
+        let end = end.await.unwrap();
+        (all, end)
+    }
+
+    #[tokio::test]
+    async fn a_page_without_a_record_is_not_the_end() {
+        let wanted = [3, 47, 58];
+        let (all, end) = taken(65, &wanted, Place::Record(0)).await;
+        assert_eq!(all, wanted);
+        // Whatever comes is read from there, and nothing twice.
+        let later = [3, 47, 58, 66];
+        assert_eq!(taken(70, &later, end).await.0, [66]);
+        let (all, end) = taken(59, &wanted, Place::Record(0)).await;
+        assert_eq!((all.as_slice(), &end), (&wanted[..], &Place::Record(59)));
+        assert!(taken(59, &wanted, end).await.0.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_sends_back_where_one_was_is_at_its_end() {
+        let fetch = async |_: &Place| {
+            Ok(ListAnswer {
+                items: Vec::new(),
+                next_cursor: Some("5".to_owned()),
+                record: 9,
+            })
+        };
+        let end = read(Place::Record(0), fetch, |_| Ok(())).await.unwrap();
+        assert_eq!(end, Place::Cursor("5".to_owned()));
+    }
+
+    /// What `docs/market.md` shows, which no script can make: it takes a machine.
+    const SHOWN: [(u64, &str, &str); 2] = [
+        (
+            17,
+            "2026-11-16T10:00:05Z",
+            "web on w-17 takes part: it came with a limit of 900m, which is kept",
+        ),
+        (
+            18,
+            "2026-11-16T10:04:10Z",
+            "w-17: congested, was uncongested: 3 pods need 2550m, 1500m can be shared",
+        ),
+    ];
+
+    fn shown(columns: usize) -> String {
+        let look = Look {
+            now: Instant::from_ms(0),
+            zone: jiff::tz::TimeZone::UTC,
+            utf8: true,
+            color: false,
+        };
+        let records = SHOWN.iter().map(|(seq, at, sentence)| RecordView {
+            at: Some(instant::parse(at).unwrap()),
+            by: Some("bursar".to_owned()),
+            summary: vec![(*sentence).to_owned()],
+            ..record(*seq)
+        });
+        records.map(|one| text(&one, &look, columns)).collect()
+    }
+
+    #[test]
+    fn sentences_go_on_below_themselves_where_a_line_ends() {
+        for columns in [80, WIDTH] {
+            let text = shown(columns);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= columns),
+                "{text}"
+            );
+        }
+        let guide = include_str!("../../../../../../docs/market.md");
+        let text = shown(WIDTH);
+        assert!(guide.contains(&format!("```\n{text}```\n")), "{text}");
     }
 }
