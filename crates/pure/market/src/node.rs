@@ -14,7 +14,7 @@
 //!          increases() ─► the same
 //! the end  forget(pod)            its original is put back by whoever stored it
 //! ```
-//! To observe without acting, leave out the writes. Missing data means hold: a pod that cannot be
+//! To observe without acting, say so and leave out the writes. Missing data means hold: a pod that cannot be
 //! read, was changed by somebody else, or refuses what is written keeps its limit, is named with
 //! its reason, and costs the others no more than the limit it last had from us, and never their
 //! floors.
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::act::{self, Move, Write};
 use crate::capacity::capacity_milli;
 use crate::cgroup::Quota;
-use crate::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
+use crate::clear::{self, Cleared, Market, Mode, Pod, Policy, Step, Want};
 use crate::label::label;
 use crate::need::{self, HEADROOM_MIN_PERMILLE};
 use crate::params::Params;
@@ -159,6 +159,8 @@ pub struct Standing {
     pub headroom_permille: u64,
     /// When we last changed its limit.
     pub changed_us: Option<u64>,
+    /// When we last did without being forced to: from then on it may not shrink for a while.
+    pub cooling_us: Option<u64>,
     /// Why it is left as it is.
     pub held: Option<Held>,
 }
@@ -167,6 +169,9 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
+    /// Whether a limit moves by steps: not where none is written, or what would be given could
+    /// never be told.
+    is_guarded: bool,
     /// What all processors can do; a counter that says more has jumped.
     processors_milli: u64,
     pods: BTreeMap<Arc<str>, Member>,
@@ -184,6 +189,8 @@ struct Member {
     /// The limit it last had from us, or came with: what it costs the others while it is held.
     agreed_milli: u64,
     changed_us: Option<u64>,
+    /// When we last changed its limit without being forced to.
+    cooling_us: Option<u64>,
     /// What we last set out to write: if the kernel says so, nobody else did it.
     attempted: Option<Quota>,
     estimator: Estimator,
@@ -231,12 +238,19 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            is_guarded: true,
             processors_milli: u64::MAX,
             pods: BTreeMap::new(),
             label: Mode::default(),
             last: None,
             unmanaged: Unmanaged::default(),
         }
+    }
+
+    /// Says whether limits are written. Where they are only looked at, what is cleared is what would
+    /// be given in the end.
+    pub fn acts(&mut self, acts: bool) {
+        self.is_guarded = acts;
     }
 
     /// Says what all processors of the machine can do.
@@ -257,6 +271,7 @@ impl Node {
             present,
             agreed_milli: 0,
             changed_us: None,
+            cooling_us: None,
             attempted: None,
             estimator: Estimator::default(),
             sample_last: None,
@@ -354,6 +369,8 @@ impl Node {
 
     /// Takes in what the kernel says after a write of ours.
     pub fn wrote(&mut self, id: &str, read_back: Quota, now_us: u64) {
+        let step = self.last.as_ref().map(|last| last.cleared.step);
+        let is_forced = matches!(step, Some(Step::GuardsYield | Step::Overload));
         if let Some(pod) = self.pods.get_mut(id) {
             let before_milli = pod.limit_milli();
             pod.present = read_back;
@@ -362,6 +379,11 @@ impl Node {
             // A ceiling that counted already is only written down.
             if pod.agreed_milli != before_milli {
                 pod.changed_us = Some(now_us);
+            }
+            // What too little room forced begins no cooldown: where room dwindles again and again
+            // limits would stay for ever in proportion to what they once were.
+            if pod.agreed_milli != before_milli && !(is_forced && pod.agreed_milli < before_milli) {
+                pod.cooling_us = Some(now_us);
             }
             pod.refusals = 0;
         }
@@ -396,7 +418,7 @@ impl Node {
             pod.adapt();
             let kept_milli = clear::quantised_up(pod.floor_milli(), settings.quantum_milli);
             floors_milli = floors_milli.saturating_add(kept_milli);
-            pods.push(pod.claim(id, &settings, now_us));
+            pods.push(pod.claim(id, &settings, now_us, self.is_guarded));
         }
         let unmanaged_milli = supply
             .unmanaged_milli
@@ -419,7 +441,7 @@ impl Node {
                 });
             }
         }
-        self.label = label(self.label, &cleared);
+        self.label = label(self.label, &cleared, supply.allocatable_milli);
         self.last.insert(Clearing {
             at_us: now_us,
             allocatable_milli: supply.allocatable_milli,
@@ -462,6 +484,7 @@ impl Node {
             shown: pod.estimator.shown(&self.settings.window),
             headroom_permille: pod.headroom_permille,
             changed_us: pod.changed_us,
+            cooling_us: pod.cooling_us,
             held: pod.held(self.settings.quantum_milli),
         })
     }
@@ -565,7 +588,7 @@ impl Member {
         self.estimator.cleared();
     }
 
-    fn claim(&self, id: &Arc<str>, settings: &Settings, now_us: u64) -> Pod {
+    fn claim(&self, id: &Arc<str>, settings: &Settings, now_us: u64, is_guarded: bool) -> Pod {
         let (min_milli, max_milli) = (self.floor_milli(), self.params.max_milli);
         let want = match self.estimator.shown(&settings.window) {
             Shown::Nothing => Want::Need(self.limit_milli()),
@@ -580,8 +603,8 @@ impl Member {
             weight: self.params.weight,
             want,
             headroom_permille: self.headroom_permille,
-            current_milli: Some(self.limit_milli()),
-            cooling: self.changed_us.is_some_and(is_recent),
+            current_milli: is_guarded.then(|| self.limit_milli()),
+            cooling: self.cooling_us.is_some_and(is_recent),
         }
     }
 }

@@ -172,6 +172,14 @@ pub struct MarketPod {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Instant>,
+    /// When it last changed without being forced to: for a while from then on it may not shrink.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "instant::optional"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub cooling_since: Option<Instant>,
     /// What kept it from more, or from less; absent while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<MarketBound>,

@@ -243,6 +243,7 @@ fn standing(past: &Past, pod: &Pod) -> Standing {
         shown,
         headroom_permille: pod.headroom_permille,
         changed_us: None,
+        cooling_us: None,
         held: None,
     }
 }

@@ -251,6 +251,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
         Shown::Demand { milli } => (Some(milli), None),
         Shown::Use { milli } => (None, Some(milli)),
     };
+    let at = |at_us| Instant::from_ms(view.wall_ms(at_us));
     MarketPod {
         pod: standing.id.clone(),
         kind: kind(view, &standing.id),
@@ -269,9 +270,8 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
             .pressures
             .get(&standing.id)
             .map(|pressure| pressure.last_10s_hundredths),
-        since: standing
-            .changed_us
-            .map(|at_us| Instant::from_ms(view.wall_ms(at_us))),
+        since: standing.changed_us.map(at),
+        cooling_since: standing.cooling_us.map(at),
         bound_by: share.map(|share| bound(share.bound_by)),
         held: standing.held.map(|held| MarketHeld {
             reason: held.word().to_owned(),

@@ -243,6 +243,56 @@ fn a_counter_that_jumps_is_no_demand_and_takes_nothing_from_anybody() {
 }
 
 #[test]
+fn where_room_dwindles_again_and_again_the_rule_is_followed_once_the_cooldown_is_over() {
+    let mut plant = Plant::new(4000, Settings::default());
+    for (id, quota, demand_milli) in [("a", 150, 130), ("b", 500, 2000), ("c", 500, 2000)] {
+        plant.add(id, PARAMS, milli(quota), demand_milli);
+    }
+    plant.run(15);
+    assert_eq!([plant.limit("b"), plant.limit("c")], [1000, 1000]);
+    plant.get("a").demand_milli = 2000;
+    // Every clearing finds less room than the one before.
+    for others_milli in (2200..3400).step_by(30) {
+        plant.others_milli = others_milli;
+        plant.run(5);
+    }
+    let [a, b, c] = ["a", "b", "c"].map(|id| plant.limit(id));
+    assert!(a.abs_diff(b) <= 20 && b.abs_diff(c) <= 20, "{a} {b} {c}");
+}
+
+#[test]
+fn what_is_only_observed_is_told_as_it_would_be_in_the_end() {
+    for (acts, expected, price_ppm) in [(false, [143, 1000], 0), (true, [500, 600], 0)] {
+        let mut node = Node::new(Settings::default());
+        node.acts(acts);
+        node.adopt("a", PARAMS, Quota::NONE, Quota::NONE);
+        node.adopt("b", PARAMS, milli(150), milli(150));
+        let supply = bursar_market::node::Supply {
+            allocatable_milli: 1500,
+            unmanaged_milli: Some(0),
+        };
+        for second in 0..60 {
+            for (id, used_us, throttled_us) in [("a", 130_000, 0), ("b", 150_000, 1_000_000)] {
+                let sample = bursar_market::sense::Sample {
+                    at_us: second * 1_000_000,
+                    usage_us: second * used_us,
+                    throttled_us: Some(second * throttled_us),
+                    ..Default::default()
+                };
+                node.observe(id, Some(sample));
+            }
+        }
+        let last = node.clear(60_000_000, supply);
+        let shares = last.cleared.shares.iter();
+        let shares: Vec<u64> = shares.map(|share| share.allocated_milli).collect();
+        assert_eq!(
+            (shares.as_slice(), last.cleared.price_ppm),
+            (&expected[..], price_ppm)
+        );
+    }
+}
+
+#[test]
 fn what_could_not_be_read_hides_no_use_of_others_once_it_can() {
     let mut plant = Plant::new(4000, Settings::default());
     let params = Params {

@@ -8,9 +8,10 @@ use bursar_market::params::{Container, Params, Settings, params_for_pod, weight}
 
 #[test]
 fn the_label_turns_worse_at_once_and_better_past_a_band() {
-    let after = |before: Mode, min_milli, need_milli| {
+    let within = |(before, min_milli, need_milli): (Mode, u64, u64),
+                  (capacity_milli, all_milli)| {
         let market = Market {
-            capacity_milli: 1000,
+            capacity_milli,
             policy: Policy::default(),
             quantum_milli: 1,
             pods: vec![Pod {
@@ -24,8 +25,9 @@ fn the_label_turns_worse_at_once_and_better_past_a_band() {
                 cooling: false,
             }],
         };
-        label(before, &clear(&market))
+        label(before, &clear(&market), all_milli)
     };
+    let after = |before, min, need| within((before, min, need), (1000, 1000));
     for (before, min, need, shown) in [
         (Uncongested, 100, 1000, Uncongested),
         (Uncongested, 100, 1001, Congested),
@@ -40,6 +42,9 @@ fn the_label_turns_worse_at_once_and_better_past_a_band() {
     ] {
         assert_eq!(after(before, min, need), shown, "{before:?} {min} {need}");
     }
+    // Others use all but the floors: that is no overload.
+    assert_eq!(within((Overloaded, 500, 900), (500, 1800)), Congested);
+    assert_eq!(within((Overloaded, 1711, 1800), (1711, 1800)), Overloaded);
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: In
         original_milli: pod.original_milli,
         shown,
         window_s: pod.demand.map_or(0, |demand| demand.window_ms / 1_000),
-        changed_s: pod.since.map(|since| now.since(since).ms() / 1_000),
+        changed_s: pod.cooling_since.map(|since| now.since(since).ms() / 1_000),
         cooldown_s: market.agent.cooldown_ms / 1_000,
         held: Held::ALL
             .into_iter()

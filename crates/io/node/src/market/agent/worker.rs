@@ -172,6 +172,7 @@ impl Worker {
     pub(super) fn clear(&mut self) {
         self.begin();
         self.gather();
+        self.node.acts(self.acts == Acts::Yes);
         self.watch();
         self.compare();
         // Processors come and go, and so does what our cpuset allows of them.
@@ -207,7 +208,8 @@ impl Worker {
 
     /// Puts every original back and acts no more.
     pub(super) fn restore(&mut self, deed: Deed) -> Result<Restored, Error> {
-        if deed == Deed::Real {
+        // Where it only observes, nothing becomes of it but what is left of an earlier agent.
+        if deed == Deed::Real && self.options.mode == Mode::Act {
             let reason = "the limits were put back by `bursar node restore`; start it again to act";
             self.options.mode = Mode::Observe;
             self.rules = Arc::new(Rules::of(&self.options));
