@@ -10,19 +10,20 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bursar_ledger::clock::{Clock as _, MachineClock};
-use bursar_node::market::{Agent, View};
+use bursar_node::market::{Agent, View, silent_ms};
 use tokio::net::TcpListener;
 
+use crate::listen;
 use crate::metrics::market;
 
-/// After so many clearings that did not come it is not ready.
-const SILENT_CLEARINGS: u64 = 3;
+/// Connections at once: a few who watch. What is left of descriptors is for cgroups.
+pub const CONNECTIONS_MAX: usize = 32;
 /// The media type of metrics, as Prometheus asks for them.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers until it is dropped.
-pub async fn serve(listener: TcpListener, agent: Arc<Agent>) -> std::io::Result<()> {
-    axum::serve(listener, routes(agent)).await
+pub async fn serve(listener: TcpListener, agent: Arc<Agent>) {
+    listen::serve_alone(listener, &routes(agent), CONNECTIONS_MAX).await;
 }
 
 fn routes(agent: Arc<Agent>) -> Router {
@@ -48,10 +49,10 @@ async fn ready(State(agent): State<Arc<Agent>>) -> Response {
     }
 }
 
-/// For how long nothing came, if that is too long. Before the first clearing the first look counts.
+/// That no clearing came for too long.
 fn silence(view: &View, now_ms: u64) -> Option<String> {
     let (_, clear_ms) = view.every_ms;
-    let silent_ms = now_ms.saturating_sub(view.at_ms);
-    let is_silent = silent_ms > clear_ms.saturating_mul(SILENT_CLEARINGS).max(1_000);
-    is_silent.then(|| format!("no clearing for {}s", silent_ms / 1_000))
+    let last_ms = view.cleared_ms.unwrap_or(view.at_ms);
+    let silent_ms = silent_ms(last_ms, clear_ms, now_ms)?;
+    Some(format!("no clearing for {}s", silent_ms / 1_000))
 }

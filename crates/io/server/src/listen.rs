@@ -108,7 +108,7 @@ pub struct Listening {
     address: Option<SocketAddr>,
     router: Router,
     service: Arc<Service>,
-    connections: Arc<Connections>,
+    connections: Connections,
 }
 
 /// What bounds connections.
@@ -117,6 +117,19 @@ struct Connections {
     told_busy: Arc<Semaphore>,
     /// Each connection holds a receiver; when all are gone, all have ended.
     stop: watch::Sender<bool>,
+    /// Whoever counts those that are refused.
+    refused: Option<Arc<Service>>,
+}
+
+impl Connections {
+    fn new(max: usize, refused: Option<Arc<Service>>) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(max)),
+            told_busy: Arc::new(Semaphore::new(TOLD_BUSY_MAX)),
+            stop: watch::Sender::new(false),
+            refused,
+        }
+    }
 }
 
 impl Listening {
@@ -136,11 +149,7 @@ impl Listening {
         };
         let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
         let max = listen.connections_max.unwrap_or_else(connections_max);
-        let connections = Arc::new(Connections {
-            free: Arc::new(Semaphore::new(max)),
-            told_busy: Arc::new(Semaphore::new(TOLD_BUSY_MAX)),
-            stop: watch::Sender::new(false),
-        });
+        let connections = Connections::new(max, Some(Arc::clone(&service)));
         Ok(Self {
             tcp,
             socket,
@@ -170,8 +179,8 @@ impl Listening {
         {
             let accepting = async {
                 tokio::join!(
-                    accept_tcp(tcp, &router, &service, &connections),
-                    accept_socket(listener, &router, &service, &connections),
+                    accept_tcp(tcp, &router, &connections),
+                    accept_socket(listener, &router, &connections),
                 )
             };
             tokio::select! {
@@ -188,6 +197,13 @@ impl Listening {
         // Connections that take longer are cut; what they asked is committed or not, as ever.
         let _late = tokio::time::timeout(DRAIN_WITHIN, connections.stop.closed()).await;
     }
+}
+
+/// Serves what is no service, with the same patience and so many connections at once, until it is
+/// dropped.
+pub(crate) async fn serve_alone(listener: TcpListener, router: &Router, connections_max: usize) {
+    let connections = Connections::new(connections_max, None);
+    accept_tcp(Some(listener), router, &connections).await;
 }
 
 async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
@@ -230,12 +246,7 @@ async fn bind_socket(path: &Path) -> Result<UnixListener, Error> {
     }
 }
 
-async fn accept_tcp(
-    listener: Option<TcpListener>,
-    router: &Router,
-    service: &Arc<Service>,
-    connections: &Arc<Connections>,
-) {
+async fn accept_tcp(listener: Option<TcpListener>, router: &Router, connections: &Connections) {
     let Some(listener) = listener else {
         return std::future::pending().await;
     };
@@ -250,19 +261,14 @@ async fn accept_tcp(
                 } else {
                     Peer::Beyond
                 };
-                take(stream, peer, router, service, connections);
+                take(stream, peer, router, connections);
             }
             Err(error) => pause(&error).await,
         }
     }
 }
 
-async fn accept_socket(
-    listener: Option<UnixListener>,
-    router: &Router,
-    service: &Arc<Service>,
-    connections: &Arc<Connections>,
-) {
+async fn accept_socket(listener: Option<UnixListener>, router: &Router, connections: &Connections) {
     let Some(listener) = listener else {
         return std::future::pending().await;
     };
@@ -276,7 +282,7 @@ async fn accept_socket(
                 };
                 let (uid, gid) = (credentials.uid(), credentials.gid());
                 let peer = Peer::socket(User { uid, gid }, own_uid);
-                take(stream, peer, router, service, connections);
+                take(stream, peer, router, connections);
             }
             Err(error) => pause(&error).await,
         }
@@ -291,13 +297,8 @@ async fn pause(error: &io::Error) {
     }
 }
 
-fn take<S>(
-    stream: S,
-    peer: Peer,
-    router: &Router,
-    service: &Arc<Service>,
-    connections: &Arc<Connections>,
-) where
+fn take<S>(stream: S, peer: Peer, router: &Router, connections: &Connections)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     if let Ok(permit) = Arc::clone(&connections.free).try_acquire_owned() {
@@ -305,7 +306,9 @@ fn take<S>(
         tokio::spawn(serve_connection(stream, peer, router.clone(), stop, permit));
         return;
     }
-    service.metrics().connection_refused();
+    if let Some(service) = &connections.refused {
+        service.metrics().connection_refused();
+    }
     if let Ok(permit) = Arc::clone(&connections.told_busy).try_acquire_owned() {
         tokio::spawn(tell_busy(stream, permit));
     }

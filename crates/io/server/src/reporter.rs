@@ -6,17 +6,19 @@
 //! at work: a report that builds on what is past leaves no trace.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_engine::market::{
-    Labelled, Mode, ORIGINALS_MAX, Original, Position, Present, Refusal, Settings, difference,
+    Labelled, Mode, ORIGINALS_MAX, Original, Position, Present, Refusal, Report, Settings,
+    difference,
 };
 use bursar_engine::{Command, Refusal as EngineRefusal};
 use bursar_ledger::intake::Failure;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::SELF;
-use bursar_node::market::{self, Agent, Options, Rules, View};
+use bursar_node::market::{self, Acts, Agent, Options, Rules, View, record};
 use bursar_units::{Instant, Label, ObjectName, PodName};
 
 /// How long the first pause is before a report is sent again; it doubles up to [`PAUSE_MAX`].
@@ -65,7 +67,8 @@ impl Reporter {
     /// Resolves when the ledger knows what the agent shows, or does not take it. May be dropped at
     /// any moment, and called again.
     pub async fn settle(&self, agent: &Agent) {
-        self.settle_on(|| present(&agent.view())).await;
+        let directory = agent.directory();
+        self.settle_on(directory, || present(&agent.view())).await;
     }
 
     /// The same where no agent is at work, because nobody is to look. A ledger that never heard of
@@ -90,17 +93,18 @@ impl Reporter {
         };
         let present = Present {
             settings: settings(&Rules::off(options)),
-            labelled: None,
+            labelled: Some(Labelled::default()),
             originals: originals(&kept),
             position: None,
         };
-        self.settle_on(|| present.clone()).await;
+        let directory = &options.directory;
+        self.settle_on(directory, || present.clone()).await;
     }
 
-    async fn settle_on(&self, present: impl Fn() -> Present) {
+    async fn settle_on(&self, directory: &Path, present: impl Fn() -> Present) {
         let mut pause = PAUSE;
         loop {
-            match self.compare(&present()).await {
+            match self.compare(directory, &present()).await {
                 Ok(Compared::Same) => return,
                 Ok(Compared::Told) => {
                     pause = PAUSE;
@@ -120,12 +124,23 @@ impl Reporter {
         }
     }
 
-    async fn compare(&self, present: &Present) -> Result<Compared, Failure> {
-        let report = {
-            let state = self.ledger.view().read();
-            let known = state.markets.get(self.node.as_str());
-            difference(known, present, self.ledger.now())
-        };
+    /// What the ledger does not know of this.
+    fn difference(&self, present: &Present) -> Option<Report> {
+        let state = self.ledger.view().read();
+        let known = state.markets.get(self.node.as_str());
+        difference(known, present, self.ledger.now())
+    }
+
+    async fn compare(&self, directory: &Path, present: &Present) -> Result<Compared, Failure> {
+        let mut report = self.difference(present);
+        let is_digest = |report: &Report| report.digest.is_some();
+        if report.as_ref().is_some_and(is_digest) && !is_durable(directory).await {
+            let position = None;
+            report = self.difference(&Present {
+                position,
+                ..present.clone()
+            });
+        }
         let Some(report) = report else {
             return Ok(Compared::Same);
         };
@@ -145,6 +160,21 @@ impl Reporter {
     }
 }
 
+/// Makes an agent's record durable, and says whether it is: the ledger must hold no digest of a line
+/// that a power cut could take away.
+async fn is_durable(directory: &Path) -> bool {
+    let directory = directory.to_owned();
+    let synced = tokio::task::spawn_blocking(move || record::sync(&directory)).await;
+    match synced {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(error = %error, "market.record-not-durable");
+            false
+        }
+        Err(_) => false,
+    }
+}
+
 /// What an agent shows, as the ledger has it.
 fn present(view: &View) -> Present {
     if ORIGINALS_MAX < view.originals.len() {
@@ -152,14 +182,19 @@ fn present(view: &View) -> Present {
         tracing::warn!(count, max = ORIGINALS_MAX, "market.too-many-originals");
     }
     let clearing = view.clearing.as_ref();
+    let labelled = clearing.map(|clearing| Labelled {
+        label: clearing.label,
+        pods: u64::try_from(clearing.cleared.shares.len()).unwrap_or(u64::MAX),
+        need_milli: clearing.cleared.need_milli,
+        capacity_milli: clearing.cleared.capacity_milli,
+    });
     Present {
         settings: settings(&view.rules),
-        labelled: clearing.map(|clearing| Labelled {
-            label: clearing.label,
-            pods: u64::try_from(clearing.cleared.shares.len()).unwrap_or(u64::MAX),
-            need_milli: clearing.cleared.need_milli,
-            capacity_milli: clearing.cleared.capacity_milli,
-        }),
+        labelled: match view.acts {
+            Acts::Yes => labelled,
+            // Where no limit is written nobody has less than it had, whatever a clearing says.
+            Acts::Told | Acts::Cannot(_) => Some(Labelled::default()),
+        },
         originals: originals(&view.originals),
         position: view.position.as_ref().and_then(|position| {
             Some(Position {

@@ -98,6 +98,8 @@ pub struct Service {
     metrics: Metrics,
     made: tokens::Made,
     streams: Arc<Semaphore>,
+    /// Whoever has it plays the market's record back, which is work for a whole processor.
+    playing_back: Arc<Semaphore>,
     executing: Option<executions::Executing>,
     market: Option<Arc<Agent>>,
     /// Changes of declared objects come one after another, so that what `If-Match` saw is still
@@ -123,6 +125,7 @@ impl Service {
             metrics,
             made: tokens::Made::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            playing_back: Arc::new(Semaphore::new(1)),
             executing: None,
             market: None,
             declaring: Mutex::new(()),

@@ -54,24 +54,23 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
     let Some(agent) = sharing.agent().map(Arc::clone) else {
         return Err(Failure::unavailable(format!("the market is {}", sharing.words())).into());
     };
-    let worked = match announce(session, &sharing, (&node, address, began)) {
-        Ok(()) => work(listener, agent, &mut signals).await,
-        Err(stop) => Err(stop),
-    };
+    let announced = announce(session, &sharing, (&node, address, began));
+    if announced.is_ok() {
+        work(listener, agent, &mut signals).await;
+    }
     // Whatever it was that ended it.
     sharing.end(session).await;
-    worked?;
+    announced?;
     session.aside("stopped\n");
     Ok(())
 }
 
 /// Answers until a signal comes.
-async fn work(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) -> Result<(), Stop> {
-    let served = tokio::select! {
-        served = bursar_server::agent::serve(listener, agent) => served,
-        _ = signals.next() => Ok(()),
-    };
-    served.map_err(|error| Failure::unavailable(format!("cannot answer any more: {error}")).into())
+async fn work(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) {
+    tokio::select! {
+        () = bursar_server::agent::serve(listener, agent) => {}
+        _ = signals.next() => {}
+    }
 }
 
 fn mode(arguments: &AgentArguments, written: Option<MarketWord>) -> Result<Mode, Stop> {

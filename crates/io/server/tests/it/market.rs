@@ -12,8 +12,10 @@ use bursar_market::node::Settings;
 use bursar_market::params::Params;
 use bursar_market::sense::Window;
 use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
+use bursar_server::agent;
 use bursar_server::metrics::market::NAMES;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::world::{World, caller};
 
@@ -156,6 +158,13 @@ async fn a_clearing_of_the_past_is_played_back_from_the_record() {
         pods.map(share).collect::<Vec<_>>()
     };
     assert_eq!(shares(&then), shares(&now));
+    // It acted then, whatever it does by now.
+    world.ask("POST", "/v1/nodes/w-17/restore", "{}").await;
+    let reply = world.ask("GET", path, "").await;
+    assert_eq!(reply.json()["acts"], "observe");
+    let then = world.ask("GET", &format!("{path}?at={at}"), "").await;
+    assert_eq!(then.json()["acts"], "act", "{then:?}");
+    assert_eq!(then.json()["actsReason"], serde_json::Value::Null);
 
     for (query, status) in [
         ("at=-1h", 404),
@@ -176,6 +185,36 @@ async fn a_clearing_of_the_past_is_played_back_from_the_record() {
     let reply = world.ask("GET", &format!("{path}?at={at}"), "").await;
     assert_eq!(reply.status, 503, "{reply:?}");
     assert!(reply.text().contains("line 1 of"), "{reply:?}");
+}
+
+/// Method: the file that is read is a pipe, so that playing it back takes until somebody writes.
+#[tokio::test]
+async fn one_at_a_time_has_the_record_played_back() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Observe);
+    wait_for(&agent, |view| view.clearings > 1);
+    let world = World::sharing_cpu(Arc::clone(&agent));
+    let record = machine.path("market").join("record.jsonl");
+    fs::rename(&record, machine.path("aside")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&record).status();
+    assert!(made.unwrap().success());
+    let path = "/v1/nodes/w-17/market?at=-1h";
+    let (one, other) = (world.ask("GET", path, ""), world.ask("GET", path, ""));
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    let answered = tokio::time::timeout(Duration::from_secs(10), async {
+        tokio::select! {
+            reply = &mut one => (reply, true),
+            reply = &mut other => (reply, false),
+        }
+    });
+    let answered = answered.await;
+    let write = || fs::OpenOptions::new().write(true).open(&record).unwrap();
+    drop(write());
+    let (refused, is_one) = answered.expect("nobody was refused");
+    assert_eq!(refused.headers["retry-after"], "1");
+    refused.is_problem("busy");
+    let played = if is_one { other.await } else { one.await };
+    assert_eq!(played.status, 404, "{played:?}");
 }
 
 #[tokio::test]
@@ -362,4 +401,30 @@ fn an_agent_that_has_not_cleared_yet_is_not_silent_since_ever() {
     ] {
         assert!(text.contains(&line), "{line} is not in {text}");
     }
+}
+
+/// Method: so many connections as there may be say nothing, then one more asks.
+#[tokio::test]
+async fn whoever_holds_connections_of_an_agent_holds_only_so_many() {
+    let machine = Machine::new();
+    let agent = machine.agent(Mode::Observe);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(agent::serve(listener, agent));
+    let ask = async || {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    assert!(ask().await.starts_with("HTTP/1.1 200 "));
+    let mut held = Vec::new();
+    for _ in 0..agent::CONNECTIONS_MAX {
+        held.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let answer = ask().await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    served.abort();
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bursar_ledger::store::memory::Fault;
 use bursar_market::clear::Mode as Label;
-use bursar_node::market::{Agent, Mode, RESIZES_MAX};
+use bursar_node::market::{Agent, Deed, Mode, RESIZES_MAX};
 use bursar_server::Reporter;
 use serde_json::Value;
 
@@ -233,6 +233,77 @@ async fn there_is_a_digest_of_the_agents_record_every_hour() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn there_is_no_digest_of_a_record_that_cannot_be_made_durable() {
+    let machine = Machine::new();
+    let (agent, world, reporter) = acting(&machine);
+    reporter.settle(&agent).await;
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    let digest = || {
+        let state = world.service.ledger().view().read();
+        state.markets.get("w-17").unwrap().digest
+    };
+    let aside = machine.directory().with_extension("aside");
+    std::fs::rename(machine.directory(), &aside).unwrap();
+    reporter.settle(&agent).await;
+    assert_eq!(digest(), None);
+    std::fs::rename(&aside, machine.directory()).unwrap();
+    reporter.settle(&agent).await;
+    assert!(digest().is_some());
+}
+
+/// The labels on record, without numbers.
+async fn labels(world: &World) -> Vec<String> {
+    let records = world.ask("GET", "/v1/records?limit=1000", "").await.json();
+    let records = records["items"].as_array().unwrap().clone();
+    let sentences = records
+        .iter()
+        .flat_map(|record| record["summary"].as_array().unwrap());
+    let sentences = sentences.map(|sentence| sentence.as_str().unwrap());
+    let labels = sentences.filter_map(|sentence| sentence.split(": ").nth(1));
+    let labels = labels.filter(|label| label.contains(", was "));
+    labels.map(str::to_owned).collect()
+}
+
+/// Method: the floors of both together are more than there is, so that every clearing is overloaded.
+#[tokio::test]
+async fn only_a_node_whose_limits_are_written_is_overloaded_and_only_while_they_are() {
+    let overloaded = |machine: &Machine, mode| {
+        let mut options = machine.options(mode);
+        for cgroup in &mut options.cgroups {
+            cgroup.params.min_milli = 600;
+        }
+        let agent = Arc::new(Agent::start(options).unwrap());
+        wait_for(&agent, |view| {
+            let clearing = view.clearing.as_ref();
+            clearing.is_some_and(|clearing| clearing.label == Label::Overloaded)
+        });
+        let world = World::sharing_cpu(Arc::clone(&agent));
+        let reporter = Reporter::new(world.service.ledger(), "w-17").unwrap();
+        (agent, world, reporter)
+    };
+    let machine = Machine::new();
+    let (agent, world, reporter) = overloaded(&machine, Mode::Observe);
+    reporter.settle(&agent).await;
+    assert_eq!(labels(&world).await, [""; 0]);
+
+    let machine = Machine::new();
+    let (agent, world, reporter) = overloaded(&machine, Mode::Act);
+    let begun = "overloaded, was uncongested";
+    let ended = "uncongested, was overloaded";
+    reporter.settle(&agent).await;
+    assert_eq!(labels(&world).await, [begun]);
+    agent.restore(Deed::Real).unwrap();
+    reporter.settle(&agent).await;
+    assert_eq!(labels(&world).await, [begun, ended]);
+
+    let machine = Machine::new();
+    let (agent, world, reporter) = overloaded(&machine, Mode::Act);
+    reporter.settle(&agent).await;
+    reporter.settle_off(&machine.options(Mode::Observe)).await;
+    assert_eq!(labels(&world).await, [begun, ended]);
+}
+
 #[tokio::test]
 async fn where_nobody_is_to_look_a_ledger_that_knew_a_market_hears_so() {
     let machine = Machine::new();
@@ -303,9 +374,12 @@ async fn a_slow_follower_loses_resizes_and_never_a_record() {
     let world = World::sharing_cpu(Arc::clone(&agent));
     let router = world.router(operator());
     let mut follower = Follower::new(&router, "", None).await;
+    let before = agent.view().writes;
+    let written = || agent.view().writes - before;
+    let (most, mut granted) = (u64::try_from(RESIZES_MAX).unwrap(), Vec::new());
     let began = Instant::now();
-    for job in 0..100_000 {
-        if u64::try_from(RESIZES_MAX).unwrap() + 200 < agent.view().writes {
+    for _ in 0..100_000 {
+        if most + 200 < written() {
             break;
         }
         let now_us = u64::try_from(began.elapsed().as_micros()).unwrap();
@@ -318,35 +392,33 @@ async fn a_slow_follower_loses_resizes_and_never_a_record() {
         for pod in &pods {
             machine.used(pod, used_us);
         }
-        if job < 20 {
-            world.grant(&format!("job-{job}"), "python", "ada").await;
+        // There are records among all of them, those that are lost and those that are not.
+        if u64::try_from(granted.len()).unwrap() * 60 <= written() {
+            granted.push(format!("job-{}", granted.len()));
+            let job = granted.last().unwrap();
+            world.grant(job, "python", "ada").await;
         }
         let seen = agent.view();
         agent.view_after(&seen, Duration::from_millis(50));
     }
-    for job in ["one-more", "last"] {
-        world.grant(job, "python", "ada").await;
-    }
+    granted.push("last".to_owned());
+    world.grant("last", "python", "ada").await;
+    assert!(most < written(), "{}", written());
     agent.stop().unwrap();
     let (mut resizes, mut records) = (0, Vec::new());
-    loop {
+    while records.last() != granted.last() {
         let event = follower.next().await.unwrap();
         match event.name.as_str() {
             "pod.resized" => resizes += 1,
-            "booking.granted" => records.push(event.data),
+            "booking.granted" => {
+                let data: Value = serde_json::from_str(&event.data).unwrap();
+                let object = data["object"].as_str().unwrap();
+                records.push(object.strip_prefix("booking/").unwrap().to_owned());
+            }
             other => panic!("{other}"),
         }
-        let is_last = |data: &String| data.contains("booking/last");
-        if records.last().is_some_and(is_last) {
-            break;
-        }
     }
-    let numbered = records.iter().filter(|data| data.contains("booking/job-"));
-    assert_eq!(
-        numbered.count(),
-        records.len() - 2,
-        "in order, and none twice"
-    );
+    assert_eq!(records, granted, "all, in order, and none twice");
     assert!(resizes <= RESIZES_MAX, "{resizes}");
 }
 

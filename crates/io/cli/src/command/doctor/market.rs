@@ -3,16 +3,13 @@
 use bursar_client::Client;
 use bursar_client::api::{MarketActs, NodeMarket};
 use bursar_engine::words;
+use bursar_node::market::silent_ms;
 
 use super::{Line, fail, ok, warn};
 use crate::command::node::market_of;
 use crate::layout::Look;
 use crate::time::distance;
 
-/// How many clearings may be missed before an agent counts as silent, and for how long at least:
-/// as the alert on it has it.
-const CLEARINGS_MISSED: u64 = 3;
-const SILENT_MS: u64 = 60_000;
 /// Why an execution is not managed that asked for no CPU: as it should be.
 const NO_QUOTA: &str = "no-quota";
 
@@ -34,9 +31,9 @@ pub(super) async fn lines(client: &Client, look: &Look) -> Vec<Line> {
 
 fn line(market: &NodeMarket, look: &Look) -> Line {
     let node = &market.node;
-    let silent_ms = SILENT_MS.max(CLEARINGS_MISSED.saturating_mul(market.agent.clear_ms));
-    let age = look.now.since(market.agent.cleared_at.unwrap_or(market.at));
-    if silent_ms < age.ms() {
+    let last = market.agent.cleared_at.unwrap_or(market.at);
+    let age = look.now.since(last);
+    if silent_ms(last.ms(), market.agent.clear_ms, look.now.ms()).is_some() {
         let age = distance(age);
         let detail = format!("{node}: no report for {age}, its limits are held as they are");
         let hint =
@@ -94,6 +91,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use bursar_client::api::{MarketActs, NodeMarket};
+    use bursar_node::market::{SILENT_CLEARINGS, SILENT_MS_MIN};
     use bursar_units::Millis;
 
     use super::{Look, line};
@@ -142,6 +140,28 @@ mod tests {
             "FAIL  market    w-17: no report for 94s, its limits are held as they are\n"
         );
         assert!(hint.unwrap().starts_with("`bursar node show w-17`"));
+    }
+
+    #[test]
+    fn silence_is_the_same_to_us_and_to_the_alert_on_it() {
+        for (seconds, is_silent) in [(60, false), (61, true)] {
+            let (text, _) = told(seconds, |_| {});
+            assert_eq!(text.contains("no report"), is_silent, "{text}");
+        }
+        let (text, _) = told(61, |market| market.agent.clear_ms = 21_000);
+        assert!(!text.contains("no report"), "{text}");
+        let file = include_str!("../../../../../../deploy/alerts.yaml");
+        let (_, alert) = file.split_once("alert: BursarAgentSilent").unwrap();
+        let (_, most) = alert.split_once("clamp_min(").unwrap();
+        assert!(
+            most.starts_with(&format!("{SILENT_CLEARINGS} * ")),
+            "{most}"
+        );
+        let (_, least) = most.split_once("[1d])), ").unwrap();
+        assert!(
+            least.starts_with(&format!("{})", SILENT_MS_MIN / 1_000)),
+            "{least}"
+        );
     }
 
     #[test]

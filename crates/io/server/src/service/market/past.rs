@@ -1,5 +1,5 @@
 //! How the CPU of a node was divided at a time of the last day: played back from the agent's own
-//! record, every line of which is checked on the way (M12).
+//! record, every line of which is checked on the way (M12). One caller at a time: it is work.
 
 use std::sync::Arc;
 
@@ -25,7 +25,20 @@ impl Service {
             Since::At(at) => at.ms(),
             Since::Back(back) => agent.view().at_ms.saturating_sub(back.ms()),
         };
-        let read = tokio::task::spawn_blocking(move || agent.view_at(at_ms)).await;
+        let permit = Arc::clone(&self.playing_back).try_acquire_owned();
+        let permit = permit.map_err(|_| {
+            let detail = "the record is being played back for somebody else";
+            Problem {
+                retry_after_ms: Some(1_000),
+                ..Problem::new(Code::Busy, detail)
+            }
+        })?;
+        let read = tokio::task::spawn_blocking(move || {
+            // It is work until it is done, whether or not anybody still waits for it.
+            let _permit = permit;
+            agent.view_at(at_ms)
+        });
+        let read = read.await;
         let view = read
             .map_err(|_| Problem::new(Code::Internal, "playing the record back panicked"))?
             .map_err(|error| {
