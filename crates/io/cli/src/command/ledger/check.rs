@@ -10,8 +10,9 @@ use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::proof::Check;
 use bursar_ledger::check::{Asked, Report, check};
 use bursar_ledger::store::Store as _;
-use bursar_node::market::{self, record};
-use bursar_units::ObjectName;
+use bursar_node::market;
+use bursar_node::market::record::{self, Verified};
+use bursar_units::{Instant as Time, ObjectName};
 use serde_json::json;
 
 use crate::failure::{Failure, Stop, chain, exit};
@@ -42,10 +43,10 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     });
     drop(progress);
     let mut report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
-    let beside = subject.directory.as_deref();
+    let (beside, now) = (subject.directory.as_deref(), session.look().now);
     report
         .checks
-        .extend(beside.and_then(|data| market_check(data, &report.digests)));
+        .extend(beside.and_then(|data| market_check(data, &report.digests, now)));
     let took = if session.is_virtual() {
         0
     } else {
@@ -76,42 +77,79 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     }
 }
 
-/// The line on the record that the market's agent keeps in a data directory, if there is one:
-/// every line is cleared again, and the last digest in the ledger must be the hash of one of them.
-fn market_check(data: &Path, digests: &[(ObjectName, Position)]) -> Option<Check> {
+/// How a digest in the ledger stands to the record that it is of.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Held {
+    /// It is the hash of one of its lines.
+    Among,
+    /// The record was begun again later: somebody set the one before aside.
+    Anew,
+    /// Its line was let go, as all are after a day.
+    Older,
+    /// Its line should be there, and is not.
+    Missing,
+}
+
+/// The line on the record that the market's agent keeps in a data directory, if there is one or the
+/// ledger knows of one: every line is cleared again, and the last digest in the ledger must be the
+/// hash of one of them, unless that can be no longer there.
+fn market_check(data: &Path, digests: &[(ObjectName, Position)], now: Time) -> Option<Check> {
     let directory = data.join(market::DIRECTORY);
-    let (mut first, mut last) = (None, 0);
+    let mut first = None;
     let mut met = vec![false; digests.len()];
     let read = record::read(&directory, |past| {
         first.get_or_insert(past.line);
-        last = past.line;
         for ((_, digest), met) in digests.iter().zip(&mut met) {
             *met |= digest.lines == past.line && digest.head.to_string() == past.hash;
         }
     });
-    if let Err(error) = read {
-        return directory
-            .exists()
-            .then(|| Check::failed(MARKET, chain(&error)));
-    }
-    let first = first?;
-    let clearings = words::count(last - first + 1, "clearing");
-    // A digest from before the record's first day is of lines that are let go.
-    let mut among = digests
-        .iter()
-        .zip(met)
-        .filter(|((_, digest), _)| first <= digest.lines);
-    if let Some(((node, digest), _)) = among.clone().find(|(_, met)| !met) {
+    let verified = match read {
+        Ok(verified) => verified,
+        Err(_) if !directory.exists() => Verified::default(),
+        Err(error) => return Some(Check::failed(MARKET, chain(&error))),
+    };
+    let held = digests.iter().zip(met).map(|((node, digest), is_met)| {
+        let held = if is_met {
+            Held::Among
+        } else {
+            unmet(digest, first, &verified, now)
+        };
+        (node, digest, held)
+    });
+    let held: Vec<_> = held.collect();
+    if let Some((node, digest, _)) = held.iter().find(|(_, _, held)| *held == Held::Missing) {
         let line = words::number(digest.lines);
         let detail = format!("the ledger's digest of {node} is not line {line} of the record");
         return Some(Check::failed(MARKET, detail));
     }
-    let digest = among.next().map(|_| ", the ledger's digest is among them");
-    let detail = format!(
-        "{clearings} give the same again{}",
-        digest.unwrap_or_default()
-    );
+    let newest = held.iter().max_by_key(|(_, digest, _)| digest.at);
+    if first.is_none() {
+        let detail = "no clearing is kept, the ledger's digest is of an earlier day";
+        return newest.map(|_| Check::passed(MARKET, detail.to_owned()));
+    }
+    let clearings = words::count(verified.lines, "clearing");
+    let digest = newest.map_or("", |(_, _, held)| match held {
+        Held::Among => ", the ledger's digest is among them",
+        Held::Anew => ", begun anew after the ledger's digest",
+        Held::Older | Held::Missing => ", the ledger's digest is older",
+    });
+    let give = if verified.lines == 1 { "gives" } else { "give" };
+    let detail = format!("{clearings} {give} the same again{digest}");
     Some(Check::passed(MARKET, detail))
+}
+
+/// How a digest stands that no line has.
+fn unmet(digest: &Position, first: Option<u64>, kept: &Verified, now: Time) -> Held {
+    let at_ms = digest.at.ms();
+    let newest_ms = first.map_or(now.ms(), |_| kept.to_ms);
+    let day_ms = u64::try_from(record::KEPT_FOR.as_millis()).unwrap_or(u64::MAX);
+    let is_past = at_ms < newest_ms.saturating_sub(day_ms) || kept.is_full;
+    match first {
+        Some(_) if kept.from_ms <= at_ms => Held::Missing,
+        Some(1) => Held::Anew,
+        _ if is_past => Held::Older,
+        _ => Held::Missing,
+    }
 }
 
 /// One line per check: its verdict, its name, its numbers.
@@ -273,10 +311,12 @@ mod tests {
 
     use super::market_check;
 
-    /// A record of three clearings; the digest after the second.
-    fn record(data: &Path) -> Position {
+    const DAY_MS: u64 = 86_400_000;
+
+    /// Adds a clearing at each of these times to the record; how far it was after each.
+    fn record(data: &Path, times: &[u64]) -> Vec<Position> {
         let directory = data.join(DIRECTORY);
-        std::fs::create_dir(&directory).unwrap();
+        std::fs::create_dir_all(&directory).unwrap();
         let mut record = Record::open(&directory).unwrap();
         let mut node = Node::new(Settings::default());
         let rules = Rules::of(&Options {
@@ -296,48 +336,111 @@ mod tests {
             allocatable_milli: 2_000,
             unmanaged_milli: None,
         };
-        let mut digest = None;
-        for at_ms in [1, 2, 3] {
-            let clearing = node.clear(at_ms, supply);
-            record.add(at_ms, &rules, clearing, Vec::new()).unwrap();
-            digest = digest.or(record.position().filter(|position| position.lines == 2));
-        }
-        let digest = digest.unwrap();
-        Position {
-            at: Instant::from_ms(digest.at_ms),
-            lines: digest.lines,
-            writes: digest.writes,
-            head: digest.head.parse().unwrap(),
-        }
+        let added = times.iter().map(|at_ms| {
+            let clearing = node.clear(*at_ms, supply);
+            record.add(*at_ms, &rules, clearing, Vec::new()).unwrap();
+            let position = record.position().unwrap();
+            Position {
+                at: Instant::from_ms(position.at_ms),
+                lines: position.lines,
+                writes: position.writes,
+                head: position.head.parse().unwrap(),
+            }
+        });
+        added.collect()
+    }
+
+    /// What is told of the record, a minute after its first clearing.
+    fn told(data: &Path, digests: &[Position]) -> Option<(bool, String)> {
+        told_at(data, digests, 60_000)
+    }
+
+    fn told_at(data: &Path, digests: &[Position], now_ms: u64) -> Option<(bool, String)> {
+        let node = ObjectName::new("w-17").unwrap();
+        let digests: Vec<_> = digests.iter().map(|one| (node.clone(), *one)).collect();
+        let check = market_check(data, &digests, Instant::from_ms(now_ms));
+        check.map(|check| (check.ok, check.detail))
+    }
+
+    fn passed(detail: &str) -> (bool, String) {
+        (true, detail.to_owned())
+    }
+
+    fn failed(line: u64) -> (bool, String) {
+        let detail = format!("the ledger's digest of w-17 is not line {line} of the record");
+        (false, detail)
     }
 
     #[test]
     fn the_markets_record_is_cleared_again_and_holds_the_ledgers_digest() {
         let data = tempfile::tempdir().unwrap();
-        let told = |digests: &[Position]| {
-            let node = ObjectName::new("w-17").unwrap();
-            let digests: Vec<_> = digests.iter().map(|one| (node.clone(), *one)).collect();
-            market_check(data.path(), &digests).map(|check| (check.ok, check.detail))
-        };
-        assert_eq!(told(&[]), None);
-        let digest = record(data.path());
-        let passed = |detail: &str| Some((true, detail.to_owned()));
-        assert_eq!(told(&[]), passed("3 clearings give the same again"));
+        let data = data.path();
+        assert_eq!(told(data, &[]), None);
+        let digest = record(data, &[1, 2, 3]).remove(1);
+        assert_eq!(told(data, &[]), Some(passed("3 clearings give the same again")));
         let among = "3 clearings give the same again, the ledger's digest is among them";
-        assert_eq!(told(&[digest]), passed(among));
-        let failed = |line| {
-            let detail = format!("the ledger's digest of w-17 is not line {line} of the record");
-            Some((false, detail))
-        };
+        assert_eq!(told(data, &[digest]), Some(passed(among)));
         let other = Position { lines: 3, ..digest };
-        assert_eq!(told(&[other]), failed(3));
+        assert_eq!(told(data, &[other]), Some(failed(3)));
         let lost = Position { lines: 4, ..digest };
-        assert_eq!(told(&[lost]), failed(4));
+        assert_eq!(told(data, &[lost]), Some(failed(4)));
 
-        let file = data.path().join(DIRECTORY).join("record.jsonl");
+        let file = data.join(DIRECTORY).join("record.jsonl");
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replacen("\"atMs\":2", "\"atMs\":4", 1)).unwrap();
-        let (ok, detail) = told(&[]).unwrap();
+        let (ok, detail) = told(data, &[]).unwrap();
         assert!(!ok && detail.contains("line 3 of "), "{detail}");
+    }
+
+    #[test]
+    fn a_record_that_is_taken_away_is_missed_for_a_day() {
+        let data = tempfile::tempdir().unwrap();
+        let data = data.path();
+        let digest = record(data, &[1, 2, 3]).remove(1);
+        let is_missed = || {
+            assert_eq!(told_at(data, &[digest], DAY_MS + 2), Some(failed(2)));
+            let kept = "no clearing is kept, the ledger's digest is of an earlier day";
+            assert_eq!(told_at(data, &[digest], DAY_MS + 3), Some(passed(kept)));
+            assert_eq!(told(data, &[]), None);
+        };
+        std::fs::remove_file(data.join(DIRECTORY).join("record.jsonl")).unwrap();
+        is_missed();
+        std::fs::remove_dir(data.join(DIRECTORY)).unwrap();
+        is_missed();
+    }
+
+    /// Method: the file that the digest is of is removed, a while after it and a day after it.
+    #[test]
+    fn lines_that_are_gone_before_their_day_is_over_are_missed() {
+        for (last_ms, expected) in [
+            (DAY_MS + 2, failed(2)),
+            (
+                DAY_MS + 3,
+                passed("1 clearing gives the same again, the ledger's digest is older"),
+            ),
+        ] {
+            let data = tempfile::tempdir().unwrap();
+            let digest = record(data.path(), &[1, 2, 3, last_ms]).remove(1);
+            let closed = format!("record-{last_ms:016}.jsonl");
+            std::fs::remove_file(data.path().join(DIRECTORY).join(closed)).unwrap();
+            assert_eq!(told(data.path(), &[digest]), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_begun_anew_after_the_digest_is_no_damage() {
+        for (first_ms, expected) in [
+            (2, failed(2)),
+            (
+                3,
+                passed("1 clearing gives the same again, begun anew after the ledger's digest"),
+            ),
+        ] {
+            let data = tempfile::tempdir().unwrap();
+            let digest = record(data.path(), &[1, 2, 3]).remove(1);
+            std::fs::remove_dir_all(data.path().join(DIRECTORY)).unwrap();
+            record(data.path(), &[first_ms]);
+            assert_eq!(told(data.path(), &[digest]), Some(expected));
+        }
     }
 }
