@@ -283,22 +283,22 @@ fn a_time_is_found_in_the_file_that_holds_it_and_the_others_are_not_played_back(
         let past = record::read_at(directory.path(), at_ms);
         past.map(|past| past.map(|past| past.line))
     };
+    let expected = |at_ms: u64| {
+        let place = times.iter().rposition(|time| *time <= at_ms)?;
+        u64::try_from(place + 1).ok()
+    };
     for at_ms in [
         4_999, 5_000, 5_001, 3_000_000, 3_605_000, 8_000_000, 8_400_000, 9_999_999,
     ] {
-        let expected = times.iter().rposition(|time| *time <= at_ms);
-        let expected = expected.map(|place| place as u64 + 1);
-        assert_eq!(line(at_ms).unwrap(), expected, "{at_ms}");
+        assert_eq!(line(at_ms).unwrap(), expected(at_ms), "{at_ms}");
     }
-    let good = fs::read_to_string(&names[0]).unwrap();
+    let first = names.first().unwrap();
+    let good = fs::read_to_string(first).unwrap();
     let damaged = good.replacen("\"atMs\":10000,", "\"atMs\":10001,", 1);
     assert_ne!(damaged, good);
-    fs::write(&names[0], damaged).unwrap();
+    fs::write(first, damaged).unwrap();
     assert!(record::read(directory.path(), |_| {}).is_err());
-    assert_eq!(line(9_000_000).unwrap(), {
-        let place = times.iter().rposition(|time| *time <= 9_000_000);
-        place.map(|place| place as u64 + 1)
-    });
+    assert_eq!(line(9_000_000).unwrap(), expected(9_000_000));
     assert!(line(20_000).is_err(), "the chain is checked up to the line");
     assert_eq!(line(10_000).unwrap(), Some(1), "and no further");
 }
