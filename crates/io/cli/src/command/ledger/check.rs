@@ -377,7 +377,10 @@ mod tests {
         let data = data.path();
         assert_eq!(told(data, &[]), None);
         let digest = record(data, &[1, 2, 3]).remove(1);
-        assert_eq!(told(data, &[]), Some(passed("3 clearings give the same again")));
+        assert_eq!(
+            told(data, &[]),
+            Some(passed("3 clearings give the same again"))
+        );
         let among = "3 clearings give the same again, the ledger's digest is among them";
         assert_eq!(told(data, &[digest]), Some(passed(among)));
         let other = Position { lines: 3, ..digest };
