@@ -118,7 +118,7 @@ fn push_agent(table: &mut Table, seen: &cost::Seen, time: Duration) {
             is_met: seen.microcores <= AGENT_MILLI * 1_000,
         }),
         near: format!(
-            "{} clearings, {} limits written and read back; in each cgroup a shell counts for 1 ms a second, in turn a quarter of them for 30 ms",
+            "{} clearings, {} limits written and read back; in each cgroup a shell counts for 1 ms a second, a quarter of them in turn for up to 30 ms",
             seen.clearings,
             grouped(seen.writes)
         ),

@@ -202,10 +202,10 @@ fn ways_lines(day: &[Run]) -> Vec<String> {
     all.extend(
         [
             "",
-            "throttled: work held back by a quota, of what was wanted; lost: work not done, also where the node",
-            "  was full; held/used: limits over use (without a limit, all that a pod may use); writes: per pod and",
-            "  hour; Jain: of done over wanted, in the seconds in which somebody lost; over: time in which the",
-            "  limits exceed the node",
+            "throttled: time in which a quota held a pod back, of the time in which it wanted anything; lost: work",
+            "  not done, of what was wanted, also where the node was full; held/used: limits over use (without a",
+            "  limit, all that a pod may use); writes: per pod and hour; Jain: of done over wanted, in the seconds",
+            "  in which somebody lost; over: time in which the limits exceed the node",
         ]
         .map(str::to_owned),
     );
@@ -269,21 +269,29 @@ fn push_goals(table: &mut Table, runs: &[Run], day: &[Run]) {
         };
         let both = [&ours.outcome, &theirs.outcome];
         let throttled = both.map(|outcome| outcome.throttled_ppm() / 100);
-        table.push(goal("throttled work", peer, throttled, "%"));
+        table.push(goal("throttled time", peer, throttled, "%"));
         let held = both.map(Outcome::held_percent);
         table.push(goal("CPU held over used", peer, held, "×"));
     }
-    let broken = runs.iter().map(|run| run.outcome.broken).sum();
-    let clearings = runs.iter().map(|run| run.outcome.clearings).sum();
+    let ours: Vec<&Run> = runs
+        .iter()
+        .filter(|run| matches!(run.way, Way::Ours(_)))
+        .collect();
+    let broken = ours.iter().map(|run| run.outcome.broken).sum();
+    let clearings = ours.iter().map(|run| run.outcome.clearings).sum();
     table.push(Row {
-        name: "invariants broken, all policies and sizes".to_owned(),
+        name: format!("invariants broken, {} runs of ours", ours.len()),
         seen: grouped(broken),
         ratio: None,
         goal: Some(Goal {
             text: "0".to_owned(),
             is_met: broken == 0,
         }),
-        near: format!("{} clearings", grouped(clearings)),
+        near: format!(
+            "{} clearings: each policy on the node, and {} on the other sizes",
+            grouped(clearings),
+            Policy::default().word()
+        ),
     });
 }
 

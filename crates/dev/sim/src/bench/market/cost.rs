@@ -1,8 +1,8 @@
 //! What one agent costs: the program that users have, acting on a hundred real cgroups.
 //!
 //! The cgroups lie in a directory of their own. In each a shell counts for about a millisecond,
-//! sleeps for a second, and begins again; in turn a quarter of them counts for thirty times as
-//! long. So needs change and limits are written, not only read. What the agent is charged for is
+//! sleeps for a second, and begins again; in turn a quarter of them counts longer each time, up to
+//! thirty times as long. So needs change and limits are written, not only read. What the agent is charged for is
 //! counted from when it is ready, by the kernel; that it did its work is asked of its metrics.
 
 use std::fs::{self, File};
@@ -24,11 +24,14 @@ pub(super) const GROUPS: u64 = 100;
 /// The floor and the ceiling of each.
 const MIN: &str = "10m";
 const MAX: &str = "1";
+/// More writes than these in a minute show that limits change: each cgroup gets its first, and
+/// one more.
+const WRITES_MIN: u64 = 2 * GROUPS;
 /// How often it clears, in seconds, unless told.
 const CLEAR_S: u64 = 5;
-/// How far a shell counts: about a millisecond, and thirty.
+/// How far a shell counts, about a millisecond, and how much further each time while it is busy.
 const COUNT: u64 = 1_000;
-const COUNT_BUSY: u64 = 30_000;
+const COUNT_MORE: u64 = 2_000;
 /// For how many rounds a quarter of them is busy.
 const ROUNDS: u64 = 15;
 /// How often it is looked whether to go on.
@@ -80,9 +83,13 @@ pub(super) fn measure(
         told.count("apex_allocation_milli{"),
         told.sum("market_skipped_total"),
     );
-    if pods != GROUPS || told.sum("market_acts{") != 1 || seen.writes == 0 {
+    if pods != GROUPS || told.sum("market_acts{") != 1 {
+        bail!("the agent did not do its work: it manages {pods} of {GROUPS} cgroups");
+    }
+    if seen.writes <= WRITES_MIN * time.as_secs() / 60 {
         bail!(
-            "the agent did not do its work: {pods} pods, {} writes",
+            "the agent had too little to change: {} writes\n\nhint: where other programs leave it no CPU to \
+             divide, limits stay as they are; let nothing else run",
             seen.writes
         );
     }
@@ -263,7 +270,8 @@ fn shell(number: u64) -> std::io::Result<Child> {
     let turn = number % 4;
     let script = format!(
         "r=0; while :; do \
-           n={COUNT}; [ $((r / {ROUNDS} % 4)) -eq {turn} ] && n={COUNT_BUSY}; \
+           n={COUNT}; \
+           [ $((r / {ROUNDS} % 4)) -eq {turn} ] && n=$((n + {COUNT_MORE} * (r % {ROUNDS} + 1))); \
            i=0; while [ $i -lt $n ]; do i=$((i + 1)); done; \
            r=$((r + 1)); sleep 1; \
          done"

@@ -200,7 +200,7 @@ fn points(values: &[u64], y: impl Fn(u64) -> u64) -> String {
 fn bars(out: &mut String, day: &[Run]) {
     let columns = [
         Column {
-            head: "work throttled by a quota",
+            head: "time throttled by a quota",
             value: Outcome::throttled_ppm,
             words: super::percent,
         },

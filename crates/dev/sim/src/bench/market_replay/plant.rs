@@ -36,8 +36,11 @@ pub(super) struct Pod {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     wanted: u64,
-    throttled: u64,
     done: u64,
+    /// Seconds in which a pod wanted anything, of all pods together.
+    wanting_s: u64,
+    /// Of those, the ones in which its quota held it back.
+    throttled_s: u64,
     held: u64,
     writes: u64,
     seconds: u64,
@@ -110,8 +113,11 @@ impl<'a> Plant<'a> {
         let held = held_milli(pods);
         let done = allowed.min(self.node_milli);
         outcome.wanted += wanted;
-        outcome.throttled += wanted - allowed;
         outcome.done += done;
+        for (want, may) in wants.iter().zip(&*may) {
+            outcome.wanting_s += u64::from(*want > 0);
+            outcome.throttled_s += u64::from(may < want);
+        }
         outcome.held += held;
         outcome.seconds += 1;
         outcome.seconds_over += u64::from(held > self.node_milli);
@@ -205,9 +211,10 @@ impl Outcome {
         u64::try_from(ppm).unwrap_or(u64::MAX)
     }
 
-    /// Work that quotas held back, of all that was wanted.
+    /// Time in which quotas held a pod back, of the time in which it wanted anything: throttled
+    /// periods over periods, since those of a second are alike.
     pub(super) fn throttled_ppm(&self) -> u64 {
-        Self::ppm(self.throttled, self.wanted)
+        Self::ppm(self.throttled_s, self.wanting_s)
     }
 
     /// Work that was not done, of all that was wanted.
@@ -253,8 +260,16 @@ mod tests {
         };
         assert_eq!(costs(Way::Nothing), (0, 500_000));
         let (throttled, lost) = costs(Way::Static);
-        // Without a limit until the first clearing.
-        assert!((499_900..500_000).contains(&throttled), "{throttled}");
+        // All the time, for half of the work; without a limit until the first clearing.
+        assert!((999_900..1_000_000).contains(&throttled), "{throttled}");
         assert_eq!(lost, 500_000);
+    }
+
+    #[test]
+    fn whoever_wants_nothing_is_not_held_back_and_does_not_count() {
+        let load = Load::of(String::new(), &[vec![100; 288], vec![0; 288]], 1);
+        let outcome = Plant::new(&load, 1_000).run(Way::Static);
+        let throttled = outcome.throttled_ppm();
+        assert!((999_900..1_000_000).contains(&throttled), "{throttled}");
     }
 }
