@@ -4,6 +4,7 @@
 //! say the same. The arithmetic is printed as it was done; what is rounded for the eye is rounded
 //! to the nearest. Deliberately not here: columns, colours, and calculating anything again.
 
+use crate::act;
 use crate::clear::{
     BoundBy, Cleared, Market, Mode, PRICE_MAX_PPM, Policy, SURVIVAL_MILLI, Share, Step,
 };
@@ -179,6 +180,7 @@ pub fn explain(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Exp
     if !is_held {
         how.extend(need_lines(scene, share, evidence));
         how.push(("gets", gets(scene, share, evidence)));
+        how.extend(unwritten(scene, share, evidence).map(|words| ("has", words)));
         how.push(("price", price_line(scene)));
     }
     Explanation {
@@ -347,6 +349,19 @@ fn need_lines(
         ));
     }
     lines
+}
+
+/// Why the limit is not what it gets, if it is not.
+fn unwritten(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<String> {
+    let (has, gets) = (evidence?.limit_milli?, share.allocated_milli);
+    if has == gets || !scene.acts {
+        return None;
+    }
+    Some(if act::is_worth_it(has, gets) {
+        format!("{has}m, until there is room for the rest")
+    } else {
+        format!("{has}m: less than 10m or 5% of it is not worth a write")
+    })
 }
 
 fn gets(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> String {

@@ -358,6 +358,12 @@ fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreA
     if !found.is_dir() {
         return Err(Failure::usage(format!("there is no directory {}", data.display())).into());
     }
+    if !found.join(DIRECTORY).is_dir() {
+        let message = format!("no agent has ever kept anything in {}", data.display());
+        return Err(Failure::usage(message)
+            .hint("name the directory that `bursar up` or `bursar agent` had as its `--data`")
+            .into());
+    }
     let told = market::restore(&found.join(DIRECTORY), Path::new(PROCESS), deed);
     let told = told.map_err(|error| match error {
         market::Error::InUse(_) => Failure::unavailable(chain(&error))

@@ -122,7 +122,7 @@ impl Why {
             Self::Missing => "there is no such cgroup",
             Self::Root => "it is the root of all cgroups",
             Self::Own => "it holds this very process",
-            Self::Nested => "it lies inside another that is managed",
+            Self::Nested => "it is, or lies inside, another that is managed",
             Self::NotAPath => "its path leads elsewhere",
             Self::NameTaken => "another pod has the same name",
             Self::Unreadable => "its counters cannot be read",

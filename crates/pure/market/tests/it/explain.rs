@@ -65,6 +65,27 @@ fn how<'a>(explanation: &'a Explanation, word: &str) -> &'a str {
 }
 
 #[test]
+fn a_limit_that_is_not_what_it_gets_says_why() {
+    let market = market();
+    let cleared = clear(&market);
+    let scene = scene(&market, &cleared);
+    let has = |limit_milli| {
+        let evidence = Evidence {
+            limit_milli: Some(limit_milli),
+            ..evidence()
+        };
+        let explanation = explain(&scene, &cleared.shares[1], Some(&evidence));
+        let has = explanation.how.into_iter().find(|(word, _)| *word == "has");
+        has.map(|(_, words)| words)
+    };
+    assert_eq!(has(580), None);
+    let small = "570m: less than 10m or 5% of it is not worth a write";
+    assert_eq!(has(570).as_deref(), Some(small));
+    let large = "400m, until there is room for the rest";
+    assert_eq!(has(400).as_deref(), Some(large));
+}
+
+#[test]
 fn the_transcript_of_one_pod_is_word_for_word() {
     let market = market();
     let cleared = clear(&market);

@@ -18,6 +18,8 @@ use crate::grammar::MarketWord;
 
 /// The process whose cgroups tell where we are: our own.
 const PROCESS: &str = "/proc/self";
+/// Where hierarchies are mounted; no cgroup's path begins there.
+const MOUNTED: &str = "/sys/fs/cgroup";
 /// Names of cgroups may be so long, as those of nodes.
 const NAME_MAX: usize = 253;
 
@@ -173,6 +175,12 @@ impl TryFrom<WrittenCgroup> for Cgroup {
             ));
         }
         let place = match (written.path, written.unit) {
+            (Some(path), None) if path.starts_with(MOUNTED) => {
+                return Err(format!(
+                    "cgroup `{name}`: `path` begins at the root of the hierarchy, below the directory \
+                     where that is mounted; write what follows it, as in \"/system.slice/web.service\""
+                ));
+            }
             (Some(path), None) => Place::Path(path),
             (None, Some(unit)) => Place::Unit(unit),
             _ => {
