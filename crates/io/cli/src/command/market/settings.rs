@@ -359,6 +359,11 @@ mod tests {
                 "bursar.toml:1: `sense` must not be longer than `clear`",
             ),
             (
+                "[[cgroup]]\nname = \"a\"\npath = \"/sys/fs/cgroup/cpu/a\"\nmax = \"1\"\n",
+                "bursar.toml:1: cgroup `a`: `path` begins at the root of the hierarchy, below the directory \
+                 where that is mounted; write what follows it, as in \"/system.slice/web.service\"",
+            ),
+            (
                 "[[cgroup]]\nname = \"a b\"\npath = \"/a\"\nmax = \"1\"\n",
                 "bursar.toml:1: `a b` cannot name a cgroup: 1 to 253 letters without blanks and /",
             ),
