@@ -238,7 +238,7 @@ async fn there_is_no_digest_of_a_record_that_cannot_be_made_durable() {
     let machine = Machine::new();
     let (agent, world, reporter) = acting(&machine);
     reporter.settle(&agent).await;
-    tokio::time::advance(Duration::from_secs(3_600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     let digest = || {
         let state = world.service.ledger().view().read();
         state.markets.get("w-17").unwrap().digest
