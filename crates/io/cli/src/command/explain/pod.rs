@@ -31,7 +31,11 @@ pub(super) async fn run(
     let (question, now) = (arguments.question, session.now());
     let (markets, is_past) = match &arguments.at {
         Some(at) => {
-            let at = time::parse(at, session.now(), &session.zone).map_err(Failure::usage)?;
+            let at = time::parse(at, now, &session.zone).map_err(Failure::usage)?;
+            if now < at {
+                let message = "`--at` is of the past; nobody knows yet what a pod will get";
+                return Err(Failure::usage(message).into());
+            }
             (past_markets(client, at).await?, true)
         }
         None => (markets(client).await?, false),
@@ -51,6 +55,11 @@ pub(super) async fn run(
         .collect();
     let value = |((market, pod), told): &(Found<'_>, Explanation)| value(market, pod, told);
     match told.as_slice() {
+        [] if is_past => {
+            let message =
+                format!("pod `{name}` took no part then: it was not there, or was left as it was");
+            Err(Failure::new(exit::REFUSED, message).into())
+        }
         [] => Err(unknown(&markets, name).into()),
         [one] => {
             let name = format!("pod/{}", one.0.1.pod);
