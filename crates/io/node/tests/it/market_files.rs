@@ -554,7 +554,8 @@ fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
     let stored = fake.root("market").join("originals.json");
     let text = fs::read_to_string(&stored).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let number = &mut json["root"]["number"];
+    let root = json.get_mut("root").unwrap();
+    let number = root.get_mut("number").unwrap();
     *number = serde_json::json!(number.as_u64().unwrap() + 1);
     let elsewhere = serde_json::to_string(&json).unwrap();
     fs::write(&stored, &elsewhere).unwrap();

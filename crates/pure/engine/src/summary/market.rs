@@ -92,6 +92,10 @@ fn set(rules: &Rules, was: Option<&Rules>) -> String {
 }
 
 fn label(labelled: &Labelled, was: clear::Mode) -> String {
+    // Where nothing is shared any more nobody counts.
+    if labelled.pods == 0 {
+        return format!("{}, was {}", labelled.label.word(), was.word());
+    }
     let verb = if labelled.pods == 1 { "needs" } else { "need" };
     format!(
         "{}, was {}: {} {verb} {}m, {}m can be shared",

@@ -221,10 +221,7 @@ fn only_what_differs_is_told_and_who_was_there_before() {
         ]
     );
     is.settings = settings(Mode::Observe, Policy::FullCapacity, 0);
-    is.labelled = Some(Labelled {
-        pods: 1,
-        ..Labelled::default()
-    });
+    is.labelled = Some(Labelled::default());
     let hash = is.settings.rules().sha256.short();
     assert_eq!(
         sentences(&mut world, &is),
@@ -233,7 +230,7 @@ fn only_what_differs_is_told_and_who_was_there_before() {
                 "w-17: the market observes, policy full-capacity, settings {hash}; \
                  it acted, policy proportional"
             ),
-            "w-17: uncongested, was congested: 1 pod needs 0m, 0m can be shared".to_owned(),
+            "w-17: uncongested, was congested".to_owned(),
         ]
     );
     is.position = Some(position(720, 14));
