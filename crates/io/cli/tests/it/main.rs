@@ -22,5 +22,6 @@ mod market_ledger;
 mod market_node;
 mod outputs;
 mod scenarios;
+mod top_hung;
 mod trouble;
 mod up;

@@ -2,14 +2,15 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::Stdio;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 use crate::exec_running::{Running, program, shell};
-use crate::house::House;
-use crate::market_node::{Group, WROTE_MILLI, get};
+use crate::house::{House, ended};
+use crate::market_node::{Group, WROTE_MILLI, get, until_lowered_by};
 
 /// What a shell does first for a command that is to outlive its terminal, as `nohup` does.
 const IGNORES: &str = "trap '' HUP;";
@@ -70,7 +71,7 @@ impl Terminal {
 
     /// Waits until the command has ended.
     fn end(&self) {
-        poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None).unwrap();
+        assert!(has_ended(&self.process), "it does not end");
     }
 }
 
@@ -80,10 +81,14 @@ impl Drop for Terminal {
     }
 }
 
-fn until_lowered(group: &Group) {
-    while group.milli() == WROTE_MILLI {
-        std::thread::yield_now();
-    }
+/// Waits until a process has ended, and no longer than one that ends ever takes.
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
+    let patience = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let ended = PollFd::new(process, PollFlags::IN);
+    poll(&mut [ended], Some(&patience)).unwrap() == 1
 }
 
 #[test]
@@ -91,8 +96,8 @@ fn a_terminal_that_goes_away_leaves_no_limit_behind() {
     let (house, group) = (House::new(), Group::new());
     for command in commands(&group.settings(&house)) {
         let mut terminal = Terminal::open(&house, "", &command);
-        terminal.ready();
-        until_lowered(&group);
+        let ready = terminal.ready();
+        until_lowered_by(ready["server"].as_str().unwrap(), &group);
         terminal.close();
         terminal.end();
         assert_eq!(group.milli(), WROTE_MILLI, "{command}");
@@ -105,7 +110,7 @@ fn what_was_started_to_outlive_its_terminal_does_and_ends_in_order_later() {
     for command in commands(&group.settings(&house)) {
         let mut terminal = Terminal::open(&house, IGNORES, &command);
         let ready = terminal.ready();
-        until_lowered(&group);
+        until_lowered_by(ready["server"].as_str().unwrap(), &group);
         let pid = terminal.pid.as_raw_nonzero();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let is_in = |mask: &str| {
@@ -129,14 +134,31 @@ fn a_log_that_nobody_sees_any_more_ends_nothing() {
     let (house, group) = (House::new(), Group::new());
     let [up, _] = commands(&group.settings(&house));
     let mut terminal = Terminal::open(&house, IGNORES, &up);
-    terminal.ready();
-    until_lowered(&group);
+    let ready = terminal.ready();
+    until_lowered_by(ready["server"].as_str().unwrap(), &group);
     terminal.close();
     // This is logged, to a terminal that is not there.
     let done = house.ok(&["node", "restore", "--all"]);
     assert!(done.contains("1 CPU limit put back\n"), "{done}");
     terminal.terminate();
     terminal.end();
+}
+
+#[test]
+fn what_cannot_say_that_it_is_ready_ends_and_leaves_no_limit_behind() {
+    let (house, group) = (House::new(), Group::new());
+    for command in commands(&group.settings(&house)) {
+        let mut full = shell(&house, &format!("exec {command} > /dev/full"));
+        let mut child = full.stderr(Stdio::piped()).spawn().unwrap();
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let is_over = has_ended(&process);
+        child.kill().unwrap();
+        let ended = ended(child.wait_with_output().unwrap());
+        assert!(is_over, "{command}: {}", ended.stderr);
+        assert_eq!(ended.code, 3, "{command}: {}", ended.stderr);
+        assert!(ended.stderr.contains("cannot write to stdout"));
+        assert_eq!(group.milli(), WROTE_MILLI, "{command}");
+    }
 }
 
 #[test]
