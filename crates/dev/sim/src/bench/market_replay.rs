@@ -9,7 +9,7 @@
 //!
 //! Nothing was chosen by its result. The node is the smallest whole number of processors that
 //! carries the busiest five minutes of the day, by the means of the trace: what is wanted on
-//! average always fits, and peaks do not. [`SIZES_PERCENT`] repeats the comparison on smaller and
+//! average always fits, and peaks do not. `SIZES_PERCENT` repeats the comparison on smaller and
 //! larger nodes. The autoscaler runs twice, on samples of a minute as it is deployed and on
 //! samples of a second as ours, and the goals are set against both.
 
