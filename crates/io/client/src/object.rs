@@ -181,6 +181,7 @@ impl Reading {
                 return;
             }
         };
+        let lines: Vec<&str> = text.lines().collect();
         let documents = match read_yaml(text) {
             Ok(documents) => documents,
             Err(unreadable) => {
@@ -191,7 +192,7 @@ impl Reading {
                     wrong,
                 };
                 self.mistakes
-                    .push(Mistake::new(&file.name, text, None, found));
+                    .push(Mistake::new(&file.name, &lines, None, found));
                 return;
             }
         };
@@ -200,23 +201,23 @@ impl Reading {
             .filter(|node| !matches!(node.kind, Kind::Null))
         {
             self.documents = self.documents.saturating_add(1);
-            self.document(&file.name, text, document);
+            self.document(&file.name, &lines, document);
         }
     }
 
-    fn document(&mut self, file: &str, text: &str, document: &Node) {
+    fn document(&mut self, file: &str, lines: &[&str], document: &Node) {
         let is_list = document.get("kind").and_then(Node::text) == Some("List");
         match document.get("items").map(|items| &items.kind) {
             Some(Kind::List(items)) if is_list => {
                 for (index, item) in items.iter().enumerate() {
-                    self.object(file, text, item, &format!("items[{index}]"));
+                    self.object(file, lines, item, &format!("items[{index}]"));
                 }
             }
-            _ => self.object(file, text, document, ""),
+            _ => self.object(file, lines, document, ""),
         }
     }
 
-    fn object(&mut self, file: &str, text: &str, node: &Node, path: &str) {
+    fn object(&mut self, file: &str, lines: &[&str], node: &Node, path: &str) {
         let found = match read_object(node, path) {
             Ok(object) => {
                 let wrong = twice(&self.objects, &object);
@@ -237,7 +238,7 @@ impl Reading {
         self.mistakes.extend(
             found
                 .into_iter()
-                .map(|found| Mistake::new(file, text, reference.clone(), found)),
+                .map(|found| Mistake::new(file, lines, reference.clone(), found)),
         );
     }
 }

@@ -91,10 +91,11 @@ pub fn read_market(file: &File) -> Result<Market, Mistakes> {
     let of_file = |message: &str| failed(vec![Mistake::of_file(&file.name, message)]);
     let text = text_of(file).map_err(|message| of_file(&message))?;
     let of_text = |found: Vec<Found>| {
+        let lines: Vec<&str> = text.lines().collect();
         let mistakes = found.into_iter();
         failed(
             mistakes
-                .map(|found| Mistake::new(&file.name, text, None, found))
+                .map(|found| Mistake::new(&file.name, &lines, None, found))
                 .collect(),
         )
     };

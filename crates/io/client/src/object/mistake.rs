@@ -44,12 +44,11 @@ pub struct Mistakes {
 const SOURCE_LINE_MAX: usize = 400;
 
 impl Mistake {
-    pub(super) fn new(file: &str, text: &str, object: Option<String>, found: Found) -> Self {
+    /// A mistake in a file that has these lines: of many mistakes each would look for its own again.
+    pub(super) fn new(file: &str, lines: &[&str], object: Option<String>, found: Found) -> Self {
         let place = found.place;
-        let line = text
-            .lines()
-            .nth(place.line.saturating_sub(1))
-            .unwrap_or_default();
+        let line = lines.get(place.line.saturating_sub(1));
+        let line = line.copied().unwrap_or_default();
         let is_shown = place.line > 0 && line.chars().count() <= SOURCE_LINE_MAX;
         Self {
             file: file.to_owned(),
