@@ -550,7 +550,7 @@ fn word_of(answer: &Result<Answer, EngineRefusal>) -> &'static str {
         Err(EngineRefusal::Booking(refusal)) => match refusal {
             Refusal::OverLimit { .. } => "over-limit",
             Refusal::OthersFirst { .. } => "others-first",
-            Refusal::QueueFull { .. } => "queue-full",
+            Refusal::QueueFull { .. } | Refusal::TenantQueueFull { .. } => "queue-full",
             Refusal::NeverFits { .. } => "never-fits",
             Refusal::TimeOutOfBounds { field, .. } => field,
             Refusal::Slots => "slots",

@@ -206,7 +206,9 @@ impl Tally {
             Err(Refusal::Booking(refusal)) => match refusal {
                 BookingRefusal::OverLimit { .. } => "refused: over limit",
                 BookingRefusal::OthersFirst { .. } => "refused: others first",
-                BookingRefusal::QueueFull { .. } => "refused: queue full",
+                BookingRefusal::QueueFull { .. } | BookingRefusal::TenantQueueFull { .. } => {
+                    "refused: queue full"
+                }
                 BookingRefusal::NeverFits { .. } => "refused: never fits",
                 BookingRefusal::TimeOutOfBounds { .. } => "refused: time out of bounds",
                 BookingRefusal::IdReused { .. } => "refused: id reused",

@@ -151,6 +151,9 @@ impl Listed for Limit {
             count("MAX QUEUE", Shown::Wide, |row, _| {
                 number_or_dash(row.spec.max_queue)
             }),
+            count("MAX OF TENANT", Shown::Wide, |row, _| {
+                number_or_dash(row.spec.max_queue_per_tenant)
+            }),
             count("MAX WAIT", Shown::Wide, |row, _| {
                 row.spec.max_wait.clone().unwrap_or_default()
             }),

@@ -6,8 +6,9 @@ use bursar_journal::tile::{Builder, FullTile};
 use crate::store::{Append, Appended, Error, Store, Term};
 use crate::writer::Batch;
 
-/// Signs the root over the first `size` records.
-pub type Sign = Box<dyn FnMut(u64, Hash) -> String + Send>;
+/// Signs the root over the first `size` records. A note that is kept elsewhere too is durable
+/// there before this returns: nobody sees a checkpoint that could be lost again (L11).
+pub type Sign = Box<dyn FnMut(u64, Hash) -> Result<String, Error> + Send>;
 
 /// What became of a batch.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub enum Commit {
     Refused,
     /// It may or may not be there.
     Unknown(Error),
+    /// The store's files were taken away: what was written goes with the process.
+    Away,
 }
 
 /// What was found after an unknown outcome.
@@ -72,6 +75,8 @@ impl Committer {
             tiles,
         };
         match self.store.append(self.term, &append) {
+            // Also after an error: opening the store again would destroy what is left of it.
+            Ok(Appended::Done) | Err(_) if self.store.is_away() => Commit::Away,
             Ok(Appended::Done) => {
                 self.builder = builder;
                 self.term.head = self.builder.size();
@@ -111,7 +116,7 @@ impl Committer {
         if size == self.signed {
             return Ok(None);
         }
-        let note = (self.sign)(size, self.builder.root());
+        let note = (self.sign)(size, self.builder.root())?;
         self.store.put_checkpoint(size, &note)?;
         self.signed = size;
         Ok(Some(size))

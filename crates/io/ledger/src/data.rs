@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use bursar_engine::State;
 
 use crate::clock::Clock;
+use crate::durable;
 use crate::key::{self, Signer};
 use crate::lock::Lock;
 use crate::pipeline::{Ledger, Observe, Running};
@@ -51,17 +52,14 @@ pub fn open(
 ) -> Result<Data, Error> {
     make_directory(path)?;
     let lock = Lock::take(path)?;
-    let file = path.join(sqlite::FILE_NAME);
+    let (file, key_path) = (path.join(sqlite::FILE_NAME), path.join(key::FILE_NAME));
+    check_not_lost(path, &file)?;
     let store = SqliteStore::open(&file)?;
     let snapshots = Snapshots::of(path);
     let (start, skipped) = newest_state(&snapshots, &SqliteReader::open(&file)?, &file)?;
     let snapshotted = start.head;
-    let key_path = path.join(key::FILE_NAME);
     let mut signer = None;
-    let begun = Signer::load(&key_path)?;
-    // A start that came no further than its key goes on with that key.
-    let begun = begun.as_ref().and_then(Signer::ledger_begun);
-    let new_id = || begun.map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
+    let new_id = || uuid::Uuid::now_v7().to_string();
     let hand = |ledger: &str, recovered: &Recovered, reader: &dyn Reader| {
         let loaded = key_of(&key_path, ledger, &recovered.state)?;
         let verifiers = loaded.verifiers();
@@ -71,16 +69,21 @@ pub fn open(
         signer = Some(Arc::clone(&shared));
         Ok(Hand {
             verifiers,
-            sign: signs_with(shared, Arc::clone(&clock)),
+            sign: newest::kept_in(path, signs_with(shared, Arc::clone(&clock))),
         })
     };
     let begun = begin_with(Box::new(store), start, &clock, new_id, hand, progress)?;
     let Begun {
         writer,
-        committer,
+        mut committer,
         records,
     } = begun;
     let signer = signer.ok_or_else(|| Error::Decide("no key was asked for".to_owned()))?;
+    if records == 0 {
+        keys::lock(&signer).promote_new()?;
+    }
+    // A checkpoint is signed and kept before anybody can ask for one.
+    committer.checkpoint()?;
     let (ledger, running) = Ledger::start(writer, committer, clock, observe)?;
     let keeper = Keeper::new(ledger.clone(), path, snapshotted).spawn()?;
     let keys = Keys::new(signer, ledger.clone());
@@ -135,13 +138,55 @@ fn make_directory(path: &Path) -> Result<(), Error> {
             path,
             source,
         })
-    })
+    })?;
+    Ok(check_private(path)?)
+}
+
+/// Refuses a directory in which others than its owner can write: they could put another ledger
+/// into it.
+fn check_private(path: &Path) -> Result<(), store::Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let found = std::fs::metadata(path).map_err(|source| durable::failed("read", path, source))?;
+    let mode = found.permissions().mode() & 0o7777;
+    if mode & 0o022 == 0 {
+        return Ok(());
+    }
+    let path = path.display().to_string();
+    Err(store::Error::Shared { path, mode })
+}
+
+/// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.
+fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
+    let is_there = |file: &Path| {
+        let is_there = file.try_exists();
+        is_there.map_err(|source| Error::Store(durable::failed("read", file, source)))
+    };
+    if is_there(file)? {
+        return Ok(());
+    }
+    for left in [key::FILE_NAME, newest::FILE_NAME] {
+        let left = path.join(left);
+        if is_there(&left)? {
+            return Err(key::Error::ledger_missing(&left).into());
+        }
+    }
+    Ok(())
 }
 
 /// The key of what was recovered. One is made only where there is nothing that it signed.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
     if state.head == 0 {
-        return Signer::load_or_create(path, ledger, state.generation);
+        return match Signer::load(path)? {
+            Some(_) => Err(key::Error::ledger_missing(path)),
+            None => Signer::create_new(path, ledger, state.generation),
+        };
+    }
+    // A start that was cut short after its first records left its key to be put in place.
+    if let Some(new) = Signer::load_new(path)?
+        && Signer::load(path)?.is_none()
+        && is_announced(state, &new)
+    {
+        new.promote_new()?;
     }
     let signer = Signer::load_for(path, ledger, state.generation)?;
     match signer.load_next()? {

@@ -71,7 +71,7 @@ impl Inline {
                 batch.fail(&Failure::NotLeader);
                 self.step_down()
             }
-            Commit::Unknown(_) => {
+            Commit::Unknown(_) | Commit::Away => {
                 batch.fail_pending(&Failure::OutcomeUnknown);
                 self.unknown = Some(batch);
                 self.resolve()

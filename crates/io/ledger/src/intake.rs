@@ -41,6 +41,9 @@ pub enum Failure {
     /// The store is away; nothing was admitted.
     #[error("the store is away")]
     Unavailable,
+    /// The store's files were taken away while they were open; nothing was admitted.
+    #[error("the files of the store are gone")]
+    StoreAway,
     /// It may or may not have happened; repeating is safe.
     #[error("the outcome is not known")]
     OutcomeUnknown,
@@ -149,6 +152,11 @@ impl Intake {
     pub fn waiting(&self) -> (usize, usize) {
         let lanes = self.lock();
         (lanes.control.commands, lanes.work.commands)
+    }
+
+    /// Why everything is refused now, if it is.
+    pub fn refuses(&self) -> Option<Failure> {
+        self.lock().refuse.clone()
     }
 
     /// From now on everything is refused for this reason, or taken again.

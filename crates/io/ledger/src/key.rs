@@ -8,6 +8,9 @@
 //! the stated instant: thirty days after they were replaced. The file may be a mounted secret; it
 //! is only written when a key is made or replaced.
 //!
+//! The key of a ledger that begins is in `ledger.key.new` until record 0 is durable: a `ledger.key`
+//! without a ledger is what is left of one, and never begins a second history under its name.
+//!
 //! A key that is to replace another waits in `ledger.key.next` until its record is in the ledger:
 //! what the key file holds is always on record, and what is on record is always in a file.
 
@@ -24,6 +27,9 @@ use crate::{durable, store};
 /// The name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.key";
 
+/// What the name ends in while the ledger of the key has no durable record.
+const NEW: &str = ".new";
+
 /// How long a replaced key goes on signing, so that whoever pinned it can learn of the new one.
 pub const BOTH_SIGN: Millis = Millis::from_hours(30 * 24);
 
@@ -34,7 +40,7 @@ const MODE: u32 = 0o600;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file could not be read or written.
-    #[error("the signing key is not to be had")]
+    #[error("the signing key cannot be read or written")]
     File(#[from] store::Error),
     /// Others can read the file.
     #[error(
@@ -78,6 +84,15 @@ pub enum Error {
         /// The file.
         path: String,
     },
+    /// There is a key, or a checkpoint that it signed, but no record.
+    #[error(
+        "{path} is there, but no ledger: the store was lost or moved; put `ledger.db` back, restore \
+         a backup with `bursar ledger restore`, or move {path} away to begin a new ledger"
+    )]
+    LedgerMissing {
+        /// The file that is there.
+        path: String,
+    },
     /// The system has no randomness to give.
     #[error("the system gave no random bytes for a key")]
     Random {
@@ -103,17 +118,49 @@ pub struct Signer {
     earlier: Vec<(SigningKey, Instant)>,
 }
 
+impl Error {
+    /// The error for a file that is left of a ledger.
+    pub(crate) fn ledger_missing(left: &Path) -> Self {
+        Self::LedgerMissing {
+            path: left.display().to_string(),
+        }
+    }
+}
+
 impl Signer {
     /// Makes a key for a ledger and keeps it in `path`, in place of what is there.
     pub fn create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
+        let signer = Self::create_new(path, ledger, generation)?;
+        signer.promote_new()?;
+        Ok(signer)
+    }
+
+    /// Makes a key for a ledger that begins, and keeps it beside `path` until
+    /// [`Self::promote_new`].
+    pub fn create_new(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
         let name = Name::ledger(ledger, generation).map_err(|source| Error::Name { source })?;
         let signer = Self {
             path: path.to_owned(),
             key: random_key(name)?,
             earlier: Vec::new(),
         };
-        signer.write(path)?;
+        signer.write(&durable::beside(path, NEW))?;
         Ok(signer)
+    }
+
+    /// The key that [`Self::create_new`] has made, if it is not in its place yet.
+    pub fn load_new(path: &Path) -> Result<Option<Self>, Error> {
+        let new = Self::load(&durable::beside(path, NEW))?;
+        Ok(new.map(|new| Self {
+            path: path.to_owned(),
+            ..new
+        }))
+    }
+
+    /// Puts a new key into its place: the first record of its ledger is durable.
+    pub fn promote_new(&self) -> Result<(), Error> {
+        let failed = |source| durable::failed("write", &self.path, source);
+        Ok(durable::rename(&durable::beside(&self.path, NEW), &self.path).map_err(failed)?)
     }
 
     /// Reads the key file; `None` if there is none.

@@ -20,7 +20,7 @@ use crate::store::{self, Kept, Reader};
 pub use backup::backup;
 pub use excerpt::Export;
 pub use export::{Exported, export};
-pub use restore::{Restored, restore};
+pub use restore::{Restored, Tokens, restore, set_aside};
 pub use tiles::export_tiles;
 
 /// Why something could not be done.
@@ -69,7 +69,7 @@ pub enum Error {
     #[error("the restored ledger got no key")]
     Key(#[from] crate::key::Error),
     /// The record that tells of the restoring could not be made.
-    #[error("the restoring could not be put on record")]
+    #[error("the restore could not be recorded")]
     Record {
         /// What went wrong.
         #[source]

@@ -77,6 +77,10 @@ pub trait Observe: Send + Sync {
     /// Another term leads: this process writes no more.
     fn not_leader(&self);
 
+    /// The store's files were taken away: this process writes no more. Says where the records that
+    /// were still open are now, or why they could not be written.
+    fn store_away(&self, rescued: &Result<String, crate::store::Error>);
+
     /// A batch is durable: how many records, how long it took.
     fn committed(&self, records: usize, took: Duration);
 
@@ -147,6 +151,7 @@ impl Ledger {
             signal: Arc::clone(&signal),
             observe,
             kept_at: Monotonic::now(),
+            is_away: false,
         };
         let view = Arc::clone(&ledger.view);
         let threads = vec![
@@ -210,6 +215,11 @@ impl Ledger {
     /// What is committed.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Why nothing is taken now, if that is so.
+    pub fn refuses(&self) -> Option<Failure> {
+        self.intake.refuses()
     }
 
     /// The time now.
@@ -502,6 +512,8 @@ struct StoreThread {
     signal: Arc<Mutex<Signal>>,
     observe: Arc<dyn Observe>,
     kept_at: Monotonic,
+    /// The store's files are gone, and what was left is rescued.
+    is_away: bool,
 }
 
 impl StoreThread {
@@ -539,7 +551,20 @@ impl StoreThread {
                 self.step_down();
             }
             Commit::Unknown(error) => self.resolve(batch, &error),
+            Commit::Away => {
+                batch.fail(&Failure::OutcomeUnknown);
+                self.lose_store();
+            }
         }
+    }
+
+    /// The store's files are gone: what is left is written beside them, and nothing is taken any
+    /// more. The store is not opened again: that would destroy what the open files still hold.
+    fn lose_store(&mut self) {
+        self.is_away = true;
+        self.intake.refuse(Some(&Failure::StoreAway));
+        self.observe.store_away(&self.committer.store().rescue());
+        self.end(&Failure::StoreAway);
     }
 
     /// After an unknown outcome: everyone is told so, and the store is asked until it answers.
@@ -610,6 +635,12 @@ impl StoreThread {
     /// Once a second: a checkpoint over what is new, and a look at the disk.
     fn housekeep(&mut self) {
         self.kept_at = Monotonic::now();
+        if self.is_away {
+            return;
+        }
+        if self.committer.store().is_away() {
+            return self.lose_store();
+        }
         match self.committer.checkpoint() {
             Ok(Some(size)) => self.observe.signed(size),
             Ok(None) => {}

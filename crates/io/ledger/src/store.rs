@@ -101,6 +101,17 @@ pub enum Error {
         /// The file.
         path: String,
     },
+    /// Others than the owner can write to the data directory.
+    #[error(
+        "others can write to {path} (mode {mode:o}), and could put another ledger there; run \
+         `chmod go-w {path}`"
+    )]
+    Shared {
+        /// The directory.
+        path: String,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The disk is full. Nothing that was committed is lost.
     #[error("the disk that holds {path} is full; free some space, all that was committed is there")]
     Full {
@@ -177,6 +188,21 @@ pub trait Store: Send {
 
     /// Bytes that can still be written, where the store knows (L4).
     fn free_bytes(&self) -> Option<u64>;
+
+    /// Whether the files that are open are no longer the ones at their path: all that is written
+    /// would be lost at the end of the process.
+    fn is_away(&self) -> bool {
+        false
+    }
+
+    /// Writes all that is still open of a store that is away into a new file beside its path, and
+    /// says where. The store stays as it is and takes nothing more: closing would destroy it.
+    fn rescue(&mut self) -> Result<String, Error> {
+        Err(Error::Database {
+            operation: "write what is left",
+            source: "it has no files".into(),
+        })
+    }
 }
 
 /// The readers' side.

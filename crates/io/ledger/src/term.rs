@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bursar_engine::{Command, State, decide};
+use bursar_engine::{Command, LEVEL, State, decide};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_units::Instant;
 use thiserror::Error;
@@ -51,13 +51,17 @@ pub enum Error {
     /// Somebody else began a term in the same moment.
     #[error("another process leads this ledger")]
     NotLeader,
-    /// A thread or directory could not be had.
-    #[error("the system refused")]
+    /// The files of the store were taken away in the same moment.
+    #[error("the files of the store are gone")]
+    Away,
+    /// A thread could not be started.
+    #[error("a thread could not be started")]
     System(#[from] std::io::Error),
 }
 
 /// Leads the store, folds what is there on top of `start`, and writes the first records of the
-/// term: Genesis and the key where the ledger is new, then Resume.
+/// term: Genesis and the key where the ledger is new, Level where this program's rules are newer
+/// than those of the last records, then Resume.
 pub fn begin(
     store: Box<dyn Store>,
     start: State,
@@ -95,12 +99,14 @@ pub(crate) fn begin_with(
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
     let now = TermClock::begin(clock.as_ref(), state.time).now(clock.as_ref());
     let newest = verifiers.first().map(ToString::to_string);
+    let level = (state.level < LEVEL).then_some(Command::Level { n: LEVEL });
     let mut writer = Writer::new(state, decide);
     let mut committer = Committer::new(store, term, builder, sign, signed);
     first_records(
         &mut writer,
         now,
         is_new.then_some((ledger, newest)),
+        level,
         clock.wall(),
     )?;
     let mut batch = writer.close().unwrap_or_default();
@@ -112,6 +118,7 @@ pub(crate) fn begin_with(
         }),
         Commit::Refused => Err(Error::NotLeader),
         Commit::Unknown(error) => Err(error.into()),
+        Commit::Away => Err(Error::Away),
     }
 }
 
@@ -119,6 +126,7 @@ fn first_records(
     writer: &mut Writer,
     now: Instant,
     genesis: Option<(String, Option<String>)>,
+    level: Option<Command>,
     wall: Instant,
 ) -> Result<(), Error> {
     let (ledger, key) = genesis.map_or((None, None), |(ledger, key)| (Some(ledger), key));
@@ -133,6 +141,7 @@ fn first_records(
             begins
                 .into_iter()
                 .chain(signs)
+                .chain(level)
                 .chain([Command::Resume { wall }]),
         )
         .map_err(|poison| Error::Decide(poison.message))

@@ -33,6 +33,8 @@ pub struct Bookings {
     pub(crate) forgotten_at: Option<Instant>,
     /// The last fence given out.
     pub(crate) fence: Fence,
+    /// No fence below this one is given out any more: the first of the present generation.
+    pub(crate) fences_from: Fence,
     /// V of S3.
     pub(crate) virtual_time: u128,
     pub(crate) sequence: u64,
@@ -372,6 +374,11 @@ impl Bookings {
         self.fence
     }
 
+    /// Gives out no fence below `first` any more (S5): a new generation of the ledger begins.
+    pub fn begin_fences(&mut self, first: Fence) {
+        self.fences_from = self.fences_from.max(first);
+    }
+
     /// What the limit's counter for a class and tenant holds, how many wait under it, and its
     /// bound in every dimension that has one. `None` for a value nobody uses.
     pub fn counter_use(&self, declared: &Declared, class: &Label, tenant: &Label) -> Vec<LimitUse> {
@@ -490,6 +497,7 @@ impl Bookings {
             deadlines: BTreeSet::new(),
             forgotten_at: self.forgotten_at,
             fence: self.fence,
+            fences_from: self.fences_from,
             virtual_time: self.virtual_time,
             sequence: self.sequence,
             dues: self.dues,

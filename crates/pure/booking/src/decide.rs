@@ -8,7 +8,9 @@ use thiserror::Error;
 
 use crate::book::DeadlineKind;
 use crate::execution::{self, Cause};
-use crate::limit::{Applied, DEFAULT_NAME, Declared, LimitUse, WAIT_DEFAULT};
+use crate::limit::{
+    Applied, DEFAULT_NAME, Declared, Kind, LimitUse, Scope, TENANTS_NAME, WAIT_DEFAULT,
+};
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Lane;
 use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
@@ -58,6 +60,14 @@ pub enum Refusal {
         /// Whose.
         limit: ObjectName,
         /// How many may wait.
+        max: u64,
+    },
+    /// As many of the tenant wait under a limit as may.
+    #[error("the tenant's share of the queue is full")]
+    TenantQueueFull {
+        /// Whose queue.
+        limit: ObjectName,
+        /// How many of one tenant may wait.
         max: u64,
     },
     /// It asks for more than a limit will ever allow.
@@ -134,9 +144,12 @@ pub enum Refusal {
         /// The limit that is there.
         other: ObjectName,
     },
-    /// The shipped limit can be changed, not deleted, and keeps to each class.
-    #[error("the default limit stays")]
-    DefaultStays,
+    /// A shipped limit can be changed, not deleted, and keeps its class and tenant.
+    #[error("a shipped limit stays")]
+    ShippedStays {
+        /// Which.
+        name: ObjectName,
+    },
 }
 
 /// A change to what is declared.
@@ -438,17 +451,33 @@ fn admission(bookings: &Bookings, lane: Lane, request: &Request) -> Result<Optio
             Refusal::OverLimit { limits }
         });
     }
-    let full = applied.iter().find(|declared| {
-        let counter = bookings.counter(declared.limit.kind(), lane.class, lane.tenant);
-        counter.waiting >= declared.limit.queue_max
-    });
-    match full {
-        Some(declared) => Err(Refusal::QueueFull {
-            limit: declared.name.clone(),
-            max: declared.limit.queue_max,
-        }),
+    match applied.iter().find_map(|of| queue_full(bookings, lane, of)) {
+        Some(full) => Err(full),
         None => Ok(None),
     }
+}
+
+/// Why nobody more may wait under a limit, or nobody more of the tenant, if that is so.
+fn queue_full(bookings: &Bookings, lane: Lane, declared: &Declared) -> Option<Refusal> {
+    let limit = &declared.limit;
+    let waiting = |kind| bookings.counter(kind, lane.class, lane.tenant).waiting;
+    let of_tenant = match limit.kind() {
+        Kind::Everything | Kind::Tenant => Kind::Tenant,
+        Kind::Class | Kind::ClassTenant => Kind::ClassTenant,
+    };
+    if waiting(limit.kind()) >= limit.queue_max {
+        return Some(Refusal::QueueFull {
+            limit: declared.name.clone(),
+            max: limit.queue_max,
+        });
+    }
+    let max = limit
+        .tenant_queue_max
+        .filter(|max| waiting(of_tenant) >= *max)?;
+    Some(Refusal::TenantQueueFull {
+        limit: declared.name.clone(),
+        max,
+    })
 }
 
 /// What can be said of a request without looking at who holds and who waits.
@@ -536,22 +565,21 @@ fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal>
     for change in changes {
         match change {
             Change::SetLimit { name, limit } => {
-                let is_default = name.as_str() == DEFAULT_NAME;
-                if is_default && (limit.class != Some(crate::Scope::Each) || limit.tenant.is_some())
+                let present = limits.get(name.as_str());
+                if present
+                    .is_some_and(|present| is_shipped(present) && !has_scopes_of(present, limit))
                 {
-                    return Err(Refusal::DefaultStays);
+                    return Err(Refusal::ShippedStays { name: name.clone() });
                 }
                 limits.declare(name, limit);
             }
-            Change::DropLimit { name } if name.as_str() == DEFAULT_NAME => {
-                return Err(Refusal::DefaultStays);
-            }
-            Change::DropLimit { name } => {
-                if limits.get(name.as_str()).is_none() {
-                    return Err(Refusal::NoSuchObject { name: name.clone() });
+            Change::DropLimit { name } => match limits.get(name.as_str()) {
+                None => return Err(Refusal::NoSuchObject { name: name.clone() }),
+                Some(present) if is_shipped(present) => {
+                    return Err(Refusal::ShippedStays { name: name.clone() });
                 }
-                limits.undeclare(name);
-            }
+                Some(_) => limits.undeclare(name),
+            },
             Change::SetNode { name, .. } => {
                 nodes.insert(name);
             }
@@ -566,6 +594,45 @@ fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal>
         Some((name, other)) => Err(Refusal::SameScopes { name, other }),
         None => Ok(()),
     }
+}
+
+/// Whether a limit is one of the two that ship, whatever its bounds are by now.
+fn is_shipped(declared: &Declared) -> bool {
+    let scopes = (&declared.limit.class, &declared.limit.tenant);
+    match declared.name.as_str() {
+        DEFAULT_NAME => true,
+        TENANTS_NAME => scopes == (&None, &Some(Scope::Each)),
+        _ => false,
+    }
+}
+
+fn has_scopes_of(declared: &Declared, limit: &Limit) -> bool {
+    declared.limit.class == limit.class && declared.limit.tenant == limit.tenant
+}
+
+/// What a ledger of before level 1 lacks of the shipped limits: the share of a tenant in the queue
+/// of `default`, where that is as it was shipped, and `tenants`, where no limit is for each tenant
+/// and none has that name.
+pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
+    let default = bookings.limit(DEFAULT_NAME).and_then(|present| {
+        let limit = Limit {
+            tenant_queue_max: Some(Limit::tenant_queue_default_ceil(present.limit.queue_max)),
+            ..Limit::shipped()
+        };
+        let name = present.name.clone();
+        (present.limit == Limit::shipped()).then_some(Change::SetLimit { name, limit })
+    });
+    let is_taken = bookings.limits.iter().any(|declared| {
+        let of = &declared.limit;
+        of.class.is_none() && of.tenant == Some(Scope::Each)
+            || declared.name.as_str() == TENANTS_NAME
+    });
+    let tenants = ObjectName::new(TENANTS_NAME).ok().filter(|_| !is_taken);
+    let tenants = tenants.map(|name| Change::SetLimit {
+        name,
+        limit: Limit::shipped_for_tenants(),
+    });
+    default.into_iter().chain(tenants).collect()
 }
 
 /// The event of a change; `None` where it would change nothing.

@@ -19,6 +19,8 @@ pub enum Fact {
     Totals {
         /// The last fence given out.
         fence: Fence,
+        /// No fence below this one is given out any more.
+        fences_from: Fence,
         /// V of S3.
         virtual_time: u128,
         /// Requests seen.
@@ -124,6 +126,7 @@ impl Bookings {
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
         let totals = Fact::Totals {
             fence: self.fence,
+            fences_from: self.fences_from,
             virtual_time: self.virtual_time,
             sequence: self.sequence,
             dues: self.dues,
@@ -170,6 +173,7 @@ impl Bookings {
         match fact {
             Fact::Totals {
                 fence,
+                fences_from,
                 virtual_time,
                 sequence,
                 dues,
@@ -177,6 +181,7 @@ impl Bookings {
                 unsettled,
             } => {
                 self.fence = fence;
+                self.fences_from = fences_from;
                 self.virtual_time = virtual_time;
                 self.sequence = sequence;
                 self.dues = dues;

@@ -7,6 +7,11 @@ use bursar_units::{Bounds, Dimension, Label, Millis, ObjectName, Total};
 
 /// The name of the limit that ships and can be changed but not deleted.
 pub const DEFAULT_NAME: &str = "default";
+/// The name of the shipped limit on each tenant; it can be changed but not deleted either.
+pub const TENANTS_NAME: &str = "tenants";
+/// Slots per tenant where nothing else is said, so that nobody escapes limits of classes by
+/// inventing classes.
+pub const TENANTS_SLOTS: u64 = 1_000;
 /// The seed's number: slots per class where nothing else is said.
 pub const DEFAULT_SLOTS: u64 = 100;
 /// The share of a tenant whose limit names none.
@@ -53,6 +58,8 @@ pub struct Limit {
     pub gpus: Option<u64>,
     /// How many may wait.
     pub queue_max: u64,
+    /// How many of one tenant may wait; `None` in limits of before level 1: as many as may at all.
+    pub tenant_queue_max: Option<u64>,
     /// How long one may ask to wait.
     pub wait_max: Millis,
     /// The longest ttl one may ask for.
@@ -127,9 +134,25 @@ impl Limit {
             memory: None,
             gpus: None,
             queue_max: QUEUE_DEFAULT,
+            tenant_queue_max: None,
             wait_max: WAIT_DEFAULT,
             ttl_max: crate::TTL_MAX,
             weight: None,
+        }
+    }
+
+    /// The share of a queue that one tenant may fill where a limit names no other: a tenth.
+    pub fn tenant_queue_default_ceil(queue_max: u64) -> u64 {
+        queue_max.div_ceil(10)
+    }
+
+    /// The limit that ships for each tenant.
+    pub fn shipped_for_tenants() -> Self {
+        Self {
+            slots: Some(TENANTS_SLOTS),
+            weight: Some(WEIGHT_DEFAULT),
+            tenant_queue_max: Some(Self::tenant_queue_default_ceil(QUEUE_DEFAULT)),
+            ..Self::unbounded(None, Some(Scope::Each))
         }
     }
 

@@ -183,8 +183,9 @@ impl Bookings {
         }
     }
 
-    pub(crate) fn next_fence(&self) -> Fence {
-        Fence(self.fence.0 + 1)
+    /// The fence of the next grant.
+    pub fn next_fence(&self) -> Fence {
+        Fence(self.fence.0 + 1).max(self.fences_from)
     }
 
     /// Interns the request's names for the length of `look`, so that counters can be read.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::{Command, Events};
+use crate::{Command, Event, Events, LEVEL};
 use shapes::EventsIn;
 
 pub use fact::{fact_line, read_fact_line};
@@ -92,6 +92,16 @@ pub enum Error {
         seq: u64,
         /// The version it states.
         version: u64,
+    },
+    /// A level of the rules that this program does not know (L8).
+    #[error(
+        "record {seq} needs a newer bursar: its level is {level}, this one knows up to {LEVEL}"
+    )]
+    NewerLevel {
+        /// Which record.
+        seq: u64,
+        /// The level it begins.
+        level: u64,
     },
     /// The record states another number than its place.
     #[error("record {seq} says that it is record {stated}")]
@@ -333,11 +343,19 @@ fn read_events(
         EventsIn::Inline(shapes) => shapes,
         EventsIn::Outside(reference) => read(seq, &fetch(seq, &reference, blob)?, kinds::EVENTS)?,
     };
-    shapes
+    let events: Events = shapes
         .into_iter()
         .map(|shape| shape.into_event(time))
         .collect::<Result<_, _>>()
-        .map_err(|source| Error::Form { seq, source })
+        .map_err(|source| Error::Form { seq, source })?;
+    let newer = events.iter().find_map(|(_, event)| match event {
+        Event::Level { n } if LEVEL < *n => Some(*n),
+        _ => None,
+    });
+    match newer {
+        Some(level) => Err(Error::NewerLevel { seq, level }),
+        None => Ok(events),
+    }
 }
 
 /// The bytes of a part that is stored beside its record.

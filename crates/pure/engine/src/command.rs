@@ -17,6 +17,11 @@ pub enum Command {
         /// The ledger's own id, a UUID.
         ledger: String,
     },
+    /// Begins the records of a version of this program: the rules of level `n` hold from here on.
+    Level {
+        /// The level, [`crate::LEVEL`] of the program that writes it.
+        n: u64,
+    },
     /// A term begins, or the clock has jumped (L5).
     Resume {
         /// What the wall clock says.
@@ -134,7 +139,20 @@ pub enum Command {
     Restore {
         /// The records the copy held.
         size: u64,
+        /// The least first fence of the new generation, [`first_fence`] of the time of the restore;
+        /// absent before level 1.
+        fence: Option<Fence>,
+        /// Whether all tokens end: some may have been revoked after the copy was made.
+        end_tokens: bool,
     },
+}
+
+/// The least first fence of a generation that begins at `now`: seconds since the epoch times 2²¹.
+///
+/// No earlier generation can have come so far, at less than two million grants a second, so no
+/// fence is given out twice (S5). It stays below 2⁵³ until the year 2106.
+pub fn first_fence(now: Instant) -> Fence {
+    Fence((now.ms() / 1_000).saturating_mul(1 << 21))
 }
 
 /// Which intake a command goes through (L4).

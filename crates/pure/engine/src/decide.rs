@@ -72,6 +72,15 @@ pub fn decide(
         Command::Genesis { ledger } => Event::Genesis {
             ledger: ledger.clone(),
         },
+        Command::Level { n } if *n <= state.level => return Ok(Answer::Unchanged),
+        Command::Level { n } => {
+            emit(state, now, Event::Level { n: *n }, events);
+            let shipped = booking::missing_shipped(&state.bookings);
+            in_bookings(state, events, |bookings, out| {
+                booking::change(bookings, now, &shipped, out)
+            })?;
+            return Ok(Answer::Done);
+        }
         Command::Resume { wall } => Event::Resumed { wall: *wall },
         Command::Tick { renewed } => {
             let until = |id: &BookingId| {
@@ -185,8 +194,12 @@ pub fn decide(
             keyed(state, now, idempotency.as_ref(), body, events);
             Event::Pruned { below: *below }
         }
-        Command::Restore { .. } => Event::Restored {
+        Command::Restore {
+            fence, end_tokens, ..
+        } => Event::Restored {
             generation: state.generation + 1,
+            fence: fence.map(|least| least.max(state.bookings.next_fence())),
+            tokens_ended: *end_tokens,
         },
     };
     emit(state, now, event, events);

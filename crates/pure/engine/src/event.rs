@@ -1,5 +1,6 @@
 //! What can happen. State is a fold over these, and over nothing else (L7).
 
+use bursar_booking::Fence;
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, ObjectName};
 
@@ -13,6 +14,11 @@ pub enum Event {
     Genesis {
         /// Its own id.
         ledger: String,
+    },
+    /// The records of a version of this program begin.
+    Level {
+        /// The level.
+        n: u64,
     },
     /// A term began or the clock jumped.
     Resumed {
@@ -54,6 +60,10 @@ pub enum Event {
     Restored {
         /// Raised with every restore; part of the checkpoint's origin.
         generation: u64,
+        /// The first fence that may be given out; absent before level 1: the next one.
+        fence: Option<Fence>,
+        /// Whether all tokens have ended.
+        tokens_ended: bool,
     },
     /// An action without a thing of its own was done under a key (L6).
     Keyed {

@@ -18,10 +18,10 @@ pub mod summary;
 pub mod token;
 pub mod words;
 
-pub use command::{Command, Lane};
+pub use command::{Command, Lane, first_fence};
 pub use decide::{Answer, Refusal, decide, plan};
 pub use event::Event;
-pub use state::State;
+pub use state::{LEVEL, State};
 
 pub use bursar_booking as booking;
 

@@ -22,6 +22,8 @@ pub enum Line {
     Spine {
         /// The ledger's id.
         ledger: String,
+        /// The level of the newest records.
+        level: u64,
         /// Raised by every restore.
         generation: u64,
         /// The time of the last event.
@@ -134,6 +136,7 @@ pub fn hash(state: &State) -> Result<Hash, Error> {
 fn facts(state: &State) -> impl Iterator<Item = Line> {
     let spine = Line::Spine {
         ledger: state.ledger.clone(),
+        level: state.level,
         generation: state.generation,
         time: state.time,
         head: state.head,
@@ -187,6 +190,7 @@ fn restore(state: &mut State, line: Line) {
     match line {
         Line::Spine {
             ledger,
+            level,
             generation,
             time,
             head,
@@ -194,6 +198,7 @@ fn restore(state: &mut State, line: Line) {
             pruned_below,
         } => {
             state.ledger = ledger;
+            state.level = level;
             state.generation = generation;
             state.time = time;
             state.head = head;

@@ -12,6 +12,9 @@ use crate::token::Tokens;
 
 /// The format of records this program writes.
 pub const FORMAT: u64 = 1;
+/// The level of the rules by which this program decides. A program with other rules or new fields
+/// of events has a higher one: records of a lower level are folded, never decided again.
+pub const LEVEL: u64 = 1;
 /// How long an `Idempotency-Key` is kept (L6).
 pub const KEYS_KEPT: Millis = Millis::from_hours(24);
 /// How many are kept at most: operators alone use them, a few a day.
@@ -22,6 +25,8 @@ pub const IDEMPOTENCY_MAX: usize = 10_000;
 pub struct State {
     /// The ledger's own id; empty before Genesis.
     pub ledger: String,
+    /// The level of the newest records; zero before the first record `level`.
+    pub level: u64,
     /// Raised by every restore.
     pub generation: u64,
     /// The time of the last event.
@@ -59,6 +64,7 @@ impl State {
     fn with(bookings: Bookings) -> Self {
         Self {
             ledger: String::new(),
+            level: 0,
             generation: 0,
             time: Instant::default(),
             head: 0,
@@ -79,13 +85,26 @@ impl State {
             Event::Booking(event) => self.bookings.apply(at, event),
             Event::Market(event) => self.markets.apply(at, event),
             Event::Genesis { ledger } => self.ledger.clone_from(ledger),
+            Event::Level { n } => self.level = *n,
             Event::Resumed { .. } => self.bookings.resume(at),
             Event::TokenCreated { token } => self.tokens.insert(token, at),
             Event::TokenRevoked { name } => self.tokens.remove(name),
             Event::KeyRotated { key } => self.keys.push((at, key.clone())),
             Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
             Event::Pruned { below } => self.pruned_below = *below,
-            Event::Restored { generation } => self.generation = *generation,
+            Event::Restored {
+                generation,
+                fence,
+                tokens_ended,
+            } => {
+                self.generation = *generation;
+                if let Some(first) = fence {
+                    self.bookings.begin_fences(*first);
+                }
+                if *tokens_ended {
+                    self.tokens = Tokens::default();
+                }
+            }
             Event::Keyed { key, body } => self.keep_key(at, key, *body),
         }
     }
@@ -135,6 +154,7 @@ impl State {
     fn spine(&self) -> Self {
         Self {
             ledger: self.ledger.clone(),
+            level: self.level,
             generation: self.generation,
             time: self.time,
             head: self.head,

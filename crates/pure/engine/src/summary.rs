@@ -92,6 +92,10 @@ fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -
         Event::Booking(event) => return of_booking_event(state, events, at, event),
         Event::Market(event) => market::told(event),
         Event::Genesis { ledger } => ledger_told("ledger.begun", format!("ledger {ledger} begun")),
+        Event::Level { n } => ledger_told(
+            "ledger.levelled",
+            format!("the records of level {} begin", words::number(*n)),
+        ),
         Event::Resumed { .. } => ledger_told(
             "ledger.resumed",
             "a term began, every holder has its full ttl".to_owned(),
@@ -108,11 +112,20 @@ fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -
             "ledger.pruned",
             format!("payloads of {} forgotten", words::count(*below, "record")),
         ),
-        Event::Restored { generation } => ledger_told(
+        Event::Restored {
+            generation,
+            tokens_ended,
+            ..
+        } => ledger_told(
             "ledger.restored",
             format!(
-                "ledger restored from a copy, generation {}",
-                words::number(*generation)
+                "ledger restored from a copy, generation {}{}",
+                words::number(*generation),
+                if *tokens_ended {
+                    ", all tokens ended"
+                } else {
+                    ""
+                }
             ),
         ),
         Event::TokenCreated { token } => token_created(token),

@@ -242,6 +242,10 @@ impl Observe for Commits {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn store_away(&self, _: &Result<String, store::Error>) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn committed(&self, records: usize, took: Duration) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.records

@@ -51,6 +51,8 @@ impl Observe for Attentive {
 
     fn not_leader(&self) {}
 
+    fn store_away(&self, _: &Result<String, store::Error>) {}
+
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}

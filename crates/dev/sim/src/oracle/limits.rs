@@ -131,11 +131,17 @@ impl Oracle {
 
     pub(super) fn queue_is_full(&self, request: &Request) -> bool {
         self.applying(request).into_iter().any(|applies| {
-            let together = self
+            let together: Vec<_> = self
                 .waiting
                 .iter()
-                .filter(|waiter| applies.is_shared(request, &waiter.request));
-            u64::try_from(together.count()).unwrap_or(u64::MAX) >= applies.limit.queue_max
+                .filter(|waiter| applies.is_shared(request, &waiter.request))
+                .collect();
+            let of_tenant = together
+                .iter()
+                .filter(|waiter| waiter.request.tenant == request.tenant);
+            let has = |count: usize, max| u64::try_from(count).unwrap_or(u64::MAX) >= max;
+            has(together.len(), applies.limit.queue_max)
+                || (applies.limit.tenant_queue_max).is_some_and(|max| has(of_tenant.count(), max))
         })
     }
 

@@ -91,6 +91,7 @@ impl World<'_> {
             memory: rng.once_in(6).then(|| Bound::Percent(rng.between(10, 90))),
             gpus: rng.once_in(6).then(|| rng.below(3)),
             queue_max: rng.one_of([0, 3, 12, 10_000]),
+            tenant_queue_max: rng.once_in(3).then(|| rng.one_of([0, 1, 2, 1_000])),
             wait_max: Millis::from_ms(
                 rng.one_of([0, 5_000, DAY_MS, DAY_MS, DAY_MS, DAY_MS, DAY_MS, DAY_MS]),
             ),

@@ -122,6 +122,10 @@ impl Observe for Seen {
         set(&self.is_over, true);
     }
 
+    fn store_away(&self, _: &Result<String, bursar_ledger::store::Error>) {
+        set(&self.is_over, true);
+    }
+
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
@@ -330,7 +334,8 @@ impl Staged {
                 self.step_down();
                 Some(Committed::Refused)
             }
-            Commit::Unknown(_) => {
+            // A store in memory has no files that could be taken away.
+            Commit::Unknown(_) | Commit::Away => {
                 batch.fail_pending(&Failure::OutcomeUnknown);
                 self.intake.refuse(Some(&Failure::Unavailable));
                 self.unknown = Some(batch);
@@ -448,7 +453,7 @@ fn hand(ledger: &str, generation: u64) -> Result<Hand, key::Error> {
         verifiers: vec![key.verifier()],
         sign: Box::new(move |size, root| {
             let origin = key.name().clone();
-            Checkpoint { origin, size, root }.sign([&key])
+            Ok(Checkpoint { origin, size, root }.sign([&key]))
         }),
     })
 }

@@ -4,6 +4,8 @@ mod check;
 mod keep;
 mod tail;
 
+use bursar_ledger::maintain::Tokens;
+
 use crate::failure::Stop;
 use crate::grammar::LedgerVerb;
 use crate::session::Session;
@@ -41,9 +43,17 @@ pub(super) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), S
         LedgerVerb::Restore {
             backup,
             store,
+            keep_tokens,
             dry_run,
             yes,
-        } => keep::restore(session, &backup, store.as_deref(), dry_run, yes),
+        } => {
+            let tokens = if keep_tokens {
+                Tokens::Keep
+            } else {
+                Tokens::End
+            };
+            keep::restore(session, &backup, store.as_deref(), tokens, dry_run, yes)
+        }
         LedgerVerb::Prune {
             before,
             dry_run,

@@ -21,8 +21,9 @@ use crate::time::distance;
 const TRIES: usize = 3;
 
 /// What a limit says where nobody did.
-const DEFAULTS: [(&str, &str); 4] = [
+const DEFAULTS: [(&str, &str); 5] = [
     ("maxQueue", "10,000"),
+    ("maxQueuePerTenant", "1,000"),
     ("maxWait", "1d"),
     ("maxTTL", "1d"),
     ("weight", "100"),
@@ -95,6 +96,7 @@ fn changed(mut spec: LimitSpec, flags: &LimitSet) -> Result<LimitSpec, Stop> {
     spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
+    spec.max_queue_per_tenant = flags.max_queue_per_tenant.or(spec.max_queue_per_tenant);
     spec.max_wait = flags
         .max_wait
         .map(|wait| wait.to_string())
@@ -258,8 +260,12 @@ fn at_most(spec: &LimitSpec) -> String {
     let queue = spec.max_queue.unwrap_or(10_000);
     let wait = spec.max_wait.as_deref().unwrap_or("24h");
     let ttl = spec.max_ttl.as_deref().unwrap_or("24h");
+    let of_tenant = spec
+        .max_queue_per_tenant
+        .map(|max| format!(" ({} of one tenant)", words::number(max)));
     format!(
-        "{} may wait, for {wait}; a grant lasts {ttl} without renewal",
-        words::number(queue)
+        "{}{} may wait, for {wait}; a grant lasts {ttl} without renewal",
+        words::number(queue),
+        of_tenant.unwrap_or_default()
     )
 }

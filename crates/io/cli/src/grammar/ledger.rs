@@ -67,7 +67,8 @@ pub(crate) enum LedgerVerb {
     /// Start again from a backup, and say so on record
     #[command(
         before_help = "example:  bursar ledger restore monday.backup --yes",
-        after_help = "The server must be stopped. The present store is kept beside the new one.",
+        after_help = "The server must be stopped. The present ledger is kept beside the new one. Executions run on.\n\
+All tokens end: one that was revoked after the backup would be good again.",
         help_template = HELP
     )]
     Restore {
@@ -77,6 +78,9 @@ pub(crate) enum LedgerVerb {
         /// The data directory; the default one unless told
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
+        /// Let the tokens of the backup be good again, also those revoked since
+        #[arg(long)]
+        keep_tokens: bool,
         /// Say what would be restored, change nothing
         #[arg(long)]
         dry_run: bool,

@@ -371,6 +371,8 @@ impl Observe for Unobserved {
 
     fn not_leader(&self) {}
 
+    fn store_away(&self, _: &Result<String, bursar_ledger::store::Error>) {}
+
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}

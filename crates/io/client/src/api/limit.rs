@@ -93,6 +93,15 @@ pub struct LimitSpec {
     )]
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub max_queue: Option<u64>,
+    /// How many of one tenant may wait; a tenth of `maxQueue`, rounded up, unless told. Absent in
+    /// limits of before this field: as many as may wait at all.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "integer::optional"
+    )]
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
+    pub max_queue_per_tenant: Option<u64>,
     /// How long one may ask to wait; `24h` unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "24h")]

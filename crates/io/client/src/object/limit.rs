@@ -33,6 +33,7 @@ pub(crate) const SHAPE: Shape = Shape::Map(&[
             Field::optional("memory", Shape::Quantity(|text| memory(text).map(drop))),
             Field::optional("gpus", WHOLE),
             Field::optional("maxQueue", WHOLE),
+            Field::optional("maxQueuePerTenant", WHOLE),
             Field::optional("maxWait", Shape::Text(|text| duration(text).map(drop))),
             Field::optional("maxTTL", Shape::Text(|text| ttl(text).map(drop))),
             Field::optional(
@@ -65,6 +66,14 @@ pub fn from_spec(spec: &LimitSpec) -> Result<Limit, Vec<FieldError>> {
     let queue_max = |max| whole(max, 0, INTEGER_MAX);
     let queue_max = take(&mut errors, "maxQueue", spec.max_queue, queue_max);
     limit.queue_max = queue_max.unwrap_or(limit.queue_max);
+    let of_tenant = take(
+        &mut errors,
+        "maxQueuePerTenant",
+        spec.max_queue_per_tenant,
+        |max| whole(max, 0, INTEGER_MAX),
+    );
+    let default = Limit::tenant_queue_default_ceil(limit.queue_max);
+    limit.tenant_queue_max = Some(of_tenant.unwrap_or(default));
     let wait_max = take(&mut errors, "maxWait", spec.max_wait.as_deref(), duration);
     limit.wait_max = wait_max.unwrap_or(limit.wait_max);
     let ttl_max = take(&mut errors, "maxTTL", spec.max_ttl.as_deref(), ttl);
@@ -97,6 +106,7 @@ pub fn to_spec(limit: &Limit) -> LimitSpec {
             .map(|bound| bound_text(bound, quantity::format_memory)),
         gpus: limit.gpus,
         max_queue: Some(limit.queue_max),
+        max_queue_per_tenant: limit.tenant_queue_max,
         max_wait: Some(hours(limit.wait_max)),
         max_ttl: Some(hours(limit.ttl_max)),
         weight: limit.weight,

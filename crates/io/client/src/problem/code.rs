@@ -95,6 +95,9 @@ codes! {
     /// Another replica leads.
     NotLeader = "not-leader", 503, 3, "Another server leads",
         "This server may not write now, and the request could not be passed on. Nothing was admitted. Try again after a moment; the leader will have been found by then.";
+    /// The store's files are gone.
+    StoreAway = "store-away", 503, 3, "The files of the store are gone",
+        "Somebody moved or removed `ledger.db` while the server had it open. Nothing is admitted any more. All records that the server still had were written to `ledger.rescue.db` beside it; its log says so. Stop the server, then restore that file, or the newest backup, with `bursar ledger restore`.";
     /// Intake is full.
     Busy = "busy", 503, 3, "The server is busy",
         "The intake is full, or all connections are taken. Nothing was done. Send the request again after the time in `Retry-After`; repeating is safe.";

@@ -393,10 +393,22 @@ fn bounds() -> impl Strategy<Value = Option<Bound>> {
 }
 
 fn limits() -> impl Strategy<Value = Limit> {
-    let numbers = (any::<Option<u32>>(), any::<Option<u32>>(), 0..=INTEGER_MAX);
+    let numbers = (
+        any::<Option<u32>>(),
+        any::<Option<u32>>(),
+        0..=INTEGER_MAX,
+        0..=INTEGER_MAX,
+    );
     let times = (0..=INTEGER_MAX, 1_000_u64..=86_400_000, 1_u64..=1_000);
     (scopes(), scopes(), bounds(), bounds(), numbers, times).prop_map(
-        |(class, tenant, cpu, memory, (slots, gpus, queue_max), (wait_ms, ttl_ms, weight))| {
+        |(
+            class,
+            tenant,
+            cpu,
+            memory,
+            (slots, gpus, queue_max, of_tenant),
+            (wait_ms, ttl_ms, weight),
+        )| {
             let is_tenant_alone = class.is_none() && tenant.is_some();
             Limit {
                 slots: slots.map(u64::from),
@@ -404,6 +416,7 @@ fn limits() -> impl Strategy<Value = Limit> {
                 cpu,
                 memory,
                 queue_max,
+                tenant_queue_max: Some(of_tenant),
                 wait_max: Millis::from_ms(wait_ms),
                 ttl_max: Millis::from_ms(ttl_ms),
                 weight: is_tenant_alone.then_some(weight),

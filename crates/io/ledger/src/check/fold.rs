@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bursar_engine::codec::{self, Record, encode};
 use bursar_engine::market::Position;
-use bursar_engine::{Event, Events, State, decide, snapshot};
+use bursar_engine::{Event, Events, LEVEL, State, decide, snapshot};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::ObjectName;
@@ -19,8 +19,12 @@ pub(super) struct Fold {
     start: Start,
     state: State,
     tally: Tally,
-    /// A second state, on which every command is decided again, if that was asked for.
+    /// Whether commands are decided again.
+    redecide: bool,
+    /// A second state, on which they are, once their level is that of this program.
     redecided: Option<State>,
+    /// How many commands were decided again.
+    decided: u64,
     /// The first record that decides otherwise now, and how.
     otherwise: Option<String>,
     /// The first record that cannot be read, and why.
@@ -73,7 +77,9 @@ impl Fold {
         }
         let mut fold = Self {
             tally: Tally::of(&state),
-            redecided: asked.redecide.then(|| state.clone()),
+            redecide: asked.redecide,
+            redecided: None,
+            decided: 0,
             start,
             state,
             otherwise: None,
@@ -168,9 +174,14 @@ impl Fold {
             return Vec::new();
         }
         let mut checks = Vec::new();
-        if self.redecided.is_some() {
-            let decided = count(self.state.head - self.begin(), "command");
-            let again = format!("{decided} decided again, byte for byte");
+        if self.redecide {
+            let decided = count(self.decided, "command");
+            let older = self.state.head - self.begin() - self.decided;
+            let older = match older {
+                0 => String::new(),
+                _ => format!(", {} of an earlier level folded only", number(older)),
+            };
+            let again = format!("{decided} decided again, byte for byte{older}");
             let otherwise = self.otherwise.clone();
             checks.push(
                 otherwise.map_or(Check::passed("decisions", again), |detail| {
@@ -184,10 +195,13 @@ impl Fold {
     }
 
     /// Decides a record's command again on the second state, and compares what would be stored.
+    /// Records of an earlier level were decided by other rules: they are folded only (L7).
     fn redecide(&mut self, record: &Record, bytes: &[u8]) {
-        let Some(state) = self.redecided.as_mut().filter(|_| self.otherwise.is_none()) else {
+        if !self.redecide || self.otherwise.is_some() || self.state.level != LEVEL {
             return;
-        };
+        }
+        let state = self.redecided.get_or_insert_with(|| self.state.clone());
+        self.decided += 1;
         let mut events = Events::new();
         let decided = decide(state, record.time, &record.command, &mut events);
         state.head += 1;

@@ -1,5 +1,5 @@
-//! The thread that keeps a running ledger quick to start and hard to roll back: snapshots of the
-//! view, one a day anchored (L12), and the newest checkpoint beside the key (L11).
+//! The thread that keeps a running ledger quick to start: snapshots of the view, one a day anchored
+//! (L12).
 //!
 //! What failed counts as not done and is tried again. Nothing here is needed to go on: with little
 //! room on the disk it waits, and leaves the room to records.
@@ -12,9 +12,8 @@ use std::time::{Duration, Instant as Monotonic};
 use bursar_engine::codec::decode;
 use bursar_engine::{Answer, Command, State, invariants, snapshot};
 use bursar_journal::hash::sha256;
-use bursar_units::{INTEGER_MAX, Instant, Millis};
+use bursar_units::{Instant, Millis};
 
-use super::newest;
 use crate::durable;
 use crate::intake::{Failure, Submission};
 use crate::pipeline::Ledger;
@@ -30,8 +29,6 @@ const SNAPSHOT_AGE: Duration = Duration::from_mins(10);
 const SNAPSHOT_PAUSE: Duration = Duration::from_mins(1);
 /// How often a snapshot is anchored (L12).
 const ANCHOR_AGE: Millis = Millis::from_hours(24);
-/// How often the newest checkpoint is kept in its file at most.
-const NOTE_PAUSE: Duration = Duration::from_secs(10);
 /// How often the keeper looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the ledger may take to answer.
@@ -61,8 +58,6 @@ pub(super) struct Keeper {
     taken: Duration,
     tried: Duration,
     anchored_at: Instant,
-    noted: Duration,
-    note: String,
 }
 
 impl Keeper {
@@ -77,12 +72,10 @@ impl Keeper {
             taken: Duration::ZERO,
             tried: Duration::ZERO,
             anchored_at,
-            noted: Duration::ZERO,
-            note: String::new(),
         }
     }
 
-    /// Runs it. What is sent ends it in order; a sender that is dropped was a crash.
+    /// Runs it until something is sent, or its sender is dropped.
     pub(super) fn spawn(mut self) -> std::io::Result<(SyncSender<()>, JoinHandle<()>)> {
         let (stop, stopped) = sync_channel(1);
         let thread = std::thread::Builder::new()
@@ -96,8 +89,7 @@ impl Keeper {
         loop {
             match stopped.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) => self.look(started.elapsed()),
-                Ok(()) => return self.keep_note(),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
@@ -105,10 +97,6 @@ impl Keeper {
     fn look(&mut self, at: Duration) {
         if (self.free_bytes)(&self.data).is_some_and(|free| free < ROOM_BYTES_MIN) {
             return;
-        }
-        if at.saturating_sub(self.noted) >= NOTE_PAUSE {
-            self.noted = at;
-            self.keep_note();
         }
         let (head, now) = (self.ledger.view().read().head, self.ledger.now());
         let anchor_due = self.anchored_at.after(ANCHOR_AGE) <= now;
@@ -174,26 +162,6 @@ impl Keeper {
         }
     }
 
-    fn keep_note(&mut self) {
-        let newest = self
-            .reader()
-            .and_then(|reader| reader.checkpoint(INTEGER_MAX));
-        let kept = newest.and_then(|newest| match newest {
-            Some(note) if note != self.note => {
-                newest::keep(&self.data, &note)?;
-                self.note = note;
-                Ok(())
-            }
-            _ => Ok(()),
-        });
-        if let Err(error) = kept {
-            warn(
-                "the newest checkpoint was not kept beside the key",
-                &error.into(),
-            );
-        }
-    }
-
     fn reader(&self) -> Result<SqliteReader, store::Error> {
         SqliteReader::open(&self.data.join(sqlite::FILE_NAME))
     }
@@ -221,7 +189,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{ANCHOR_AGE, Keeper, NOTE_PAUSE, SNAPSHOT_AGE, SNAPSHOT_PAUSE, newest};
+    use super::{ANCHOR_AGE, Keeper, SNAPSHOT_AGE, SNAPSHOT_PAUSE};
     use crate::clock::{Clock, MachineClock};
     use crate::data::{Data, open};
     use crate::pipeline::Observe;
@@ -280,30 +248,12 @@ mod tests {
         let (directory, data, mut keeper) = kept();
         keeper.free_bytes = |_| Some((256 << 20) - 1);
         keeper.look(SNAPSHOT_AGE);
-        assert_eq!((keeper.snapshotted, keeper.noted), (0, Duration::ZERO));
+        assert_eq!(keeper.snapshotted, 0);
         assert!(!directory.path().join(DIRECTORY_NAME).exists());
         keeper.free_bytes = |_| Some(256 << 20);
         keeper.look(SNAPSHOT_AGE);
         assert_eq!(keeper.snapshotted, data.ledger.view().read().head);
         data.stop();
-    }
-
-    #[test]
-    fn the_newest_checkpoint_is_kept_every_ten_seconds_at_most_and_at_the_end() {
-        let (directory, data, mut keeper) = kept();
-        let path = directory.path().join(newest::FILE_NAME);
-        let signed = std::sync::mpsc::sync_channel(1);
-        data.ledger.run_on_store(move |committer| {
-            signed.0.send(committer.checkpoint().is_ok()).unwrap();
-        });
-        assert!(signed.1.recv().unwrap());
-        keeper.look(NOTE_PAUSE.saturating_sub(Duration::from_millis(1)));
-        assert!(!path.exists());
-        keeper.look(NOTE_PAUSE);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), keeper.note);
-        std::fs::remove_file(&path).unwrap();
-        data.stop();
-        assert!(path.exists());
     }
 
     fn kept() -> (tempfile::TempDir, Data, Keeper) {
@@ -322,6 +272,8 @@ mod tests {
         fn store_failed(&self, _: &crate::store::Error) {}
 
         fn not_leader(&self) {}
+
+        fn store_away(&self, _: &Result<String, crate::store::Error>) {}
 
         fn committed(&self, _: usize, _: Duration) {}
 

@@ -104,8 +104,13 @@ impl Keys {
     }
 
     fn signer(&self) -> MutexGuard<'_, Signer> {
-        self.signer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.signer)
     }
+}
+
+/// The signer, whatever became of the thread that last held it.
+pub(super) fn lock(signer: &Mutex<Signer>) -> MutexGuard<'_, Signer> {
+    signer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether a key is on record.
@@ -116,10 +121,5 @@ pub(super) fn is_announced(state: &State, signer: &Signer) -> bool {
 
 /// Signs with whatever the signer holds at that moment.
 pub fn signs_with(signer: Arc<Mutex<Signer>>, clock: Arc<dyn Clock>) -> Sign {
-    Box::new(move |size, root| {
-        signer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .sign(clock.wall(), size, root)
-    })
+    Box::new(move |size, root| Ok(lock(&signer).sign(clock.wall(), size, root)))
 }

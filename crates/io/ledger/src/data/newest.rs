@@ -1,13 +1,14 @@
 //! The newest signed checkpoint, in a small file beside the key (L11).
 //!
 //! A journal that was put back from yesterday extends its own checkpoints. It does not extend this
-//! one, which is in another file: so a start notices. It lags behind by seconds at most, and a
-//! restoring, which begins a new generation, replaces it.
+//! one, which is in another file: so a start notices. A checkpoint is here before anybody sees it,
+//! and a restore, which begins a new generation, replaces it.
 
 use std::path::Path;
 
 use bursar_journal::checkpoint::VerifierKey;
 
+use crate::committer::Sign;
 use crate::durable;
 use crate::recover::{Error, Recovered, check_extends_note};
 use crate::store::{self, Reader};
@@ -31,6 +32,16 @@ pub(super) fn check(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(durable::failed("read", &path, error).into()),
     }
+}
+
+/// Signs as `sign` does, and keeps the note before anybody sees it.
+pub(super) fn kept_in(data: &Path, mut sign: Sign) -> Sign {
+    let data = data.to_owned();
+    Box::new(move |size, root| {
+        let note = sign(size, root)?;
+        keep(&data, &note)?;
+        Ok(note)
+    })
 }
 
 /// Keeps a note in place of the one before it.

@@ -4,10 +4,11 @@
 //! are taken. The private key was never in it, so the new ledger has a new one, and signs as the
 //! next generation: nobody can take it for the ledger that it was copied from.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use bursar_engine::codec::{Record, encode};
-use bursar_engine::{Command, Events, State, decide};
+use bursar_engine::{Command, Events, LEVEL, State, decide, first_fence};
 use bursar_journal::checkpoint::{Name, VerifierKey};
 use bursar_journal::hash::leaf_hash;
 use bursar_journal::record::blob_refs;
@@ -18,16 +19,36 @@ use super::{Error, KeptLeaves};
 use crate::check::{Asked, Report, check, state_after};
 use crate::data::newest;
 use crate::key::{self, Signer};
-use crate::store::sqlite::{FILE_NAME, SqliteStore};
+use crate::store::sqlite::{FILE_NAME, RESCUE, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
-use crate::{durable, lock};
+use crate::{durable, lock, snapshots};
 
 /// Records that are replayed in one commit.
 const CHUNK: usize = 1_024;
 
+/// What may stand where a ledger is restored: it is replaced, or is no part of the ledger.
+const STAYS: [&str; 7] = [
+    lock::FILE_NAME,
+    newest::FILE_NAME,
+    "ledger.key.new",
+    "executions",
+    "market",
+    "poison",
+    "api.sock",
+];
+
 /// The unfinished ledger; a left one is from a restoring that was cut short.
 const UNFINISHED: &str = "ledger.db.restoring";
+
+/// What becomes of the tokens of a copy. Some may have been revoked after it was made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Tokens {
+    /// All end.
+    End,
+    /// They stay as they are in the copy.
+    Keep,
+}
 
 /// What was restored.
 #[derive(Debug)]
@@ -36,6 +57,8 @@ pub struct Restored {
     pub records: u64,
     /// How many were left behind, the first damaged one and all after it.
     pub left: u64,
+    /// How many tokens have ended with it.
+    pub tokens_ended: usize,
     /// How the new ledger signs.
     pub origin: Name,
     /// What the check of the copy found.
@@ -48,6 +71,7 @@ pub fn restore(
     keys: &[VerifierKey],
     data: &Path,
     now: Instant,
+    tokens: Tokens,
     progress: impl FnMut(u64, u64),
 ) -> Result<Restored, Error> {
     check_empty(data)?;
@@ -78,13 +102,22 @@ pub fn restore(
     }
     let mut store = SqliteStore::open(&path)?;
     let mut builder = replay(copy, good, &mut store)?;
-    let signer = Signer::create(
+    let signer = Signer::create_new(
         &data.join(key::FILE_NAME),
         &state.ledger,
         state.generation + 1,
     )?;
     let now = now.max(state.time.after(Millis::from_ms(1)));
-    record(&mut store, &mut builder, &mut state, now, good, &signer)?;
+    let restore = Command::Restore {
+        size: good,
+        fence: Some(first_fence(now)),
+        end_tokens: tokens == Tokens::End,
+    };
+    let tokens_ended = match tokens {
+        Tokens::End => state.tokens.iter().count(),
+        Tokens::Keep => 0,
+    };
+    record(&mut store, &mut builder, &mut state, now, restore, &signer)?;
     let note = signer.sign(now, builder.size(), builder.root());
     store.put_checkpoint(builder.size(), &note)?;
     store.close()?;
@@ -92,27 +125,63 @@ pub fn restore(
     newest::keep(data, &note)?;
     let place = data.join(FILE_NAME);
     durable::rename(&path, &place).map_err(|source| durable::failed("write", &place, source))?;
+    signer.promote_new()?;
     let left = report.records - good;
     Ok(Restored {
         records: good,
         left,
+        tokens_ended,
         origin: signer.origin().clone(),
         report,
     })
 }
 
-/// Makes the directory, or makes sure that nothing in it would be lost.
+/// Moves the ledger of a directory that nobody uses into the new directory `aside`, and leaves what
+/// is no part of it, above all `executions/`. Says whether there was anything to move.
+pub fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
+    let names = match names_in(data) {
+        Ok(names) => names,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(source) => return Err(durable::failed("read", data, source)),
+    };
+    let is_moved = |name: &String| {
+        !is_left_alone(name) && (name.starts_with("ledger.") || name == snapshots::DIRECTORY_NAME)
+    };
+    let moved: Vec<String> = names.into_iter().filter(is_moved).collect();
+    if moved.is_empty() {
+        return Ok(false);
+    }
+    let made = std::fs::DirBuilder::new().mode(0o700).create(aside);
+    made.map_err(|source| durable::failed("make the directory", aside, source))?;
+    for name in moved {
+        let from = data.join(&name);
+        let moved = durable::rename(&from, &aside.join(&name));
+        moved.map_err(|source| durable::failed("move", &from, source))?;
+    }
+    Ok(true)
+}
+
+/// Whether a file is an unfinished restore, or what was rescued of a lost store.
+fn is_left_alone(name: &str) -> bool {
+    name.starts_with(UNFINISHED) || name.starts_with(RESCUE)
+}
+
+/// The names in a directory, sorted.
+fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let names = std::fs::read_dir(directory)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Makes the directory, or makes sure that nothing in it would be lost. Executions run on: they
+/// belong to the ledger whatever becomes of its records (X5).
 fn check_empty(data: &Path) -> Result<(), Error> {
     let failed = |source| durable::failed("read", data, source);
     std::fs::create_dir_all(data).map_err(failed)?;
-    for entry in std::fs::read_dir(data).map_err(failed)? {
-        let found = entry
-            .map_err(failed)?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        let is_replaced = [lock::FILE_NAME, newest::FILE_NAME].contains(&found.as_str());
-        if !is_replaced && !found.starts_with(UNFINISHED) {
+    for found in names_in(data).map_err(failed)? {
+        if !STAYS.contains(&found.as_str()) && !is_left_alone(&found) {
             return Err(Error::NotEmpty {
                 path: data.display().to_string(),
                 found,
@@ -167,19 +236,18 @@ fn record(
     builder: &mut Builder,
     state: &mut State,
     now: Instant,
-    good: u64,
+    restore: Command,
     signer: &Signer,
 ) -> Result<(), Error> {
     let failed = |source| Error::Record { source };
     let by = Label::new(SELF).map_err(|error| failed(error.into()))?;
     let key = signer.verifier().to_string();
-    let commands = [
-        Command::Restore { size: good },
-        Command::RotateKey {
-            key,
-            idempotency: None,
-        },
-    ];
+    let level = (state.level < LEVEL).then_some(Command::Level { n: LEVEL });
+    let rotate = Command::RotateKey {
+        key,
+        idempotency: None,
+    };
+    let commands = level.into_iter().chain([restore, rotate]);
     let mut append = Append::default();
     for command in commands {
         let mut events = Events::new();

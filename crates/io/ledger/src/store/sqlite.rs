@@ -11,6 +11,7 @@ mod failure;
 mod reader;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,12 @@ const FORMAT: i64 = 1;
 
 /// Marks the file as ours, for `file` and for us: "Burs".
 const APPLICATION_ID: i64 = 0x4275_7273;
+
+/// The file that is written when the ledger file is taken away under a running server.
+pub(crate) const RESCUE: &str = "ledger.rescue";
+
+/// How many rescued files may stand beside one another.
+const RESCUES_MAX: u32 = 100;
 
 /// How long a statement waits for a lock. Only a checkpoint beside a long read ever waits.
 /// A test of that wait need not last as long.
@@ -71,9 +78,14 @@ const SCHEMA: &str = "
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    /// Absent only after a reopen that failed.
+    /// Absent only after a reopen that failed, and after a rescue.
     connection: Option<Connection>,
+    /// The files that the connection has open, once it has written.
+    open: Option<[FileId; 2]>,
 }
+
+/// A file, whatever its name: device and inode.
+type FileId = (u64, u64);
 
 /// Where a ledger file is: opens it as often as asked.
 #[derive(Clone, Debug)]
@@ -95,7 +107,32 @@ impl SqliteStore {
         Ok(Self {
             path: path.to_owned(),
             connection: Some(connection),
+            open: None,
         })
+    }
+
+    /// The ledger file and its write-ahead log, as their path leads to them now. They are never
+    /// opened here: closing a file would give up SQLite's own locks on it.
+    fn files(&self) -> Option<[FileId; 2]> {
+        let id = |path: &Path| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        Some([id(&self.path)?, id(&beside(&self.path, "-wal"))?])
+    }
+
+    /// A name beside the ledger file that is free for a rescued copy.
+    fn rescue_path(&self) -> PathBuf {
+        let named = |number: u32| {
+            let name = match number {
+                0 => format!("{RESCUE}.db"),
+                _ => format!("{RESCUE}.{number}.db"),
+            };
+            directory(&self.path).join(name)
+        };
+        let mut names = (0..RESCUES_MAX).map(named);
+        let free = names.find(|path| !path.exists());
+        free.unwrap_or_else(|| named(RESCUES_MAX))
     }
 
     /// Closes the file; its write-ahead log goes with it.
@@ -177,7 +214,7 @@ impl Open for SqliteFile {
 
 impl Store for SqliteStore {
     fn lead(&mut self) -> Result<Term, Error> {
-        self.change("begin a term", |transaction| {
+        let term = self.change("begin a term", |transaction| {
             let sql = "UPDATE meta SET epoch = epoch + 1 RETURNING epoch, head";
             transaction.query_row(sql, [], |row| {
                 Ok(Term {
@@ -185,7 +222,9 @@ impl Store for SqliteStore {
                     head: count(row, 1)?,
                 })
             })
-        })
+        })?;
+        self.open = self.files();
+        Ok(term)
     }
 
     fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error> {
@@ -222,6 +261,7 @@ impl Store for SqliteStore {
         }
         let head = reader::head(&connection).map_err(place.failed("read"))?;
         self.connection = Some(connection);
+        self.open = self.files();
         Ok(head)
     }
 
@@ -285,6 +325,29 @@ impl Store for SqliteStore {
 
     fn free_bytes(&self) -> Option<u64> {
         durable::free_bytes(directory(&self.path))
+    }
+
+    fn is_away(&self) -> bool {
+        self.open.is_some() && self.open != self.files()
+    }
+
+    fn rescue(&mut self) -> Result<String, Error> {
+        let path = self.rescue_path();
+        let place = Place(&path);
+        let connection = self
+            .connection
+            .take()
+            .ok_or_else(|| place.closed("write what is left"))?;
+        let shown = path.display().to_string();
+        let written = connection.execute("VACUUM INTO ?1", [&shown]);
+        // Closing would remove the log of whatever stands at the path now.
+        std::mem::forget(connection);
+        written.map_err(place.failed("write what is left"))?;
+        let synced = File::open(&path)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| File::open(directory(&path))?.sync_all());
+        synced.map_err(|source| place.file("write", source))?;
+        Ok(shown)
     }
 }
 

@@ -10,9 +10,11 @@
 mod check;
 mod contract;
 mod files;
+mod lost;
 mod maintain;
 mod memory;
 mod opening;
 mod pipeline;
 mod trouble;
+mod upgrade;
 mod world;

@@ -13,7 +13,7 @@ use bursar_journal::tile::{Builder, Path as Name, TileId, Tiles, tile_hashes};
 use bursar_ledger::check::{Asked, Report, check};
 use bursar_ledger::key::Signer;
 use bursar_ledger::maintain::{
-    Error, Export, Exported, backup, export, export_tiles, first_at, prunable, restore,
+    Error, Export, Exported, Tokens, backup, export, export_tiles, first_at, prunable, restore,
 };
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::memory::MemoryStore;
@@ -251,7 +251,7 @@ fn a_restored_ledger_goes_on_as_an_honest_fork() {
     let data = world.directory.path().join("restored");
     let keys = world.signer.verifiers();
     let reader = SqliteReader::inspect(&copy).unwrap();
-    let restored = restore(&reader, &keys, &data, world.now, |_, _| ()).unwrap();
+    let restored = restore(&reader, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
     assert_eq!((restored.records, restored.left), (300, 0));
     assert!(restored.report.is_ok());
     assert_eq!(
@@ -273,7 +273,7 @@ fn a_restored_ledger_goes_on_as_an_honest_fork() {
         .map(|kept| String::from_utf8(kept.bytes.unwrap()).unwrap());
     let last: Vec<String> = last.collect();
     assert!(
-        last[0].contains("\"restored\":{\"generation\":1}"),
+        last[0].contains("\"restored\":{\"generation\":1,\"fence\":"),
         "{}",
         last[0]
     );
@@ -301,7 +301,7 @@ fn what_still_verifies_of_a_damaged_copy_is_restored() {
         let data = world.directory.path().join("restored");
         let reader = SqliteReader::open(&world.file()).unwrap();
         let keys = world.signer.verifiers();
-        let restored = restore(&reader, &keys, &data, world.now, |_, _| ()).unwrap();
+        let restored = restore(&reader, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
         assert_eq!(
             (restored.records, restored.left),
             (good, 300 - good),
@@ -322,13 +322,21 @@ fn a_ledger_is_restored_only_to_where_nothing_is_lost() {
     let mut world = World::sqlite();
     world.live(20);
     let reader = SqliteReader::open(&world.file()).unwrap();
-    let error = restore(&reader, &[], world.directory.path(), world.now, |_, _| ()).unwrap_err();
+    let error = restore(
+        &reader,
+        &[],
+        world.directory.path(),
+        world.now,
+        Tokens::End,
+        |_, _| (),
+    )
+    .unwrap_err();
     assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
     let data = world.directory.path().join("restored");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("lock"), "1\n").unwrap();
     fs::write(data.join("ledger.db.restoring"), "cut short").unwrap();
-    restore(&reader, &[], &data, world.now, |_, _| ()).unwrap();
+    restore(&reader, &[], &data, world.now, Tokens::End, |_, _| ()).unwrap();
     assert_eq!(report_on(&data, &world.signer).records, 22);
 }
 
@@ -413,7 +421,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
     ] {
         let data = world.directory.path().join(name);
         let keys = world.signer.verifiers();
-        let restored = restore(copy, &keys, &data, world.now, |_, _| ()).unwrap();
+        let restored = restore(copy, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
         assert_eq!((restored.records, restored.left), (700, 0));
         let report = report_on(&data, &world.signer);
         assert!(report.is_ok(), "{name}: {:?}", report.checks);

@@ -12,28 +12,136 @@ use bursar_ledger::clock::MachineClock;
 use bursar_ledger::data::{self, Data, RotateError};
 use bursar_ledger::intake::Failure;
 use bursar_ledger::key::{self, Signer};
-use bursar_ledger::maintain::{backup, restore};
+use bursar_ledger::maintain::{Tokens, backup, restore};
 use bursar_ledger::pipeline::Observe;
 use bursar_ledger::recover;
 use bursar_ledger::snapshots::Snapshots;
-use bursar_ledger::store::Store as _;
 use bursar_ledger::store::sqlite::{SqliteReader, SqliteStore};
+use bursar_ledger::store::{Reader as _, Store as _};
 use bursar_ledger::term::Error;
 use bursar_ledger::writer::Poison;
 use bursar_units::{BookingId, Instant};
 
 use crate::world::{LEDGER, World, label};
 
+/// Method: what a start that was killed between two of its steps leaves behind.
 #[test]
-fn a_first_start_that_came_no_further_than_its_key_is_gone_on_with() {
+fn a_first_start_that_was_cut_short_is_made_again_or_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.key");
+    // Before its first records.
+    drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
+    let cut_short = Signer::create_new(&path, LEDGER, 0).unwrap();
+    let data = open(directory.path()).unwrap();
+    assert_ne!(data.ledger.view().read().ledger, LEDGER);
+    let verifiers = data.keys().verifiers();
+    assert_ne!(verifiers, cut_short.verifiers());
+    data.stop();
+    // After them, before the key was in its place.
+    fs::rename(&path, directory.path().join("ledger.key.new")).unwrap();
+    let data = open(directory.path()).unwrap();
+    assert_eq!(data.keys().verifiers(), verifiers);
+    data.stop();
+    assert!(path.exists() && !directory.path().join("ledger.key.new").exists());
+}
+
+/// Method: all that is left of a ledger whose store is gone, one file after the other.
+#[test]
+fn what_is_left_of_a_ledger_begins_no_second_history() {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path()).unwrap().stop();
+    for suffix in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(directory.path().join(format!("ledger.db{suffix}")));
+    }
+    for left in ["ledger.key", "ledger.checkpoint"] {
+        let path = directory.path().join(left);
+        let error = refused(directory.path());
+        let Error::Key(error @ key::Error::LedgerMissing { .. }) = error else {
+            panic!("{error}")
+        };
+        let words = error.to_string();
+        assert!(words.contains(path.to_str().unwrap()), "{words}");
+        assert!(words.contains("bursar ledger restore"), "{words}");
+        assert!(
+            !directory.path().join("ledger.db").exists(),
+            "a refused start leaves no store"
+        );
+        fs::remove_file(path).unwrap();
+    }
+    open(directory.path()).unwrap().stop();
+}
+
+#[test]
+fn a_key_beside_a_store_without_records_begins_no_ledger() {
     let directory = tempfile::tempdir().unwrap();
     drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
-    let key = Signer::create(&directory.path().join("ledger.key"), LEDGER, 0).unwrap();
+    Signer::create(&directory.path().join("ledger.key"), LEDGER, 0).unwrap();
+    let error = refused(directory.path());
+    assert!(matches!(
+        error,
+        Error::Key(key::Error::LedgerMissing { .. })
+    ));
+}
+
+#[test]
+fn a_checkpoint_is_kept_before_anybody_can_ask_for_one_and_follows_each_signature() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.checkpoint");
     let data = open(directory.path()).unwrap();
-    assert_eq!(data.ledger.view().read().ledger, LEDGER);
-    assert_eq!(data.keys().verifiers(), key.verifiers());
+    let newest = || {
+        let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
+        reader.checkpoint(u64::MAX >> 11).unwrap().unwrap()
+    };
+    let first = fs::read_to_string(&path).unwrap();
+    assert_eq!(first, newest());
+    let keys = data.keys();
+    wait_for(keys.rotate(label("ada"), None)).unwrap();
+    let signed = wait_for(data.ledger.on_store(|committer| committer.checkpoint()));
+    assert!(signed.unwrap().unwrap().is_some() || newest() != first);
+    assert_eq!(fs::read_to_string(&path).unwrap(), newest());
     data.stop();
-    open(directory.path()).unwrap().stop();
+}
+
+/// Method: a directory stands where the file should be, so that it cannot be written.
+#[test]
+fn no_checkpoint_is_seen_that_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.checkpoint");
+    let data = open(directory.path()).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let count = || {
+        let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
+        reader.checkpoints().unwrap().len()
+    };
+    let before = count();
+    wait_for(data.keys().rotate(label("ada"), None)).unwrap();
+    let signed = wait_for(data.ledger.on_store(|committer| committer.checkpoint()));
+    assert!(signed.unwrap().is_err());
+    assert_eq!(count(), before);
+    fs::remove_dir(&path).unwrap();
+    data.stop();
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused_with_the_way_out() {
+    use std::os::unix::fs::PermissionsExt as _;
+    for mode in [0o770, 0o707, 0o777] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let error = refused(directory.path());
+        let Error::Store(error @ bursar_ledger::store::Error::Shared { .. }) = error else {
+            panic!("{error}")
+        };
+        let shown = directory.path().display();
+        assert!(
+            error.to_string().contains(&format!("chmod go-w {shown}")),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        open(directory.path()).unwrap().stop();
+    }
 }
 
 /// Method: the file takes no record, as on a full disk, until it does.
@@ -50,20 +158,12 @@ fn a_first_record_that_found_no_space_is_written_when_there_is_some() {
     };
     sql("CREATE TRIGGER full BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'full'); END");
     assert!(matches!(refused(directory.path()), Error::Store(_)));
-    let key = fs::read(directory.path().join("ledger.key")).unwrap();
+    assert!(!directory.path().join("ledger.key").exists());
     sql("DROP TRIGGER full");
     let data = open(directory.path()).unwrap();
     assert_eq!(data.records, 0);
-    assert_eq!(fs::read(directory.path().join("ledger.key")).unwrap(), key);
+    assert!(directory.path().join("ledger.key").exists());
     data.stop();
-}
-
-#[test]
-fn a_key_of_a_later_generation_begins_no_ledger() {
-    let directory = tempfile::tempdir().unwrap();
-    Signer::create(&directory.path().join("ledger.key"), LEDGER, 1).unwrap();
-    let error = refused(directory.path());
-    assert!(matches!(error, Error::Key(key::Error::OtherLedger { .. })));
 }
 
 #[test]
@@ -270,7 +370,15 @@ fn an_older_ledger_in_the_place_of_a_newer_one_is_refused_until_it_is_restored()
     )
     .unwrap();
     let copy = SqliteReader::inspect(&older).unwrap();
-    restore(&copy, &keys, restored.path(), Instant::default(), |_, _| ()).unwrap();
+    restore(
+        &copy,
+        &keys,
+        restored.path(),
+        Instant::default(),
+        Tokens::End,
+        |_, _| (),
+    )
+    .unwrap();
     open(restored.path()).unwrap().stop();
     open(restored.path()).unwrap().stop();
 }
@@ -299,18 +407,6 @@ fn an_older_ledger_beside_a_snapshot_of_a_newer_one_is_refused() {
     assert_eq!(error.to_string(), rollback.to_string());
 }
 
-#[test]
-fn a_ledger_that_was_taken_away_does_not_begin_anew_beside_its_key() {
-    let directory = tempfile::tempdir().unwrap();
-    open(directory.path()).unwrap().stop();
-    fs::remove_file(directory.path().join("ledger.db")).unwrap();
-    let error = refused(directory.path());
-    assert!(matches!(
-        error,
-        Error::Recover(recover::Error::Rollback { records: 0, .. })
-    ));
-}
-
 fn put_back(older: &Path, file: &Path) {
     for suffix in ["-wal", "-shm"] {
         let left = format!("{}{suffix}", file.display());
@@ -325,7 +421,7 @@ fn next_key(data: &Path) -> Option<VerifierKey> {
     next.map(|next| next.verifier())
 }
 
-fn wait_for<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(future)
 }
@@ -342,7 +438,7 @@ fn refused(path: &Path) -> Error {
     }
 }
 
-struct Quiet;
+pub(crate) struct Quiet;
 
 impl Observe for Quiet {
     fn poisoned(&self, _: &Poison) {}
@@ -350,6 +446,8 @@ impl Observe for Quiet {
     fn store_failed(&self, _: &bursar_ledger::store::Error) {}
 
     fn not_leader(&self) {}
+
+    fn store_away(&self, _: &Result<String, bursar_ledger::store::Error>) {}
 
     fn committed(&self, _: usize, _: Duration) {}
 

@@ -70,6 +70,8 @@ impl Observe for Notes {
 
     fn not_leader(&self) {}
 
+    fn store_away(&self, _: &Result<String, bursar_ledger::store::Error>) {}
+
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
@@ -101,7 +103,7 @@ fn world_of(
         let verifiers = vec![key.verifier()];
         let sign = Box::new(move |size, root| {
             let origin = key.name().clone();
-            bursar_journal::checkpoint::Checkpoint { origin, size, root }.sign([&key])
+            Ok(bursar_journal::checkpoint::Checkpoint { origin, size, root }.sign([&key]))
         });
         Ok(Hand { verifiers, sign })
     };

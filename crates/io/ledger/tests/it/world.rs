@@ -6,7 +6,7 @@ use bursar_engine::booking::decide::Change;
 use bursar_engine::booking::limit::{Limit, Scope};
 use bursar_engine::booking::{Fence, Priority, Request, Standing};
 use bursar_engine::codec::{Record, encode};
-use bursar_engine::{Command, Events, State, decide, snapshot};
+use bursar_engine::{Command, Events, LEVEL, State, decide, snapshot};
 use bursar_journal::hash::leaf_hash;
 use bursar_journal::tile::Builder;
 use bursar_ledger::check::{Asked, Report, check};
@@ -94,7 +94,7 @@ impl<S: Store> World<S> {
             key,
             idempotency: None,
         });
-        world.run(Command::Resume { wall: world.now });
+        world.run(Command::Level { n: LEVEL });
         let limit = Limit {
             slots: Some(7),
             ..Limit::unbounded(Some(Scope::Named(label("python"))), None)

@@ -8,8 +8,11 @@ use super::{Answer, Service, last_record, of_failure};
 use crate::caller::Caller;
 
 impl Service {
-    /// Whether the store answers between two batches.
+    /// Whether commands are taken, and the store answers between two batches.
     pub async fn ready(&self) -> Result<(), Problem> {
+        if let Some(failure) = self.ledger.refuses() {
+            return Err(of_failure(&failure));
+        }
         let asked = self.ledger.on_store(|committer| committer.head());
         match tokio::time::timeout(super::READY_WITHIN, asked).await {
             Ok(Ok(_)) => Ok(()),

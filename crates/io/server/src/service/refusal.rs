@@ -88,11 +88,13 @@ pub fn of_failure(failure: &Failure) -> Problem {
         Failure::DiskLow => (Code::DiskLow, None),
         Failure::NotLeader => (Code::NotLeader, Some(RETRY_AFTER_MS)),
         Failure::Unavailable => (Code::Unavailable, Some(RETRY_AFTER_MS)),
+        Failure::StoreAway => (Code::StoreAway, None),
         Failure::OutcomeUnknown => (Code::OutcomeUnknown, None),
         Failure::Internal => (Code::Internal, None),
     };
     let hint = match code {
         Code::OutcomeUnknown => "; repeat the request with the same id, that is safe",
+        Code::StoreAway => "; the log of the server says where its records are",
         Code::DiskLow => "; only what gives back is taken until space is freed",
         _ => "",
     };
@@ -119,7 +121,8 @@ const fn booking_code(refusal: &BookingRefusal) -> Code {
     match refusal {
         BookingRefusal::OverLimit { .. }
         | BookingRefusal::OthersFirst { .. }
-        | BookingRefusal::QueueFull { .. } => Code::OverLimit,
+        | BookingRefusal::QueueFull { .. }
+        | BookingRefusal::TenantQueueFull { .. } => Code::OverLimit,
         BookingRefusal::NeverFits { .. } => Code::NeverFits,
         BookingRefusal::TimeOutOfBounds { .. }
         | BookingRefusal::RetryOfUnknown
@@ -134,6 +137,6 @@ const fn booking_code(refusal: &BookingRefusal) -> Code {
         | BookingRefusal::NotAnExecution
         | BookingRefusal::RetryOfLive
         | BookingRefusal::SameScopes { .. }
-        | BookingRefusal::DefaultStays => Code::Conflict,
+        | BookingRefusal::ShippedStays { .. } => Code::Conflict,
     }
 }

@@ -68,6 +68,7 @@ impl Observe for Quiet {
     }
     fn store_failed(&self, _: &store::Error) {}
     fn not_leader(&self) {}
+    fn store_away(&self, _: &Result<String, store::Error>) {}
     fn committed(&self, _: usize, _: Duration) {}
     fn signed(&self, _: u64) {}
 }

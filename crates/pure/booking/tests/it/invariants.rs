@@ -263,6 +263,7 @@ fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_se
         checked(without_holder.map(|fact| match fact {
             Fact::Totals {
                 fence,
+                fences_from,
                 virtual_time,
                 sequence,
                 dues,
@@ -270,6 +271,7 @@ fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_se
                 ..
             } => Fact::Totals {
                 fence,
+                fences_from,
                 virtual_time,
                 sequence,
                 dues,

@@ -244,14 +244,21 @@ fn the_shipped_limit_can_be_changed_but_not_dropped_or_moved() {
     ] {
         assert_eq!(
             desk.set(0, &[("default", limit)]),
-            Err(Refusal::DefaultStays)
+            Err(Refusal::ShippedStays {
+                name: name("default")
+            })
         );
     }
     let drop = Change::DropLimit {
         name: name("default"),
     };
     let answer = desk.record(|b, events| decide::change(b, at(0), &[drop], events));
-    assert_eq!(answer, Err(Refusal::DefaultStays));
+    assert_eq!(
+        answer,
+        Err(Refusal::ShippedStays {
+            name: name("default")
+        })
+    );
     assert_eq!(desk.bookings.limit("default").unwrap().limit.slots, Some(7));
 }
 
@@ -407,5 +414,97 @@ fn over(answer: Result<Reply, Refusal>) -> Vec<LimitUse> {
     match answer {
         Err(Refusal::OverLimit { limits }) => limits,
         other => panic!("a full limit was to refuse, not {other:?}"),
+    }
+}
+
+/// Method: the limits that a ledger of before level 1 lacks are set, then changed, moved, dropped.
+#[test]
+fn the_limit_on_each_tenant_ships_once_and_stays() {
+    let mut desk = Desk::new();
+    let shipped = decide::missing_shipped(&desk.bookings);
+    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
+        .unwrap();
+    let tenants = &desk.bookings.limit("tenants").unwrap().limit;
+    assert_eq!(
+        (tenants.slots, tenants.tenant_queue_max),
+        (Some(1_000), Some(1_000))
+    );
+    let default = &desk.bookings.limit("default").unwrap().limit;
+    assert_eq!(
+        (default.slots, default.tenant_queue_max),
+        (Some(100), Some(1_000))
+    );
+    assert_eq!(decide::missing_shipped(&desk.bookings), []);
+
+    desk.set(0, &[("tenants", slots_limit("", "each", 7))])
+        .unwrap();
+    let stays = Err(Refusal::ShippedStays {
+        name: name("tenants"),
+    });
+    assert_eq!(
+        desk.set(0, &[("tenants", slots_limit("", "acme", 7))]),
+        stays
+    );
+    let drop = Change::DropLimit {
+        name: name("tenants"),
+    };
+    assert_eq!(
+        desk.record(|b, events| decide::change(b, at(0), &[drop], events)),
+        stays
+    );
+}
+
+#[test]
+fn nothing_ships_over_what_an_operator_declared() {
+    for (taken, limit) in [
+        ("fair", slots_limit("", "each", 7)),
+        ("tenants", slots_limit("python", "", 7)),
+    ] {
+        let mut desk = Desk::new();
+        desk.set(
+            0,
+            &[(taken, limit), ("default", slots_limit("each", "", 7))],
+        )
+        .unwrap();
+        assert_eq!(decide::missing_shipped(&desk.bookings), [], "{taken}");
+        let drop = Change::DropLimit { name: name(taken) };
+        let dropped = desk.record(|b, events| decide::change(b, at(0), &[drop], events));
+        // A limit of that name with another scope is the operator's own.
+        assert_eq!(dropped, Ok(Reply::Applied), "{taken}");
+    }
+}
+
+#[test]
+fn one_tenant_fills_its_share_of_a_queue_and_no_more() {
+    let mut desk = Desk::new();
+    let limit = Limit {
+        tenant_queue_max: Some(2),
+        queue_max: 3,
+        ..slots_limit("python", "", 1)
+    };
+    desk.set(0, &[("python", limit)]).unwrap();
+    desk.reserve(0, "held", &waiting("acme")).unwrap();
+    desk.reserve(0, "first", &waiting("acme")).unwrap();
+    desk.reserve(0, "second", &waiting("acme")).unwrap();
+    let share_full = Refusal::TenantQueueFull {
+        limit: name("python"),
+        max: 2,
+    };
+    assert_eq!(desk.reserve(0, "third", &waiting("acme")), Err(share_full));
+    assert_eq!(
+        desk.reserve(0, "other", &waiting("zeta")),
+        Ok(Reply::Queued)
+    );
+    let full = Refusal::QueueFull {
+        limit: name("python"),
+        max: 3,
+    };
+    assert_eq!(desk.reserve(0, "late", &waiting("beta")), Err(full));
+}
+
+fn waiting(tenant: &str) -> Request {
+    Request {
+        wait: Millis::from_secs(100),
+        ..request("python", tenant)
     }
 }

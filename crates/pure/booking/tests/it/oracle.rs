@@ -157,10 +157,12 @@ impl Oracle {
             return Told::Granted(fence);
         }
         let joined = self.bookings.pop();
-        let is_full = self
-            .applying(request)
-            .iter()
-            .any(|(_, limit)| self.waiting_under(limit, request) >= limit.queue_max);
+        let is_full = self.applying(request).iter().any(|(_, limit)| {
+            self.waiting_under(limit, request) >= limit.queue_max
+                || limit
+                    .tenant_queue_max
+                    .is_some_and(|max| self.waiting_of_tenant(limit, request) >= max)
+        });
         if request.wait.ms() == 0 || is_full {
             self.sequence -= 1;
             self.happened.pop();
@@ -734,6 +736,14 @@ impl Oracle {
 
     fn waiting_under(&self, limit: &Limit, request: &Request) -> u64 {
         let waits = |booking: &&Booking| matches!(booking.state, State::Waiting { .. });
+        u64::try_from(self.together(limit, request).filter(waits).count()).unwrap()
+    }
+
+    fn waiting_of_tenant(&self, limit: &Limit, request: &Request) -> u64 {
+        let waits = |booking: &&Booking| {
+            matches!(booking.state, State::Waiting { .. })
+                && booking.request.tenant == request.tenant
+        };
         u64::try_from(self.together(limit, request).filter(waits).count()).unwrap()
     }
 

@@ -560,7 +560,7 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),
-        Err(Refusal::QueueFull { .. }) => refused("queue-full"),
+        Err(Refusal::QueueFull { .. } | Refusal::TenantQueueFull { .. }) => refused("queue-full"),
         Err(Refusal::TimeOutOfBounds { field: "ttlMs", .. }) => refused("ttl"),
         Err(Refusal::TimeOutOfBounds {
             field: "waitMs", ..
@@ -828,6 +828,7 @@ fn any_bounds() -> impl Strategy<Value = Limit> {
     let slots = prop_oneof![2 => Just(None), 1 => Just(Some(0)), 2 => (1..4_u64).prop_map(Some), 8 => (4..9_u64).prop_map(Some)];
     let gpus = prop_oneof![6 => Just(None), 1 => (0..4_u64).prop_map(Some)];
     let queue_max = prop_oneof![5 => Just(10_000), 1 => 0..4_u64];
+    let of_tenant = prop_oneof![14 => Just(None), 1 => (0..3_u64).prop_map(Some)];
     let wait_max = prop_oneof![12 => Just(86_400_000), 1 => 60_000..4_000_000_u64];
     let ttl_max = prop_oneof![12 => Just(86_400_000), 1 => 60_000..4_000_000_u64];
     let weight = prop_oneof![1 => Just(None), 3 => prop::sample::select(vec![1, 3, 100, 700, 1_000]).prop_map(Some)];
@@ -836,18 +837,28 @@ fn any_bounds() -> impl Strategy<Value = Limit> {
         share(),
         share(),
         gpus,
-        queue_max,
+        (queue_max, of_tenant),
         wait_max,
         ttl_max,
         weight,
     )
         .prop_map(
-            |(slots, cpu, memory, gpus, queue_max, wait_max, ttl_max, weight)| Limit {
+            |(
+                slots,
+                cpu,
+                memory,
+                gpus,
+                (queue_max, tenant_queue_max),
+                wait_max,
+                ttl_max,
+                weight,
+            )| Limit {
                 slots,
                 cpu,
                 memory,
                 gpus,
                 queue_max,
+                tenant_queue_max,
                 wait_max: Millis::from_ms(wait_max),
                 ttl_max: Millis::from_ms(ttl_max),
                 weight,

@@ -30,6 +30,7 @@ impl From<&Command> for CommandShape {
                 ledger,
                 format: crate::state::FORMAT.into(),
             },
+            Command::Level { n } => Self::Level { n: n.into() },
             Command::Resume { wall } => Self::Resume { wall },
             Command::Tick { renewed } => Self::Tick { renewed },
             Command::Reserve { id, request } => match order_and_booking(id, request, None) {
@@ -77,7 +78,15 @@ impl From<&Command> for CommandShape {
                 below: below.into(),
                 idempotency,
             },
-            Command::Restore { size } => Self::Restore { size: size.into() },
+            Command::Restore {
+                size,
+                fence,
+                end_tokens,
+            } => Self::Restore {
+                size: size.into(),
+                fence: fence.map(|fence| fence.0.into()),
+                end_tokens,
+            },
             Command::ReportMarket { node, report } => {
                 Self::ReportMarket(MarketReportShape::new(node, *report))
             }
@@ -94,6 +103,7 @@ impl TryFrom<CommandShape> for Command {
                 check_format(format.into())?;
                 Self::Genesis { ledger }
             }
+            CommandShape::Level { n } => Self::Level { n: n.into() },
             CommandShape::Resume { wall } => Self::Resume { wall },
             CommandShape::Tick { renewed } => Self::Tick { renewed },
             CommandShape::Reserve(booking) => {
@@ -147,7 +157,15 @@ impl TryFrom<CommandShape> for Command {
                 below: below.into(),
                 idempotency,
             },
-            CommandShape::Restore { size } => Self::Restore { size: size.into() },
+            CommandShape::Restore {
+                size,
+                fence,
+                end_tokens,
+            } => Self::Restore {
+                size: size.into(),
+                fence: fence.map(|fence| Fence(fence.into())),
+                end_tokens,
+            },
             CommandShape::ReportMarket(shape) => {
                 let (node, report) = shape.into_parts()?;
                 let report = Box::new(report);
@@ -170,6 +188,7 @@ impl EventShape {
                 ledger,
                 format: crate::state::FORMAT.into(),
             },
+            Event::Level { n } => Self::Level { n: n.into() },
             Event::Resumed { wall } => Self::Resumed { wall },
             Event::Booking(event) => Self::of_booking(t, event),
             Event::Market(event) => event.into(),
@@ -183,8 +202,14 @@ impl EventShape {
             Event::Pruned { below } => Self::Pruned {
                 below: below.into(),
             },
-            Event::Restored { generation } => Self::Restored {
+            Event::Restored {
+                generation,
+                fence,
+                tokens_ended,
+            } => Self::Restored {
                 generation: generation.into(),
+                fence: fence.map(|fence| fence.0.into()),
+                tokens_ended,
             },
             Event::Keyed { key, body } => Self::Keyed { key, body },
         }
@@ -261,6 +286,7 @@ impl EventShape {
                 check_format(format.into())?;
                 Event::Genesis { ledger }
             }
+            Self::Level { n } => Event::Level { n: n.into() },
             Self::Resumed { wall } => Event::Resumed { wall },
             Self::Reserved(booking) => {
                 let (id, request, fence) = booking.into_parts();
@@ -346,8 +372,14 @@ impl EventShape {
             Self::Pruned { below } => Event::Pruned {
                 below: below.into(),
             },
-            Self::Restored { generation } => Event::Restored {
+            Self::Restored {
+                generation,
+                fence,
+                tokens_ended,
+            } => Event::Restored {
                 generation: generation.into(),
+                fence: fence.map(|fence| Fence(fence.into())),
+                tokens_ended,
             },
             Self::Keyed { key, body } => Event::Keyed { key, body },
             Self::MarketSet(shape) => Event::Market(shape.into()),
@@ -495,6 +527,7 @@ impl LimitShape {
             memory: limit.memory.map(Into::into),
             gpus: limit.gpus.map(Into::into),
             max_queue: limit.queue_max.into(),
+            max_queue_per_tenant: limit.tenant_queue_max.map(Into::into),
             max_wait_ms: limit.wait_max,
             max_ttl_ms: limit.ttl_max,
             weight: limit.weight.map(Into::into),
@@ -512,6 +545,7 @@ impl From<LimitShape> for (ObjectName, Limit) {
             memory: shape.memory.map(Into::into),
             gpus: shape.gpus.map(Into::into),
             queue_max: shape.max_queue.into(),
+            tenant_queue_max: shape.max_queue_per_tenant.map(Into::into),
             wait_max: shape.max_wait_ms,
             ttl_max: shape.max_ttl_ms,
             weight: shape.weight.map(Into::into),

@@ -60,6 +60,8 @@ enum LineShape {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SpineShape {
     ledger: String,
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    level: u64,
     generation: u64,
     time: Instant,
     head: u64,
@@ -72,6 +74,8 @@ struct SpineShape {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TotalsShape {
     fence: u64,
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    fences_from: u64,
     virtual_time: String,
     sequence: u64,
     dues: u64,
@@ -130,6 +134,14 @@ struct EndedShape {
     ended_at: Instant,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_none_yet(value: &u64) -> bool {
+    *value == 0
+}
+
 /// Writes one line, without its end.
 pub fn fact_line(line: Line) -> Result<String, serde_json::Error> {
     serde_json::to_string(&LineShape::from(line))
@@ -145,6 +157,7 @@ impl From<Line> for LineShape {
         match line {
             Line::Spine {
                 ledger,
+                level,
                 generation,
                 time,
                 head,
@@ -152,6 +165,7 @@ impl From<Line> for LineShape {
                 pruned_below,
             } => Self::Spine(SpineShape {
                 ledger,
+                level,
                 generation,
                 time,
                 head,
@@ -181,6 +195,7 @@ impl From<Fact> for LineShape {
         match fact {
             Fact::Totals {
                 fence,
+                fences_from,
                 virtual_time,
                 sequence,
                 dues,
@@ -191,6 +206,7 @@ impl From<Fact> for LineShape {
                 let fence = fence.0;
                 Self::Totals(TotalsShape {
                     fence,
+                    fences_from: fences_from.0,
                     virtual_time,
                     sequence,
                     dues,
@@ -335,6 +351,7 @@ impl TryFrom<LineShape> for Line {
         Ok(match shape {
             LineShape::Spine(SpineShape {
                 ledger,
+                level,
                 generation,
                 time,
                 head,
@@ -342,6 +359,7 @@ impl TryFrom<LineShape> for Line {
                 pruned_below,
             }) => Self::Spine {
                 ledger,
+                level,
                 generation,
                 time,
                 head,
@@ -369,6 +387,7 @@ impl TryFrom<LineShape> for Line {
             },
             LineShape::Totals(totals) => Self::Booking(Fact::Totals {
                 fence: Fence(totals.fence),
+                fences_from: Fence(totals.fences_from),
                 virtual_time: number(&totals.virtual_time)?,
                 sequence: totals.sequence,
                 dues: totals.dues,

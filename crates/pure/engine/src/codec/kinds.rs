@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 pub(super) const COMMANDS: &[&str] = &[
     "genesis",
+    "level",
     "resume",
     "tick",
     "reserve",
@@ -29,6 +30,7 @@ pub(super) const COMMANDS: &[&str] = &[
 
 pub(super) const EVENTS: &[&str] = &[
     "genesis",
+    "level",
     "resumed",
     "reserved",
     "granted",

@@ -28,6 +28,9 @@ pub(super) enum CommandShape {
         ledger: String,
         format: Whole,
     },
+    Level {
+        n: Whole,
+    },
     Resume {
         wall: Instant,
     },
@@ -86,6 +89,10 @@ pub(super) enum CommandShape {
     },
     Restore {
         size: Whole,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fence: Option<Whole>,
+        #[serde(default, skip_serializing_if = "is_false", rename = "endTokens")]
+        end_tokens: bool,
     },
     ReportMarket(MarketReportShape),
 }
@@ -97,6 +104,9 @@ pub(super) enum EventShape {
     Genesis {
         ledger: String,
         format: Whole,
+    },
+    Level {
+        n: Whole,
     },
     Resumed {
         wall: Instant,
@@ -160,6 +170,10 @@ pub(super) enum EventShape {
     },
     Restored {
         generation: Whole,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fence: Option<Whole>,
+        #[serde(default, skip_serializing_if = "is_false", rename = "tokensEnded")]
+        tokens_ended: bool,
     },
     Keyed {
         key: BookingId,
@@ -387,6 +401,8 @@ pub(super) struct LimitShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) gpus: Option<Whole>,
     pub(super) max_queue: Whole,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_queue_per_tenant: Option<Whole>,
     pub(super) max_wait_ms: Millis,
     pub(super) max_ttl_ms: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -500,6 +516,14 @@ impl PriorityShape {
 )]
 fn is_zero(value: &Whole) -> bool {
     value.0 == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[expect(

@@ -165,7 +165,7 @@ fn field_changes(before: Option<&Limit>, after: Option<&Limit>) -> Vec<FieldChan
 type Field = (&'static str, fn(&Limit) -> String);
 
 /// The fields of a limit in the order in which files write them.
-const FIELDS: [Field; 10] = [
+const FIELDS: [Field; 11] = [
     ("class", |limit| scope(limit.class.as_ref())),
     ("tenant", |limit| scope(limit.tenant.as_ref())),
     ("slots", |limit| size(Dimension::Slots, limit.slots)),
@@ -173,6 +173,9 @@ const FIELDS: [Field; 10] = [
     ("memory", |limit| bound(Dimension::Memory, limit.memory)),
     ("gpus", |limit| size(Dimension::Gpus, limit.gpus)),
     ("maxQueue", |limit| words::number(limit.queue_max)),
+    ("maxQueuePerTenant", |limit| {
+        limit.tenant_queue_max.map_or_else(absent, words::number)
+    }),
     ("maxWait", |limit| limit.wait_max.to_string()),
     ("maxTTL", |limit| limit.ttl_max.to_string()),
     ("weight", |limit| {

@@ -112,6 +112,19 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
                 format!("{} may wait, and as many do", words::number(*max)),
             )
         },
+        BookingRefusal::TenantQueueFull { limit, max } => Refused {
+            changes: vec![
+                format!("raise maxQueuePerTenant of limit {limit}"),
+                "try again later".to_owned(),
+            ],
+            ..plain(
+                format!("the tenant's share of the queue of limit `{limit}` is full"),
+                format!(
+                    "{} of one tenant may wait, and as many do",
+                    words::number(*max)
+                ),
+            )
+        },
         BookingRefusal::TimeOutOfBounds {
             field,
             min_ms,
@@ -206,11 +219,11 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
                 "at most one limit of each kind applies to a booking",
             )
         },
-        BookingRefusal::DefaultStays => Refused {
+        BookingRefusal::ShippedStays { name } => Refused {
             changes: vec!["change its bounds".to_owned()],
             ..plain(
-                "limit `default` stays",
-                "it can be changed, not deleted, and speaks of each class",
+                format!("limit `{name}` stays"),
+                "it can be changed, not deleted, and keeps its class and tenant",
             )
         },
     }

@@ -673,7 +673,7 @@ fn every_refusal_says_what_why_and_the_way_out() {
     );
     check(
         drop_limit("default"),
-        "limit `default` stays: it can be changed, not deleted, and speaks of each class",
+        "limit `default` stays: it can be changed, not deleted, and keeps its class and tenant",
     );
     check(
         drop_limit("x"),

@@ -5,7 +5,7 @@ use bursar_booking::execution::{Exit, Isolation, Order};
 use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
 use bursar_engine::codec::{decode, decode_events, encode};
 use bursar_engine::market::{Labelled, Mode, Original, Position, Present, difference};
-use bursar_engine::{Command, Events, State, decide, invariants, plan, snapshot};
+use bursar_engine::{Command, Events, State, decide, first_fence, invariants, plan, snapshot};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
 use bursar_units::{Amount, Instant, Millis};
@@ -333,6 +333,8 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
         },
         Step::Restore => Command::Restore {
             size: world.state.head,
+            fence: Some(first_fence(world.state.time)),
+            end_tokens: world.state.head.is_multiple_of(2),
         },
         Step::Revoke => Command::RevokeToken {
             name: name("nobody"),

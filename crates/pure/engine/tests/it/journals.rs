@@ -6,11 +6,18 @@ use bursar_engine::{Events, State, decide, invariants, snapshot};
 use crate::script;
 
 /// A journal of each release with the hash of the state it folds to.
-const JOURNALS: [(&str, &str, &str); 1] = [(
-    "0.1.0",
-    include_str!("../../../../../tests/journals/0.1.0.jsonl"),
-    include_str!("../../../../../tests/journals/0.1.0.sha256"),
-)];
+const JOURNALS: [(&str, &str, &str); 2] = [
+    (
+        "0.1.0",
+        include_str!("../../../../../tests/journals/0.1.0.jsonl"),
+        include_str!("../../../../../tests/journals/0.1.0.sha256"),
+    ),
+    (
+        "0.2.0",
+        include_str!("../../../../../tests/journals/0.2.0.jsonl"),
+        include_str!("../../../../../tests/journals/0.2.0.sha256"),
+    ),
+];
 
 /// How many records the first journal had before there were executions, and its state then.
 const BEFORE_EXECUTIONS: (usize, &str) = (
@@ -108,7 +115,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
         .collect();
     assert_eq!(
         kinds(events).join(" "),
-        "anchored ended exited genesis granted keyed keyRotated limitDropped limitSet \
+        "anchored ended exited genesis granted keyed keyRotated level limitDropped limitSet \
          marketDigested marketLabelled marketSet nodeDropped nodeSet originalReturned \
          originalTaken pruned renewed reserved restored resumed started stopFailed stopping submitted \
          tokenCreated tokenRevoked unsettled"
@@ -122,7 +129,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
     let commands = kinds(records.iter().map(|record| &record["cmd"]).collect());
     assert_eq!(
         commands.join(" "),
-        "anchor cancel change createToken exited force genesis prune release \
+        "anchor cancel change createToken exited force genesis level prune release \
          reportMarket reserve restore resume revokeToken rotateKey started stopFailed submit tick"
     );
 }

@@ -15,6 +15,7 @@ mod garbage;
 mod golden;
 mod invariants;
 mod journals;
+mod levels;
 mod markets;
 mod round_trip;
 mod script;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Digest, Exit, Isolation, Order, STOPS_UNTIL_STUCK};
-use bursar_booking::{Bound, Extras, Limit, Outcome, Priority, Request, Scope};
+use bursar_booking::{Bound, Extras, Fence, Limit, Outcome, Priority, Request, Scope};
 use bursar_engine::market::{Labelled, Mode, Original, Position, Present};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, State};
+use bursar_engine::{Command, LEVEL, State};
 use bursar_journal::hash::sha256;
 use bursar_market::clear::{Mode as Label, Policy};
 use bursar_units::{Amount, Instant, Millis};
@@ -30,6 +30,7 @@ pub(crate) fn executions_in_every_stage() -> World {
     let mut run = |command| {
         world.run(command).expect("the script is taken");
     };
+    run(Command::Level { n: LEVEL });
     run(Command::Resume {
         wall: Instant::from_ms(START_MS + 3),
     });
@@ -388,5 +389,9 @@ fn upkeep(world: &mut World) {
         key: "bursar+00112233+Cd".to_owned(),
         idempotency: Some(id("rotate-1")),
     });
-    run(Command::Restore { size: 9 });
+    run(Command::Restore {
+        size: 9,
+        fence: Some(Fence(1)),
+        end_tokens: false,
+    });
 }

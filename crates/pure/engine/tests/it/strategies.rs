@@ -10,7 +10,7 @@ use bursar_booking::{
 use bursar_engine::codec::Record;
 use bursar_engine::market::{self, Labelled, Mode, Original, Position, Report, Rules, Settings};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, Event, Events};
+use bursar_engine::{Command, Event, Events, LEVEL};
 use bursar_journal::hash::Hash;
 use bursar_market::clear;
 use bursar_units::{Amount, BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName, PodName};
@@ -160,9 +160,18 @@ fn limit() -> impl Strategy<Value = Limit> {
         option::of(bound()),
         option::of(whole()),
     );
-    let rest = (whole(), millis(), millis(), option::of(whole()));
+    let rest = (
+        (whole(), option::of(whole())),
+        millis(),
+        millis(),
+        option::of(whole()),
+    );
     (scopes, bounds, rest).prop_map(
-        |((class, tenant), (slots, cpu, memory, gpus), (queue_max, wait_max, ttl_max, weight))| {
+        |(
+            (class, tenant),
+            (slots, cpu, memory, gpus),
+            ((queue_max, tenant_queue_max), wait_max, ttl_max, weight),
+        )| {
             Limit {
                 class,
                 tenant,
@@ -171,6 +180,7 @@ fn limit() -> impl Strategy<Value = Limit> {
                 memory,
                 gpus,
                 queue_max,
+                tenant_queue_max,
                 wait_max,
                 ttl_max,
                 weight,
@@ -347,7 +357,14 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         (whole(), hash()).prop_map(|(record, sha256)| Command::Anchor { record, sha256 }),
         (whole(), option::of(id()))
             .prop_map(|(below, idempotency)| Command::Prune { below, idempotency }),
-        whole().prop_map(|size| Command::Restore { size }),
+        (whole(), option::of(fence()), any::<bool>()).prop_map(|(size, fence, end_tokens)| {
+            Command::Restore {
+                size,
+                fence,
+                end_tokens,
+            }
+        }),
+        (1..=LEVEL).prop_map(|n| Command::Level { n }),
         (name(), report()).prop_map(|(node, report)| Command::ReportMarket {
             node,
             report: Box::new(report),
@@ -378,7 +395,14 @@ fn event_now() -> impl Strategy<Value = Event> {
         text().prop_map(|key| Event::KeyRotated { key }),
         (whole(), hash()).prop_map(|(record, sha256)| Event::Anchored { record, sha256 }),
         whole().prop_map(|below| Event::Pruned { below }),
-        whole().prop_map(|generation| Event::Restored { generation }),
+        (whole(), option::of(fence()), any::<bool>()).prop_map(
+            |(generation, fence, tokens_ended)| Event::Restored {
+                generation,
+                fence,
+                tokens_ended,
+            }
+        ),
+        (1..=LEVEL).prop_map(|n| Event::Level { n }),
         (id(), hash()).prop_map(|(key, body)| Event::Keyed { key, body }),
         market_event().prop_map(Event::Market),
     ]

@@ -244,6 +244,7 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
             "execution.stuck",
             "ledger.anchored",
             "ledger.begun",
+            "ledger.levelled",
             "ledger.pruned",
             "ledger.rekeyed",
             "ledger.restored",

@@ -15,6 +15,7 @@ use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, PodNam
 /// 16 November 2026, 10:00 UTC: the example organisation's now.
 pub(crate) const START_MS: u64 = 1_794_823_200_000;
 
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) state: State,
     pub(crate) now: Instant,

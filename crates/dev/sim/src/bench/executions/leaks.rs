@@ -465,6 +465,8 @@ impl Observe for Quiet {
 
     fn not_leader(&self) {}
 
+    fn store_away(&self, _: &Result<String, store::Error>) {}
+
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
@@ -496,7 +498,7 @@ fn hand(ledger: &str, generation: u64) -> Result<Hand, key::Error> {
         verifiers: vec![key.verifier()],
         sign: Box::new(move |size, root| {
             let origin = key.name().clone();
-            Checkpoint { origin, size, root }.sign([&key])
+            Ok(Checkpoint { origin, size, root }.sign([&key]))
         }),
     })
 }

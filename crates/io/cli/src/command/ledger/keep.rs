@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use bursar_client::Code;
@@ -10,7 +11,7 @@ use bursar_client::client::{Download, Error, Mode, Query};
 use bursar_engine::words;
 use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::Lock;
-use bursar_ledger::maintain;
+use bursar_ledger::maintain::{self, Tokens};
 use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_ledger::store::{Reader, Store as _};
 use bursar_units::INTEGER_MAX;
@@ -171,6 +172,7 @@ pub(super) fn restore(
     session: &mut Session,
     backup: &Path,
     store: Option<&Path>,
+    tokens: Tokens,
     dry_run: bool,
     yes: bool,
 ) -> Result<(), Stop> {
@@ -192,29 +194,33 @@ pub(super) fn restore(
     }
     session.confirm(yes, &plan)?;
     let replaced = signer_of(&data);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&data);
+    made.map_err(|error| Failure::file("make", &shown, &error))?;
+    let lock = Lock::take(&data)
+        .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
     let kept = set_aside(session, &data)?;
     let now = session.now();
     let mut progress = Progress::new(session, "records");
-    let made =
-        std::fs::create_dir_all(&data).map_err(|error| Failure::file("make", &shown, &error));
-    let restored = made.and_then(|()| {
-        maintain::restore(
-            copy.reader.as_ref(),
-            &copy.keys,
-            &data,
-            now,
-            |done, total| progress.at(done, total),
+    let restored = maintain::restore(
+        copy.reader.as_ref(),
+        &copy.keys,
+        &data,
+        now,
+        tokens,
+        |done, total| progress.at(done, total),
+    );
+    drop((progress, lock));
+    let restored = restored.map_err(|error| {
+        Failure::new(
+            exit::UNVERIFIED,
+            format!("{} was not restored: {}", copy.shown, chain(&error)),
         )
-        .map_err(|error| {
-            Failure::new(
-                exit::UNVERIFIED,
-                format!("{} was not restored: {}", copy.shown, chain(&error)),
-            )
-        })
     })?;
-    drop(progress);
     let trust = pin_again(session, &data, replaced.as_ref());
-    let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "origin": restored.origin.as_str()});
+    let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "tokensEnded": restored.tokens_ended, "origin": restored.origin.as_str()});
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
         if restored.left > 0 {
@@ -223,6 +229,16 @@ pub(super) fn restore(
                 format!(
                     "{} that do not verify",
                     words::count(restored.left, "record")
+                ),
+            ));
+        }
+        if restored.tokens_ended > 0 {
+            let ended = u64::try_from(restored.tokens_ended).unwrap_or(u64::MAX);
+            lines.push((
+                "ended".to_owned(),
+                format!(
+                    "{}: some may have been revoked after the copy was made",
+                    words::count(ended, "token")
                 ),
             ));
         }
@@ -273,19 +289,14 @@ fn signer_of(data: &Path) -> Option<Signer> {
     Signer::load(&data.join(key::FILE_NAME)).ok().flatten()
 }
 
-/// Moves a present data directory out of the way, if no server uses it.
+/// Moves a present ledger out of the way; executions and what else is no part of it stay.
 fn set_aside(session: &Session, data: &Path) -> Result<Option<String>, Stop> {
-    if !data.join(FILE_NAME).exists() {
-        return Ok(None);
-    }
-    let lock = Lock::take(data)
-        .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
     let mut aside = data.as_os_str().to_owned();
     aside.push(format!(".before-{}", session.now().ms()));
     let aside = PathBuf::from(aside);
-    std::fs::rename(data, &aside).map_err(|error| Failure::file("move", data.display(), &error))?;
-    drop(lock);
-    Ok(Some(session.environment.shown(&aside)))
+    let is_moved =
+        maintain::set_aside(data, &aside).map_err(|error| Failure::unavailable(chain(&error)))?;
+    Ok(is_moved.then(|| session.environment.shown(&aside)))
 }
 
 pub(super) async fn prune(

@@ -56,6 +56,22 @@ impl Observe for Observer {
         tracing::error!("leader.lost");
     }
 
+    fn store_away(&self, rescued: &Result<String, Error>) {
+        self.metrics.store_failed();
+        match rescued {
+            Ok(path) => tracing::error!(
+                path,
+                "store.away: the files of the store are gone, all records were written to `path`; \
+                 stop the server and run `bursar ledger restore` on it"
+            ),
+            Err(error) => tracing::error!(
+                error = chain(error),
+                "store.away: the files of the store are gone and its records could not be rescued; \
+                 stop the server and restore a backup with `bursar ledger restore`"
+            ),
+        }
+    }
+
     fn committed(&self, records: usize, took: Duration) {
         self.metrics.committed(records, took);
     }

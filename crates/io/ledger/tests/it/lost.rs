@@ -1,0 +1,169 @@
+//! Store files that go away under a running ledger: nothing is answered that would be lost.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bursar_engine::Command;
+use bursar_engine::booking::decide::Change;
+use bursar_ledger::clock::{Clock, MachineClock};
+use bursar_ledger::data::{self, Data};
+use bursar_ledger::intake::Failure;
+use bursar_ledger::pipeline::Observe;
+use bursar_ledger::store::Reader as _;
+use bursar_ledger::store::sqlite::SqliteReader;
+use bursar_ledger::writer::Poison;
+use bursar_units::ObjectName;
+
+use crate::world::label;
+
+/// What somebody does to the files of a store that is in use.
+type Loss = fn(&Path);
+
+const LOSSES: [(&str, Loss); 4] = [
+    ("all removed", |data| {
+        for suffix in ["", "-wal", "-shm"] {
+            fs::remove_file(data.join(format!("ledger.db{suffix}"))).unwrap();
+        }
+    }),
+    ("the log removed", |data| {
+        fs::remove_file(data.join("ledger.db-wal")).unwrap();
+    }),
+    ("moved away", |data| {
+        fs::rename(data.join("ledger.db"), data.join("elsewhere.db")).unwrap();
+    }),
+    ("replaced by a copy", |data| {
+        fs::copy(data.join("ledger.db"), data.join("copy")).unwrap();
+        fs::rename(data.join("copy"), data.join("ledger.db")).unwrap();
+    }),
+];
+
+#[test]
+fn a_write_to_a_store_that_is_gone_is_unknown_then_refused_and_its_records_are_rescued() {
+    for (how, lose) in LOSSES {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, seen) = open(directory.path());
+        set_node(&data, "before").unwrap();
+        lose(directory.path());
+        // The batch after the loss may meet it, or the housekeeping before it did.
+        let met = set_node(&data, "after").unwrap_err();
+        assert!(
+            matches!(met, Failure::OutcomeUnknown | Failure::StoreAway),
+            "{how}: {met}"
+        );
+        assert_eq!(set_node(&data, "later"), Err(Failure::StoreAway), "{how}");
+        assert_eq!(data.ledger.refuses(), Some(Failure::StoreAway), "{how}");
+        let view = data.ledger.view().read().clone();
+        assert!(view.bookings.node("before").is_some(), "{how}");
+        data.stop();
+        let rescued = seen.away.lock().unwrap().clone();
+        let rescue = directory.path().join("ledger.rescue.db");
+        assert_eq!(rescued, [Ok(rescue.display().to_string())], "{how}");
+        let kept = SqliteReader::open(&rescue).unwrap();
+        assert!(kept.head().unwrap() >= view.head, "{how}");
+        let bytes = kept
+            .records(view.head - 1, 1)
+            .unwrap()
+            .pop()
+            .unwrap()
+            .bytes
+            .unwrap();
+        assert!(
+            String::from_utf8(bytes).unwrap().contains("before"),
+            "{how}"
+        );
+    }
+}
+
+/// Method: nobody writes; the look once a second finds it.
+#[test]
+fn an_idle_ledger_notices_within_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, _) = open(directory.path());
+    fs::remove_file(directory.path().join("ledger.db")).unwrap();
+    let began = std::time::Instant::now();
+    while data.ledger.refuses() != Some(Failure::StoreAway) {
+        assert!(began.elapsed() < Duration::from_secs(30), "nobody noticed");
+        std::thread::yield_now();
+    }
+    data.stop();
+}
+
+/// Method: the file at the path of the log belongs to somebody else by the time we end.
+#[test]
+fn the_end_of_a_ledger_that_lost_its_store_touches_nothing_at_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, _) = open(directory.path());
+    let log = directory.path().join("ledger.db-wal");
+    fs::remove_file(&log).unwrap();
+    fs::write(&log, "of somebody else").unwrap();
+    let _met = set_node(&data, "after");
+    data.stop();
+    assert_eq!(fs::read_to_string(&log).unwrap(), "of somebody else");
+}
+
+#[test]
+fn a_second_rescue_keeps_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("ledger.rescue.db"), "the first").unwrap();
+    let (data, seen) = open(directory.path());
+    fs::remove_file(directory.path().join("ledger.db")).unwrap();
+    let _met = set_node(&data, "after");
+    data.stop();
+    let second = directory.path().join("ledger.rescue.1.db");
+    assert_eq!(
+        *seen.away.lock().unwrap(),
+        [Ok(second.display().to_string())]
+    );
+    let first = fs::read_to_string(directory.path().join("ledger.rescue.db")).unwrap();
+    assert_eq!(first, "the first");
+}
+
+fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
+    let change = Change::SetNode {
+        name: ObjectName::new(name).unwrap(),
+        capacity: bursar_units::Amount::default(),
+    };
+    let changes = vec![change];
+    let submitted = data
+        .ledger
+        .submit(label("ada"), vec![Command::Change { changes }]);
+    crate::opening::wait_for(submitted).map(drop)
+}
+
+fn open(path: &Path) -> (Data, Arc<Seen>) {
+    let (clock, seen): (Arc<dyn Clock>, _) = (Arc::new(MachineClock::default()), Arc::default());
+    let opened = data::open(
+        path,
+        clock,
+        Arc::clone(&seen) as Arc<dyn Observe>,
+        |_, _| (),
+    );
+    (opened.unwrap(), seen)
+}
+
+#[derive(Default)]
+struct Seen {
+    away: Mutex<Vec<Result<String, String>>>,
+}
+
+impl Observe for Seen {
+    fn poisoned(&self, _: &Poison) {}
+
+    fn store_failed(&self, _: &bursar_ledger::store::Error) {}
+
+    fn not_leader(&self) {}
+
+    fn store_away(&self, rescued: &Result<String, bursar_ledger::store::Error>) {
+        let rescued = match rescued {
+            Ok(path) => Ok(path.clone()),
+            Err(error) => Err(error.to_string()),
+        };
+        self.away.lock().unwrap().push(rescued);
+    }
+
+    fn committed(&self, _: usize, _: Duration) {}
+
+    fn signed(&self, _: u64) {}
+}

@@ -1,0 +1,128 @@
+//! A data directory of each earlier version opens, goes on, and is decided again from its level on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use bursar_engine::booking::{Fence, Standing};
+use bursar_engine::{LEVEL, snapshot};
+use bursar_ledger::check::{Asked, check};
+use bursar_ledger::clock::{Clock, MachineClock};
+use bursar_ledger::key::Signer;
+use bursar_ledger::store::Reader as _;
+use bursar_ledger::store::sqlite::SqliteReader;
+use bursar_units::BookingId;
+
+use crate::opening::Quiet;
+
+/// Written by the program before there were levels: 17 records with a held, a queued and an ended
+/// booking, an execution that ended, a limit, two tokens and a node.
+const BEFORE_LEVELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/upgrade/0.1.0");
+
+#[test]
+fn a_directory_of_the_version_before_opens_and_goes_on_with_all_it_held() {
+    let directory = copy_of(BEFORE_LEVELS);
+    let data = open(directory.path());
+    assert_eq!(data.records, 17);
+    let state = data.ledger.view().read().clone();
+    assert_eq!((state.level, state.generation), (LEVEL, 0));
+    let standing = |id: &str| state.bookings.standing(&BookingId::new(id).unwrap());
+    assert!(matches!(standing("held"), Some(Standing::Granted(held)) if held.fence == Fence(1)));
+    assert!(matches!(standing("queued"), Some(Standing::Queued { .. })));
+    assert!(matches!(standing("ended"), Some(Standing::Ended(_))));
+    assert!(state.tokens.get("ci").is_some() && state.tokens.get("gone").is_none());
+    // The shipped limits came by a record; the operator's own is as it was.
+    assert_eq!(
+        state.bookings.limit("tenants").unwrap().limit.slots,
+        Some(1_000)
+    );
+    let python = &state.bookings.limit("python").unwrap().limit;
+    assert_eq!((python.slots, python.tenant_queue_max), (Some(2), None));
+    data.stop();
+    // The level is on record once, whatever else begins.
+    let data = open(directory.path());
+    let levels = kinds(directory.path())
+        .iter()
+        .filter(|kind| *kind == "level")
+        .count();
+    assert_eq!(levels, 1);
+    data.stop();
+}
+
+#[test]
+fn only_the_records_of_this_level_are_decided_again() {
+    let directory = copy_of(BEFORE_LEVELS);
+    open(directory.path()).stop();
+    let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
+    let keys = Signer::load(&directory.path().join("ledger.key"))
+        .unwrap()
+        .unwrap()
+        .verifiers();
+    let asked = Asked {
+        keys: &keys,
+        seen: &[],
+        snapshots: &[],
+        live: None,
+        redecide: true,
+    };
+    let report = check(&reader, &asked, |_, _| ()).unwrap();
+    assert!(report.is_ok(), "{:?}", report.checks);
+    let decisions = report
+        .checks
+        .iter()
+        .find(|check| check.name == "decisions")
+        .unwrap();
+    // 17 records and the level itself are of before; the term's own follow.
+    let after = reader.head().unwrap() - 18;
+    assert_eq!(
+        decisions.detail,
+        format!(
+            "{after} command{} decided again, byte for byte, 18 of an earlier level folded only",
+            if after == 1 { "" } else { "s" }
+        )
+    );
+}
+
+/// Method: the fold of the old records alone, as the program before saw it.
+#[test]
+fn the_old_records_fold_as_they_did() {
+    let directory = copy_of(BEFORE_LEVELS);
+    let reader = SqliteReader::open(&directory.path().join("ledger.db")).unwrap();
+    let mut state = bursar_engine::State::default();
+    for kept in reader.records(0, 100).unwrap() {
+        let bytes = kept.bytes.unwrap();
+        let events = bursar_engine::codec::decode_events(kept.seq, &bytes, |_| None).unwrap();
+        state.apply_record(&events);
+    }
+    assert_eq!((state.head, state.level), (17, 0));
+    assert!(state.bookings.limit("tenants").is_none());
+    assert!(!snapshot::write(&state).unwrap().contains("level"));
+}
+
+fn kinds(data: &Path) -> Vec<String> {
+    let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
+    let records = reader.records(0, 1_000).unwrap();
+    let kinds = records.into_iter().flat_map(|kept| {
+        let record: serde_json::Value = serde_json::from_slice(&kept.bytes.unwrap()).unwrap();
+        let command = record["cmd"].as_object().unwrap().keys().next().cloned();
+        command
+    });
+    kinds.collect()
+}
+
+/// A copy whose key only its owner can read: a checkout does not keep that.
+fn copy_of(fixture: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["ledger.db", "ledger.key", "ledger.checkpoint"] {
+        let to = directory.path().join(name);
+        fs::copy(Path::new(fixture).join(name), &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    directory
+}
+
+fn open(path: &Path) -> bursar_ledger::data::Data {
+    let clock: Arc<dyn Clock> = Arc::new(MachineClock::default());
+    bursar_ledger::data::open(path, clock, Arc::new(Quiet), |_, _| ()).unwrap()
+}
