@@ -10,7 +10,9 @@ A slot is reserved, renewed by a thread beside the work, and given back however 
 
 Promised: a call that may have been done is repeated under the same id, so nothing is held twice;
 a server that is away admits nothing, and says so as `Unavailable`; whoever no longer holds a slot
-is told through `slot.lost` no later than the server gives it to another.
+is told through `slot.lost` no later than the server gives it to another, and a block whose slot was
+lost never ends as if all was well; a release is repeated until the server answers or the booking's
+deadline passes, while the process lives.
 
 Deliberately absent: TLS, the pinning of a ledger's key (the command line does that), and every
 call that a holder of slots has no use for; `Client.call` reaches those.
@@ -19,6 +21,7 @@ call that a holder of slots has no use for; `Client.call` reaches those.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import dataclasses
 import datetime
@@ -79,6 +82,10 @@ DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 30.0
 #: How long one attempt at renewal may hang, so that no other slot is forgotten meanwhile.
 RENEWAL_SECONDS = 5.0
+#: How long the end of a block, or of the process, waits for its releases at most.
+RELEASE_SECONDS = 10.0
+#: How long its first attempt has at least, also after the deadline: the server may still know it.
+RELEASE_SECONDS_FIRST = 2.0
 #: How long giving up a wait may take: whoever interrupts wants to be gone.
 LEAVE_SECONDS = 5.0
 LEAVE_ATTEMPTS_MAX = 3
@@ -179,10 +186,17 @@ _WORTH_REPEATING = frozenset(
 )
 #: After these it is not known whether the call was done.
 _UNKNOWN = frozenset(["outcome-unknown", "lost", "timeout"])
+#: By these the server says that a booking is no longer held.
+_ENDED = frozenset(["stale-fence", "not-found"])
 
 
 def _error_of(problem: Mapping[str, Any]) -> BursarError:
     return _ERRORS.get(str(problem.get("code")), BursarError)(problem)
+
+
+def _is_passing(error: BursarError) -> bool:
+    """Whether the server has not answered, or not with a decision: later it may."""
+    return error.status is None or error.status >= 500 or error.code == "slow-down"
 
 
 # Slots
@@ -190,7 +204,8 @@ def _error_of(problem: Mapping[str, Any]) -> BursarError:
 
 class Lost(threading.Event):
     """Set once a slot is no longer held. `reason` is `fenced` where the server said so, and
-    `unrenewed` where nobody could be asked in time; `problem` is what the server said."""
+    `unrenewed` where no renewal succeeded in time; `problem` is what the server said, or why it
+    could not be asked, and of an unrenewed slot `since` is when it was last renewed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,16 +214,17 @@ class Lost(threading.Event):
         self._calls: List[Callable[[], None]] = []
         self._guard = threading.Lock()
 
-    def tell(self, reason: str, problem: Optional[Mapping[str, Any]] = None) -> None:
-        """Sets it; the first reason stays."""
+    def tell(self, reason: str, problem: Mapping[str, Any]) -> bool:
+        """Sets it; the first reason stays. Returns whether this was the first."""
         with self._guard:
             if self.is_set():
-                return
-            self.reason, self.problem = reason, dict(problem or {})
+                return False
+            self.reason, self.problem = reason, dict(problem)
             self.set()
             calls, self._calls = self._calls, []
         for call in calls:
             call()
+        return True
 
     def then(self, call: Callable[[], None]) -> None:
         """Calls back once it is set, on the thread that sets it, or now."""
@@ -224,8 +240,8 @@ class Slot:
 
     Made by `Client.slot`. As a context manager it gives back however the block ends. A block that
     ends well though the slot was lost meanwhile raises `Fenced`, because somebody else may have
-    worked at the same time; where the server cannot be told of the end, that is logged, because
-    the work is done and the slot comes back by its ttl.
+    worked at the same time. A server that is away at the end of the block is waited for, at most 10
+    seconds; then that is logged, and a thread repeats the release until the booking's deadline.
     """
 
     def __init__(self, client: Client, request: Json, wait: Optional[float], id: str) -> None:
@@ -241,6 +257,9 @@ class Slot:
         self._pid = os.getpid()
         self._deadline = self._due = 0.0
         self._pause = _Pause()
+        # Why the renewals since the last good one have failed.
+        self._failure: Optional[BursarError] = None
+        self._is_given_back = False
         # Whether the server may know of it, and whether somebody waits for it still.
         self._is_answered = False
         self._guard = threading.Lock()
@@ -261,14 +280,13 @@ class Slot:
 
     def release(self, outcome: str = "ok", exit_code: Optional[int] = None) -> Json:
         """Gives it back and says how the work went, `ok` or `failed`. Repeating it is harmless:
-        the answer says in `applied` whether this time had an effect."""
-        if self.fence is None:
-            raise RuntimeError(f"slot {self.id} was never granted")
-        self._client._keeper.forget(self)
-        body: Json = {"fence": self.fence, "outcome": outcome}
-        if exit_code is not None:
-            body["exitCode"] = exit_code
-        return self._client.call("POST", f"{self._path}/release", body)[1]
+        the answer says in `applied` whether this time had an effect.
+
+        Raises `Fenced` if the slot was lost before, whatever the server answers. A server that is
+        away is waited for, at most 10 seconds; then its error is raised, and a thread repeats the
+        release until the booking's deadline, while the process lives.
+        """
+        return self._give_back(_given({"outcome": outcome, "exitCode": exit_code}))
 
     def check(self) -> None:
         """Raises `Fenced` if it is no longer held, as far as this process knows; costs nothing."""
@@ -277,7 +295,7 @@ class Slot:
             if not self.held():
                 raise Fenced(self._fenced("another process gave it back or lost it"))
         elif self._is_lost():
-            raise Fenced(self._fenced(self.lost.problem.get("detail", "its time ran out")))
+            raise Fenced(self._fenced(self._why_lost()))
 
     def held(self) -> bool:
         """Asks the server whether it is held, for whoever must be sure before a write."""
@@ -293,27 +311,67 @@ class Slot:
             return
         is_well = kind is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         try:
-            self._finish("ok" if is_well else "failed")
+            self.release("ok" if is_well else "failed")
         except Fenced:
-            if kind is None:
+            if is_well:
                 raise
         except BursarError as failure:
-            _log.warning("slot %s comes back by its ttl: %s", self.id, failure)
+            _log.warning("%s", failure)
 
-    def _finish(self, outcome: str) -> None:
-        was_lost = self._is_lost()
-        answer = self.release(outcome)
-        if answer.get("end") in ("expired", "forced"):
-            self.lost.tell("fenced", {"detail": f"it was {answer['end']}", **answer})
-            was_lost = True
-        if was_lost:
-            raise Fenced(self._fenced(self.lost.problem.get("detail", "its time ran out")))
+    def _give_back(self, how: Json) -> Json:
+        """Releases it; a lost slot is `Fenced`, whatever the release comes to."""
+        if self.fence is None:
+            raise RuntimeError(f"slot {self.id} was never granted")
+        # Another process of a fork renews, so the deadline here is not that of the booking.
+        is_own = os.getpid() == self._pid
+        is_lost = is_own and self._is_lost()
+        self._is_given_back = True
+        deadline = self._deadline if is_own else _now() + RELEASE_SECONDS
+        release = _Release(self, {"fence": self.fence, **how}, deadline)
+        try:
+            answer = self._client._keeper.give_back(release)
+        except BursarError as error:
+            if error.code in _ENDED:
+                self._lose("fenced", error.problem)
+            elif not is_lost:
+                raise
+            else:
+                _log.warning("%s", error)
+        else:
+            end = answer.get("end")
+            if end not in ("expired", "forced") and not is_lost:
+                return answer
+            detail = ", ".join(filter(None, [f"it was {end}", answer.get("reason")]))
+            self._lose("fenced", {**answer, "detail": detail})
+        raise Fenced(self._fenced(self._why_lost()))
 
     def _fenced(self, why: str) -> Json:
-        return {"code": "stale-fence", "detail": f"slot {self.id} is no longer held: {why}"}
+        detail = f"slot {self.id} is no longer held: {why}"
+        return {"code": "stale-fence", "detail": detail, "cause": self.lost.problem}
 
     def _is_lost(self) -> bool:
-        return self.lost.is_set() or self._deadline <= _now()
+        """Whether it is lost; one whose deadline has passed is from now on."""
+        if not self._is_given_back and self._deadline <= _now():
+            self._lose("unrenewed", self._unrenewed())
+        return self.lost.is_set()
+
+    def _lose(self, reason: str, problem: Json) -> None:
+        if self.lost.tell(reason, problem):
+            _log.warning("slot %s is no longer held: %s", self.id, self._why_lost())
+
+    def _unrenewed(self) -> Json:
+        """Why its time ran out."""
+        nothing = {"code": "unrenewed", "detail": "no renewal was sent; was this process stopped?"}
+        problem = nothing if self._failure is None else self._failure.problem
+        return {**problem, "since": _clock(self._deadline - self._ttl)}
+
+    def _why_lost(self) -> str:
+        problem = self.lost.problem
+        detail = str(problem.get("detail") or problem.get("title") or problem.get("code"))
+        if self.lost.reason != "unrenewed":
+            return detail
+        since = f"no renewal has succeeded since {problem.get('since')}"
+        return f"{since}, and its ttl of {self._ttl:g} s is over: {detail}"
 
     def _reserve(self) -> None:
         sent = _now()
@@ -429,6 +487,21 @@ class Slot:
         # Uneven, so that slots that were granted together are not renewed together.
         self._due = sent + self._ttl / 3 * random.uniform(0.8, 1.0)
         self._pause = _Pause()
+        self._failure = None
+
+    def _operation(self) -> Json:
+        return {"op": "renew", "id": self.id, **self._renewal()}
+
+    def _done(self, _: Json, sent: float) -> None:
+        """It was renewed."""
+        self._extend(sent)
+
+    def _fail(self, error: BursarError) -> None:
+        """A renewal has failed: the slot is lost, or the next is due."""
+        if error.code in _ENDED:
+            self._lose("fenced", error.problem)
+        self._failure = error
+        self._due = _now() + self._pause.next()
 
 
 class AsyncSlot:
@@ -603,18 +676,28 @@ class SyncResourceAllocationRepository:
         return self._create(self._asked(allocation_id, execution_id, language, requests, limits))
 
     def release_allocation(self, allocation_id: str) -> Optional[Allocation]:
-        """Releases an allocation; one that has ended stays as it ended, an unknown one is None."""
+        """Releases an allocation; one that has ended stays as it ended, an unknown one is None.
+
+        One that this repository renewed and lost meanwhile raises `Fenced`. The release is repeated
+        as `Slot.release` does; the deadline of one that is not renewed here is not known, so its
+        release is repeated for 10 seconds, and not in the background.
+        """
         held = self._held.pop(allocation_id, None)
-        if held is not None:
-            # From here on its ttl gives it back, even if the server cannot be told.
-            self.client._keeper.forget(held)
+        if held is not None and held._pid == os.getpid():
+            held._give_back({})
+        else:
+            self._release_by_id(allocation_id)
         booking = self._booking(allocation_id)
-        if booking is not None and booking["state"] == "granted":
-            path = f"/v1/bookings/{_escaped(allocation_id)}/release"
-            with contextlib.suppress(Fenced):  # It has ended since it was looked at.
-                self.client.call("POST", path, {"fence": booking.get("fence")})
-            booking = self._booking(allocation_id)
         return None if booking is None else Allocation.of(booking)
+
+    def _release_by_id(self, allocation_id: str) -> None:
+        end = _now() + RELEASE_SECONDS
+        booking = _repeated(lambda: self._booking(allocation_id), end)
+        if booking is None or booking["state"] != "granted":
+            return
+        path, body = f"/v1/bookings/{_escaped(allocation_id)}/release", {"fence": booking["fence"]}
+        with contextlib.suppress(Fenced):  # It has ended since it was looked at.
+            _repeated(lambda: self.client.call("POST", path, body), end)
 
     def get_allocation(self, allocation_id: str) -> Optional[Allocation]:
         """One allocation, as far as it is remembered."""
@@ -1059,89 +1142,226 @@ class _GivenUp(Exception):
     """Nobody waits for this slot any more; seen only by the thread that waited."""
 
 
-class _Keeper:
-    """Renews all slots of a client from one thread, which lives while there is a slot.
+class _Release:
+    """A slot on its way back: the same release is sent until the server answers, or until the
+    booking's deadline."""
 
-    Slots that are due go in one batch. No attempt lasts beyond the nearest deadline, so a server
-    that hangs cannot keep a holder from being told.
+    def __init__(self, slot: Slot, body: Json, deadline: float) -> None:
+        self.id = slot.id
+        self.slot = slot
+        self.body = body
+        self.began = _now()
+        self.end = deadline
+        #: Set once it was answered, or its end has come.
+        self.over = threading.Event()
+        #: Whether its caller still waits, and so will say what it came to.
+        self.is_awaited = True
+        self.answer: Json = {}
+        self.error: Optional[BursarError] = None
+        self._client = slot._client
+        # When the thread sends it next; the first attempt is its caller's.
+        self._due = math.inf
+        self._pause = _Pause()
+
+    def failure(self) -> BursarError:
+        """What to say of one that was not taken."""
+        error = self.error or Unavailable({"code": "timeout", "detail": "no answer in time"})
+        if error.code in _ENDED:
+            return error
+        ends = f"its ttl ends it at {_clock(self.end)}, or one ttl after the server restarts"
+        if not self.over.is_set():
+            ends = f"{ends}; until then this is repeated"
+        detail = f"slot {self.id} was not given back: {error.detail}; {ends}"
+        return type(error)({**error.problem, "detail": detail})
+
+    def _operation(self) -> Json:
+        return {"op": "release", "id": self.id, **self.body}
+
+    def _done(self, answer: Json, _: float) -> None:
+        """The server has taken it."""
+        self.answer, self.error = answer, None
+        self.over.set()
+        if not self.is_awaited:
+            _log.info("slot %s was given back after %.1f s", self.id, _now() - self.began)
+
+    def _fail(self, error: BursarError) -> None:
+        """An attempt has failed; a refusal is the last one."""
+        self.error = error
+        self._due = _now() + max(self._pause.next(), error.retry_after or 0.0)
+        if not _is_passing(error) or self._due >= self.end:
+            self.over.set()
+            if not self.is_awaited:
+                _log.warning("%s", self.failure())
+
+
+#: What the thread of a client sends.
+_Kept = Union[Slot, _Release]
+
+
+class _Keeper:
+    """Renews all slots of a client, and repeats its releases, from one thread, which lives while
+    there is one of either.
+
+    What is due goes in one batch. No attempt lasts beyond the nearest deadline, so a server that
+    hangs cannot keep a holder from being told.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._slots: Dict[str, Slot] = {}
+        self._releases: List[_Release] = []
         self._thread: Optional[threading.Thread] = None
 
     def keep(self, slot: Slot) -> None:
         """Renews it from now on."""
         with self._changed:
             self._slots[slot.id] = slot
-            if self._thread is None:
-                name = "bursar-renewal"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-                self._thread.start()
-            self._changed.notify()
+            self._start()
 
     def forget(self, slot: Slot) -> None:
         """Renews it no more."""
         with self._changed:
             if self._slots.get(slot.id) is slot:
                 del self._slots[slot.id]
-                self._changed.notify()
+                self._changed.notify_all()
+
+    def give_back(self, release: _Release) -> Json:
+        """Sends a release and waits some seconds for its answer. One that is not answered is
+        raised, and repeated by the thread until its end."""
+        self.forget(release.slot)
+        with self._changed:
+            self._releases.append(release)
+        try:
+            self._attempt(release)
+            release.over.wait(_left(min(release.end, release.began + RELEASE_SECONDS)))
+        finally:
+            with self._changed:
+                release.is_awaited = False
+                is_over, failure = release.over.is_set(), release.failure()
+                if is_over and release in self._releases:
+                    self._releases.remove(release)
+                    self._changed.notify_all()
+        if is_over and release.error is None:
+            return release.answer
+        raise failure
+
+    def drain(self) -> None:
+        """Waits for releases at the end of the process, each until some seconds after it began,
+        and says which were not taken."""
+        with self._changed:
+            while self._releases:
+                left = max(release.began for release in self._releases) + RELEASE_SECONDS - _now()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            for release in self._releases:
+                release.over.set()
+                _log.warning("%s", release.failure())
+
+    def _attempt(self, release: _Release) -> None:
+        """The first attempt, by the caller; the thread repeats it, also if it is interrupted."""
+        path, call = f"{release.slot._path}/release", release._client.call
+        timeout = min(RENEWAL_SECONDS, max(RELEASE_SECONDS_FIRST, _left(release.end)))
+        try:
+            answer = call("POST", path, release.body, timeout=timeout, attempts=1)[1]
+            release._done(answer, release.began)
+        except BursarError as error:
+            release._fail(error)
+        finally:
+            if not release.over.is_set():
+                self._repeat(release)
+
+    def _repeat(self, release: _Release) -> None:
+        with self._changed:
+            if release._due == math.inf:
+                release._due = _now()
+            with contextlib.suppress(RuntimeError):
+                self._start()
+                return
+        # The interpreter is on its way out and starts no thread, so its caller does it.
+        while not release.over.is_set() and release._due < release.began + RELEASE_SECONDS:
+            release.over.wait(_left(release._due))
+            self._send([release])
+
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="bursar-renewal", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._changed.notify_all()
+
+    def _tidy(self) -> None:
+        """Lets go of what is lost or over."""
+        for slot in [slot for slot in self._slots.values() if slot._is_lost()]:
+            del self._slots[slot.id]
+        self._releases = [release for release in self._releases if not release.over.is_set()]
+        self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
             due = self._wait()
             if not due:
                 return
-            self._renew(due)
+            self._send(due)
 
-    def _wait(self) -> List[Slot]:
-        """The next slots to renew; none, once there is nothing to keep."""
+    def _wait(self) -> List[_Kept]:
+        """What to send next; nothing, once there is nothing to keep."""
         with self._changed:
-            while self._slots:
+            while True:
+                self._tidy()
+                kept: List[_Kept] = [*self._slots.values()]
+                kept.extend(release for release in self._releases if release._due < math.inf)
+                if not kept:
+                    self._thread = None
+                    return []
                 now = _now()
-                for slot in [slot for slot in self._slots.values() if slot._deadline <= now]:
-                    self._lose(slot, "unrenewed", {})
-                due = [slot for slot in self._slots.values() if slot._due <= now]
+                due = [item for item in kept if item._due <= now]
                 if due:
                     return due[:BATCH_MAX]
-                moments = [min(slot._due, slot._deadline) for slot in self._slots.values()]
-                self._changed.wait(min(moments) - now if moments else 0)
-            self._thread = None
-            return []
+                moments = [item._due for item in kept]
+                moments.extend(slot._deadline for slot in self._slots.values())
+                self._changed.wait(max(0.0, min(moments) - now))
 
-    def _renew(self, due: List[Slot]) -> None:
+    def _send(self, due: List[_Kept]) -> None:
         sent = _now()
         with self._changed:
-            deadlines = [slot._deadline for slot in self._slots.values()]
-        timeout = min([RENEWAL_SECONDS, *(deadline - sent for deadline in deadlines)])
-        operations = [{"op": "renew", "id": slot.id, **slot._renewal()} for slot in due]
-        results: List[Json] = []
+            ends = [slot._deadline for slot in self._slots.values()]
+        ends.extend(item.end for item in due if isinstance(item, _Release))
+        timeout = min([RENEWAL_SECONDS, *(end - sent for end in ends)])
+        results: List[Union[Json, BursarError]] = []
+        failure = BursarError({"code": "protocol", "detail": "the answer has too few results"})
         try:
-            body = {"operations": operations}
+            body = {"operations": [item._operation() for item in due]}
             call = due[0]._client.call
-            results = call("POST", "/v1/bookings", body, timeout=timeout, attempts=1)[1]["results"]
+            answer = call("POST", "/v1/bookings", body, timeout=timeout, attempts=1)[1]
+            results.extend(answer["results"])
+        except BursarError as error:
+            failure = error
         except Exception as error:  # Whatever it is, the other slots still need their renewal.
-            _log.info("renewal of %d slots will be tried again: %s", len(due), error)
-        results = results + [{}] * (len(due) - len(results))
+            failure = BursarError({"code": "unknown", "detail": repr(error)})
+        if len(results) < len(due):
+            _log.info("renewals and releases of %d slots are repeated: %s", len(due), failure)
+        results.extend([failure] * (len(due) - len(results)))
         with self._changed:
-            for slot, result in zip(due, results):
-                self._settle(slot, result, sent)
+            for item, result in zip(due, results):
+                if isinstance(item, Slot) and self._slots.get(item.id) is not item:
+                    continue
+                if isinstance(result, BursarError):
+                    item._fail(result)
+                elif result.get("status") == 200:
+                    item._done(result, sent)
+                else:
+                    item._fail(_error_of(result))
+            self._tidy()
 
-    def _settle(self, slot: Slot, result: Json, sent: float) -> None:
-        if self._slots.get(slot.id) is not slot:
-            return
-        if result.get("code") in ("stale-fence", "not-found"):
-            self._lose(slot, "fenced", result)
-        elif result.get("status") == 200:
-            slot._extend(sent)
-        else:
-            slot._due = _now() + slot._pause.next()
 
-    def _lose(self, slot: Slot, reason: str, problem: Json) -> None:
-        del self._slots[slot.id]
-        _log.warning("slot %s is no longer held: %s", slot.id, problem.get("detail", reason))
-        slot.lost.tell(reason, problem)
+def _drain() -> None:
+    for client in list(_clients):
+        client._keeper.drain()
+        _close_all(client._idle)
+
+
+atexit.register(_drain)
 
 
 class _Pause:
@@ -1155,6 +1375,19 @@ class _Pause:
         full = self._next
         self._next = min(full * 2, PAUSE_SECONDS_LAST)
         return random.uniform(full / 2, full)
+
+
+def _repeated(work: Callable[[], Result], end: float) -> Result:
+    """Does what may fail because the server is away, until then."""
+    pause = _Pause()
+    while True:
+        try:
+            return work()
+        except BursarError as error:
+            length = max(pause.next(), error.retry_after or 0.0)
+            if not _is_passing(error) or _now() + length >= end:
+                raise
+        time.sleep(length)
 
 
 async def _in_thread(
@@ -1426,6 +1659,13 @@ def _new_id(prefix: str) -> str:
 
 def _moment(text: Optional[str]) -> Optional[datetime.datetime]:
     return None if text is None else datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _clock(moment: float) -> str:
+    """The time of day, in UTC, at a moment of `_now`."""
+    seconds = time.time() + moment - _now()
+    then = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return then.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _milliseconds(seconds: Optional[float]) -> Optional[int]:

@@ -414,6 +414,36 @@ class Slots(unittest.TestCase):
                 force(self.client, slot.id)
                 raise KeyError("work")
 
+    def test_a_block_that_exits_well_though_its_slot_was_lost_does_not(self) -> None:
+        with self.assertRaises(bursar.Fenced):
+            with self.client.slot(self.kind) as slot:
+                force(self.client, slot.id)
+                sys.exit(0)
+
+    def test_a_holder_that_was_not_running_when_its_time_ran_out_is_told_at_the_end(self) -> None:
+        with self.assertRaises(bursar.Fenced) as caught:
+            with self.client.slot(self.kind, ttl=1) as slot:
+                # As if this process had been stopped: nothing renews, and nobody notices.
+                self.client._keeper.forget(slot)
+                eventually(lambda: booking(self.client, slot.id).get("end") == "expired")
+        self.assertRegex(str(caught.exception), "no renewal has succeeded since 20.*Z, .* 1 s")
+        self.assertEqual((slot.lost.reason, slot.lost.is_set()), ("unrenewed", True))
+
+    def test_an_interrupted_release_goes_on_in_the_background(self) -> None:
+        slot = self.client.slot(self.kind).acquire()
+        real, calls = self.client.call, iter([KeyboardInterrupt])
+
+        def call(*words: Any, **options: Any) -> Any:
+            for error in calls:
+                raise error
+            return real(*words, **options)
+
+        with mock.patch.object(self.client, "call", call):
+            self.assertRaises(KeyboardInterrupt, slot.release, "failed")
+            eventually(lambda: not self.client._keeper._releases)
+        end = booking(self.client, slot.id)
+        self.assertEqual((end["end"], end["outcome"]), ("released", "failed"))
+
     def test_the_second_release_has_no_effect(self) -> None:
         slot = self.client.slot(self.kind).acquire()
         first, second = slot.release("failed", exit_code=3), slot.release("ok")
@@ -723,8 +753,197 @@ class Trouble(unittest.TestCase):
                     self.assertEqual(slot.lost.reason, "unrenewed")
                     self.assertRaises(bursar.Fenced, slot.check)
                     raise RuntimeError("the work's own")
-        self.assertIn("comes back by its ttl", logs.output[-1])
+        self.assertIn(f"{slot.id} was not given back: cannot reach", logs.output[-1])
+        self.assertRegex(logs.output[-1], "its ttl ends it at 20.*, or one ttl after the server")
         server.start()
+
+    def test_a_block_whose_slot_ran_out_ends_with_fenced_whatever_the_release_says(self) -> None:
+        for is_back in (False, True):
+            server = Server()
+            self.addCleanup(server.close)
+            with self.assertRaises(bursar.Fenced) as caught:
+                with server.client().slot("python", ttl=2) as slot:
+                    server.kill()
+                    self.assertTrue(slot.lost.wait(PATIENCE_SECONDS))
+                    if is_back:
+                        server.start()
+                        # It gives every holder a whole ttl again, and takes the release.
+                        self.assertTrue(slot.held())
+            self.assert_says_why(caught.exception, slot)
+            if is_back:
+                self.assertEqual(booking(server.client(), slot.id)["end"], "released")
+
+    def assert_says_why(self, error: bursar.Fenced, slot: Any) -> None:
+        self.assertRegex(str(error), f"^slot {slot.id} is no longer held: no renewal has succeeded")
+        self.assertRegex(str(error), "since 20..-..-..T..:..:..Z, .*: cannot reach unix:")
+        self.assertEqual(slot.lost.reason, "unrenewed")
+        self.assertEqual(error.problem["cause"], slot.lost.problem)
+        self.assertEqual(slot.lost.problem["code"], "unreachable")
+
+    def test_an_async_block_and_an_allocation_end_with_fenced_too(self) -> None:
+        server = Server()
+        self.addCleanup(server.close)
+        client = server.client()
+
+        async def block() -> Any:
+            async with client.async_slot("python", ttl=2) as slot:
+                inside.append(slot)
+                server.kill()
+                self.assertEqual(await slot.wait_lost(), "unrenewed")
+
+        inside: List[bursar.AsyncSlot] = []
+        with mock.patch.object(bursar, "TTL_SECONDS", 2.0):
+            repositories = [bursar.ResourceAllocationRepository(client) for _ in range(2)]
+            for number, repository in enumerate(repositories):
+                id = f"allocation-{number}"
+                repository.sync.create_allocation(allocation_id=id, execution_id=id, **SEED)
+        with self.assertRaises(bursar.Fenced) as caught:
+            asyncio.run(block())
+        self.assert_says_why(caught.exception, inside[0])
+        slots = [repository.sync._held[f"allocation-{n}"] for n, repository in
+                 enumerate(repositories)]
+        for slot in slots:
+            self.assertTrue(slot.lost.wait(PATIENCE_SECONDS))
+        with self.assertRaises(bursar.Fenced) as caught:
+            repositories[0].sync.release_allocation("allocation-0")
+        self.assert_says_why(caught.exception, slots[0])
+        server.start()
+        with self.assertRaises(bursar.Fenced) as caught:
+            asyncio.run(repositories[1].release_allocation("allocation-1"))
+        self.assert_says_why(caught.exception, slots[1])
+        again = repositories[1].sync.release_allocation("allocation-1")
+        assert again is not None
+        self.assertEqual(again.status, "released")
+
+    def test_a_block_whose_token_expired_ends_with_fenced_and_the_servers_problem(self) -> None:
+        secret = shared.command("token", "create", "brief", "--role", "use", "--tenant", "acme",
+                                "--expires", "3s")
+        path = shared.home / "brief.token"
+        path.write_text(secret)
+        path.chmod(0o600)
+        client = bursar.Client(shared.address, token_file=str(path))
+        with self.assertRaises(bursar.Fenced) as caught:
+            with client.slot("brief", ttl=2) as slot:
+                self.assertTrue(slot.lost.wait(PATIENCE_SECONDS))
+        self.assertEqual(slot.lost.reason, "unrenewed")
+        cause = caught.exception.problem["cause"]
+        self.assertEqual((cause["code"], cause["status"]), ("unauthenticated", 401))
+        self.assertIn(cause["detail"], str(caught.exception))
+
+    def test_a_release_rides_out_a_server_that_starts_again(self) -> None:
+        server = Server()
+        self.addCleanup(server.close)
+        client = server.client()
+        repository = bursar.SyncResourceAllocationRepository(client)
+        repository.create_allocation(allocation_id="kept", execution_id="kept", **SEED)
+        other = bursar.SyncResourceAllocationRepository(server.client(), renew=False)
+        other.create_allocation(allocation_id="by-id", execution_id="by-id", **SEED)
+        slot = client.slot("python", ttl=600, id="block").acquire()
+        server.kill()
+        results: List[Any] = []
+        works: List[Callable[[], Any]] = [
+            lambda: slot.__exit__(None, None, None),
+            lambda: repository.release_allocation("kept"),
+            lambda: other.release_allocation("by-id"),
+        ]
+
+        def start() -> None:
+            eventually(lambda: len(client._keeper._releases) == 2)
+            server.start()
+
+        results = in_threads(4, lambda number: [*works, start][number]())
+        self.assertEqual([getattr(result, "status", result) for result in results],
+                         [None, "released", "released", None])
+        ends = [booking(client, id) for id in ("block", "kept", "by-id")]
+        self.assertEqual([end["end"] for end in ends], ["released"] * 3)
+        self.assertEqual(ends[0]["outcome"], "ok")
+
+    def test_a_release_goes_on_after_the_block_until_the_server_is_back(self) -> None:
+        server = Server()
+        self.addCleanup(server.close)
+        client = server.client()
+        with mock.patch.object(bursar, "RELEASE_SECONDS", 0.3):
+            with self.assertLogs("bursar", "WARNING") as logs:
+                with client.slot("python", ttl=600, id="block"):
+                    server.kill()
+        self.assertIn("slot block was not given back: cannot reach", logs.output[0])
+        self.assertRegex(logs.output[0], "its ttl ends it at 20.*; until then this is repeated")
+        self.assertEqual(len(client._keeper._releases), 1)
+        server.start()
+        eventually(lambda: booking(client, "block").get("end") == "released")
+
+    def test_a_release_is_repeated_until_the_deadline_and_no_longer(self) -> None:
+        server = Server()
+        self.addCleanup(server.close)
+        client = server.client()
+        with self.assertLogs("bursar", "WARNING") as logs:
+            with mock.patch.object(bursar, "RELEASE_SECONDS", 0.3):
+                with client.slot("python", ttl=5, id="block") as slot:
+                    server.kill()
+            eventually(lambda: not client._keeper._releases)
+        self.assertLessEqual(bursar._now(), slot._deadline + 1)
+        self.assertEqual(len([line for line in logs.output if "not given back" in line]), 2)
+        self.assertFalse(slot.lost.is_set())
+        server.start()
+
+    def test_an_answer_ends_the_repetition(self) -> None:
+        granted = (201, {"id": "x", "state": "granted", "fence": 7})
+        taken = {"status": 409, "code": "stale-fence", "detail": "booking x was forced"}
+        # The first attempt finds a kept connection closed, and then a new one.
+        with Script([granted, None, None, (200, {"results": [taken]})]) as script:
+            client = bursar.Client(script.address)
+            with self.assertRaises(bursar.Fenced) as caught:
+                with client.slot("python", id="x"):
+                    pass
+        self.assertIn("booking x was forced", str(caught.exception))
+        self.assertEqual((len(script.requests), client._keeper._releases), (4, []))
+        operation = {"op": "release", "id": "x", "fence": 7, "outcome": "ok"}
+        self.assertEqual(script.requests[3][2], {"operations": [operation]})
+
+    def test_where_no_thread_can_be_started_the_caller_repeats_the_release(self) -> None:
+        client = shared.client()
+        slot = client.slot("last", id="last-words").acquire()
+        client._keeper.forget(slot)
+        eventually(lambda: client._keeper._thread is None)
+        real, away = client.call, iter([bursar.Unavailable({"code": "unreachable"})])
+
+        def call(*words: Any, **options: Any) -> Any:
+            for error in away:
+                raise error
+            return real(*words, **options)
+
+        no_thread = RuntimeError("can't create new thread at interpreter shutdown")
+        with mock.patch.object(client, "call", call):
+            with mock.patch.object(threading.Thread, "start", side_effect=no_thread):
+                self.assertEqual(slot.release()["end"], "released")
+
+    def test_at_its_exit_a_process_waits_for_its_releases_and_says_what_is_left(self) -> None:
+        for is_back in (True, False):
+            server = Server()
+            self.addCleanup(server.close)
+            words = [sys.executable, "-B", "-W", "error", "-c", EXITS, server.socket]
+            process = subprocess.Popen(
+                [*words, "10" if is_back else "1"],
+                cwd=HERE,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stdin is not None and process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "held\n")
+            server.kill()
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), "away\n")
+            if is_back:
+                server.start()
+            said = process.communicate(timeout=PATIENCE_SECONDS)[1]
+            self.assertEqual(process.returncode, 0, said)
+            if is_back:
+                self.assertEqual((said, booking(server.client(), "x")["end"]), ("", "released"))
+            else:
+                self.assertIn("slot x was not given back: cannot reach ", said)
 
     def test_a_slot_survives_a_server_that_starts_again(self) -> None:
         server = Server()
@@ -852,6 +1071,26 @@ class Trouble(unittest.TestCase):
         again = pickle.loads(pickle.dumps(bursar.Refused(problem)))
         self.assertEqual(str(again), "Resource limit exceeded: full")
         self.assertEqual((again.limit, again.retry_after, again.problem), ("l", 1.5, problem))
+
+
+#: Gives back on a thread that does not keep the process alive, and ends meanwhile.
+EXITS = """
+import sys, threading, bursar
+bursar.RELEASE_SECONDS = float(sys.argv[2])
+client = bursar.Client(sys.argv[1])
+slot = client.slot("python", ttl=600, id="x").acquire()
+print("held", flush=True)
+sys.stdin.readline()
+def release():
+    try:
+        slot.release()
+    except bursar.Unavailable:
+        pass
+threading.Thread(target=release, daemon=True).start()
+while not any(release.error for release in client._keeper._releases):
+    pass
+print("away", flush=True)
+"""
 
 
 class Script:

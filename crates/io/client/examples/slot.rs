@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         // Somebody else may hold it now: the work was stopped by no longer being polled.
-        why = slot.lost() => Err(format!("the slot is lost: {why:?}").into()),
+        why = slot.lost() => Err(format!("the slot is lost: {why}").into()),
     }
 }
 

@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bursar_units::{BookingId, Label, NameError, quantity};
 use thiserror::Error;
+use tokio::time::Instant;
 
-use crate::api::{Allocation, Booking, BookingRequest, Outcome, ReleaseRequest, State};
+use crate::api::{Allocation, BookingRequest, Outcome, State};
 use crate::client::{self, Client, Mode, Query};
 use crate::problem::{Code, Problem};
-use crate::slot::{self, Slot};
+use crate::slot::{self, RELEASE_WAIT, Repeats, Slot};
 
 /// How an allocation is kept while it is held.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -126,24 +127,37 @@ impl ResourceAllocationRepository {
     }
 
     /// Releases an allocation; one that has ended already stays as it ended.
+    ///
+    /// One that this repository renewed and lost meanwhile is [`slot::Error::Fenced`]. A release
+    /// is repeated as [`Slot::release`] does; of one that is not renewed here the deadline is not
+    /// known, so its release is repeated for [`RELEASE_WAIT`] and not in the background.
     pub async fn release_allocation(&self, allocation_id: &str) -> Result<Allocation, Error> {
         let id = booking_id("allocation_id", allocation_id)?;
         let slot = self.held().remove(&id);
         if let Some(slot) = slot {
             slot.release(Outcome::Ok, None).await.map_err(refused)?;
-        } else if let Booking {
-            state: State::Granted,
-            fence: Some(fence),
-            ..
-        } = self.client.booking(&id).await?
-        {
-            let request = ReleaseRequest {
-                fence: Some(fence),
-                ..ReleaseRequest::default()
-            };
-            self.client.release(&id, &request, Mode::Do).await?;
+        } else {
+            self.release_by_id(&id).await?;
         }
         self.find(&id).await
+    }
+
+    async fn release_by_id(&self, id: &BookingId) -> Result<(), client::Error> {
+        let mut repeats = Repeats::until(Instant::now() + RELEASE_WAIT);
+        let booking = loop {
+            match self.client.booking(id).await {
+                Ok(booking) => break booking,
+                Err(error) if slot::is_refusal(&error) || !repeats.again().await => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        };
+        if let (State::Granted, Some(fence)) = (booking.state, booking.fence) {
+            let request = slot::with_fence(fence);
+            repeats.release(&self.client, id, &request).await?;
+        }
+        Ok(())
     }
 
     async fn find(&self, id: &BookingId) -> Result<Allocation, Error> {

@@ -7,6 +7,7 @@ use bursar_client::api::{
     ReleaseRequest, RenewRequest, State, StopCause,
 };
 use bursar_client::client::{Mode, Query};
+use bursar_client::slot::{RELEASE_WAIT, Repeats};
 use bursar_client::{Client, Code, Problem};
 use bursar_engine::words;
 use bursar_units::quantity::{format_cpu, format_memory};
@@ -137,8 +138,9 @@ async fn renew(
     })
 }
 
+/// Gives a slot back, or takes it back. A server that is away gets some seconds to come back:
+/// without the release a restart of one second would cost the whole ttl.
 async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<(), Stop> {
-    let client = session.client().await?;
     let request = ReleaseRequest {
         fence: arguments.fence,
         outcome: arguments.outcome,
@@ -147,15 +149,52 @@ async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<
         reason: arguments.reason.clone(),
     };
     let id = &arguments.id;
-    let booking = client
-        .release(id, &request, Mode::dry_run_if(arguments.dry_run))
-        .await?;
+    let most = RELEASE_WAIT.min(Duration::from_millis(session.common.timeout.ms()));
+    let mut repeats = Repeats::until(tokio::time::Instant::now() + most);
+    let mut is_said = false;
+    let client = loop {
+        let failure = match session.client().await {
+            Ok(client) => break client,
+            Err(Stop::Failed(failure)) if failure.exit == exit::UNAVAILABLE => failure,
+            Err(stop) => return Err(stop),
+        };
+        if arguments.dry_run {
+            return Err(Stop::Failed(failure));
+        }
+        if !repeats.again().await {
+            return Err(not_given_back(*failure, id).into());
+        }
+        if !is_said {
+            is_said = true;
+            let most = lasting(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+            session.aside(&format!("{}: waiting up to {most}\n", failure.message));
+        }
+    };
+    let booking = if arguments.dry_run {
+        client.release(id, &request, Mode::DryRun).await?
+    } else {
+        let answer = repeats.release(&client, id, &request).await;
+        answer.map_err(|error| match error.into() {
+            Stop::Failed(failure) if failure.exit == exit::UNAVAILABLE => {
+                not_given_back(*failure, id).into()
+            }
+            stop => stop,
+        })?
+    };
     let word = if arguments.force {
         "taken back"
     } else {
         "released"
     };
     ended(session, &booking, word, arguments.dry_run)
+}
+
+/// A release that nobody answered: the booking's ttl ends it, or a repeat does.
+fn not_given_back(failure: Failure, id: &BookingId) -> Failure {
+    failure.detail(
+        "effect",
+        format!("booking {id} is not known to be released; repeat this, or its ttl ends it"),
+    )
 }
 
 async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<(), Stop> {

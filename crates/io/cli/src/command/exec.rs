@@ -16,11 +16,11 @@ use std::future::pending;
 use std::time::Duration;
 
 use bursar_client::api::Outcome;
-use bursar_client::slot::Lost;
+use bursar_client::slot::{self, Lost, RELEASE_WAIT};
 use bursar_client::{Client, Slot};
 use bursar_engine::words;
 use bursar_units::BookingId;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::ExecArguments;
@@ -41,6 +41,17 @@ const ONE_NAME: &str = "nothing runs twice under one id; leave out `--id` or nam
 
 /// How long it may take to find out how a slot was lost: its program must be stopped meanwhile.
 const ASK_HOW: Duration = Duration::from_secs(2);
+
+/// How long a release may take before it is said that it is waited for.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How a program ended.
+struct Ending {
+    /// The exit code.
+    code: u8,
+    /// Whether it was said that the slot is lost.
+    is_loss_reported: bool,
+}
 
 pub(super) async fn run(session: &mut Session, arguments: &ExecArguments) -> Result<(), Stop> {
     match perform(session, arguments).await {
@@ -75,20 +86,24 @@ async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8,
     let mut signals = Signals::listen()?;
     let slot = queue::slot(session, &client, arguments, &mut signals).await?;
     session.verbose(&format!("booking {}, fence {}", slot.id(), slot.fence()));
+    let name = program::name(&arguments.program);
     let mut child = match Child::spawn(&arguments.program, slot.id(), slot.fence()) {
         Ok(child) => child,
         Err(error) => {
             let failure = program::not_run(session, &arguments.program, &error);
-            give_back(session, slot, failure.exit).await;
+            let ending = Ending {
+                code: failure.exit,
+                is_loss_reported: true,
+            };
+            give_back(session, &client, slot, ending, &name, &mut signals).await;
             return Err(failure.into());
         }
     };
-    let code = attend(session, arguments, &client, &slot, &mut child, &mut signals).await?;
-    give_back(session, slot, code).await;
-    Ok(code)
+    let ending = attend(session, arguments, &client, &slot, &mut child, &mut signals).await?;
+    Ok(give_back(session, &client, slot, ending, &name, &mut signals).await)
 }
 
-/// Stays with the program until it has ended; answers the exit code.
+/// Stays with the program until it has ended.
 async fn attend(
     session: &mut Session,
     arguments: &ExecArguments,
@@ -96,7 +111,7 @@ async fn attend(
     slot: &Slot,
     child: &mut Child,
     signals: &mut Signals,
-) -> Result<u8, Stop> {
+) -> Result<Ending, Stop> {
     let name = program::name(&arguments.program);
     let most = arguments
         .max_time
@@ -109,14 +124,19 @@ async fn attend(
                 let own = ended.map_err(|error| {
                     Failure::unavailable(format!("how `{name}` ended cannot be told: {error}"))
                 })?;
-                return Ok(stopped.unwrap_or(own));
+                return Ok(Ending {
+                    code: stopped.unwrap_or(own),
+                    is_loss_reported: stopped == Some(exit::EXEC),
+                });
             }
             signal = signals.next() => child.pass_on(signal),
             why = slot.lost(), if stopped.is_none() => {
                 child.stop();
                 stopped = Some(exit::EXEC);
-                let failure = lost(client, slot, why, &name).await;
-                report(session, Err(failure.into()));
+                let grace = words::length(bursar_units::Millis::from_secs(GRACE.as_secs()));
+                let effect = format!("others may hold it, so `{name}` is stopped, within {grace}");
+                let failure = lost(session, client, slot.id(), &why, &name).await;
+                report(session, Err(failure.detail("effect", effect).into()));
             }
             () = at(deadline), if stopped.is_none() => {
                 child.stop();
@@ -129,43 +149,116 @@ async fn attend(
     }
 }
 
-/// What to say of a slot that is no longer held.
-async fn lost(client: &Client, slot: &Slot, why: Lost, name: &str) -> Failure {
-    let id = slot.id();
-    let how = match why {
-        Lost::Unrenewed => format!("{} did not answer until its time was over", client.server()),
-        Lost::Fenced => match timeout(ASK_HOW, client.booking(id)).await {
-            Ok(Ok(booking)) => super::booking::end_words(&booking),
-            Ok(Err(error)) => chain(&error),
-            Err(_) => "the server said so".to_owned(),
+/// What to say of a slot that is no longer held: how it was lost, since when, and what to do.
+async fn lost(
+    session: &Session,
+    client: &Client,
+    id: &BookingId,
+    why: &Lost,
+    name: &str,
+) -> Failure {
+    let look = session.look();
+    let (how, since) = match why {
+        Lost::Unrenewed { renewed, cause } => {
+            let cause = cause.as_ref().map(|error| format!(": {}", chain(error)));
+            let cause = cause.unwrap_or_default();
+            let how = format!("it was not renewed until its time was over{cause}");
+            (how, Some(format!("last renewed {}", look.moment(*renewed))))
+        }
+        Lost::Fenced { how } => match timeout(ASK_HOW, client.booking(id)).await {
+            Ok(Ok(booking)) => (
+                super::booking::end_words(&booking),
+                booking.ended_at.map(|at| look.moment(at)),
+            ),
+            _ => (how.clone(), None),
         },
     };
-    let grace = words::length(bursar_units::Millis::from_secs(GRACE.as_secs()));
-    Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
+    let mut failure = Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
         .detail("booking", id.to_string())
-        .detail(
-            "effect",
-            format!("others may hold it, so `{name}` is stopped, within {grace}"),
-        )
+        .hint(format!(
+            "check what `{name}` has written, then run it again under a new id; \
+             `bursar explain booking/{id}` shows what happened"
+        ));
+    failure
+        .details
+        .extend(since.map(|since| ("since".to_owned(), since)));
+    failure
 }
 
-/// Gives the slot back and says how it went; if that cannot be said, the ttl gives it back.
-async fn give_back(session: &mut Session, slot: Slot, code: u8) {
+/// Gives the slot back and says how it went; answers the exit code.
+///
+/// A server that is away gets [`RELEASE_WAIT`] to come back, or until a signal; what is not given
+/// back then is said, and ends by its ttl.
+async fn give_back(
+    session: &mut Session,
+    client: &Client,
+    slot: Slot,
+    ending: Ending,
+    name: &str,
+    signals: &mut Signals,
+) -> u8 {
+    let code = ending.code;
     let outcome = if code == 0 {
         Outcome::Ok
     } else {
         Outcome::Failed
     };
     let id = slot.id().clone();
-    match slot.release(outcome, Some(i32::from(code))).await {
-        Ok(booking) => session.verbose(&format!("booking {id} {}", super::booking::end_words(&booking))),
-        // What was lost has ended by itself, and that was said.
-        Err(_) if code == exit::EXEC => {}
+    let release = slot.release(outcome, Some(i32::from(code)));
+    let quiet = sleep(QUIET);
+    tokio::pin!(release, quiet);
+    let mut is_quiet = true;
+    let answer = loop {
+        tokio::select! {
+            answer = &mut release => break answer,
+            signal = signals.ending() => {
+                if is_quiet {
+                    // It was meant for the program, which may have ended by it.
+                    continue;
+                }
+                session.aside(&format!(
+                    "warning: booking {id} was not given back: interrupted by signal {}; its ttl ends it\n",
+                    signal.as_raw()
+                ));
+                return code;
+            }
+            () = &mut quiet, if is_quiet => {
+                is_quiet = false;
+                session.aside(&format!(
+                    "giving back booking {id}: waiting up to {} for {}, Ctrl-C stops that\n",
+                    words::length(bursar_units::Millis::from_secs(RELEASE_WAIT.as_secs())),
+                    client.server()
+                ));
+            }
+        }
+    };
+    match answer {
+        Ok(booking) => {
+            let end = super::booking::end_words(&booking);
+            session.verbose(&format!("booking {id} {end}"));
+        }
+        Err(slot::Error::Fenced { .. }) if ending.is_loss_reported => {}
+        Err(slot::Error::Fenced { lost: why, .. }) => {
+            let effect = format!(
+                "`{name}` ended with exit {code}, but others may have held the slot while it ran"
+            );
+            let failure = lost(session, client, &id, &why, name).await;
+            report(session, Err(failure.detail("effect", effect).into()));
+            return exit::EXEC;
+        }
+        Err(slot::Error::NotGivenBack { ends, source, .. }) => {
+            let ends = session.look().moment(ends);
+            session.aside(&format!(
+                "warning: booking {id} was not given back: {}; its ttl ends it {ends}, or one ttl after the server starts again\n",
+                chain(&source)
+            ));
+        }
         Err(error) => session.aside(&format!(
-            "warning: the slot could not be given back: {}; booking {id} ends by itself when it is not renewed\n",
+            "warning: booking {id} was not given back: {}; its ttl ends it\n",
             chain(&error)
         )),
     }
+    code
 }
 
 /// A new id, without hyphens so that a table of them has room for the rest.

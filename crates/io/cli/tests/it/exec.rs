@@ -277,13 +277,113 @@ fn a_program_whose_slot_is_taken_back_is_told_to_end() {
     ]);
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
+    let said = without_since(&ended.stderr);
     assert_eq!(
-        ended.stderr,
+        said,
         "error: the slot of `python3` is lost: forced, maintenance\n  \
            booking  job-1\n  \
-           effect   others may hold it, so `python3` is stopped, within 10s\n"
+           effect   others may hold it, so `python3` is stopped, within 10s\n\n\
+         hint: check what `python3` has written, then run it again under a new id; \
+         `bursar explain booking/job-1` shows what happened\n"
     );
     assert_eq!(only_end(&house)["end"], "forced");
+}
+
+/// What was said but for the line that has a time, which must be there.
+fn without_since(text: &str) -> String {
+    let (since, rest): (Vec<&str>, Vec<&str>) = text
+        .split_inclusive('\n')
+        .partition(|line| line.starts_with("  since    "));
+    assert!(since.len() == 1 && since[0].ends_with(" ago)\n"), "{text}");
+    rest.concat()
+}
+
+/// Method: the program ends long before the first renewal could tell.
+#[test]
+fn a_program_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let script = "echo ready; read x; exit $x";
+    for (id, code) in [("job-0", "0"), ("job-7", "7")] {
+        let words = ["--id", id, "--", "sh", "-c", script];
+        let mut running = Running::exec(&house, &words);
+        assert_eq!(running.line(), "ready\n");
+        house.ok(&["booking", "release", id, "--force", "--reason", "fire"]);
+        running.write(&format!("{code}\n"));
+        let ended = running.end();
+        assert_eq!(ended.code, 125, "{}", ended.stderr);
+        assert_eq!(
+            without_since(&ended.stderr),
+            format!(
+                "error: the slot of `sh` is lost: forced, fire\n  \
+                   booking  {id}\n  \
+                   effect   `sh` ended with exit {code}, but others may have held the slot \
+                 while it ran\n\n\
+                 hint: check what `sh` has written, then run it again under a new id; \
+                 `bursar explain booking/{id}` shows what happened\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_slot_is_given_back_across_a_restart_of_the_server() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let script = "echo ready; read x; exit 5";
+    let mut running = Running::exec(&house, &["--id", "job-1", "--", "sh", "-c", script]);
+    assert_eq!(running.line(), "ready\n");
+    server.kill();
+    running.write("go\n");
+    let said = running.word_line();
+    assert!(
+        said.starts_with("giving back booking job-1: waiting up to 10s for "),
+        "{said}"
+    );
+    let _again = house.up(&[]);
+    let ended = running.end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (5, ""));
+    let booking = only_end(&house);
+    assert_eq!(
+        (&booking["end"], &booking["exitCode"]),
+        (&"released".into(), &5.into())
+    );
+    assert_all_is_free(&house);
+}
+
+#[test]
+fn a_release_by_hand_waits_for_a_server_that_starts_again() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
+    server.kill();
+    let words = ["booking", "release", "job-1", "--fence", "1"];
+    let mut running = Running::start(&mut house.command(&words));
+    let said = running.word_line();
+    assert_eq!(said, "no server found: waiting up to 10s\n");
+    let _again = house.up(&[]);
+    let ended = running.end();
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    assert!(ended.stdout.starts_with("booking job-1 released (record "));
+    assert_all_is_free(&house);
+}
+
+#[test]
+fn a_release_by_hand_that_nobody_answers_has_an_end_and_says_what_follows() {
+    let house = House::new();
+    let words = [
+        "booking",
+        "release",
+        "job-1",
+        "--fence",
+        "1",
+        "--timeout",
+        "1s",
+    ];
+    let ended = house.run(&words);
+    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
+    let effect = "booking job-1 is not known to be released; repeat this, or its ttl ends it";
+    assert!(ended.stderr.contains(effect), "{}", ended.stderr);
 }
 
 #[test]
@@ -296,13 +396,9 @@ fn a_program_outlives_the_server_for_its_ttl_and_no_longer() {
     server.kill();
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    assert!(
-        ended
-            .stderr
-            .contains("did not answer until its time was over"),
-        "{}",
-        ended.stderr
-    );
+    let said = "the slot of `python3` is lost: it was not renewed until its time was over: ";
+    let (said, since) = (ended.stderr.contains(said), "  since    last renewed ");
+    assert!(said && ended.stderr.contains(since), "{}", ended.stderr);
 }
 
 #[test]
@@ -354,15 +450,53 @@ fn a_slot_that_cannot_be_given_back_is_told_and_changes_no_exit_code() {
     running.write("go\n");
     let ended = running.end();
     assert_eq!(ended.code, 5);
+    let warning = "\nwarning: booking job-1 was not given back: cannot reach ";
     assert!(
-        ended
-            .stderr
-            .starts_with("warning: the slot could not be given back: cannot reach ")
+        ended.stderr.contains(warning)
+            && ended.stderr.contains("; its ttl ends it ")
             && ended
                 .stderr
-                .ends_with("; booking job-1 ends by itself when it is not renewed\n"),
+                .ends_with(", or one ttl after the server starts again\n"),
         "{}",
         ended.stderr
+    );
+}
+
+/// The program ends while its signal is still on its way through us.
+#[test]
+fn a_signal_for_the_program_does_not_keep_its_slot_from_being_given_back() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    for _ in 0..8 {
+        let ended = exec(
+            &house,
+            &["--", "sh", "-c", "trap '' INT; kill -INT $PPID; exit 3"],
+        );
+        assert_eq!((ended.code, ended.stderr.as_str()), (3, ""));
+        assert_all_is_free(&house);
+    }
+}
+
+/// A signal while the release is waited for ends the wait, and that is said too.
+#[test]
+fn who_interrupts_the_release_is_told_what_was_not_given_back() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let script = "echo ready; read x; exit 5";
+    let mut running = Running::exec(&house, &["--id", "job-1", "--", "sh", "-c", script]);
+    assert_eq!(running.line(), "ready\n");
+    server.kill();
+    running.write("go\n");
+    let said = running.word_line();
+    assert!(said.starts_with("giving back booking job-1: "), "{said}");
+    running.signal(Signal::INT);
+    let ended = running.end();
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (
+            5,
+            "warning: booking job-1 was not given back: interrupted by signal 2; its ttl ends it\n"
+        )
     );
 }
 

@@ -1,5 +1,6 @@
 //! Slots are kept while they are used, and come back when they are not.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ async fn a_holder_is_told_when_the_server_has_taken_the_slot() {
         let (client, _) = within(script([granted("a", 7), problem(code)]));
         let slot = hold(&client).await;
         let before = Instant::now();
-        assert_eq!(slot.lost().await, Lost::Fenced);
+        let lost = slot.lost().await;
+        assert!(matches!(lost, Lost::Fenced { .. }), "{lost}");
         assert!(before.elapsed() <= TTL / 3);
     }
 }
@@ -75,7 +77,11 @@ async fn a_holder_that_cannot_renew_is_told_at_its_deadline() {
         let (client, _) = within(script([granted("a", 7), reply.clone()]));
         let slot = hold(&client).await;
         let before = Instant::now();
-        assert_eq!(slot.lost().await, Lost::Unrenewed);
+        let lost = slot.lost().await;
+        let Lost::Unrenewed { cause, .. } = &lost else {
+            panic!("{lost}");
+        };
+        assert!(cause.is_some(), "{lost}");
         assert_eq!(before.elapsed().as_millis(), TTL.as_millis(), "{reply:?}");
     }
 }
@@ -103,6 +109,154 @@ async fn a_dropped_slot_is_given_back() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(log.all().last().unwrap().body, json!({"fence": 7}));
     assert_eq!((count(&log, "/release"), count(&log, "/renew")), (1, 0));
+}
+
+/// A server that grants, and answers nothing in between; with how many releases it has answered.
+fn away_between(from: Duration, to: Duration) -> (Client, Log, Arc<AtomicU32>) {
+    let began = Instant::now();
+    let released = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&released);
+    let (client, log) = within(move |seen| {
+        let is_away = (from..to).contains(&began.elapsed());
+        match (is_away, seen.line.ends_with("/release")) {
+            (true, _) => Reply::Vanish,
+            (false, true) => {
+                count.fetch_add(1, Ordering::SeqCst);
+                Reply::Json(200, json!({"id": "a", "state": "ended"}))
+            }
+            (false, false) => granted("a", 7),
+        }
+    });
+    (client, log, released)
+}
+
+/// An error and its causes, as people read them.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let lines = causes.flat_map(|cause| [cause.to_string(), "\n".to_owned()]);
+    lines.collect()
+}
+
+/// Method: the deadline passes while the server is away, with and without the task that renews
+/// having had a chance to notice, and whatever the release is answered.
+#[tokio::test(start_paused = true)]
+async fn work_whose_slot_ran_out_does_not_end_well_whatever_the_release_says() {
+    let never = Duration::from_hours(1);
+    for back in [TTL + Duration::from_secs(1), never] {
+        let (client, log, _) = away_between(Duration::from_secs(1), back);
+        let slot = hold(&client).await;
+        sleep(TTL + Duration::from_secs(1)).await;
+        let error = slot.release(Outcome::Ok, None).await.unwrap_err();
+        assert!(matches!(error, slot::Error::Fenced { .. }), "{error}");
+        let text = chain(&error);
+        assert!(text.contains("no renewal has succeeded since 20"), "{text}");
+        assert!(text.contains("stopped answering"), "{text}");
+        assert!(text.contains("the connection was reset"), "{text}");
+        assert!(count(&log, "/release") > 0, "it is given back all the same");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_whose_token_expired_does_not_end_well_and_says_so() {
+    let (client, log) = within(script([granted("a", 7), problem(Code::Unauthenticated)]));
+    let slot = hold(&client).await;
+    assert!(matches!(slot.lost().await, Lost::Unrenewed { .. }));
+    let error = slot.release(Outcome::Ok, None).await.unwrap_err();
+    assert!(matches!(error, slot::Error::Fenced { .. }), "{error}");
+    assert!(
+        chain(&error).ends_with("is over\nno\n"),
+        "{}",
+        chain(&error)
+    );
+    assert_eq!(count(&log, "/release"), 1, "a refusal is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
+    let forced = json!({"id": "a", "state": "ended", "end": "forced", "applied": false,
+                        "reason": "maintenance"});
+    for (answer, words) in [
+        (Reply::Json(200, forced), "forced, maintenance"),
+        (problem(Code::StaleFence), "no"),
+        (problem(Code::NotFound), "no"),
+    ] {
+        let (client, log) = within(script([granted("a", 7), answer]));
+        let slot = hold(&client).await;
+        let error = slot.release(Outcome::Ok, None).await.unwrap_err();
+        assert!(matches!(error, slot::Error::Fenced { .. }), "{error}");
+        let text = chain(&error);
+        assert!(
+            text.ends_with(&format!("has ended it: {words}\n")),
+            "{text}"
+        );
+        sleep(TTL).await;
+        assert_eq!(count(&log, "/release"), 1, "an answer ends the repetition");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_rides_out_a_restart_of_the_server() {
+    let away = Duration::from_secs(8);
+    let (client, log, _) = away_between(Duration::from_millis(1), away);
+    let slot = hold(&client).await;
+    sleep(Duration::from_millis(1)).await;
+    slot.release(Outcome::Failed, Some(3)).await.unwrap();
+    let body = json!({"fence": 7, "outcome": "failed", "exitCode": 3});
+    let releases: Vec<_> = log
+        .all()
+        .into_iter()
+        .filter(|seen| seen.line.ends_with("/release"))
+        .collect();
+    assert!(releases.len() > 2, "{releases:?}");
+    assert!(releases.iter().all(|seen| seen.body == body));
+}
+
+/// A release that nobody answers holds its caller for ten seconds; until the deadline it goes on.
+#[tokio::test(start_paused = true)]
+async fn a_release_goes_on_in_the_background_until_the_deadline_and_no_longer() {
+    let never = Duration::from_hours(1);
+    for (back, times) in [(Duration::from_secs(20), 1), (never, 0)] {
+        let (client, log, released) = away_between(Duration::from_millis(1), back);
+        let slot = hold(&client).await;
+        sleep(Duration::from_millis(1)).await;
+        let began = Instant::now();
+        let error = slot.release(Outcome::Ok, None).await.unwrap_err();
+        assert!(began.elapsed() <= slot::RELEASE_WAIT);
+        assert!(matches!(error, slot::Error::NotGivenBack { .. }), "{error}");
+        let text = chain(&error);
+        assert!(text.contains("its ttl ends it at 20"), "{text}");
+        assert!(text.contains("the connection was reset"), "{text}");
+        sleep(TTL).await;
+        let tried = count(&log, "/release");
+        let last = log.all().pop().unwrap();
+        assert_eq!(last.body, json!({"fence": 7, "outcome": "ok"}));
+        sleep(TTL * 10).await;
+        assert_eq!(count(&log, "/release"), tried, "it has an end");
+        assert_eq!(released.load(Ordering::SeqCst), times);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_slot_and_a_dropped_release_are_given_back_after_a_restart() {
+    for is_released in [false, true] {
+        let back = Duration::from_secs(20);
+        let (client, log, released) = away_between(Duration::from_millis(1), back);
+        let slot = hold(&client).await;
+        sleep(Duration::from_millis(1)).await;
+        let outcome = if is_released {
+            let release = slot.release(Outcome::Failed, None);
+            assert!(timeout(Duration::from_secs(1), release).await.is_err());
+            json!({"fence": 7, "outcome": "failed"})
+        } else {
+            drop(slot);
+            json!({"fence": 7})
+        };
+        sleep(TTL).await;
+        let last = log.all().pop().unwrap();
+        assert!(last.line.ends_with("/release"), "{}", last.line);
+        assert_eq!(last.body, outcome);
+        assert_eq!(released.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -264,6 +418,11 @@ fn new_allocation() -> NewAllocation<'static> {
     }
 }
 
+fn granted_allocation() -> Reply {
+    let granted = json!({"id": "exec-1", "state": "granted", "fence": 7, "class": "python"});
+    Reply::Json(200, granted)
+}
+
 /// A server that holds one booking.
 fn one_booking() -> (Client, Log) {
     let state = Arc::new(Mutex::new("none"));
@@ -320,6 +479,45 @@ async fn the_seeds_three_operations_are_there() {
         // A second release finds it ended, and has no effect.
         repository.release_allocation("exec-1").await.unwrap();
         assert_eq!(count(&log, "/release"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allocation_that_was_lost_is_not_released_as_if_all_was_well() {
+    let began = Instant::now();
+    let (client, _) = within(move |_| {
+        if began.elapsed() < Duration::from_secs(1) {
+            granted_allocation()
+        } else {
+            Reply::Vanish
+        }
+    });
+    let repository = ResourceAllocationRepository::new(client, None, Renewal::Background);
+    let new = new_allocation();
+    repository.create_allocation(&new).await.unwrap();
+    sleep(Duration::from_mins(2)).await;
+    let error = repository.release_allocation("exec-1").await.unwrap_err();
+    let is_fenced = matches!(error, Error::Slot(slot::Error::Fenced { .. }));
+    assert!(is_fenced, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_release_of_an_allocation_rides_out_a_restart() {
+    for renewal in [Renewal::Background, Renewal::Day] {
+        let began = Instant::now();
+        let (client, log) = within(move |_| {
+            if (5..13).contains(&began.elapsed().as_secs()) {
+                Reply::Vanish
+            } else {
+                granted_allocation()
+            }
+        });
+        let repository = ResourceAllocationRepository::new(client, None, renewal);
+        let new = new_allocation();
+        repository.create_allocation(&new).await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+        repository.release_allocation("exec-1").await.unwrap();
+        assert!(count(&log, "/release") > 0);
     }
 }
 
