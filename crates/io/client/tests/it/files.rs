@@ -120,7 +120,7 @@ fn what_is_printed_shows_defaults_and_reads_back_the_same() {
         python,
         "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata:\n  name: python\nspec:\n  \
          class: python\n  slots: 120\n  cpu: \"60\"\n  memory: 240Gi\n  maxQueue: 10000\n  \
-         maxWait: 24h\n  maxTTL: 24h\n"
+         maxQueuePerTenant: 1000\n  maxWait: 24h\n  maxTTL: 24h\n"
     );
     let values: Vec<_> = objects.iter().map(Object::to_value).collect();
     assert_eq!(read_values(&values).unwrap(), objects);

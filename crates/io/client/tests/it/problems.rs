@@ -22,6 +22,7 @@ const TABLE: [(&str, u16, u8); 22] = [
     ("too-large", 413, 2),
     ("unavailable", 503, 3),
     ("not-leader", 503, 3),
+    ("store-away", 503, 3),
     ("busy", 503, 3),
     ("disk-low", 503, 3),
     ("internal", 500, 3),

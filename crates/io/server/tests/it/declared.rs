@@ -57,7 +57,7 @@ async fn a_limit_changes_live_and_the_dry_run_tells_the_same() {
         .iter()
         .map(|l| l["metadata"]["name"].clone())
         .collect();
-    assert_eq!(json!(names), json!(["default", "python"]));
+    assert_eq!(json!(names), json!(["default", "python", "tenants"]));
     assert_eq!(
         world.ask("DELETE", "/v1/limits/python", "").await.json()["results"][0]["change"],
         "deleted"

@@ -177,8 +177,12 @@ async fn a_caller_hears_only_what_it_may_see_and_asked_for() {
     );
     assert_eq!(hear(operator(), "?from=0&tenant=zeta", 4).await, expected);
     assert_eq!(
-        hear(operator(), "?from=0&kinds=limit", 1).await,
-        ["limit.changed limit/python"]
+        hear(operator(), "?from=0&kinds=limit", 3).await,
+        [
+            "limit.changed limit/default",
+            "limit.changed limit/tenants",
+            "limit.changed limit/python"
+        ]
     );
     world
         .ask("GET", "/v1/events?kinds=bookings", "")
