@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bursar_booking::decide::Change;
 use bursar_booking::execution::Cause;
-use bursar_booking::{End, Event, Fence, Limit, Outcome, Refusal, Reply, Request};
+use bursar_booking::{End, Event, Fence, Limit, Outcome, Refusal, Reply, Request, Scope};
 use bursar_engine::{Answer, Command, Refusal as EngineRefusal};
 use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
 
@@ -172,6 +172,11 @@ impl Oracle {
                     self.change(at, change, &mut events);
                 }
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
+            }
+            Command::Level { .. } => {
+                for (name, limit) in shipped() {
+                    self.change(at, &Change::SetLimit { name, limit }, &mut events);
+                }
             }
             Command::Tick { renewed } => self.tick(at, renewed, &mut events),
             Command::Resume { .. } => self.resume(at),
@@ -532,6 +537,22 @@ impl Oracle {
     fn is_waiting(&self, id: &BookingId) -> bool {
         self.waiting.iter().any(|waiter| waiter.id == *id)
     }
+}
+
+/// The limits that a ledger begins with, by the numbers of the documentation.
+fn shipped() -> [(ObjectName, Limit); 2] {
+    let name = |text: &str| ObjectName::new(text).unwrap_or_else(|_| unreachable!("a good name"));
+    let of = |class, tenant, slots, weight| Limit {
+        slots: Some(slots),
+        tenant_queue_max: Some(1_000),
+        weight,
+        ..Limit::unbounded(class, tenant)
+    };
+    let each = || Some(Scope::Each);
+    [
+        (name("default"), of(each(), None, 100, None)),
+        (name("tenants"), of(None, each(), 1_000, Some(100))),
+    ]
 }
 
 fn word_of(answer: &Result<Answer, EngineRefusal>) -> &'static str {

@@ -3,7 +3,7 @@
 use bursar_client::{Code, Problem};
 
 /// Code, HTTP status and exit code as the page has them, in its order.
-const TABLE: [(&str, u16, u8); 22] = [
+const TABLE: [(&str, u16, u8); 23] = [
     ("malformed", 400, 2),
     ("invalid", 422, 2),
     ("unauthenticated", 401, 1),
