@@ -10,6 +10,7 @@
 mod check;
 mod contract;
 mod files;
+mod forgeries;
 mod maintain;
 mod memory;
 mod opening;
