@@ -23,6 +23,8 @@ mod top;
 mod up;
 mod watch;
 
+use bursar_engine::subject::{self, Subject};
+
 use crate::failure::{Failure, Stop};
 use crate::grammar::Command;
 use crate::session::Session;
@@ -58,10 +60,21 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
     }
 }
 
+/// Reads what records can be about, in the words that the server uses too.
+pub(crate) fn read_subject(text: &str) -> Result<Subject, Stop> {
+    text.parse().map_err(|error| {
+        let suggestion = match &error {
+            subject::Error::Kind { kind } => did_you_mean(kind, subject::KINDS),
+            _ => String::new(),
+        };
+        Failure::usage(format!("{error}{suggestion}")).into()
+    })
+}
+
 /// A thing by kind and name: `booking/job-1`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reference {
-    /// `booking`, `limit`, `node`, `token` or `record`.
+    /// `booking`, `limit`, `node` or `pod`.
     pub(crate) kind: &'static str,
     /// Its name.
     pub(crate) name: String,

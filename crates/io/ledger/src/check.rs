@@ -9,6 +9,8 @@ mod fold;
 mod hashes;
 mod tally;
 
+use std::path::Path;
+
 use bursar_engine::market::Position;
 use bursar_engine::{State, codec};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
@@ -16,6 +18,7 @@ use bursar_journal::hash::Hash;
 pub use bursar_journal::proof::Check;
 use bursar_units::{Instant, ObjectName};
 
+use crate::data::newest;
 use crate::snapshots::Loaded;
 use crate::store::{Error, Kept, Reader};
 use fold::Fold;
@@ -25,19 +28,34 @@ use hashes::Hashes;
 const CHUNK: usize = 4_096;
 
 /// What to check against.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     /// Keys that are trusted to sign this ledger. Keys that the ledger announces in records below
-    /// a checkpoint by one of these are trusted too. With none, the ledger's own word is taken.
+    /// a checkpoint by one of these are trusted too.
     pub keys: &'a [VerifierKey],
     /// Checkpoints that were seen before: the ledger must extend them.
     pub seen: &'a [Checkpoint],
+    /// What is made of records that no signature covers.
+    pub unsigned: Unsigned,
+    /// The data directory, whose newest checkpoint the ledger must extend.
+    pub data: Option<&'a Path>,
     /// Snapshots that the fold must meet.
     pub snapshots: &'a [Loaded],
     /// The head and the hash of a live state that the fold must meet.
     pub live: Option<(u64, Hash)>,
     /// Whether every command is decided again.
     pub redecide: bool,
+}
+
+/// What is made of that which no signature covers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Unsigned {
+    /// It is named and accepted, and without a trusted key the ledger's own keys are taken: for the
+    /// operator, whose store it is.
+    #[default]
+    Named,
+    /// It fails the check, one line for each gap: for auditors, who were given a file.
+    Refused,
 }
 
 /// What was found.
@@ -51,6 +69,8 @@ pub struct Report {
     pub damage: Option<Damage>,
     /// The newest checkpoint that is signed and fits.
     pub checkpoint: Option<Checkpoint>,
+    /// The checkpoints seen before that the records under the newest one extend.
+    pub joined: Vec<Checkpoint>,
     /// How far the record of each node's market had come at its last digest, where every record is
     /// good.
     pub digests: Vec<(ObjectName, Position)>,
@@ -80,6 +100,7 @@ pub fn check(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, Error> {
     // The checkpoints come before the head: beside a writer, each then covers records below it.
+    let kept = asked.data.map(|data| (data, newest::read(data)));
     let mut hashes = Hashes::start(reader, asked.seen)?;
     let head = reader.head()?;
     let first = hashes.size();
@@ -100,7 +121,8 @@ pub fn check(
         }
         progress(next, head);
     }
-    let verdict = hashes.judge(&fold.announced, asked.keys);
+    let kept = kept.and_then(|(data, note)| hashes.newest_check(data, note, &fold, asked.keys));
+    let verdict = hashes.judge(&fold.announced, asked);
     let damaged_at = verdict
         .damaged_at
         .into_iter()
@@ -110,7 +132,18 @@ pub fn check(
         seq,
         time: time_before(reader, seq),
     });
-    let mut checks = vec![verdict.check, fold.state_check(verdict.damaged_at)];
+    let mut checks = vec![verdict.check];
+    checks.extend(kept);
+    checks.extend(verdict.history);
+    checks.extend(verdict.gaps);
+    if asked.unsigned == Unsigned::Refused {
+        checks.extend(fold.unexplained_blanks());
+    }
+    if damaged_at.is_none() {
+        let wrong = reader.misspelling()?;
+        checks.extend(wrong.map(|wrong| Check::failed("form", wrong)));
+    }
+    checks.push(fold.state_check(verdict.damaged_at));
     let mut digests = Vec::new();
     if damaged_at.is_none() {
         checks.extend(fold.further_checks());
@@ -121,20 +154,14 @@ pub fn check(
         checks,
         damage,
         checkpoint: verdict.newest,
+        joined: verdict.joined,
         digests,
     })
 }
 
 /// The state after the first `until` records, all of which a check has found good.
 pub(crate) fn state_after(reader: &dyn Reader, until: u64) -> Result<State, Error> {
-    let asked = Asked {
-        keys: &[],
-        seen: &[],
-        snapshots: &[],
-        live: None,
-        redecide: false,
-    };
-    let mut fold = Fold::start(reader, 0, until, &asked)?;
+    let mut fold = Fold::start(reader, 0, until, &Asked::default())?;
     let mut next = 0;
     while next < until {
         for kept in read(reader, next)?

@@ -40,6 +40,12 @@ pub enum Error {
         /// Which record.
         seq: u64,
     },
+    /// An export ends at a checkpoint, and there is none.
+    #[error(
+        "no checkpoint was signed yet, so nothing could be verified; export through the server, \
+         which signs one"
+    )]
+    Unsigned,
     /// Nothing is overwritten.
     #[error("{path} exists already; name another file")]
     Exists {

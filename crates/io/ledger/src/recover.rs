@@ -50,12 +50,19 @@ pub enum Error {
     /// The tree could not be rebuilt.
     #[error("the tree over the records could not be rebuilt: {0}")]
     Tree(String),
-    /// The journal does not extend the newest checkpoint (L11).
+    /// The file that holds the newest checkpoint beside the key is damaged (L11).
     #[error(
-        "the ledger was rolled back or changed: it holds {records} records and does not extend \
-         what was signed or kept of {signed}; put the newer ledger back, or restore the newest \
-         backup as a new generation with `bursar ledger restore`"
+        "{path} is damaged: {reason}; put the file back, or restore the newest backup as a new \
+         generation with `bursar ledger restore`"
     )]
+    Checkpoint {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The journal does not extend the newest checkpoint (L11).
+    #[error("{}", rollback_words(*records, *signed))]
     Rollback {
         /// Records there are.
         records: u64,
@@ -211,6 +218,19 @@ fn fold(
         progress(state.head, head);
     }
     Ok(state)
+}
+
+/// A journal that is too short was rolled back; in one that is long enough something was changed.
+fn rollback_words(records: u64, signed: u64) -> String {
+    let what = if records < signed {
+        format!(
+            "the ledger was rolled back: it holds {records} records, but {signed} were signed or \
+             kept; put the newer ledger back, or"
+        )
+    } else {
+        format!("a record was changed: {records} records are here, but not those that were signed;")
+    };
+    format!("{what} restore the newest backup as a new generation with `bursar ledger restore`")
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -243,6 +243,12 @@ pub trait Reader: Send {
     fn excerpt(&self) -> Option<Edge> {
         None
     }
+
+    /// Where this is a file that has only one spelling: the first line that is not as it should
+    /// be, in words.
+    fn misspelling(&self) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
 }
 
 /// A store, made again from scratch each time: what the contract test and recovery work on.

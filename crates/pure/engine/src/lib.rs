@@ -14,6 +14,7 @@ pub mod invariants;
 pub mod market;
 pub mod snapshot;
 pub mod state;
+pub mod subject;
 pub mod summary;
 pub mod token;
 pub mod words;

@@ -1,20 +1,24 @@
 //! `bursar audit`: proofs, for whoever holds a file. Verifying needs no network, ever.
 
+mod history;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bursar_engine::words;
+use bursar_engine::subject::Subject;
+use bursar_engine::{codec, words};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
-use bursar_journal::proof::{Check, Proof};
+use bursar_journal::hash::{Hash, sha256};
+use bursar_journal::proof::{Check, Proof, Proven};
 use serde_json::json;
 
-use super::Reference;
 use super::ledger::{check_export, check_lines};
+use super::read_subject;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
 use crate::layout::Look;
-use crate::pins::{Pin, Pins};
+use crate::pins::{Pin, Pins, two_histories};
 use crate::session::{Reach, Session};
 
 /// How wide the names of checks are.
@@ -28,25 +32,33 @@ pub(super) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), St
 }
 
 async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Result<(), Stop> {
-    let reference = Reference::read(reference, &["booking", "limit", "node", "token", "record"])?;
+    let reference = read_subject(reference)?.to_string();
+    let (kind, name) = reference.split_once('/').unwrap_or_default();
     let client = session.client().await?;
-    let text = client.proof(reference.kind, &reference.name).await?;
+    let text = client.proof(kind, name).await?;
     let parsed = Proof::parse(&text).map_err(|error| {
         Failure::unavailable(format!(
             "the server's proof cannot be read: {}",
             crate::failure::chain(&error)
         ))
     })?;
+    if parsed.object != reference {
+        let message = format!(
+            "the server sent a proof of {}, not of {reference}",
+            parsed.object
+        );
+        return Err(Failure::new(exit::UNVERIFIED, message).into());
+    }
     let name = out.map_or_else(
-        || PathBuf::from(format!("{}.proof", reference.name.replace('/', "-"))),
+        || PathBuf::from(format!("{}.proof", name.replace('/', "-"))),
         Path::to_owned,
     );
     let path = session.path_out(&name);
     std::fs::write(&path, format!("{}\n", text.trim_end()))
         .map_err(|error| Failure::file("write", name.display(), &error))?;
-    let value = json!({"object": reference.to_string(), "file": name.display().to_string(), "records": parsed.records.len()});
+    let value = json!({"object": reference, "file": name.display().to_string(), "records": parsed.records.len()});
     let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
-    session.show(&value, &reference.to_string(), |_| {
+    session.show(&value, &reference, |_| {
         format!(
             "{} proves {} of {reference}\n",
             name.display(),
@@ -57,7 +69,7 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
         "\nhint: `bursar audit verify {}` checks it, offline\n",
         name.display()
     ));
-    Ok(())
+    history::join(session, &client, &parsed.checkpoint).await
 }
 
 /// A key to verify with, and where it comes from.
@@ -66,6 +78,15 @@ struct Trusted {
     key: VerifierKey,
     /// Where it comes from, in words.
     from: String,
+}
+
+impl Trusted {
+    /// Whether the key is one of the ledger that a checkpoint is of: what it signs in the name of
+    /// another is no evidence about that one.
+    fn is_of(&self, checkpoint: &Checkpoint) -> bool {
+        let ledger = |name: &str| name.split('/').nth(1).map(str::to_owned);
+        ledger(self.key.name().as_str()) == ledger(checkpoint.origin.as_str())
+    }
 }
 
 fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
@@ -106,10 +127,9 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
     );
     checks.push(about(&proof));
     let is_ok = checks.iter().all(|check| check.ok);
-    if let (true, Some(checkpoint), Some(pins)) =
-        (is_ok, &checkpoint, Pins::of(&session.environment))
-    {
-        session.warn_unless(pins.see(checkpoint));
+    // A checkpoint that was signed is evidence, whatever else is wrong with the file.
+    if let Some(checkpoint) = checkpoint.filter(|seen| trusted.is_of(seen)) {
+        history::remember(session, &checkpoint, &[]);
     }
     let took = if session.is_virtual() {
         0
@@ -125,46 +145,49 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
         return Ok(());
     }
     let failed = checks.iter().filter(|check| !check.ok).count();
-    let reason = checks
-        .iter()
-        .find(|check| !check.ok)
-        .map(|check| match check.name {
-            "signed" => "it is not signed by the key that is trusted",
-            "consistent" => "the ledger was changed after it was last seen",
-            _ => "the record was edited after signing",
-        });
+    let first = checks.iter().find(|check| !check.ok);
+    let reason = first.map(|check| match check.name {
+        "signed" => "it is not signed by the key that is trusted",
+        "consistent" => "two histories of this ledger were seen",
+        "about" => check.detail.as_str(),
+        _ => "the record was edited after signing",
+    });
     let message = format!(
         "{shown} does not verify, {failed} of {} checks failed: {}",
         checks.len(),
         reason.unwrap_or_default()
     );
-    Err(Failure::new(exit::UNVERIFIED, message)
-        .hint(format!(
+    let hint = match first.map(|check| check.name) {
+        Some("consistent") => history::hint(session),
+        Some("about") => "get a proof with `bursar audit proof REF`".to_owned(),
+        _ => format!(
             "get the original with `bursar audit proof {}`",
             proof.object
-        ))
-        .into())
+        ),
+    };
+    Err(Failure::new(exit::UNVERIFIED, message).hint(hint).into())
 }
 
 /// A whole export: everything is hashed and folded again, and must extend what was seen before.
 fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
     let pins = Pins::of(&session.environment);
     let seen = |origin: &str| {
-        let (size, root) = pins.as_ref()?.seen(origin)?;
-        Some(Checkpoint {
-            origin: origin.parse().ok()?,
-            size,
-            root,
-        })
+        let seen = pins.as_ref().map(|pins| pins.seen(origin));
+        seen.unwrap_or_default()
     };
+    let mut used = None;
     let trusting = |session: &Session, note: &str| {
-        let Trusted { key, from } = trusted(session, note, key)?;
+        let trusted = trusted(session, note, key)?;
+        let (key, from) = (trusted.key.clone(), trusted.from.clone());
+        used = Some(trusted);
         Ok((key, from))
     };
-    let checkpoint = check_export(session, file, trusting, seen)?;
+    let (report, failure) = check_export(session, file, trusting, seen)?;
+    let checkpoint = report.checkpoint.filter(|_| report.damage.is_none());
     let before = checkpoint.as_ref().and_then(|checkpoint| {
-        let (size, _) = pins.as_ref()?.seen(checkpoint.origin.as_str())?;
-        (checkpoint.size < size).then_some((checkpoint.size, size))
+        let seen = seen(checkpoint.origin.as_str()).into_iter();
+        let size = seen.map(|seen| seen.size).max()?;
+        (checkpoint.size < size && failure.is_none()).then_some((checkpoint.size, size))
     });
     if let Some((here, size)) = before {
         session.aside(&format!(
@@ -173,8 +196,18 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
             words::count(size, "record")
         ));
     }
-    if let (Some(checkpoint), Some(pins)) = (checkpoint, &pins) {
-        session.warn_unless(pins.see(&checkpoint));
+    let is_of = |seen: &Checkpoint| used.as_ref().is_some_and(|used| used.is_of(seen));
+    if let Some(checkpoint) = checkpoint.filter(is_of) {
+        history::remember(session, &checkpoint, &report.joined);
+    }
+    if let Some(failure) = failure {
+        let mut failed = report.checks.iter().filter(|check| !check.ok);
+        let hint = if failed.any(|check| check.name == "consistent") {
+            history::hint(session)
+        } else {
+            "ask the operator for another: `bursar ledger export --out FILE` writes one that is signed".to_owned()
+        };
+        return Err(failure.hint(hint).into());
     }
     session.aside("note: unwitnessed: order rests on the operator's word\n");
     Ok(())
@@ -182,9 +215,8 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
 
 fn report(proof: &Proof, checks: &[Check], took: u128, look: &Look) -> String {
     let time = proof.records.last().and_then(|record| {
-        bursar_engine::codec::decode(record.seq, record.bytes.as_bytes(), |_| None)
-            .ok()
-            .map(|record| record.time)
+        let record = decode(record).ok()?;
+        Some(record.time)
     });
     let count = u64::try_from(proof.records.len()).unwrap_or(u64::MAX);
     let time = time.map(|at| format!(", {}", look.absolute(at)));
@@ -209,48 +241,55 @@ not checked: that these are all the records there are (needs an export: `bursar 
 note: unwitnessed: order rests on the operator's word
 ";
 
-/// Whether the records speak of what the file says that it proves.
+/// Whether the records speak of what the file says that it proves: the question by which the server
+/// selects them.
 fn about(proof: &Proof) -> Check {
     let wanted = &proof.object;
-    let (kind, name) = wanted.split_once('/').unwrap_or_default();
-    let quoted = serde_json::Value::from(name).to_string();
-    for record in &proof.records {
-        let seq = words::number(record.seq);
-        let speaks = match kind {
-            "record" => record.seq.to_string() == name,
-            _ => {
-                record.bytes.contains(&quoted)
-                    || record.blobs.iter().any(|blob| blob.contains(&quoted))
+    let subject: Subject = match wanted.parse() {
+        Ok(subject) => subject,
+        Err(error) => return Check::failed("about", error.to_string()),
+    };
+    for proven in &proof.records {
+        let seq = words::number(proven.seq);
+        match decode(proven) {
+            Ok(record) if subject.is_of(&record) => {}
+            Ok(_) => {
+                let detail =
+                    format!("the file claims {wanted}, but record {seq} is about something else");
+                return Check::failed("about", detail);
             }
-        };
-        if !speaks {
-            return Check::failed("about", format!("record {seq} does not speak of {wanted}"));
+            Err(error) => return Check::failed("about", crate::failure::chain(&error)),
         }
     }
     Check::passed("about", format!("each record speaks of {wanted}"))
 }
 
-/// The checkpoint against the last one seen of the same ledger, as far as one file can say.
+/// A proven record, read with the blobs beside it.
+fn decode(proven: &Proven) -> Result<codec::Record, codec::Error> {
+    let blob = |wanted: &Hash| {
+        let mut blobs = proven.blobs.iter().map(String::as_bytes);
+        blobs
+            .find(|blob| sha256(blob) == *wanted)
+            .map(<[u8]>::to_vec)
+    };
+    codec::decode(proven.seq, proven.bytes.as_bytes(), blob)
+}
+
+/// The checkpoint against those seen of the same ledger, as far as one file can say.
 fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     let pins = Pins::of(&session.environment)?;
-    let (size, root) = pins.seen(checkpoint.origin.as_str())?;
-    (size == checkpoint.size).then(|| {
-        let size = words::number(size);
-        if root == checkpoint.root {
-            Check::passed(
-                "consistent",
-                format!("checkpoint {size} is the one seen before"),
-            )
-        } else {
-            Check::failed(
-                "consistent",
-                format!(
-                    "checkpoint {size} had root {} when it was seen before, now {}",
-                    root.short(),
-                    checkpoint.root.short()
-                ),
-            )
-        }
+    let mut seen = pins.seen(checkpoint.origin.as_str());
+    let is_known = seen.contains(checkpoint);
+    seen.push(checkpoint.clone());
+    if let Some((one, other)) = two_histories(&seen) {
+        return Some(Check::failed("consistent", history::two(one, other)));
+    }
+    is_known.then(|| {
+        let size = words::number(checkpoint.size);
+        Check::passed(
+            "consistent",
+            format!("checkpoint {size} is the one seen before"),
+        )
     })
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum LedgerVerb {
         help_template = HELP
     )]
     Tail {
-        /// Only records about this: booking/ID, limit/NAME, node/NAME, token/NAME
+        /// Only records about this: booking/ID, limit/NAME, node/NAME, pod/NAME, token/NAME
         #[arg(value_name = "REF")]
         reference: Option<String>,
         /// Go on with new records as they come
@@ -32,6 +32,7 @@ pub(crate) enum LedgerVerb {
     /// Records as JSON lines, or tiles, to a file
     #[command(
         before_help = "example:  bursar ledger export --out ledger.jsonl",
+        after_help = "The server signs a checkpoint first. With --store the file ends at the last one there is.",
         help_template = HELP
     )]
     Export {
@@ -153,7 +154,7 @@ pub(crate) enum AuditVerb {
         help_template = HELP
     )]
     Proof {
-        /// Of what: booking/ID, limit/NAME or record/N
+        /// Of what: record/N, booking/ID, limit/NAME, node/NAME, pod/NAME or token/NAME
         #[arg(value_name = "REF")]
         reference: String,
         /// The file to write; `NAME.proof` here unless told
@@ -163,7 +164,7 @@ pub(crate) enum AuditVerb {
     /// Check a proof or a whole export, offline
     #[command(
         before_help = "example:  bursar audit verify job-1.proof",
-        after_help = "Exits 4 if it does not verify, 2 if there is no key to verify with.",
+        after_help = "What no signature covers is not verified. Exits 4 if it does not verify, 2 if there is no key to verify with.",
         help_template = HELP
     )]
     Verify {

@@ -7,6 +7,7 @@
 )]
 
 mod alerts;
+mod audit;
 mod exec;
 mod exec_detach;
 mod exec_lost;

@@ -34,6 +34,12 @@ pub(super) struct Fold {
     met: Vec<Claim>,
     /// The first claim that the fold does not meet.
     unmet: Option<String>,
+    /// The first record, and the first after those without a payload.
+    blank: std::ops::Range<u64>,
+    /// Whether a record with its payload was read.
+    has_payload: bool,
+    /// Below which record payloads were pruned, as the records say.
+    pruned_below: u64,
     /// Keys that records announce, with the record.
     pub(super) announced: Vec<(u64, VerifierKey)>,
 }
@@ -87,6 +93,9 @@ impl Fold {
             expected,
             met: Vec::new(),
             unmet,
+            blank: first..first,
+            has_payload: false,
+            pruned_below: 0,
             announced: Vec::new(),
         };
         fold.announced.extend(
@@ -101,12 +110,20 @@ impl Fold {
 
     /// Takes the next record, if the fold has begun and nothing was wrong so far.
     pub(super) fn take(&mut self, reader: &dyn Reader, kept: &Kept) {
-        let Some(bytes) = kept.bytes.as_deref() else {
-            return;
-        };
         if self.problem.is_some() {
             return;
         }
+        let Some(bytes) = kept.bytes.as_deref() else {
+            // Payloads are pruned from the first record on, without a gap (L13).
+            if self.has_payload {
+                let seq = number(kept.seq);
+                let why = format!("record {seq} has no payload, but records before it have one");
+                self.problem = Some((kept.seq, why));
+            }
+            self.blank.end = kept.seq + 1;
+            return;
+        };
+        self.has_payload = true;
         let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
         let record = match codec::decode(kept.seq, bytes, blob) {
             Ok(record) => record,
@@ -130,6 +147,29 @@ impl Fold {
     /// The first record that cannot be folded.
     pub(super) fn problem_at(&self) -> Option<u64> {
         self.problem.as_ref().map(|(seq, _)| *seq)
+    }
+
+    /// The lines on payloads that are missing without a record that they were pruned, or without
+    /// the anchored snapshot that stands for them (L13).
+    pub(super) fn unexplained_blanks(&self) -> Vec<Check> {
+        if self.blank.is_empty() || self.problem.is_some() {
+            return Vec::new();
+        }
+        let (first, last) = (number(self.blank.start), number(self.blank.end - 1));
+        let what = if first == last {
+            format!("the payload of record {first} is missing")
+        } else {
+            format!("the payloads of records {first} to {last} are missing")
+        };
+        let is_recorded = self.blank.end <= self.pruned_below;
+        let is_anchored = matches!(self.start, Start::Anchor { .. });
+        let gaps = [
+            (is_recorded, "no record says that they were pruned"),
+            (is_anchored, "no anchored snapshot stands for them"),
+        ];
+        let gaps = gaps.into_iter().filter(|(is_explained, _)| !is_explained);
+        gaps.map(|(_, why)| Check::failed("signed", format!("{what}, and {why}")))
+            .collect()
     }
 
     /// The folded state, or why there is none.
@@ -226,6 +266,7 @@ impl Fold {
                     self.announced
                         .extend(key.parse().ok().map(|key| (record.seq, key)));
                 }
+                Event::Pruned { below } => self.pruned_below = self.pruned_below.max(*below),
                 Event::Anchored {
                     record: last,
                     sha256: stated,

@@ -1,6 +1,7 @@
 //! Every record against the tiles, every root against the checkpoints.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
@@ -8,7 +9,9 @@ use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{Builder, FullTile, TILE_WIDTH};
 use bursar_units::words::{count, number};
 
-use super::Check;
+use super::fold::Fold;
+use super::{Asked, Check, Unsigned};
+use crate::data::newest;
 use crate::store::{Error, Kept, Reader};
 
 /// Records that differ from a tile and are remembered by number: more than one tile holds.
@@ -17,6 +20,8 @@ const SUSPECTS_MAX: usize = 1_024;
 /// The tree as it is computed again, and what does not agree with it.
 pub(super) struct Hashes<'a> {
     reader: &'a dyn Reader,
+    /// The first record.
+    first: u64,
     tree: Tree,
     /// The leaves that the store keeps of the tile at hand.
     leaves: Vec<Hash>,
@@ -35,14 +40,30 @@ pub(super) struct Hashes<'a> {
 /// What the checkpoints say of the records.
 pub(super) struct Verdict {
     pub(super) check: Check,
+    /// The lines on what no signature covers, where that is refused.
+    pub(super) gaps: Vec<Check>,
+    /// The lines on checkpoints that were seen before and are not extended.
+    pub(super) history: Vec<Check>,
     pub(super) damaged_at: Option<u64>,
     pub(super) newest: Option<Checkpoint>,
+    /// The checkpoints seen before that are extended.
+    pub(super) joined: Vec<Checkpoint>,
 }
 
 /// A whole tree knows its tiles; of a part only the edge is known.
 enum Tree {
     Whole(Box<Builder>),
     Part(Edge),
+}
+
+/// The notes, opened.
+struct Opened {
+    /// Those that a trusted key has signed, the smallest first.
+    signed: Vec<Signed>,
+    /// The first that none has signed, and why.
+    unsigned: Option<(u64, String)>,
+    /// How many keys have signed.
+    keys: usize,
 }
 
 /// A checkpoint whose signature holds.
@@ -66,6 +87,7 @@ impl<'a> Hashes<'a> {
         }
         Ok(Self {
             reader,
+            first: tree.size(),
             tree,
             leaves: Vec::new(),
             suspects: Vec::new(),
@@ -124,41 +146,110 @@ impl<'a> Hashes<'a> {
             .get_or_insert((seq, format!("it cannot be read: {error}")));
     }
 
-    /// Holds the computed roots against the checkpoints that a trusted key has signed.
-    pub(super) fn judge(self, announced: &[(u64, VerifierKey)], keys: &[VerifierKey]) -> Verdict {
-        let (signed, unsigned, used) = self.open_notes(announced, keys);
-        let newest = signed.iter().rev().find(|signed| signed.fits);
-        let newest = newest.map(|signed| signed.checkpoint.clone());
-        let covered = newest.as_ref().map_or(0, |checkpoint| checkpoint.size);
-        let verdict = |detail: Result<String, String>, damaged_at| {
-            let check = match detail {
-                Ok(detail) => Check::passed("hashes", detail),
-                Err(detail) => Check::failed("hashes", detail),
-            };
-            Verdict {
-                check,
-                damaged_at,
-                newest: newest.clone(),
-            }
+    /// The line on the newest checkpoint beside the key, if there is one: the same question as at a
+    /// start. Where no key is trusted the keys that the records announce are taken.
+    pub(super) fn newest_check(
+        &self,
+        data: &Path,
+        note: Result<Option<String>, Error>,
+        fold: &Fold,
+        keys: &[VerifierKey],
+    ) -> Option<Check> {
+        let Tree::Whole(builder) = &self.tree else {
+            return None;
         };
-        if let Some((seq, detail)) = self.damage(&signed) {
-            return verdict(Err(detail), Some(seq));
+        // What cannot be read is named elsewhere, and the tree ends there.
+        if self.unreadable.is_some() {
+            return None;
+        }
+        let announced = fold.announced.iter().map(|(_, key)| key.clone());
+        let announced: Vec<_> = announced.filter(|_| keys.is_empty()).collect();
+        let keys = if keys.is_empty() { &announced } else { keys };
+        let checked = note.map_err(Into::into).and_then(|note| {
+            note.map(|note| newest::check_note(data, &note, builder, self.reader, keys))
+                .transpose()
+        });
+        match checked {
+            Ok(_) => None,
+            Err(error) => Some(Check::failed("newest", error.to_string())),
+        }
+    }
+
+    /// Holds the computed roots against the checkpoints that a trusted key has signed.
+    pub(super) fn judge(self, announced: &[(u64, VerifierKey)], asked: &Asked<'_>) -> Verdict {
+        let opened = self.open_notes(announced, asked);
+        let newest = opened.signed.iter().rev().find(|signed| signed.fits);
+        let newest = newest.map(|signed| signed.checkpoint.clone());
+        let covered = newest.as_ref().map(|checkpoint| checkpoint.size);
+        let (detail, damaged_at) = match self.wrong(&opened) {
+            Some((detail, damaged_at)) => (Err(detail), damaged_at),
+            None => (Ok(self.summary(&opened, covered)), None),
+        };
+        let is_good = detail.is_ok();
+        let check = match detail {
+            Ok(detail) => Check::passed("hashes", detail),
+            Err(detail) => Check::failed("hashes", detail),
+        };
+        let gaps = self.gaps(covered).into_iter();
+        let gaps = gaps.filter(|_| is_good && asked.unsigned == Unsigned::Refused);
+        let (joined, parted): (Vec<_>, Vec<_>) = self
+            .seen
+            .iter()
+            .filter(|seen| covered.is_some_and(|covered| seen.size <= covered))
+            .filter(|seen| self.is_reached(seen.size) && is_good)
+            .cloned()
+            .partition(|seen| self.root_at(seen.size) == Some(seen.root));
+        let history = parted.iter().map(|seen| {
+            let here = self.root_at(seen.size).unwrap_or(seen.root).short();
+            let (size, before) = (number(seen.size), seen.root.short());
+            let detail = format!(
+                "two histories: the first {size} records have root {here} here, {before} was seen before"
+            );
+            Check::failed("consistent", detail)
+        });
+        Verdict {
+            check,
+            gaps: gaps.map(|gap| Check::failed("signed", gap)).collect(),
+            history: history.collect(),
+            damaged_at,
+            newest,
+            joined,
+        }
+    }
+
+    /// What no signature covers, one sentence each.
+    fn gaps(&self, covered: Option<u64>) -> Vec<String> {
+        let (first, size) = (self.first, self.size());
+        let mut gaps = Vec::new();
+        if size == first {
+            gaps.push("there is no record".to_owned());
+        }
+        match covered {
+            None => gaps.push("no checkpoint signs it".to_owned()),
+            Some(covered) if covered < size => {
+                gaps.push(format!("{} not signed", span(covered.max(first), size)));
+            }
+            Some(_) => {}
+        }
+        gaps
+    }
+
+    /// What is wrong with the records or beside them, and from which record on.
+    fn wrong(&self, opened: &Opened) -> Option<(String, Option<u64>)> {
+        if let Some((seq, detail)) = self.damage(&opened.signed) {
+            return Some((detail, Some(seq)));
         }
         let size = self.size();
-        let beyond = self
-            .roots
-            .keys()
-            .next_back()
-            .filter(|signed| size < **signed);
-        if let Some(beyond) = beyond {
-            let (beyond, size) = (number(*beyond), number(size));
+        let signed = self.notes.iter().map(|(signed, _)| *signed).max();
+        if let Some(beyond) = signed.filter(|signed| size < *signed) {
+            let (beyond, size) = (number(beyond), number(size));
             let detail =
                 format!("a checkpoint signs {beyond} records, only {size} are here: it was cut");
-            return verdict(Err(detail), None);
+            return Some((detail, None));
         }
-        if let Some((size, error)) = unsigned {
-            let detail = format!("the checkpoint over {} records: {error}", number(size));
-            return verdict(Err(detail), None);
+        if let Some((size, error)) = &opened.unsigned {
+            let detail = format!("the checkpoint over {} records: {error}", number(*size));
+            return Some((detail, None));
         }
         let misplaced = self.suspects.first().map(|seq| {
             format!(
@@ -166,21 +257,15 @@ impl<'a> Hashes<'a> {
                 number(*seq)
             )
         });
-        if let Some(detail) = self.wrong_tile.clone().or(misplaced) {
-            return verdict(Err(detail), None);
-        }
-        verdict(Ok(self.summary(signed.len(), used, covered)), None)
+        let detail = self.wrong_tile.clone().or(misplaced)?;
+        Some((detail, None))
     }
 
     /// Opens each note with a key that is trusted, which makes the keys announced below it
-    /// trusted in turn. Also says which note no such key has signed, and how many keys signed.
-    fn open_notes(
-        &self,
-        announced: &[(u64, VerifierKey)],
-        keys: &[VerifierKey],
-    ) -> (Vec<Signed>, Option<(u64, String)>, usize) {
-        let mut trusted = keys.to_vec();
-        if trusted.is_empty() {
+    /// trusted in turn.
+    fn open_notes(&self, announced: &[(u64, VerifierKey)], asked: &Asked<'_>) -> Opened {
+        let mut trusted = asked.keys.to_vec();
+        if trusted.is_empty() && asked.unsigned == Unsigned::Named {
             trusted.extend(announced.iter().map(|(_, key)| key.clone()));
         }
         let mut used: Vec<String> = Vec::new();
@@ -230,13 +315,6 @@ impl<'a> Hashes<'a> {
             }
             trusted.extend(learned);
         }
-        for checkpoint in self.seen.iter().filter(|seen| self.is_reached(seen.size)) {
-            let fits = self.root_at(checkpoint.size) == Some(checkpoint.root);
-            signed.push(Signed {
-                checkpoint: checkpoint.clone(),
-                fits,
-            });
-        }
         signed.sort_by_key(|signed| signed.checkpoint.size);
         let unsigned = pending.first().map(|(size, note)| {
             let error = trusted
@@ -245,7 +323,11 @@ impl<'a> Hashes<'a> {
             let error = error.map_or("no key to check it with".to_owned(), |e| e.to_string());
             (*size, error)
         });
-        (signed, unsigned, used.len())
+        Opened {
+            signed,
+            unsigned,
+            keys: used.len(),
+        }
     }
 
     /// The first record that is not what was signed, and how one says it.
@@ -290,28 +372,25 @@ impl<'a> Hashes<'a> {
             .min_by_key(|(seq, _)| *seq)
     }
 
-    fn summary(&self, signed: usize, used: usize, covered: u64) -> String {
+    fn summary(&self, opened: &Opened, covered: Option<u64>) -> String {
         let mut detail = format!("{} records", number(self.size()));
         if 0 < self.pruned {
             detail = format!("{detail} ({} pruned)", number(self.pruned));
         }
-        if signed == 0 {
+        let Some(covered) = covered else {
             return format!("{detail}, no checkpoint");
-        }
-        let keys = if used == 1 {
-            "one key".to_owned()
-        } else {
-            format!("{used} keys")
+        };
+        let keys = match opened.keys {
+            1 => "one key".to_owned(),
+            keys => format!("{keys} keys"),
         };
         let checkpoints = u64::try_from(self.notes.len()).unwrap_or(u64::MAX);
         let checkpoints = count(checkpoints, "checkpoint");
-        match self.size() - covered {
-            0 => format!("{detail}, {checkpoints}, {keys}"),
-            open => format!(
-                "{detail}, {checkpoints}, {keys}, the last {} not signed yet",
-                number(open)
-            ),
+        detail = format!("{detail}, {checkpoints}, {keys}");
+        if covered < self.size() {
+            detail = format!("{detail}, {} not signed yet", span(covered, self.size()));
         }
+        detail
     }
 
     fn push(&mut self, leaf: Hash) {
@@ -366,5 +445,17 @@ impl Tree {
             Self::Whole(builder) => builder.push(leaf, full),
             Self::Part(edge) => edge.push(leaf),
         }
+    }
+}
+
+/// The records from `first` up to `end`, which is not among them, with a verb.
+fn span(first: u64, end: u64) -> String {
+    match end.saturating_sub(first) {
+        1 => format!("record {} is", number(first)),
+        _ => format!(
+            "records {} to {} are",
+            number(first),
+            number(end.saturating_sub(1))
+        ),
     }
 }

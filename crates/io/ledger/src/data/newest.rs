@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use bursar_journal::checkpoint::VerifierKey;
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::tile::Builder;
 
 use crate::committer::Sign;
 use crate::durable;
@@ -26,11 +27,9 @@ pub(super) fn check(
     reader: &dyn Reader,
     keys: &[VerifierKey],
 ) -> Result<(), Error> {
-    let path = data.join(FILE_NAME);
-    match std::fs::read_to_string(&path) {
-        Ok(note) => check_extends_note(reader, &recovered.builder, keys, &note).map(drop),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(durable::failed("read", &path, error).into()),
+    match read(data)? {
+        Some(note) => check_note(data, &note, &recovered.builder, reader, keys).map(drop),
+        None => Ok(()),
     }
 }
 
@@ -42,6 +41,37 @@ pub(super) fn kept_in(data: &Path, mut sign: Sign) -> Sign {
         keep(&data, &note)?;
         Ok(note)
     })
+}
+
+/// The note in the file, if there is one. Beside a writer it must be read before the head is.
+pub(crate) fn read(data: &Path) -> Result<Option<String>, store::Error> {
+    let path = data.join(FILE_NAME);
+    match std::fs::read(&path) {
+        // What is not text is not signed either, and is reported as such.
+        Ok(note) => Ok(Some(String::from_utf8_lossy(&note).into_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(durable::failed("read", &path, error)),
+    }
+}
+
+/// Refuses records that do not extend the note that was read from the file, and says how many the
+/// note signs.
+pub(crate) fn check_note(
+    data: &Path,
+    note: &str,
+    builder: &Builder,
+    reader: &dyn Reader,
+    keys: &[VerifierKey],
+) -> Result<u64, Error> {
+    let mut opened = keys.iter().map(|key| Checkpoint::open(note, key));
+    if !opened.clone().any(|opened| opened.is_ok()) {
+        let reason = opened.find_map(Result::err).map(|error| error.to_string());
+        return Err(Error::Checkpoint {
+            path: data.join(FILE_NAME).display().to_string(),
+            reason: reason.unwrap_or_else(|| "there is no key to check it with".to_owned()),
+        });
+    }
+    check_extends_note(reader, builder, keys, note)
 }
 
 /// Keeps a note in place of the one before it.

@@ -1,11 +1,12 @@
 //! An export as something to read from: what checks and restores a store does the same for it.
 //!
 //! The file is read once to know where each line is; records are read from it when wanted. A line
-//! that is nothing else counts as a record: a damaged one then shows as what it is.
+//! that is nothing else counts as a record: a damaged one then shows as what it is. Lines that no
+//! record accounts for show when the export is written again and compared ([`Reader::misspelling`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader, Seek as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use bursar_journal::hash::Hash;
 use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{TILE_WIDTH, TileId};
 
-use super::export::{Line, VERSION};
+use super::export::{self, Line, VERSION};
 use crate::durable;
 use crate::store::{Error, Kept, Reader, signed_size};
 
@@ -202,4 +203,110 @@ impl Reader for Export {
     fn excerpt(&self) -> Option<Edge> {
         Some(self.edge.clone())
     }
+
+    /// Writes the export again and compares it with the file.
+    fn misspelling(&self) -> Result<Option<String>, Error> {
+        let failed = |source| durable::failed("read", &self.path, source);
+        let mut file = self.file.try_clone().map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let mut compared = Compared {
+            found: BufReader::new(file),
+            number: 0,
+            line: Vec::new(),
+            difference: None,
+        };
+        let (edge, note) = (self.edge.clone(), self.note.as_deref());
+        let written = export::write(self, edge, self.next(), note, &mut compared);
+        match (compared.difference.take(), written) {
+            (Some(difference), _) => Ok(Some(difference)),
+            (None, Ok(())) => compared.rest().map_err(failed),
+            (None, Err(super::Error::Store(error))) => Err(error),
+            (None, Err(error)) => Ok(Some(error.to_string())),
+        }
+    }
+}
+
+/// Takes lines as they should be and compares them with those of a file, up to the first that
+/// differs.
+struct Compared<R> {
+    found: R,
+    /// The number of lines that are equal.
+    number: u64,
+    /// The line that is being written.
+    line: Vec<u8>,
+    difference: Option<String>,
+}
+
+impl<R: BufRead> Compared<R> {
+    /// The next line of the file, without its end; `None` behind the last. A line without an end is
+    /// cut, and as good as none.
+    fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        self.found.read_until(b'\n', &mut line)?;
+        Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
+    }
+
+    /// What follows the last line that should be there.
+    fn rest(&mut self) -> std::io::Result<Option<String>> {
+        if self.found.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let kind = self.next()?.map_or("a cut line", |line| kind_of(&line));
+        let number = self.number + 1;
+        Ok(Some(format!(
+            "line {number} is {kind}, where the export has ended"
+        )))
+    }
+
+    fn compare(&mut self) -> std::io::Result<()> {
+        let expected = std::mem::take(&mut self.line);
+        let found = self.next()?;
+        self.number += 1;
+        if found.as_deref() == Some(&*expected) {
+            return Ok(());
+        }
+        let (number, wanted) = (self.number, kind_of(&expected));
+        let difference = match found.as_deref().map(kind_of) {
+            None => format!("the file ends before the end of line {number}, {wanted}"),
+            Some(kind) if kind == wanted => {
+                format!("line {number}, {kind}, is not what the records give")
+            }
+            Some(kind) => format!("line {number} is {kind}, where an export has {wanted}"),
+        };
+        self.difference = Some(difference);
+        Err(std::io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl<R: BufRead> Write for Compared<R> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend(part.strip_suffix(b"\n").unwrap_or(part));
+            if part.ends_with(b"\n") {
+                self.compare()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What kind of line it is, in words.
+fn kind_of(line: &[u8]) -> &'static str {
+    const KINDS: [(&str, &str); 7] = [
+        ("{\"v\":", "a record"),
+        ("{\"blob\":", "a blob"),
+        ("{\"pruned\":", "the hash of a pruned record"),
+        ("{\"leaves\":", "the hashes of the records before it"),
+        ("{\"anchor\":", "an anchored snapshot"),
+        ("{\"checkpoint\":", "a checkpoint"),
+        ("{\"export\":", "the header"),
+    ];
+    let known = KINDS
+        .iter()
+        .find(|(start, _)| line.starts_with(start.as_bytes()));
+    known.map_or("an unknown line", |(_, kind)| kind)
 }

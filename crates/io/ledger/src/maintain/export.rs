@@ -11,7 +11,8 @@
 //! ```
 //! The hashes of the leaves tell which record was changed, where the root only tells that one was.
 //! An export begins at a whole tile and ends at the first checkpoint at or after what was asked
-//! for, so that all of it is signed; where there is none yet, it ends as asked.
+//! for, or at the newest there is, so that all of it is signed. Records have exactly one export,
+//! byte for byte: what differs from it was not written here.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -39,8 +40,8 @@ pub struct Exported {
     pub from: u64,
     /// The first record that is not in it.
     pub to: u64,
-    /// How many of its records a checkpoint in it signs, counted from record 0.
-    pub signed: u64,
+    /// How many records of the ledger no checkpoint signs yet; they are in no export.
+    pub unsigned: u64,
 }
 
 /// A line that is not a record.
@@ -62,22 +63,40 @@ pub fn export(
     to: u64,
     out: &mut dyn Write,
 ) -> Result<Exported, Error> {
+    let mut checkpoints = reader.checkpoints()?;
     let head = reader.head()?;
-    let checkpoints = reader.checkpoints()?;
-    let from = from.min(head);
+    checkpoints.retain(|(size, _)| (1..=head).contains(size));
+    let signed = checkpoints.last().ok_or(Error::Unsigned)?.0;
+    let from = from.min(signed - 1);
     let from = from - from % u64::from(TILE_WIDTH);
-    let to = to.clamp(from, head);
-    let ending = checkpoints
-        .iter()
-        .find(|(size, _)| to <= *size && *size <= head);
-    let to = ending.map_or(to, |(size, _)| *size);
-    let note = ending.or_else(|| checkpoints.iter().rev().find(|(size, _)| *size <= to));
+    // Why payloads are missing is told by later records: the anchor's and that of the pruning.
+    let to = if is_pruned(reader, from)? { signed } else { to };
+    let to = to.clamp(from + 1, signed);
+    let ending = checkpoints.iter().find(|(size, _)| to <= *size);
+    let (to, note) = ending.ok_or(Error::Unsigned)?;
 
     let tree = Builder::resume(&StoredTiles(reader), from / u64::from(TILE_WIDTH));
     let damaged = |_| store::Error::Damaged {
         what: format!("a tile below record {from}"),
     };
     let edge = tree.map_err(damaged)?.edge().clone();
+    write(reader, edge, *to, Some(note), out)?;
+    Ok(Exported {
+        from,
+        to: *to,
+        unsigned: head - signed,
+    })
+}
+
+/// Writes the lines of an export of the records after `edge`, up to `to`.
+pub(super) fn write(
+    reader: &dyn Reader,
+    edge: Edge,
+    to: u64,
+    note: Option<&str>,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let from = edge.size();
     write_line(
         out,
         &Line::Export {
@@ -87,26 +106,22 @@ pub fn export(
     )?;
     write_anchor(reader, from, to, out)?;
     write_records(reader, from, to, out)?;
-    if let Some((_, note)) = note {
-        write_line(out, &Line::Checkpoint(note.clone()))?;
+    if let Some(note) = note {
+        write_line(out, &Line::Checkpoint(note.to_owned()))?;
     }
-    out.flush()?;
-    Ok(Exported {
-        from,
-        to,
-        signed: note.map_or(0, |(size, _)| *size),
-    })
+    Ok(out.flush()?)
+}
+
+fn is_pruned(reader: &dyn Reader, seq: u64) -> Result<bool, Error> {
+    let kept = reader.records(seq, 1)?;
+    Ok(matches!(kept.as_slice(), [Kept { bytes: None, .. }]))
 }
 
 /// The oldest anchored snapshot after which all payloads are here, if some before are not.
 fn write_anchor(reader: &dyn Reader, from: u64, to: u64, out: &mut dyn Write) -> Result<(), Error> {
-    let is_pruned = |seq: &u64| {
-        let kept = reader.records(*seq, 1)?;
-        Ok::<_, Error>(matches!(kept.as_slice(), [Kept { bytes: None, .. }]))
-    };
     for head in reader.anchors()? {
         let is_inside = from < head && head <= to;
-        if is_inside && is_pruned(&from)? && (head == to || !is_pruned(&head)?) {
+        if is_inside && is_pruned(reader, from)? && (head == to || !is_pruned(reader, head)?) {
             if let Some((head, lines)) = reader.anchor(head)? {
                 write_line(out, &Line::Anchor { head, lines })?;
             }
@@ -126,11 +141,12 @@ fn write_records(
     let mut next = from;
     while next < to {
         let mut leaves = Vec::with_capacity(CHUNK);
-        for kept in reader
-            .records(next, CHUNK)?
-            .into_iter()
-            .take_while(|kept| kept.seq < to)
-        {
+        let chunk = reader.records(next, CHUNK)?;
+        if chunk.is_empty() {
+            let what = format!("record {next} is missing, so the journal");
+            return Err(store::Error::Damaged { what }.into());
+        }
+        for kept in chunk.into_iter().take_while(|kept| kept.seq < to) {
             next = kept.seq + 1;
             let Some(bytes) = kept.bytes else {
                 let leaf = pruned.get(reader, kept.seq)?;

@@ -78,10 +78,7 @@ pub fn restore(
     let first = copy.excerpt().map_or(0, |edge| edge.size());
     let asked = Asked {
         keys,
-        seen: &[],
-        snapshots: &[],
-        live: None,
-        redecide: false,
+        ..Asked::default()
     };
     let report = check(copy, &asked, progress)?;
     let good = report.damage.map_or(report.records, |damage| damage.seq);

@@ -21,7 +21,7 @@ use crate::store::{Reader, signed_size};
 pub fn export_tiles(reader: &dyn Reader, directory: &Path) -> Result<u64, Error> {
     let newest = reader.checkpoint(INTEGER_MAX)?;
     let Some((size, note)) = newest.and_then(|note| Some((signed_size(&note)?, note))) else {
-        return Ok(0);
+        return Err(Error::Unsigned);
     };
     let mut builder = Builder::new();
     let (mut full, mut pruned) = (Vec::new(), KeptLeaves::default());

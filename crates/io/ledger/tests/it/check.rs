@@ -1,5 +1,7 @@
 //! What `ledger check` finds.
 
+use std::fs;
+
 use bursar_engine::booking::{End, Event as Booking};
 use bursar_engine::{Command, Event, snapshot};
 use bursar_journal::hash::Hash;
@@ -36,10 +38,10 @@ fn a_good_ledger_is_good_in_every_way() {
     let keys = world.signer.verifiers();
     let asked = Asked {
         keys: &keys,
-        seen: &[],
         snapshots: &loaded,
         live: Some(live),
         redecide: true,
+        ..Asked::default()
     };
     let mut seen = Vec::new();
     let report = check(world.reader().as_ref(), &asked, |done, all| {
@@ -205,7 +207,7 @@ fn records_after_the_last_checkpoint_are_said_to_be_unsigned() {
     world.live(23);
     assert_eq!(
         lines(&world.check())[0],
-        "ok hashes: 23 records, 1 checkpoint, one key, the last 3 not signed yet"
+        "ok hashes: 23 records, 1 checkpoint, one key, records 20 to 22 are not signed yet"
     );
 }
 
@@ -233,10 +235,7 @@ fn a_key_is_trusted_if_a_record_below_a_trusted_checkpoint_announces_it() {
         let keys = [key];
         let asked = Asked {
             keys: &keys,
-            seen: &[],
-            snapshots: &[],
-            live: None,
-            redecide: false,
+            ..Asked::default()
         };
         let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
         assert_eq!(lines(&report)[0], all);
@@ -244,10 +243,7 @@ fn a_key_is_trusted_if_a_record_below_a_trusted_checkpoint_announces_it() {
     let stranger = World::memory().signer.verifiers();
     let asked = Asked {
         keys: &stranger,
-        seen: &[],
-        snapshots: &[],
-        live: None,
-        redecide: false,
+        ..Asked::default()
     };
     let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
     assert!(
@@ -270,15 +266,22 @@ fn a_ledger_that_does_not_extend_a_checkpoint_seen_before_is_found() {
     let asked = |seen| Asked {
         keys: &keys,
         seen,
-        snapshots: &[],
-        live: None,
-        redecide: false,
+        ..Asked::default()
     };
     let report =
         |world: &World<_>, seen| check(world.reader().as_ref(), &asked(seen), |_, _| ()).unwrap();
     world.live(60);
-    assert!(report(&world, std::slice::from_ref(&seen)).is_ok());
-    assert!(!report(&other, std::slice::from_ref(&seen)).is_ok());
+    world.sign();
+    let seen = std::slice::from_ref(&seen);
+    let extended = report(&world, seen);
+    assert!(extended.is_ok() && extended.joined == seen);
+    let parted = report(&other, seen);
+    assert!(parted.joined.is_empty());
+    assert!(
+        lines(&parted)[1].starts_with("FAIL consistent: two histories: the first 40 records "),
+        "{:?}",
+        parted.checks
+    );
 }
 
 #[test]
@@ -287,11 +290,8 @@ fn a_state_that_is_not_the_fold_of_the_records_is_found() {
     world.live(40);
     let wrong = Hash([7; 32]);
     let asked = Asked {
-        keys: &[],
-        seen: &[],
-        snapshots: &[],
         live: Some((40, wrong)),
-        redecide: false,
+        ..Asked::default()
     };
     let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
     assert_eq!(
@@ -318,11 +318,8 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
     }
     world.commit();
     let asked = Asked {
-        keys: &[],
-        seen: &[],
-        snapshots: &[],
-        live: None,
         redecide: true,
+        ..Asked::default()
     };
     let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
     let expected = [
@@ -357,6 +354,74 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
         lines(&report)[4],
         "FAIL bookings: record 6: booking job-1 ends when it is not active"
     );
+}
+
+#[test]
+fn a_payload_that_is_missing_behind_others_is_damage() {
+    let mut world = World::sqlite();
+    world.live(40);
+    world.sign();
+    assert_eq!(
+        world.tamper("UPDATE journal SET bytes = NULL WHERE seq = 30"),
+        1
+    );
+    assert_place(&world.check(), 30);
+}
+
+/// Method: the data directory of a server is rolled back by putting back its store of before, then
+/// the file that tells is damaged, then it is taken away.
+#[test]
+fn a_store_that_was_rolled_back_is_named_and_so_is_a_damaged_checkpoint_beside_it() {
+    let mut world = World::sqlite();
+    world.live(40);
+    world.sign();
+    let data = world.directory.path().to_owned();
+    let beside = data.join("ledger.checkpoint");
+    let newest = |size: u64| world.reader().checkpoint(size).unwrap().unwrap();
+    fs::write(&beside, newest(40)).unwrap();
+    let keys = world.signer.verifiers();
+    let found = |world: &World<_>, keys: &[_]| {
+        let asked = Asked {
+            keys,
+            data: Some(&data),
+            ..Asked::default()
+        };
+        let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
+        let failed = report.checks.iter().filter(|check| !check.ok);
+        failed
+            .map(|check| format!("{}: {}", check.name, check.detail))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(&world, &keys), [""; 0]);
+    assert_eq!(found(&world, &[]), [""; 0], "by the keys it announces");
+
+    let later = world.signer.sign(world.now, 50, Hash([7; 32]));
+    fs::write(&beside, &later).unwrap();
+    for keys in [&keys[..], &[]] {
+        let said = found(&world, keys);
+        let expected =
+            "newest: the ledger was rolled back: it holds 40 records, but 50 were signed";
+        assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+    }
+    let changed = world.signer.sign(world.now, 40, Hash([7; 32]));
+    fs::write(&beside, &changed).unwrap();
+    let said = found(&world, &keys);
+    let expected =
+        "newest: a record was changed: 40 records are here, but not those that were signed";
+    assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
+
+    for damaged in ["", "garbage", &later.replace("\n50\n", "\n40\n"), "\u{0}"] {
+        fs::write(&beside, damaged).unwrap();
+        let said = found(&world, &keys);
+        assert!(
+            said.len() == 1 && said[0].contains("ledger.checkpoint is damaged: "),
+            "{damaged:?}: {said:?}"
+        );
+    }
+    fs::write(&beside, [0xff, 0xfe]).unwrap();
+    assert!(found(&world, &keys)[0].contains("is damaged"));
+    fs::remove_file(&beside).unwrap();
+    assert_eq!(found(&world, &keys), [""; 0]);
 }
 
 fn assert_place(report: &Report, seq: u64) {

@@ -10,6 +10,7 @@
 mod check;
 mod contract;
 mod files;
+mod forgeries;
 mod lost;
 mod maintain;
 mod memory;

@@ -61,10 +61,9 @@ fn only_the_records_of_this_level_are_decided_again() {
         .verifiers();
     let asked = Asked {
         keys: &keys,
-        seen: &[],
-        snapshots: &[],
-        live: None,
+        data: Some(directory.path()),
         redecide: true,
+        ..Asked::default()
     };
     let report = check(&reader, &asked, |_, _| ()).unwrap();
     assert!(report.is_ok(), "{:?}", report.checks);

@@ -252,10 +252,7 @@ pub(crate) fn examine(reader: &dyn Reader, signer: &Signer) -> Report {
     let keys = signer.verifiers();
     let asked = Asked {
         keys: &keys,
-        seen: &[],
-        snapshots: &[],
-        live: None,
-        redecide: false,
+        ..Asked::default()
     };
     check(reader, &asked, |_, _| ()).unwrap()
 }

@@ -73,7 +73,7 @@ async fn list_records(call: Call) -> Handled {
     )
 }
 
-/// Records as JSON lines, with all that is needed to check them offline.
+/// Records as JSON lines, with all that is needed to check them offline: the last line is a checkpoint over all of them.
 #[utoipa::path(get, path = "/v1/ledger/export", tag = "ledger",
     params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "application/jsonl"),
@@ -81,7 +81,7 @@ async fn list_records(call: Call) -> Handled {
 async fn export_ledger(call: Call) -> Handled {
     call.query.only(&["from", "to", "minRecord"])?;
     let (from, to) = (call.query.read("from")?, call.query.read("to")?);
-    let chunks = call.shared_service().export(&call.caller, from, to)?;
+    let chunks = call.shared_service().export(&call.caller, from, to).await?;
     Ok(bytes("application/jsonl", body(chunks)))
 }
 
@@ -139,9 +139,9 @@ async fn rotate_key(call: Call) -> Handled {
     )
 }
 
-/// The proof file of a record, a booking or a limit, to be checked offline.
+/// The proof file of a record, a booking, a limit, a node, a pod or a token, to be checked offline.
 #[utoipa::path(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
-    params(("kind" = String, Path, description = "`record`, `booking` or `limit`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
+    params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Object),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_proof(call: Call) -> Handled {

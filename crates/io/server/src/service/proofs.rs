@@ -3,10 +3,9 @@
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::Event as BookingEvent;
-use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::{self, Record};
-use bursar_engine::market::Event as MarketEvent;
-use bursar_engine::{Command, Event, State};
+use bursar_engine::subject::{self, Subject};
+use bursar_engine::{Event, State};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
@@ -14,7 +13,7 @@ use bursar_journal::record::{BlobRef, blob_refs, write_entry};
 use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
-use bursar_units::{BookingId, INTEGER_MAX, ObjectName, PodName};
+use bursar_units::{BookingId, INTEGER_MAX};
 
 use super::nearest::nearest;
 use super::{Service, bookings, chain, of_failure, unreadable};
@@ -22,18 +21,6 @@ use crate::caller::Caller;
 
 /// Records that are read from the store at a time.
 const CHUNK: usize = 4_096;
-/// The kinds that can be proven.
-const KINDS: [&str; 5] = ["record", "booking", "limit", "node", "pod"];
-
-/// What is to be proven.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Object {
-    Record(u64),
-    Booking(BookingId),
-    Limit(ObjectName),
-    Node(ObjectName),
-    Pod(PodName),
-}
 
 /// A file of the log, and whether it will ever change.
 #[derive(Clone, Debug)]
@@ -45,9 +32,9 @@ pub struct LogFile {
 }
 
 impl Service {
-    /// The proof file of a record, a booking, a limit, a node or a pod.
+    /// The proof file of a record, a booking, a limit, a node, a pod or a token.
     pub async fn proof(&self, caller: &Caller, kind: &str, name: &str) -> Result<String, Problem> {
-        let object = Object::parse(kind, name)?;
+        let object = Subject::new(kind, name).map_err(|error| no_subject("id", &error))?;
         self.may_prove(caller, &object)?;
         let keys = self.verifier_keys();
         // Signing is the store's own work, once a second: it is only asked for where the newest
@@ -95,11 +82,11 @@ impl Service {
     }
 
     /// Who sees only its own may have its own proven; the rest is left to [`Self::hide_others`].
-    fn may_prove(&self, caller: &Caller, object: &Object) -> Result<(), Problem> {
+    fn may_prove(&self, caller: &Caller, object: &Subject) -> Result<(), Problem> {
         if caller.sees_all() {
             return Ok(());
         }
-        let Object::Booking(id) = object else {
+        let Subject::Booking(id) = object else {
             return caller.require_view("have records proven");
         };
         let state = self.ledger.view().read();
@@ -136,7 +123,11 @@ impl Service {
     }
 
     /// The proof under the newest checkpoint, if that covers all records of the object.
-    async fn try_prove(&self, object: &Object, builder: Builder) -> Result<Option<Proof>, Problem> {
+    async fn try_prove(
+        &self,
+        object: &Subject,
+        builder: Builder,
+    ) -> Result<Option<Proof>, Problem> {
         let object = object.clone();
         self.read_store(move |reader| {
             let note = reader
@@ -153,7 +144,7 @@ impl Service {
     }
 
     /// The tree over all records, under a checkpoint.
-    async fn signed_tree(&self) -> Result<Builder, Problem> {
+    pub(super) async fn signed_tree(&self) -> Result<Builder, Problem> {
         let signed = self
             .ledger
             .on_store(|committer| committer.checkpoint().map(|_| committer.builder().clone()));
@@ -171,100 +162,49 @@ impl Service {
     }
 }
 
-impl Object {
-    pub(super) fn parse(kind: &str, name: &str) -> Result<Self, Problem> {
-        let wrong = |message: String| Problem::invalid(vec![FieldError::new("id", message)]);
-        match kind {
-            "record" => match name.parse() {
-                Ok(seq) => Ok(Self::Record(seq)),
-                Err(_) => Err(wrong("is not the number of a record".to_owned())),
-            },
-            "booking" => BookingId::new(name)
-                .map(Self::Booking)
-                .map_err(|error| wrong(error.to_string())),
-            "limit" => ObjectName::new(name)
-                .map(Self::Limit)
-                .map_err(|error| wrong(error.to_string())),
-            "node" => ObjectName::new(name)
-                .map(Self::Node)
-                .map_err(|error| wrong(error.to_string())),
-            "pod" => PodName::new(name)
-                .map(Self::Pod)
-                .map_err(|error| wrong(error.to_string())),
-            _ => Err(Problem {
-                suggestion: nearest(kind, KINDS.into_iter()),
-                ..Problem::new(
-                    Code::NotFound,
-                    format!("nothing of kind `{kind}` can be proven"),
-                )
-            }),
-        }
-    }
-
-    fn reference(&self) -> String {
-        match self {
-            Self::Record(seq) => format!("record/{seq}"),
-            Self::Booking(id) => format!("booking/{id}"),
-            Self::Limit(name) => format!("limit/{name}"),
-            Self::Node(name) => format!("node/{name}"),
-            Self::Pod(name) => format!("pod/{name}"),
-        }
-    }
-
-    /// Whether a record is about it. A record without its name is not read any further.
-    pub(super) fn is_in(&self, reader: &dyn Reader, seq: u64, bytes: &[u8]) -> bool {
-        let name = match self {
-            Self::Record(wanted) => return *wanted == seq,
-            Self::Booking(id) => id.as_str(),
-            Self::Limit(name) | Self::Node(name) => name.as_str(),
-            Self::Pod(name) => name.as_str(),
-        };
-        // A text can always be written.
-        let quoted = serde_json::to_string(name).unwrap_or_default();
-        let says = |bytes: &[u8]| {
-            bytes
-                .windows(quoted.len())
-                .any(|window| window == quoted.as_bytes())
-        };
-        let refs = blob_refs(bytes).unwrap_or_default();
-        if !says(bytes) && refs.is_empty() {
-            return false;
-        }
-        let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-        codec::decode(seq, bytes, blob).is_ok_and(|record| self.is_about(&record))
-    }
-
-    fn is_about(&self, record: &Record) -> bool {
-        match self {
-            Self::Record(seq) => *seq == record.seq,
-            Self::Booking(id) => record
-                .events
-                .iter()
-                .any(|(_, event)| booking_of(event) == Some(id)),
-            Self::Limit(name) => changes(record).iter().any(|change| match change {
-                Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => of == name,
-                Change::SetNode { .. } | Change::DropNode { .. } => false,
-            }),
-            Self::Node(name) => {
-                let is_declared = changes(record).iter().any(|change| match change {
-                    Change::SetNode { name: of, .. } | Change::DropNode { name: of } => of == name,
-                    Change::SetLimit { .. } | Change::DropLimit { .. } => false,
-                });
-                is_declared || market_events(record).any(|event| event.node() == name)
-            }
-            Self::Pod(name) => market_events(record).any(|event| event.pod() == Some(name)),
-        }
+/// Why a text names nothing that records are about, in the words that every surface uses.
+pub(super) fn no_subject(field: &str, error: &subject::Error) -> Problem {
+    let words = error.to_string();
+    match error {
+        subject::Error::Kind { kind } => Problem {
+            suggestion: nearest(kind, subject::KINDS.into_iter()),
+            ..Problem::new(Code::NotFound, words)
+        },
+        _ => Problem {
+            errors: vec![FieldError::new(field, words.clone())],
+            ..Problem::new(Code::Invalid, words)
+        },
     }
 }
 
+/// Whether a stored record is about something. A record without its name is not read any further.
+pub(super) fn is_about(reader: &dyn Reader, object: &Subject, seq: u64, bytes: &[u8]) -> bool {
+    let Some(name) = object.name() else {
+        return *object == Subject::Record(seq);
+    };
+    // A text can always be written.
+    let quoted = serde_json::to_string(name).unwrap_or_default();
+    let says = |bytes: &[u8]| {
+        bytes
+            .windows(quoted.len())
+            .any(|window| window == quoted.as_bytes())
+    };
+    let refs = blob_refs(bytes).unwrap_or_default();
+    if !says(bytes) && refs.is_empty() {
+        return false;
+    }
+    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+    codec::decode(seq, bytes, blob).is_ok_and(|record| object.is_of(&record))
+}
+
 /// The records of an object, below `size`.
-fn find(reader: &dyn Reader, object: &Object, size: u64) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
+fn find(reader: &dyn Reader, object: &Subject, size: u64) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
     let mut found = Vec::new();
     let mut next = match object {
-        Object::Record(seq) => *seq,
+        Subject::Record(seq) => *seq,
         _ => 0,
     };
-    let chunk = if matches!(object, Object::Record(_)) {
+    let chunk = if matches!(object, Subject::Record(_)) {
         1
     } else {
         CHUNK
@@ -277,26 +217,25 @@ fn find(reader: &dyn Reader, object: &Object, size: u64) -> Result<Vec<(u64, Vec
         next = last.seq + 1;
         for record in kept.into_iter().filter(|record| record.seq < size) {
             match record.bytes {
-                Some(bytes) if object.is_in(reader, record.seq, &bytes) => {
+                Some(bytes) if is_about(reader, object, record.seq, &bytes) => {
                     found.push((record.seq, bytes));
                 }
-                None if *object == Object::Record(record.seq) => return Err(pruned(record.seq)),
+                None if *object == Subject::Record(record.seq) => return Err(pruned(record.seq)),
                 _ => {}
             }
         }
         if found.len() > PROOF_RECORDS_MAX {
             let detail = format!(
-                "{} has more than {PROOF_RECORDS_MAX} records, prove them one by one",
-                object.reference()
+                "{object} has more than {PROOF_RECORDS_MAX} records, prove them one by one"
             );
             return Err(Problem::new(Code::TooLarge, detail));
         }
-        if matches!(object, Object::Record(_)) {
+        if matches!(object, Subject::Record(_)) {
             break;
         }
     }
     if found.is_empty() {
-        let detail = format!("the ledger has no record of {}", object.reference());
+        let detail = format!("the ledger has no record of {object}");
         return Err(Problem::new(Code::NotFound, detail));
     }
     Ok(found)
@@ -305,7 +244,7 @@ fn find(reader: &dyn Reader, object: &Object, size: u64) -> Result<Vec<(u64, Vec
 fn prove(
     reader: &dyn Reader,
     builder: &Builder,
-    object: &Object,
+    object: &Subject,
     found: Vec<(u64, Vec<u8>)>,
     (size, checkpoint): (u64, String),
 ) -> Result<Proof, Problem> {
@@ -336,7 +275,7 @@ fn prove(
     }
     Ok(Proof {
         v: PROOF_VERSION,
-        object: object.reference(),
+        object: object.to_string(),
         checkpoint,
         keys: Vec::new(),
         records,
@@ -423,23 +362,6 @@ fn full(id: TileId) -> Result<TileId, Problem> {
 fn beyond(size: u64) -> Problem {
     let detail = format!("there is no such tile of a ledger of {size} records");
     Problem::new(Code::NotFound, detail)
-}
-
-/// What a record was asked to declare.
-fn changes(record: &Record) -> &[Change] {
-    match &record.command {
-        Command::Change { changes } => changes,
-        _ => &[],
-    }
-}
-
-/// What a record says of markets.
-fn market_events(record: &Record) -> impl Iterator<Item = &MarketEvent> {
-    let events = record.events.iter();
-    events.filter_map(|(_, event)| match event {
-        Event::Market(event) => Some(event),
-        _ => None,
-    })
 }
 
 /// The booking that an event is about.

@@ -1,5 +1,6 @@
 //! The ledger: status, records, proofs, the log, copies, keys and pruning.
 
+use bursar_engine::subject::Subject;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::Hash;
 use bursar_journal::merkle::verify_inclusion;
@@ -63,6 +64,71 @@ async fn a_proof_verifies_offline_and_is_about_what_was_asked() {
         .ask("GET", "/v1/proofs/records/1", "")
         .await
         .is_problem("not-found");
+}
+
+/// Method: the same names are asked of proofs, of the search and of the function that both use.
+#[tokio::test(start_paused = true)]
+async fn proofs_and_searches_take_the_same_subjects_and_refuse_others_in_the_same_words() {
+    let world = World::new();
+    world.limit("python", r#"{"class":"py","slots":7}"#).await;
+    world.grant("job-1", "py", "victim").await;
+    let token = r#"{"name":"ci","roles":["view"],"expires":"30d"}"#;
+    assert_eq!(world.ask("POST", "/v1/tokens", token).await.status, 201);
+    for right in ["booking/job-1", "limit/python", "token/ci", "record/0"] {
+        let proof = world.ask("GET", &format!("/v1/proofs/{right}"), "").await;
+        assert_eq!(proof.status, 200, "{right}: {}", proof.text());
+        let path = format!("/v1/records?object={right}");
+        let found = world.ask("GET", &path, "").await;
+        assert_eq!(
+            found.json()["items"].as_array().unwrap().len(),
+            1,
+            "{right}"
+        );
+    }
+    for other in [
+        "token/root",
+        "booking/victim",
+        "booking/py",
+        "limit/py",
+        "node/python",
+    ] {
+        let proof = world.ask("GET", &format!("/v1/proofs/{other}"), "").await;
+        proof.is_problem("not-found");
+        let path = format!("/v1/records?object={other}");
+        let found = world.ask("GET", &path, "").await;
+        assert_eq!(found.json()["items"], json!([]), "{other}");
+    }
+    for wrong in [
+        "wedding/job-1",
+        "bookings/job-1",
+        "record/x",
+        "limit/Python",
+    ] {
+        let words = wrong.parse::<Subject>().unwrap_err().to_string();
+        for path in [
+            format!("/v1/proofs/{wrong}"),
+            format!("/v1/records?object={wrong}"),
+        ] {
+            let refused = world.ask("GET", &path, "").await.json();
+            assert_eq!(refused["detail"], words, "{path}");
+        }
+    }
+}
+
+/// Method: the ledger is on its three threads, where a checkpoint is signed each second only.
+#[tokio::test]
+async fn an_export_is_signed_to_its_last_record_whenever_it_is_asked_for() {
+    let world = World::threaded();
+    for number in 0..3 {
+        world.grant(&format!("a-{number}"), "python", "acme").await;
+        let last = world.service.record();
+        let text = world.ask("GET", "/v1/ledger/export", "").await.text();
+        let records = text.lines().filter(|line| line.starts_with(r#"{"v":1,"#));
+        assert_eq!(records.count() as u64, last + 1);
+        let note = text.lines().last().unwrap();
+        assert!(note.starts_with(r#"{"checkpoint":"#), "{note}");
+        assert!(note.contains(&format!("\\n{}\\n", last + 1)), "{note}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ mod markets;
 mod round_trip;
 mod script;
 mod strategies;
+mod subjects;
 mod summaries;
 mod versions;
 mod world;

@@ -8,7 +8,7 @@ use bursar_engine::market::Position;
 use bursar_engine::words;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::proof::Check;
-use bursar_ledger::check::{Asked, Report, check};
+use bursar_ledger::check::{Asked, Report, Unsigned, check};
 use bursar_ledger::store::Store as _;
 use bursar_node::market;
 use bursar_node::market::record::{self, Verified};
@@ -32,10 +32,10 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     let subject = subject(session, arguments.store.as_deref())?;
     let asked = Asked {
         keys: &subject.keys,
-        seen: &[],
         snapshots: &subject.snapshots,
-        live: None,
         redecide: arguments.redecide,
+        data: subject.directory.as_deref(),
+        ..Asked::default()
     };
     let mut progress = Progress::new(session, "records");
     let report = check(subject.reader.as_ref(), &asked, |done, total| {
@@ -73,7 +73,13 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     if report.is_ok() {
         Ok(())
     } else {
-        Err(damaged(session, &subject.shown, &report))
+        let mut failed = report.checks.iter().filter(|check| !check.ok);
+        let hint = if failed.all(|check| check.name == MARKET) {
+            "the record is of the past only, and limits do not depend on it: set it aside, and the agent begins another"
+        } else {
+            "`bursar ledger restore BACKUP` starts from a good copy and replays what still verifies"
+        };
+        Err(damaged(session, &subject.shown, &report).hint(hint).into())
     }
 }
 
@@ -165,7 +171,7 @@ pub(in crate::command) fn lines(checks: &[Check], width: usize, look: &Look) -> 
     lines.collect()
 }
 
-fn damaged(session: &Session, shown: &str, report: &Report) -> Stop {
+fn damaged(session: &Session, shown: &str, report: &Report) -> Failure {
     let message = if let Some(damage) = report.damage {
         let seq = words::number(damage.seq);
         let at = damage
@@ -183,17 +189,11 @@ fn damaged(session: &Session, shown: &str, report: &Report) -> Stop {
     } else {
         let failed = report.checks.iter().filter(|check| !check.ok).count();
         format!(
-            "{shown} does not hold, {failed} of {} checks failed",
+            "{shown} does not verify, {failed} of {} checks failed",
             report.checks.len()
         )
     };
-    let mut failed = report.checks.iter().filter(|check| !check.ok);
-    let hint = if failed.all(|check| check.name == MARKET) {
-        "the record is of the past only, and limits do not depend on it: set it aside, and the agent begins another"
-    } else {
-        "`bursar ledger restore BACKUP` starts from a good copy and replays what still verifies"
-    };
-    Failure::new(exit::UNVERIFIED, message).hint(hint).into()
+    Failure::new(exit::UNVERIFIED, message)
 }
 
 /// Whole megabytes, of a million bytes each; kilobytes below one.
@@ -228,32 +228,30 @@ fn subject(session: &Session, store: Option<&Path>) -> Result<Opened, Stop> {
     })
 }
 
-/// An export as an auditor checks it: offline, with a trusted key and what was seen before.
+/// An export as an auditor checks it: offline, with a trusted key and what was seen before. Shows
+/// what was found, and says why it does not verify, if it does not.
 pub(in crate::command) fn export(
     session: &mut Session,
     file: &Path,
     trusted: impl FnOnce(&Session, &str) -> Result<(VerifierKey, String), Stop>,
-    seen: impl FnOnce(&str) -> Option<Checkpoint>,
-) -> Result<Option<Checkpoint>, Stop> {
+    seen: impl FnOnce(&str) -> Vec<Checkpoint>,
+) -> Result<(Report, Option<Failure>), Stop> {
     let began = Instant::now();
     let subject = store::open(session, file)?;
     let notes = subject
         .reader
         .checkpoints()
         .map_err(|error| store::unreadable(&subject.shown, &error))?;
-    let (signed, note) = notes.last().cloned().unwrap_or_default();
-    let (key, from) = trusted(session, &note)?;
-    // An export of the first records is whole as far as it goes: its own note says how far. What
-    // was seen beyond that can be held only against a longer one.
-    let seen = seen(note.lines().next().unwrap_or_default());
-    let seen = seen.filter(|seen| seen.size <= signed);
-    let (keys, seen) = ([key], Vec::from_iter(seen));
+    // Without a checkpoint there is nothing to verify with a key, and it does not verify.
+    let trusted = notes.last().map(|(_, note)| trusted(session, note));
+    let (keys, from): (Vec<_>, Vec<_>) = trusted.transpose()?.into_iter().unzip();
+    let origin = notes.last().and_then(|(_, note)| note.lines().next());
+    let seen = origin.map(seen).unwrap_or_default();
     let asked = Asked {
         keys: &keys,
         seen: &seen,
-        snapshots: &[],
-        live: None,
-        redecide: false,
+        unsigned: Unsigned::Refused,
+        ..Asked::default()
     };
     let mut progress = Progress::new(session, "records");
     let report = check(subject.reader.as_ref(), &asked, |done, total| {
@@ -261,7 +259,9 @@ pub(in crate::command) fn export(
     });
     drop(progress);
     let mut report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
-    if let Some(first) = report.checks.first_mut().filter(|check| check.ok) {
+    if let (Some(first), Some(from)) = (report.checks.first_mut(), from.first())
+        && first.ok
+    {
         first.detail = format!("{}, {from}", first.detail);
     }
     let took = if session.is_virtual() {
@@ -289,11 +289,8 @@ pub(in crate::command) fn export(
         };
         head + &lines(&report.checks, NAME, look) + &end
     })?;
-    if report.is_ok() {
-        Ok(report.checkpoint)
-    } else {
-        Err(damaged(session, &subject.shown, &report))
-    }
+    let failure = (!report.is_ok()).then(|| damaged(session, &subject.shown, &report));
+    Ok((report, failure))
 }
 
 #[cfg(test)]

@@ -119,22 +119,52 @@ fn open_written(session: &Session, out: &Path) -> Result<maintain::Export, Stop>
     written.ok_or_else(|| Failure::unavailable(format!("{shown} is no export")).into())
 }
 
-fn export_store(session: &Session, asked: &Export, store: &Path) -> Result<File, Stop> {
+fn export_store(session: &mut Session, asked: &Export, store: &Path) -> Result<File, Stop> {
     let opened = store::open(session, store)?;
     let mut out = BufWriter::new(create(session, &asked.out)?);
     let to = asked.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
-    maintain::export(opened.reader.as_ref(), asked.from, to, &mut out)
-        .map_err(|error| Failure::unavailable(chain(&error)))?;
+    let exported = maintain::export(opened.reader.as_ref(), asked.from, to, &mut out);
+    let exported = match exported {
+        Ok(exported) => exported,
+        Err(error) => {
+            // Nothing useful is in it, and it would be in the way of the next attempt.
+            let _absent = std::fs::remove_file(session.path_out(&asked.out));
+            return Err(Failure::unavailable(chain(&error)).into());
+        }
+    };
+    if asked.to.is_none_or(|to| exported.to <= to) {
+        say_left_out(session, exported.unsigned);
+    }
     out.into_inner()
         .map_err(|error| Failure::file("write", asked.out.display(), error.error()).into())
+}
+
+/// Says how many records an export leaves out because they cannot be verified.
+fn say_left_out(session: &mut Session, unsigned: u64) {
+    if 0 < unsigned {
+        let left_out = match unsigned {
+            1 => "the last record is left out, no checkpoint signs it yet".to_owned(),
+            _ => format!(
+                "the last {} are left out, no checkpoint signs them yet",
+                words::count(unsigned, "record")
+            ),
+        };
+        session.aside(&format!(
+            "note: {left_out}; an export through the server signs one first\n"
+        ));
+    }
 }
 
 fn tiles(session: &mut Session, asked: &Export) -> Result<(), Stop> {
     let reader = reader(session, asked.store.as_deref())?;
     let directory = session.path_out(&asked.out);
     let shown = asked.out.display().to_string();
+    let head = reader
+        .head()
+        .map_err(|error| store::unreadable(&shown, &error))?;
     let size = maintain::export_tiles(reader.as_ref(), &directory)
         .map_err(|error| Failure::unavailable(chain(&error)))?;
+    say_left_out(session, head.saturating_sub(size));
     let value = json!({"directory": shown, "records": size});
     session.show_unnamed(&value, |_| {
         format!(
@@ -241,6 +271,14 @@ pub(super) fn restore(
                     words::count(ended, "token")
                 ),
             ));
+        }
+        let signed = restored.report.checkpoint.as_ref();
+        let signed = signed.map_or(0, |signed| signed.size);
+        if signed < restored.records {
+            let last = words::number(restored.records.saturating_sub(1));
+            let first = words::number(signed);
+            let unsigned = format!("records {first} to {last}, no checkpoint signs them");
+            lines.push(("unsigned".to_owned(), unsigned));
         }
         lines.extend(kept.map(|kept| ("before".to_owned(), kept)));
         format!(

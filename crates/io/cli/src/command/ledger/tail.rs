@@ -4,7 +4,7 @@ use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
 use bursar_client::client::Query;
 use bursar_engine::words;
 
-use super::super::Reference;
+use super::super::read_subject;
 use super::super::watch::Changes;
 use crate::failure::{Failure, Stop};
 use crate::grammar::Format;
@@ -27,10 +27,7 @@ pub(super) async fn run(
     if watch && session.is_virtual() {
         return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
     }
-    let kinds = ["booking", "limit", "node", "pod"];
-    let reference = reference
-        .map(|text| Reference::read(text, &kinds))
-        .transpose()?;
+    let reference = reference.map(read_subject).transpose()?;
     let client = session.client().await?;
     let mut changes = if watch {
         Some(Changes::open(&client).await?)

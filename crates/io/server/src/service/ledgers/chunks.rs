@@ -29,14 +29,16 @@ impl Chunks {
 }
 
 impl Service {
-    /// Records as JSON lines. That they arrived is for whoever has them to say (L13).
-    pub fn export(
+    /// Records as JSON lines, under a checkpoint over the last of them. That they arrived is for the
+    /// caller to say (L13).
+    pub async fn export(
         self: &Arc<Self>,
         caller: &Caller,
         from: Option<u64>,
         to: Option<u64>,
     ) -> Result<Chunks, Problem> {
         caller.require_view("export the ledger")?;
+        self.signed_tree().await?;
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));
         Ok(written(move |out| {

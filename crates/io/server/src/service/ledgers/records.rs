@@ -2,15 +2,15 @@
 
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
-use bursar_client::problem::FieldError;
 use bursar_engine::codec;
+use bursar_engine::subject::Subject;
 use bursar_engine::summary::record_sentences;
 use bursar_journal::hash::Hash;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
 use serde_json::value::RawValue;
 
-use super::super::proofs::Object;
+use super::super::proofs::{is_about, no_subject};
 use super::super::{Answer, Service, last_record, unreadable};
 use crate::caller::Caller;
 
@@ -39,7 +39,10 @@ impl Service {
         limit: usize,
     ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
         caller.require_view("read records")?;
-        let object = filter.object.as_deref().map(object).transpose()?;
+        let object = filter.object.as_deref().map(str::parse::<Subject>);
+        let object = object
+            .transpose()
+            .map_err(|error| no_subject("object", &error))?;
         let page = Page {
             ledger: self.ledger.clone(),
             object,
@@ -59,7 +62,7 @@ impl Service {
 
 struct Page {
     ledger: Ledger,
-    object: Option<Object>,
+    object: Option<Subject>,
     is_raw: bool,
     limit: usize,
 }
@@ -99,7 +102,7 @@ impl Page {
     fn is_wanted(&self, reader: &dyn Reader, kept: &Kept) -> bool {
         match (&self.object, &kept.bytes) {
             (None, _) => true,
-            (Some(object), Some(bytes)) => object.is_in(reader, kept.seq, bytes),
+            (Some(object), Some(bytes)) => is_about(reader, object, kept.seq, bytes),
             (Some(_), None) => false,
         }
     }
@@ -128,14 +131,4 @@ impl Page {
             raw: raw.and_then(|raw| RawValue::from_string(raw).ok()),
         })
     }
-}
-
-fn object(reference: &str) -> Result<Object, Problem> {
-    let (kind, name) = reference.split_once('/').ok_or_else(|| {
-        Problem::invalid(vec![FieldError::new(
-            "object",
-            "is not a kind and a name, as in `booking/job-1`",
-        )])
-    })?;
-    Object::parse(kind, name)
 }

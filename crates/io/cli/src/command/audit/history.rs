@@ -1,0 +1,148 @@
+//! What was seen of a ledger, and whether it is one history.
+//!
+//! A checkpoint is remembered until a consistency proof shows that a larger one extends it. A
+//! server offers such proofs through its tiles, an export through its records.
+
+use std::collections::BTreeMap;
+
+use bursar_client::Client;
+use bursar_engine::words;
+use bursar_journal::checkpoint::Checkpoint;
+use bursar_journal::hash::Hash;
+use bursar_journal::merkle::{ProveError, prove_consistency, verify_consistency};
+use bursar_journal::tile::{Path as TilePath, TileId, Tiles, tile_hashes};
+
+use crate::failure::{Failure, Stop, chain, exit};
+use crate::pins::Pins;
+use crate::session::Session;
+
+/// Tiles that a consistency proof may need: two for each level, at both ends.
+const TILES_MAX: usize = 32;
+
+/// Remembers a checkpoint in place of those that are joined with it.
+pub(super) fn remember(session: &mut Session, checkpoint: &Checkpoint, joined: &[Checkpoint]) {
+    let Some(pins) = Pins::of(&session.environment) else {
+        return;
+    };
+    match pins.see(checkpoint, joined) {
+        Ok(0) => {}
+        Ok(forgotten) => {
+            let forgotten = u64::try_from(forgotten).unwrap_or(u64::MAX);
+            session.aside(&format!(
+                "warning: {} of this ledger forgotten, too many are kept that no proof joins; verify an export to join them\n",
+                words::count(forgotten, "old checkpoint")
+            ));
+        }
+        Err(failure) => session.warn_unless(Err(failure)),
+    }
+}
+
+/// Holds the checkpoint of a proof against what was seen before, by the tree of the server.
+pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> Result<(), Stop> {
+    let Some(pins) = Pins::of(&session.environment) else {
+        return Ok(());
+    };
+    // The file itself is verified by `audit verify`; here only what a pinned key signs counts.
+    let Ok(trusted) = super::trusted(session, note, None) else {
+        return Ok(());
+    };
+    let opened = Checkpoint::open(note, &trusted.key).ok();
+    let Some(checkpoint) = opened.filter(|opened| trusted.is_of(opened)) else {
+        return Ok(());
+    };
+    let mut newest = checkpoint.clone();
+    let mut joined = vec![checkpoint.clone()];
+    let mut parted = None;
+    for seen in pins.seen(checkpoint.origin.as_str()) {
+        let (old, new) = if seen.size < checkpoint.size {
+            (&seen, &checkpoint)
+        } else {
+            (&checkpoint, &seen)
+        };
+        match is_extended(client, old, new).await {
+            Ok(true) => {
+                if newest.size < seen.size {
+                    newest = seen.clone();
+                }
+                joined.push(seen);
+            }
+            Ok(false) => parted = Some(two(&seen, &checkpoint)),
+            Err(why) => session.verbose(&format!(
+                "the server does not prove that {} records extend {}: {why}",
+                new.size, old.size
+            )),
+        }
+    }
+    remember(session, &newest, &joined);
+    match parted {
+        None => Ok(()),
+        Some(detail) => Err(Failure::new(exit::UNVERIFIED, detail)
+            .hint(hint(session))
+            .into()),
+    }
+}
+
+/// Two checkpoints that are not of one history, in words.
+pub(super) fn two(one: &Checkpoint, other: &Checkpoint) -> String {
+    let (size, other_size) = (words::number(one.size), words::number(other.size));
+    let (root, other_root) = (one.root.short(), other.root.short());
+    if one.size == other.size {
+        return format!(
+            "two histories: {size} records were signed with root {root} and with root {other_root}"
+        );
+    }
+    format!(
+        "two histories: {size} records were signed with root {root}, and {other_size} with root {other_root} do not agree with them"
+    )
+}
+
+/// What to do about two histories.
+pub(super) fn hint(session: &Session) -> String {
+    let kept = Pins::of(&session.environment)
+        .map(|pins| session.environment.shown(&pins.checkpoints_path()));
+    format!(
+        "keep the files and show them to the operator; both checkpoints stay in {}",
+        kept.unwrap_or_default()
+    )
+}
+
+/// Whether the server's tree shows that one checkpoint extends another; an error where it shows
+/// neither.
+async fn is_extended(client: &Client, old: &Checkpoint, new: &Checkpoint) -> Result<bool, String> {
+    let mut fetched = Fetched::default();
+    let proof = loop {
+        match prove_consistency(&fetched, old.size, new.size) {
+            Ok(proof) => break proof,
+            Err(ProveError::Read {
+                source: Missing(id),
+                ..
+            }) if fetched.0.len() < TILES_MAX => {
+                let bytes = client
+                    .tile(&TilePath::Tile(id))
+                    .await
+                    .map_err(|error| chain(&error))?;
+                let hashes = tile_hashes(&bytes).map_err(|error| error.to_string())?;
+                fetched.0.insert(id, hashes);
+            }
+            Err(error) => return Err(chain(&error)),
+        }
+    };
+    Ok(verify_consistency(old.size, &old.root, new.size, &new.root, &proof).is_ok())
+}
+
+/// The tiles that were fetched so far.
+#[derive(Default)]
+struct Fetched(BTreeMap<TileId, Vec<Hash>>);
+
+/// A tile that has yet to be fetched.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} was not fetched")]
+struct Missing(TileId);
+
+impl Tiles for Fetched {
+    type Error = Missing;
+
+    fn tile(&self, id: TileId) -> Result<Vec<Hash>, Missing> {
+        self.0.get(&id).cloned().ok_or(Missing(id))
+    }
+}

@@ -1,0 +1,417 @@
+//! What an auditor is told: forged files, other names, older stores and second histories.
+
+use std::fs;
+use std::path::Path;
+
+use crate::house::{House, tree};
+
+/// The ledger of the files in `tests/exports`.
+const LEDGER: &str = "01a1e4e8-7873-72d2-9802-d22eae992d65";
+
+/// A file that an earlier version wrote.
+fn earlier(name: &str) -> String {
+    let path = tree().join("crates/io/cli/tests/exports").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// A home that trusts the key of an earlier version's ledger, by a file and by a pin.
+fn auditor() -> House {
+    let house = House::new();
+    let key = earlier("0.1.0.key");
+    fs::write(house.path("lab.key"), &key).unwrap();
+    let state = house.path(".local/state/bursar");
+    fs::create_dir_all(&state).unwrap();
+    let pin = format!("{LEDGER} {} 2026-11-16T10:00:00Z\n", key.trim());
+    fs::write(state.join("known-ledgers"), pin).unwrap();
+    house
+}
+
+/// What is remembered of checkpoints, one line each.
+fn seen(house: &House) -> Vec<String> {
+    let path = house.path(".local/state/bursar/checkpoints");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for name in ["ledger.db", "ledger.key", "ledger.checkpoint"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_an_earlier_version_signed_still_verifies() {
+    let house = auditor();
+    for file in ["0.1.0.jsonl", "0.1.0.proof"] {
+        fs::write(house.path(file), earlier(file)).unwrap();
+        house.ok(&["audit", "verify", file]);
+        house.ok(&["audit", "verify", file, "--key", "lab.key"]);
+    }
+}
+
+#[test]
+fn a_forged_export_does_not_verify_with_a_key_or_without() {
+    let house = auditor();
+    let good = earlier("0.1.0.jsonl");
+    let lines: Vec<&str> = good.lines().collect();
+    let text = |lines: &[&str]| lines.join("\n") + "\n";
+    let mut forged: Vec<(String, String)> = Vec::new();
+    for place in 0..lines.len() {
+        let mut changed = lines.clone();
+        changed.remove(place);
+        forged.push((format!("line {place} dropped"), text(&changed)));
+        let mut changed = lines.clone();
+        changed.insert(place, lines[place]);
+        forged.push((format!("line {place} doubled"), text(&changed)));
+        let mut bytes = lines[place].as_bytes().to_vec();
+        let middle = bytes.len() * 2 / 3;
+        bytes[middle] ^= 1;
+        let edited = String::from_utf8(bytes).unwrap();
+        let mut changed = lines.clone();
+        changed[place] = &edited;
+        forged.push((format!("line {place} edited"), text(&changed)));
+    }
+    let unsigned = text(&lines[..lines.len() - 2]);
+    forged.push((
+        "unsigned, other names".to_owned(),
+        unsigned.replace("victim", "winner"),
+    ));
+    forged.push(("header alone".to_owned(), text(&lines[..1])));
+    let invented = lines[lines.len() - 3].replace("\"seq\":8", "\"seq\":9");
+    forged.push((
+        "a record at the end".to_owned(),
+        format!("{good}{invented}\n"),
+    ));
+    for (what, text) in forged {
+        fs::write(house.path("forged.jsonl"), text).unwrap();
+        for key in [&[][..], &["--key", "lab.key"]] {
+            let words = [&["audit", "verify", "forged.jsonl", "-o", "json"], key].concat();
+            let ended = house.run(&words);
+            assert_eq!(ended.code, 4, "{what}: {}{}", ended.stdout, ended.stderr);
+            assert!(!ended.stdout.contains("\"verified\": true"), "{what}");
+        }
+    }
+    assert!(seen(&house).len() < 2, "only what is signed is remembered");
+    fs::write(house.path("forged.jsonl"), text(&lines[..1])).unwrap();
+    let alone = house.run(&["audit", "verify", "forged.jsonl"]);
+    let gaps = alone.stdout.lines().filter(|line| line.contains("FAIL"));
+    assert_eq!(
+        gaps.collect::<Vec<_>>(),
+        [
+            "  FAIL  signed        there is no record",
+            "  FAIL  signed        no checkpoint signs it",
+        ]
+    );
+}
+
+/// Method: nothing waits for the checkpoint that is signed each second.
+#[test]
+fn an_export_ends_signed_also_in_the_first_second_of_a_ledger() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    for number in 0..3 {
+        let (id, out) = (format!("a{number}"), format!("{number}.jsonl"));
+        house.ok(&["booking", "reserve", "python", "--id", &id]);
+        house.ok(&["ledger", "export", "--out", &out]);
+        let text = fs::read_to_string(house.path(&out)).unwrap();
+        assert!(text.contains(&format!("\"{id}\"")), "{text}");
+        assert!(text.lines().last().unwrap().starts_with("{\"checkpoint\""));
+        house.ok(&["audit", "verify", &out]);
+    }
+}
+
+/// Method: the server signs, records once more and is killed at once; a second that ends just then is
+/// why there are several tries.
+#[test]
+fn an_export_of_a_store_leaves_out_what_is_not_signed_and_says_so() {
+    let house = House::new();
+    let data = house.data().to_str().unwrap().to_owned();
+    for number in 0..20 {
+        let server = house.up(&[]);
+        let (whole, cut) = (
+            format!("whole-{number}.jsonl"),
+            format!("cut-{number}.jsonl"),
+        );
+        house.ok(&["ledger", "export", "--out", &whole]);
+        house.ok(&[
+            "booking",
+            "reserve",
+            "python",
+            "--id",
+            &format!("a{number}"),
+        ]);
+        server.kill();
+        let checked = house.ok(&["ledger", "check"]);
+        if !checked.contains("not signed yet") {
+            continue;
+        }
+        let written = house.run(&["ledger", "export", "--store", &data, "--out", &cut]);
+        assert_eq!(written.code, 0, "{}", written.stderr);
+        assert!(
+            written.stderr.contains(" left out, no checkpoint signs "),
+            "{}",
+            written.stderr
+        );
+        let read = |name: &str| fs::read_to_string(house.path(name)).unwrap();
+        assert_eq!(read(&cut), read(&whole));
+        house.ok(&["audit", "verify", &cut]);
+        house.ok(&["ledger", "backup", "--store", &data, "--out", "b.bak"]);
+        let restored = house.ok(&["ledger", "restore", "b.bak", "--store", "new", "--yes"]);
+        assert!(restored.contains("no checkpoint signs "), "{restored}");
+        return;
+    }
+    panic!("every record was signed at once");
+}
+
+#[test]
+fn a_proof_is_about_what_it_says_or_does_not_verify() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    house.ok(&["limit", "set", "python", "--class", "py", "--slots", "7"]);
+    house.ok(&[
+        "booking", "reserve", "py", "--id", "job-1", "--tenant", "victim",
+    ]);
+    house.ok(&[
+        "token",
+        "create",
+        "ci",
+        "--role",
+        "view",
+        "--expires",
+        "30d",
+        "-o",
+        "name",
+    ]);
+    let node = house.ok(&["nodes", "-o", "name"]).trim().to_owned();
+    let records = house.ok(&["ledger", "tail", "booking/job-1", "-o", "name"]);
+    let record = records.trim().to_owned();
+    for right in ["booking/job-1", "limit/python", "token/ci", &record, &node] {
+        house.ok(&["audit", "proof", right, "-O", "right.proof"]);
+        house.ok(&["audit", "verify", "right.proof"]);
+    }
+    house.ok(&["audit", "proof", "booking/job-1", "-O", "job.proof"]);
+    house.ok(&["audit", "proof", "limit/python", "-O", "limit.proof"]);
+    for (file, wrong) in [
+        ("job", "token/root"),
+        ("job", "wedding/job-1"),
+        ("job", "booking/victim"),
+        ("job", "booking/py"),
+        ("job", "limit/py"),
+        ("job", "limit/job-1"),
+        ("job", "record/0"),
+        ("job", "job-1"),
+        ("limit", "limit/py"),
+        ("limit", "node/python"),
+        ("limit", "booking/python"),
+    ] {
+        let text = fs::read_to_string(house.path(&format!("{file}.proof"))).unwrap();
+        let object = if file == "job" {
+            "booking/job-1"
+        } else {
+            "limit/python"
+        };
+        let renamed = text.replacen(object, wrong, 1);
+        assert_ne!(renamed, text);
+        fs::write(house.path("renamed.proof"), renamed).unwrap();
+        let ended = house.run(&["audit", "verify", "renamed.proof"]);
+        assert_eq!(ended.code, 4, "{wrong}: {}{}", ended.stdout, ended.stderr);
+        assert!(
+            ended.stdout.contains("FAIL  about"),
+            "{wrong}: {}",
+            ended.stdout
+        );
+        if wrong == "booking/victim" {
+            let seq = record.strip_prefix("record/").unwrap();
+            let said =
+                format!("the file claims booking/victim, but record {seq} is about something else");
+            assert!(ended.stderr.contains(&said), "{}", ended.stderr);
+        }
+    }
+    for command in [&["audit", "proof"], &["ledger", "tail"]] {
+        let refused = house.run(&[&command[..], &["wedding/job-1"]].concat());
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        let said = "no record is about a `wedding`; the kinds are record, booking, limit, node, pod, token";
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
+    let house = House::new();
+    let (data, older) = (house.data(), house.path("older"));
+    let live = |id: &str| {
+        let server = house.up(&[]);
+        house.ok(&["booking", "reserve", "python", "--id", id]);
+        assert_eq!(server.interrupt(), 0);
+    };
+    live("a");
+    copy(&data, &older);
+    live("b");
+    house.ok(&["ledger", "check"]);
+    for suffix in ["", "-wal", "-shm"] {
+        let _absent = fs::remove_file(data.join(format!("ledger.db{suffix}")));
+    }
+    fs::copy(older.join("ledger.db"), data.join("ledger.db")).unwrap();
+    let checked = house.run(&["ledger", "check"]);
+    let started = house.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(
+        (checked.code, started.code),
+        (4, 4),
+        "{}{}",
+        checked.stdout,
+        started.stderr
+    );
+    for said in [&checked.stdout, &started.stderr] {
+        assert!(
+            said.contains("the ledger was rolled back: it holds "),
+            "{said}"
+        );
+    }
+
+    fs::write(data.join("ledger.checkpoint"), "damaged").unwrap();
+    let checked = house.run(&["ledger", "check"]);
+    let started = house.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(
+        (checked.code, started.code),
+        (4, 4),
+        "{}{}",
+        checked.stdout,
+        started.stderr
+    );
+    for said in [&checked.stdout, &started.stderr] {
+        assert!(said.contains("ledger.checkpoint is damaged: "), "{said}");
+    }
+}
+
+/// Method: a data directory is copied with its key, and both go on.
+#[test]
+fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
+    let house = House::new();
+    let server = house.up(&["--data", "one"]);
+    house.ok(&["booking", "reserve", "python", "--id", "common"]);
+    house.ok(&["ledger", "export", "--out", "common.jsonl"]);
+    let key = house.ok(&["ledger", "key"]);
+    assert_eq!(server.interrupt(), 0);
+    copy(&house.path("one"), &house.path("two"));
+    let auditor = House::new();
+    fs::write(auditor.path("lab.key"), key).unwrap();
+    for (name, records) in [("one", 1), ("two", 20)] {
+        let server = house.up(&["--data", name]);
+        for number in 0..records {
+            let id = format!("{name}-{number}");
+            house.ok(&["booking", "reserve", "python", "--id", &id]);
+        }
+        let file = format!("{name}.jsonl");
+        house.ok(&["ledger", "export", "--out", &file]);
+        fs::copy(house.path(&file), auditor.path(&file)).unwrap();
+        let proof = format!("{name}.proof");
+        house.run(&["audit", "proof", "booking/common", "-O", &proof]);
+        assert_eq!(server.interrupt(), 0);
+    }
+    fs::copy(house.path("common.jsonl"), auditor.path("common.jsonl")).unwrap();
+    let verify = |file: &str| auditor.run(&["audit", "verify", file, "--key", "lab.key"]);
+
+    // A longer export joins what was seen of a shorter one.
+    assert_eq!(verify("common.jsonl").code, 0);
+    let common = seen(&auditor);
+    assert_eq!(verify("one.jsonl").code, 0);
+    let one = seen(&auditor);
+    assert!(one.len() == 1 && one != common, "{one:?}");
+
+    for _ in 0..2 {
+        let other = verify("two.jsonl");
+        assert_eq!(other.code, 4, "{}{}", other.stdout, other.stderr);
+        assert!(
+            other.stdout.contains("FAIL  consistent    two histories: "),
+            "{}",
+            other.stdout
+        );
+        assert!(
+            other
+                .stderr
+                .contains("stay in ~/.local/state/bursar/checkpoints"),
+            "{}",
+            other.stderr
+        );
+        let both = seen(&auditor);
+        assert!(both.len() == 2 && both[0] == one[0], "{both:?}");
+    }
+    // The shorter one says nothing of what the longer one signed, and takes nothing from it.
+    assert_eq!(verify("one.jsonl").code, 0);
+    assert_eq!(seen(&auditor).len(), 2);
+}
+
+/// Method: what was seen before is written by hand, as an earlier version would have left it.
+#[test]
+fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history() {
+    let house = auditor();
+    fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
+    let checkpoints = house.path(".local/state/bursar/checkpoints");
+    let other = format!("bursar/{LEDGER}/0 9 {}", "07".repeat(32));
+    fs::write(&checkpoints, format!("{other}\n")).unwrap();
+    for _ in 0..2 {
+        let verified = house.run(&["audit", "verify", "a.proof"]);
+        assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
+        let said =
+            "FAIL  consistent  two histories: 9 records were signed with root 0707… and with root ";
+        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+        let both = seen(&house);
+        assert!(both.len() == 2 && both[0] == other, "{both:?}");
+    }
+}
+
+#[test]
+fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
+    let house = auditor();
+    fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
+    let line = |size: u64| format!("bursar/{LEDGER}/0 {size} {}\n", "07".repeat(32));
+    let lines: String = (100..164).map(line).collect();
+    fs::write(house.path(".local/state/bursar/checkpoints"), lines).unwrap();
+    let verified = house.run(&["audit", "verify", "a.proof"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
+    let said = "warning: 1 old checkpoint of this ledger forgotten";
+    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    let kept = seen(&house);
+    assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
+}
+
+/// Method: the house has seen a checkpoint of one history, and asks a server that has another.
+#[test]
+fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history() {
+    let house = House::new();
+    let server = house.up(&["--data", "one"]);
+    house.ok(&["booking", "reserve", "python", "--id", "common"]);
+    assert_eq!(server.interrupt(), 0);
+    copy(&house.path("one"), &house.path("two"));
+
+    let server = house.up(&["--data", "one"]);
+    for number in 0..3 {
+        let id = format!("one-{number}");
+        house.ok(&["booking", "reserve", "python", "--id", &id]);
+        house.ok(&["audit", "proof", &format!("booking/{id}")]);
+        assert_eq!(seen(&house).len(), 1, "{:?}", seen(&house));
+    }
+    house.ok(&["audit", "verify", "one-0.proof"]);
+    house.ok(&["booking", "reserve", "python", "--id", "one-3"]);
+    house.ok(&["audit", "proof", "booking/one-3"]);
+    let one = seen(&house);
+    assert_eq!(one.len(), 1, "{one:?}");
+    assert_eq!(server.interrupt(), 0);
+
+    let _server = house.up(&["--data", "two"]);
+    for number in 0..20 {
+        house.ok(&[
+            "booking",
+            "reserve",
+            "python",
+            "--id",
+            &format!("two-{number}"),
+        ]);
+    }
+    let proof = house.run(&["audit", "proof", "booking/two-19"]);
+    assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
+    assert!(proof.stderr.contains("two histories: "), "{}", proof.stderr);
+    let both = seen(&house);
+    assert!(both.len() == 2 && both[0] == one[0], "{both:?}");
+}

@@ -1,0 +1,123 @@
+//! What records are about, asked of the decoded record.
+
+use std::collections::BTreeSet;
+
+use bursar_engine::codec::{Record, decode};
+use bursar_engine::subject::{Error, KINDS, Subject};
+use serde_json::Value;
+
+/// Records of every kind that the first version wrote.
+const JOURNAL: &str = include_str!("../../../../../tests/journals/0.1.0.jsonl");
+
+fn records() -> Vec<(Value, Record)> {
+    let read = |(seq, line): (u64, &str)| {
+        let record = decode(seq, line.as_bytes(), |_| None).ok()?;
+        Some((serde_json::from_str(line).unwrap(), record))
+    };
+    (0..).zip(JOURNAL.lines()).filter_map(read).collect()
+}
+
+/// What a record is about, read from its JSON naively: each kind of event and change has its field.
+fn stated(json: &Value) -> BTreeSet<String> {
+    let mut stated = BTreeSet::from([format!("record/{}", json["seq"])]);
+    let events = json["ev"].as_array().unwrap().iter();
+    let changes = json["cmd"]["change"]["changes"].as_array();
+    for fact in events.chain(changes.into_iter().flatten()) {
+        for (kind, fields) in fact.as_object().unwrap() {
+            let mut note = |kind: &str, field: &str| {
+                if let Some(name) = fields[field].as_str() {
+                    stated.insert(format!("{kind}/{name}"));
+                }
+            };
+            match kind.as_str() {
+                "reserved" | "granted" | "renewed" | "ended" | "started" | "stopping"
+                | "stopFailed" | "exited" => note("booking", "id"),
+                "submitted" => {
+                    let id = fields["booking"]["id"].as_str().unwrap();
+                    stated.insert(format!("booking/{id}"));
+                }
+                "limitSet" | "limitDropped" | "setLimit" | "dropLimit" => note("limit", "name"),
+                "nodeSet" | "nodeDropped" | "setNode" | "dropNode" => note("node", "name"),
+                "tokenCreated" | "tokenRevoked" => note("token", "name"),
+                kind if kind.starts_with("market") || fields.get("node").is_some() => {
+                    note("node", "node");
+                    note("pod", "pod");
+                }
+                _ => {}
+            }
+        }
+    }
+    stated
+}
+
+/// Method: every subject that any record states is asked of every record.
+#[test]
+fn a_record_is_about_what_its_events_and_changes_name_and_nothing_else() {
+    let records = records();
+    let all: BTreeSet<String> = records.iter().flat_map(|(json, _)| stated(json)).collect();
+    for kind in KINDS {
+        assert!(
+            all.iter()
+                .any(|subject| subject.starts_with(&format!("{kind}/"))),
+            "no {kind} is in the journal"
+        );
+    }
+    for text in &all {
+        let subject: Subject = text.parse().unwrap();
+        assert_eq!(subject.to_string(), *text);
+        for (json, record) in &records {
+            assert_eq!(
+                subject.is_of(record),
+                stated(json).contains(text),
+                "{text}: {json}"
+            );
+        }
+    }
+}
+
+/// Method: every text that occurs anywhere in a record is taken for a name of each kind.
+#[test]
+fn a_name_that_only_occurs_in_a_record_does_not_make_the_record_be_about_it() {
+    fn texts(value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::String(text) => {
+                into.insert(text.clone());
+            }
+            Value::Array(items) => items.iter().for_each(|item| texts(item, into)),
+            Value::Object(fields) => fields.values().for_each(|field| texts(field, into)),
+            _ => {}
+        }
+    }
+    let mut refused = 0;
+    for (json, record) in records() {
+        let mut words = BTreeSet::new();
+        texts(&json, &mut words);
+        let stated = stated(&json);
+        for (word, kind) in words.iter().flat_map(|word| KINDS.map(|kind| (word, kind))) {
+            if let Ok(subject) = Subject::new(kind, word) {
+                let is_stated = stated.contains(&subject.to_string());
+                assert_eq!(subject.is_of(&record), is_stated, "{subject}: {json}");
+                refused += usize::from(!is_stated);
+            }
+        }
+    }
+    assert!(1_000 < refused, "{refused}");
+}
+
+#[test]
+fn what_is_no_subject_is_refused_in_words() {
+    let words = |text: &str| text.parse::<Subject>().unwrap_err().to_string();
+    assert_eq!(
+        words("wedding/job-1"),
+        "no record is about a `wedding`; the kinds are record, booking, limit, node, pod, token"
+    );
+    assert_eq!(
+        words("job-1"),
+        "`job-1` is not a kind and a name, as in `booking/job-1`"
+    );
+    assert_eq!(words("booking/"), "the name of a booking must not be empty");
+    for number in ["x", "-1", "+1", "01", ""] {
+        let text = number.to_owned();
+        assert_eq!(Subject::new("record", number), Err(Error::Number { text }));
+    }
+}
