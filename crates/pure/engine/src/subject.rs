@@ -3,6 +3,7 @@
 //! The server selects records by this question, for proofs and for searches, and the verifier of a
 //! proof asks it again of what was proven. It is asked of the decoded record: a name that only
 //! occurs in the text, such as a tenant or a class, does not make a record be about it.
+//! [`subjects_of`] is the only rule: an index of it and [`Subject::is_of`] cannot disagree.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,6 +18,10 @@ use crate::{Command, Event};
 
 /// The kinds of subject, in the order in which people read them.
 pub const KINDS: [&str; 6] = ["record", "booking", "limit", "node", "pod", "token"];
+
+/// Version of [`subjects_of`]. It rises whenever an old record gets other subjects, so that an index
+/// which an earlier program wrote is not used.
+pub const VERSION: u32 = 1;
 
 /// What records can be about.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -116,53 +121,9 @@ impl Subject {
         }
     }
 
-    /// Whether a record is about it: the record of that number, one with an event about it, or one
-    /// that was asked to declare it.
+    /// Whether a record is about it.
     pub fn is_of(&self, record: &Record) -> bool {
-        let happened = || record.events.iter().any(|(_, event)| self.is_in(event));
-        match self {
-            Self::Record(seq) => *seq == record.seq,
-            _ => happened() || changes(&record.command).iter().any(|c| self.is_declared(c)),
-        }
-    }
-
-    /// Whether an event is about it.
-    fn is_in(&self, event: &Event) -> bool {
-        match (self, event) {
-            (Self::Booking(id), Event::Booking(event)) => event.booking() == Some(id),
-            (
-                Self::Limit(name),
-                Event::Booking(
-                    Booking::LimitSet { name: of, .. } | Booking::LimitDropped { name: of },
-                ),
-            )
-            | (
-                Self::Node(name),
-                Event::Booking(
-                    Booking::NodeSet { name: of, .. } | Booking::NodeDropped { name: of },
-                ),
-            )
-            | (Self::Token(name), Event::TokenRevoked { name: of }) => of == name,
-            (Self::Token(name), Event::TokenCreated { token }) => token.name == *name,
-            (Self::Node(name), Event::Market(event)) => event.node() == name,
-            (Self::Pod(name), Event::Market(event)) => event.pod() == Some(name),
-            _ => false,
-        }
-    }
-
-    /// Whether a change declares it.
-    fn is_declared(&self, change: &Change) -> bool {
-        match (self, change) {
-            (
-                Self::Limit(name),
-                Change::SetLimit { name: of, .. } | Change::DropLimit { name: of },
-            )
-            | (
-                Self::Node(name),
-                Change::SetNode { name: of, .. } | Change::DropNode { name: of },
-            ) => of == name,
-            _ => false,
-        }
+        subjects_of(record).any(|subject| subject == *self)
     }
 }
 
@@ -183,6 +144,51 @@ impl fmt::Display for Subject {
             Self::Record(seq) => write!(f, "record/{seq}"),
             named => write!(f, "{}/{}", named.kind(), named.name().unwrap_or_default()),
         }
+    }
+}
+
+/// All that a record is about, in no particular order, some of it more than once: its number, the
+/// subjects of its events, and the objects that it was asked to declare.
+pub fn subjects_of(record: &Record) -> impl Iterator<Item = Subject> {
+    let events = record.events.iter();
+    std::iter::once(Subject::Record(record.seq))
+        .chain(events.flat_map(|(_, event)| in_event(event).into_iter().flatten()))
+        .chain(changes(&record.command).iter().map(declared))
+}
+
+/// The subjects of an event, at most two.
+fn in_event(event: &Event) -> [Option<Subject>; 2] {
+    let one = |subject| [Some(subject), None];
+    match event {
+        Event::Booking(Booking::LimitSet { name, .. } | Booking::LimitDropped { name }) => {
+            one(Subject::Limit(name.clone()))
+        }
+        Event::Booking(Booking::NodeSet { name, .. } | Booking::NodeDropped { name }) => {
+            one(Subject::Node(name.clone()))
+        }
+        Event::Booking(event) => [event.booking().cloned().map(Subject::Booking), None],
+        Event::TokenCreated { token } => one(Subject::Token(token.name.clone())),
+        Event::TokenRevoked { name } => one(Subject::Token(name.clone())),
+        Event::Market(event) => [
+            Some(Subject::Node(event.node().clone())),
+            event.pod().cloned().map(Subject::Pod),
+        ],
+        Event::Genesis { .. }
+        | Event::Level { .. }
+        | Event::Resumed { .. }
+        | Event::KeyRotated { .. }
+        | Event::Anchored { .. }
+        | Event::Pruned { .. }
+        | Event::Restored { .. }
+        | Event::Keyed { .. } => [None, None],
+    }
+}
+
+/// The object that a change declares.
+fn declared(change: &Change) -> Subject {
+    match change {
+        Change::SetLimit { name, .. } | Change::DropLimit { name } => Subject::Limit(name.clone()),
+        Change::SetNode { name, .. } | Change::DropNode { name } => Subject::Node(name.clone()),
     }
 }
 

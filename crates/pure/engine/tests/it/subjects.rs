@@ -3,18 +3,29 @@
 use std::collections::BTreeSet;
 
 use bursar_engine::codec::{Record, decode};
-use bursar_engine::subject::{Error, KINDS, Subject};
+use bursar_engine::subject::{Error, KINDS, Subject, VERSION, subjects_of};
+use bursar_journal::hash::sha256;
 use serde_json::Value;
 
-/// Records of every kind that the first version wrote.
-const JOURNAL: &str = include_str!("../../../../../tests/journals/0.1.0.jsonl");
+/// Records of every kind that each version wrote.
+const JOURNALS: [&str; 2] = [
+    include_str!("../../../../../tests/journals/0.1.0.jsonl"),
+    include_str!("../../../../../tests/journals/0.2.0.jsonl"),
+];
+
+/// The version of the rule, and the hash of all subjects of all those records.
+const SUBJECTS: (u32, &str) = (
+    1,
+    "49a49aaa634a54e0dcb0a1faf55cc2dfad36064e33bab2edd1b03eb4f3be9f69",
+);
 
 fn records() -> Vec<(Value, Record)> {
     let read = |(seq, line): (u64, &str)| {
         let record = decode(seq, line.as_bytes(), |_| None).ok()?;
         Some((serde_json::from_str(line).unwrap(), record))
     };
-    (0..).zip(JOURNAL.lines()).filter_map(read).collect()
+    let journal = |journal: &'static str| (0..).zip(journal.lines()).filter_map(read);
+    JOURNALS.into_iter().flat_map(journal).collect()
 }
 
 /// What a record is about, read from its JSON naively: each kind of event and change has its field.
@@ -73,6 +84,45 @@ fn a_record_is_about_what_its_events_and_changes_name_and_nothing_else() {
             );
         }
     }
+}
+
+/// Method: the list is compared with the naive one; every listed subject is asked of every record.
+#[test]
+fn a_record_is_about_exactly_the_subjects_that_are_listed_of_it() {
+    let records = records();
+    let listed = |record: &Record| -> BTreeSet<String> {
+        subjects_of(record)
+            .map(|subject| subject.to_string())
+            .collect()
+    };
+    let lists: Vec<BTreeSet<String>> = records.iter().map(|(_, record)| listed(record)).collect();
+    for ((json, _), listed) in records.iter().zip(&lists) {
+        assert_eq!(*listed, stated(json), "{json}");
+    }
+    for text in lists.iter().flatten().collect::<BTreeSet<_>>() {
+        let subject: Subject = text.parse().unwrap();
+        for ((_, record), listed) in records.iter().zip(&lists) {
+            assert_eq!(subject.is_of(record), listed.contains(text), "{text}");
+        }
+    }
+}
+
+/// Method: a hash of the subjects of all released journals.
+#[test]
+fn the_version_rises_when_an_old_record_gets_other_subjects() {
+    let mut lines = String::new();
+    for (_, record) in records() {
+        let subjects: BTreeSet<String> = subjects_of(&record)
+            .map(|subject| subject.to_string())
+            .collect();
+        for subject in subjects {
+            lines.push_str(&subject);
+            lines.push('\n');
+        }
+        lines.push('\n');
+    }
+    let hash = sha256(lines.as_bytes()).to_string();
+    assert_eq!((VERSION, hash.as_str()), SUBJECTS, "raise subject::VERSION");
 }
 
 /// Method: every text that occurs anywhere in a record is taken for a name of each kind.
