@@ -66,6 +66,7 @@ fn job(local: &Local, command: &str, args: &[&str]) -> Result<Job, Box<dyn Error
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     })?;
     Ok(Job {
         work,

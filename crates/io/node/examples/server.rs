@@ -29,6 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     })?;
     let job = Job {
         work,

@@ -69,6 +69,10 @@ pub struct Work {
     /// As whom it runs; as the server's own user unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
+    /// Whether a program that it executes may give it more privileges than it has: one with the
+    /// set-user-ID bit, or with file capabilities.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_privilege_escalation: bool,
 }
 
 /// A user of this machine.

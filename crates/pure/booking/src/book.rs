@@ -192,6 +192,7 @@ impl Bookings {
                         End::Released | End::Expired | End::Forced => Verdict::Lost,
                     },
                     signal: None,
+                    is_out_of_memory: false,
                 },
             ),
             Event::Started { id, isolation } => {
@@ -225,6 +226,7 @@ impl Bookings {
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             } => self.end(
                 at,
@@ -236,6 +238,7 @@ impl Bookings {
                     reason: reason.clone(),
                     verdict: *verdict,
                     signal: *signal,
+                    is_out_of_memory: *is_out_of_memory,
                 },
             ),
             Event::LimitSet { name, limit } => {
@@ -636,6 +639,7 @@ impl Bookings {
                 started: progress.and_then(|progress| progress.started),
                 stopping: progress.and_then(|progress| progress.stopping),
                 signal: how.signal,
+                is_out_of_memory: how.is_out_of_memory,
             })
         });
         let ending = Ending {
@@ -884,6 +888,7 @@ struct How {
     reason: Option<String>,
     verdict: Verdict,
     signal: Option<i32>,
+    is_out_of_memory: bool,
 }
 
 /// One counter under a limit, for tables.

@@ -75,6 +75,8 @@ pub enum Event {
         exit_code: Option<i32>,
         /// The signal that ended it, if one did.
         signal: Option<i32>,
+        /// Whether the kernel killed a process of it for want of memory.
+        is_out_of_memory: bool,
         /// Why it could not be started, if it could not.
         reason: Option<String>,
     },

@@ -578,7 +578,12 @@ fn execution_words(ended: &Ended, after: &str) -> String {
     let Some(course) = ended.course() else {
         return String::new();
     };
-    let how = words::exit(ended.exit_code(), course.signal, ended.reason());
+    let how = words::exit(
+        ended.exit_code(),
+        course.signal,
+        course.is_out_of_memory,
+        ended.reason(),
+    );
     words::came_out(course.verdict, after, &how)
 }
 

@@ -220,9 +220,10 @@ fn of_booking_event(
             verdict,
             exit_code,
             signal,
+            is_out_of_memory,
             reason,
         } => {
-            let how = words::exit(*exit_code, *signal, reason.as_deref());
+            let how = words::exit(*exit_code, *signal, *is_out_of_memory, reason.as_deref());
             exited(state, at, id, (*verdict, *exit_code), &how)
         }
         BookingEvent::LimitSet { name, limit } => limit_set(events, name, limit),

@@ -50,7 +50,7 @@ impl Local {
             result => result?,
         };
         if let Some(status) = place.status()? {
-            return Ok(Look::Ended(status.exit.into()));
+            return Ok(Look::Ended(status.into()));
         }
         let marker = place.marker()?;
         let Some(lock) = lock else {
@@ -63,7 +63,7 @@ impl Local {
             lock: Some(lock),
         };
         Ok(match marker {
-            Some(Marker::Ended(status)) => Look::Ended(status.exit.into()),
+            Some(Marker::Ended(status)) => Look::Ended(status.into()),
             _ if is_fresh => Look::Fresh(remains),
             _ => Look::Orphaned(remains),
         })
@@ -107,7 +107,7 @@ impl Local {
 
     /// Ends what is left, however long it takes: to say that it is gone would free its slot.
     pub(super) async fn lost(&self, id: &BookingId, remains: Remains) -> Exit {
-        while let Err(error) = self.settle(id, &remains, Exit::Lost).await {
+        while let Err(error) = self.settle(id, &remains, Ending::Lost).await {
             tracing::warn!(booking = %id, error = told(&error), "execution-not-settled");
             sleep(KILL_TIME).await;
         }
@@ -121,7 +121,7 @@ impl Local {
         &self,
         id: &BookingId,
         remains: &Remains,
-        exit: Exit,
+        exit: Ending,
     ) -> Result<(), Error> {
         let place = self.place(id);
         let until = Instant::now() + KILL_TIME;
@@ -132,7 +132,6 @@ impl Local {
             }
             sleep(SHORT_PAUSE).await;
         }
-        let exit = Ending::from(exit);
         let written = match &remains.lock {
             Some(_) => place.conclude(&Status { exit, seen: None }),
             None => Ok(()),

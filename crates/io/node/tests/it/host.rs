@@ -174,7 +174,28 @@ pub(crate) fn shell(script: &str) -> Work {
         env: BTreeMap::from([path]),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     }
+}
+
+/// Whether a program can gain privileges, by default and where the request allows it.
+pub(crate) async fn new_privileges(host: &Host) -> [&'static str; 2] {
+    let script = "grep '^NoNewPrivs:' /proc/self/status";
+    let mut answers = ["", ""];
+    for (answer, allow_privilege_escalation) in answers.iter_mut().zip([false, true]) {
+        let name = format!("privileges-{allow_privilege_escalation}");
+        let work = Work {
+            allow_privilege_escalation,
+            ..shell(script)
+        };
+        assert_eq!(host.run(&name, &host.job(&work)).await, Exit::Code(0));
+        *answer = match host.output(&id(&name), Stream::Stdout).trim() {
+            "NoNewPrivs:\t1" => "no",
+            "NoNewPrivs:\t0" => "yes",
+            other => panic!("{other}"),
+        };
+    }
+    answers
 }
 
 pub(crate) fn id(name: &str) -> BookingId {

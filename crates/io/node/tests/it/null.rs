@@ -17,6 +17,7 @@ fn job(null: &Null, command: &str, args: &[&str]) -> Job {
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     };
     Job {
         work: null.keep(&work).unwrap(),

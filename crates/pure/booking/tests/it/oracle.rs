@@ -76,6 +76,7 @@ pub(crate) struct Said {
     pub(crate) outcome: Option<Outcome>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
+    pub(crate) is_out_of_memory: bool,
     pub(crate) reason: Option<String>,
 }
 
@@ -238,7 +239,13 @@ impl Oracle {
         let verdict = match way.stopping.map(|(_, cause)| cause) {
             Some(Cause::Cancelled) => Verdict::Cancelled,
             Some(Cause::TimedOut) => Verdict::TimedOut,
-            None if *exit == Exit::Code(0) => Verdict::Completed,
+            None if matches!(
+                exit,
+                Exit::Code(0) | Exit::OutOfMemory { code: Some(0), .. }
+            ) =>
+            {
+                Verdict::Completed
+            }
             None if *exit == Exit::Lost => Verdict::Lost,
             Some(Cause::NotStarted) | None => Verdict::Failed,
         };
@@ -253,6 +260,9 @@ impl Oracle {
         match exit {
             Exit::Code(code) => said.exit_code = Some(*code),
             Exit::Signal(signal) => said.signal = Some(*signal),
+            Exit::OutOfMemory { code, signal } => {
+                (said.exit_code, said.signal, said.is_out_of_memory) = (*code, *signal, true);
+            }
             Exit::Lost => {}
             Exit::NotStarted { reason } => said.reason = Some(reason.clone()),
         }

@@ -485,6 +485,7 @@ impl World {
                     outcome: ended.outcome(),
                     exit_code: ended.exit_code(),
                     signal: ended.course().and_then(|course| course.signal),
+                    is_out_of_memory: ended.course().is_some_and(|course| course.is_out_of_memory),
                     reason: ended.reason().map(str::to_owned),
                 },
                 way: ended.course().map(|course| {
@@ -744,6 +745,8 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         3 => Just(Exit::Code(0)),
         1 => (-2..3_i32).prop_map(Exit::Code),
         1 => (1..16_i32).prop_map(Exit::Signal),
+        1 => (proptest::option::of(-1..2_i32), proptest::option::of(1..16_i32))
+            .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         1 => Just(Exit::Lost),
         1 => Just(Exit::NotStarted { reason }),
     ]

@@ -213,12 +213,14 @@ impl EventShape {
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             } => Self::Exited(ExitedShape {
                 id,
                 verdict: verdict.into(),
                 exit_code,
                 signal,
+                out_of_memory: is_out_of_memory,
                 reason,
             }),
             BookingEvent::Granted { id, fence } => Self::Granted {
@@ -286,6 +288,7 @@ impl EventShape {
                 verdict: exited.verdict.into(),
                 exit_code: exited.exit_code,
                 signal: exited.signal,
+                is_out_of_memory: exited.out_of_memory,
                 reason: exited.reason,
             }
             .into(),
@@ -467,6 +470,7 @@ impl From<Exit> for ExitShape {
         match exit {
             Exit::Code(code) => Self::Code(code),
             Exit::Signal(signal) => Self::Signal(signal),
+            Exit::OutOfMemory { code, signal } => Self::OutOfMemory { code, signal },
             Exit::Lost => Self::Lost,
             Exit::NotStarted { reason } => Self::NotStarted(reason),
         }
@@ -478,6 +482,7 @@ impl From<ExitShape> for Exit {
         match shape {
             ExitShape::Code(code) => Self::Code(code),
             ExitShape::Signal(signal) => Self::Signal(signal),
+            ExitShape::OutOfMemory { code, signal } => Self::OutOfMemory { code, signal },
             ExitShape::Lost => Self::Lost,
             ExitShape::NotStarted(reason) => Self::NotStarted { reason },
         }

@@ -312,6 +312,7 @@ impl From<Course> for CourseShape {
             started: course.started.map(|(at, how)| (at, how.into())),
             stopping: course.stopping.map(|(at, cause)| (at, cause.into())),
             signal: course.signal,
+            out_of_memory: course.is_out_of_memory,
         }
     }
 }
@@ -323,6 +324,7 @@ impl From<CourseShape> for Course {
             started: shape.started.map(|(at, how)| (at, how.into())),
             stopping: shape.stopping.map(|(at, cause)| (at, cause.into())),
             signal: shape.signal,
+            is_out_of_memory: shape.out_of_memory,
         }
     }
 }

@@ -244,6 +244,9 @@ pub(super) struct ExitedShape {
     pub(super) exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signal: Option<i32>,
+    /// Absent means false, as before there was such a field (L8).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) out_of_memory: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
 }
@@ -253,6 +256,12 @@ pub(super) struct ExitedShape {
 pub(super) enum ExitShape {
     Code(i32),
     Signal(i32),
+    OutOfMemory {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+    },
     Lost,
     NotStarted(String),
 }
@@ -314,6 +323,8 @@ pub(super) struct CourseShape {
     pub(super) stopping: Option<(Instant, CauseShape)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) out_of_memory: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -492,6 +503,14 @@ impl PriorityShape {
     fn is_normal(&self) -> bool {
         matches!(self, Self::Normal)
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(

@@ -266,6 +266,51 @@ fn the_life_of_an_execution_is_told_in_sentences() {
     assert_eq!(told, SENTENCES, "\n{told}");
 }
 
+/// What people ask about most is said in words, with the number.
+#[test]
+fn out_of_memory_not_executable_and_not_found_are_said_in_words() {
+    let memory = |code, signal| Exit::OutOfMemory { code, signal };
+    for (exit, words) in [
+        (
+            memory(None, Some(9)),
+            "failed after 0s, signal 9, out of memory: the kernel killed it at its memory limit",
+        ),
+        (
+            memory(Some(137), None),
+            "failed after 0s, exit 137, out of memory: the kernel killed a process of it at its \
+             memory limit",
+        ),
+        (
+            memory(Some(0), None),
+            "completed after 0s, out of memory: the kernel killed a process of it at its memory \
+             limit",
+        ),
+        (
+            Exit::Code(126),
+            "failed after 0s, exit 126, the program could not be executed: it is not executable, \
+             or permission is missing",
+        ),
+        (
+            Exit::Code(127),
+            "failed after 0s, exit 127, the program was not found",
+        ),
+        (Exit::Signal(9), "failed after 0s, signal 9"),
+    ] {
+        let mut world = one_slot();
+        world.run(submit("run", "sh", "acme")).unwrap();
+        world.run(started("run")).unwrap();
+        let told = tells(&mut world, exited("run", exit.clone()));
+        let streamed = format!("booking.released: run {words}, 1 sh slot released\n");
+        assert_eq!(told, streamed, "{exit:?}");
+        let explained = booking(&world.state, world.now, &id("run")).unwrap();
+        assert!(
+            explained.headline.ends_with(words),
+            "{}",
+            explained.headline
+        );
+    }
+}
+
 const SENTENCES: &str = "\
 booking.granted: run-1 granted: 1 sh slot for acme
 booking.queued: run-2 waits for 1 sh slot for zeta

@@ -264,6 +264,10 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
                 0 | 1 => Exit::Code(i32::from(*how)),
                 2 => Exit::Signal(9),
                 3 => Exit::Lost,
+                4 => Exit::OutOfMemory {
+                    code: None,
+                    signal: Some(9),
+                },
                 _ => Exit::NotStarted {
                     reason: "no such file".to_owned(),
                 },

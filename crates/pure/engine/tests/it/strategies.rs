@@ -104,6 +104,8 @@ fn exit() -> impl Strategy<Value = Exit> {
     prop_oneof![
         any::<i32>().prop_map(Exit::Code),
         any::<i32>().prop_map(Exit::Signal),
+        (option::of(any::<i32>()), option::of(any::<i32>()))
+            .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         Just(Exit::Lost),
         text().prop_map(|reason| Exit::NotStarted { reason }),
     ]
@@ -386,14 +388,19 @@ fn event_now() -> impl Strategy<Value = Event> {
 
 fn exited() -> impl Strategy<Value = Event> {
     let verdict = proptest::sample::select(&Verdict::ALL[..]);
-    let numbers = (option::of(any::<i32>()), option::of(any::<i32>()));
+    let numbers = (
+        option::of(any::<i32>()),
+        option::of(any::<i32>()),
+        any::<bool>(),
+    );
     (id(), verdict, numbers, option::of(text())).prop_map(
-        |(id, verdict, (exit_code, signal), reason)| {
+        |(id, verdict, (exit_code, signal, is_out_of_memory), reason)| {
             BookingEvent::Exited {
                 id,
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             }
             .into()

@@ -35,6 +35,7 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
             Course {
                 outcome: course.map(|course| outcome_of(course.verdict)),
                 signal: course.and_then(|course| course.signal),
+                out_of_memory: course.is_some_and(|course| course.is_out_of_memory),
                 ..moved(
                     ExecutionState::Ended,
                     course.and_then(|course| course.started),
