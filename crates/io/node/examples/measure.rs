@@ -71,6 +71,7 @@ fn job(local: &Local, command: &str, args: &[&str]) -> Result<Job, Box<dyn Error
     Ok(Job {
         work,
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

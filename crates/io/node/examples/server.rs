@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let job = Job {
         work,
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

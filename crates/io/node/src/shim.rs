@@ -59,6 +59,10 @@ pub(crate) struct Order {
     pub booking: String,
     /// Proof that its slot is its own.
     pub fence: u64,
+    /// What the ledger must know of it should it forget it; a server that is older than its shim
+    /// says nothing.
+    #[serde(default)]
+    pub note: String,
     /// The directory of the execution.
     pub directory: PathBuf,
     /// The file with what to run.
@@ -90,13 +94,17 @@ pub(crate) struct Entry {
     pub order: Order,
 }
 
-/// What is in the marker that an execution was spawned: how to find its processes again.
+/// What is in the marker that an execution was spawned: how to find its processes again, and
+/// what they are charged for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spawned {
     /// Its cgroups.
     pub group: Group,
     /// Whether they keep every limit.
     pub is_whole: bool,
+    /// What the ledger must know of it should it forget it; shims of earlier versions wrote none.
+    #[serde(default)]
+    pub note: String,
 }
 
 impl Spawned {

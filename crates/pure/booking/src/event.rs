@@ -51,6 +51,18 @@ pub enum Event {
         /// How it is kept apart.
         isolation: Isolation,
     },
+    /// An execution that the ledger did not know, or knew as queued, was found running after a
+    /// restore: it holds what it was granted in the records that were lost, above limits too (X5).
+    Adopted {
+        /// Which.
+        id: BookingId,
+        /// All that was asked for it.
+        request: Request,
+        /// Its fence.
+        fence: Fence,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
     /// An execution is to be stopped.
     Stopping {
         /// Which.
@@ -120,6 +132,7 @@ impl Event {
             | Self::Renewed { id, .. }
             | Self::Ended { id, .. }
             | Self::Started { id, .. }
+            | Self::Adopted { id, .. }
             | Self::Stopping { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Exited { id, .. } => Some(id),

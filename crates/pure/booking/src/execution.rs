@@ -14,7 +14,7 @@
 use bursar_units::{BookingId, Instant, Millis};
 
 use crate::decide::{Events, Refusal, Reply, emit, finish};
-use crate::{Bookings, Event, Granted, Outcome, Standing};
+use crate::{Bookings, Event, Fence, Granted, Outcome, Request, Standing};
 
 /// After how many stops that failed an execution is stuck.
 pub const STOPS_UNTIL_STUCK: u32 = 10;
@@ -271,6 +271,8 @@ pub struct Progress {
     pub started: Option<(Instant, Isolation)>,
     /// Since when it is stopped and why, once it is.
     pub stopping: Option<(Instant, Cause)>,
+    /// Whether it was found running after a restore that had lost its grant (X5).
+    pub is_adopted: bool,
 }
 
 impl Progress {
@@ -279,6 +281,7 @@ impl Progress {
         stage: Stage::Starting,
         started: None,
         stopping: None,
+        is_adopted: false,
     };
 }
 
@@ -295,6 +298,8 @@ pub struct Course {
     pub signal: Option<i32>,
     /// Whether the kernel killed a process of it for want of memory.
     pub is_out_of_memory: bool,
+    /// Whether it was found running after a restore that had lost its grant (X5).
+    pub is_adopted: bool,
 }
 
 /// What the executor should be doing for an execution (X2).
@@ -359,6 +364,42 @@ pub fn started(
     }
     let id = id.clone();
     emit(bookings, at, Event::Started { id, isolation }, events);
+    Ok(Reply::Noted)
+}
+
+/// The process of an execution runs that the ledger does not know, or knows as queued: a restore
+/// has lost the records that granted it. It is charged whatever the limits say. `fence` is what the
+/// program was given; it keeps that unless another holder has it.
+pub fn adopt(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    request: &Request,
+    found: (Option<Fence>, Isolation),
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let request = match bookings.standing(id) {
+        Some(Standing::Ended(_)) => return Ok(Reply::AlreadyEnded),
+        Some(Standing::Granted(_)) => return Ok(Reply::Repeated),
+        // The ledger knows what was asked, and that is older than what was found.
+        Some(Standing::Queued { .. }) => bookings.request(id).unwrap_or_else(|| request.clone()),
+        None => request.clone(),
+    };
+    if request.order().is_none() {
+        return Err(Refusal::NotAnExecution);
+    }
+    let (fence, isolation) = found;
+    let is_free = |fence: &Fence| {
+        let mut holders = bookings.granted.values();
+        fence.0 != 0 && holders.all(|granted| granted.fence != *fence)
+    };
+    let event = Event::Adopted {
+        id: id.clone(),
+        request,
+        fence: fence.filter(is_free).unwrap_or(bookings.next_fence()),
+        isolation,
+    };
+    finish(bookings, at, event, events);
     Ok(Reply::Noted)
 }
 

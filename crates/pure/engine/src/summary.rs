@@ -200,6 +200,13 @@ fn of_booking_event(
             };
             of_execution(state, at, "execution.started", id, &format!("runs{unkept}"))
         }
+        BookingEvent::Adopted { id, request, .. } => {
+            let says = format!(
+                "adopted: {}; it was found running after a restore",
+                asked(request)
+            );
+            of_execution(state, at, "execution.adopted", id, &says)
+        }
         BookingEvent::Stopping { id, cause } => {
             let why = match cause {
                 Cause::Cancelled => "is stopped: cancelled",

@@ -275,6 +275,9 @@ pub struct Course {
     /// How its process is kept apart, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// True if it was found running after a restore that had lost the records about it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
     /// Since when its process runs, or ran.
     #[serde(
         default,
@@ -551,6 +554,7 @@ impl Course {
             outcome: None,
             signal: None,
             out_of_memory: false,
+            adopted: false,
             isolation: None,
             started_at: None,
             stopping_at: None,

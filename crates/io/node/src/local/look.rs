@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed, told};
 use crate::cgroup::Group;
-use crate::executor::Error;
+use crate::executor::{Error, Life};
 use crate::place::{self, Lock, Marker};
-use crate::shim::{Ending, Status};
+use crate::shim::{Ending, Spawned, Status};
 
 /// What there is of an execution.
 pub(super) enum Look {
@@ -67,6 +67,37 @@ impl Local {
             _ if is_fresh => Look::Fresh(remains),
             _ => Look::Orphaned(remains),
         })
+    }
+
+    /// What lives of an execution. What runs without a shim counts as running: whoever watches it
+    /// finds that it is lost, and ends it.
+    pub(super) fn lives(&self, id: &BookingId) -> Result<Life, Error> {
+        let (marker, remains) = match self.look(id)? {
+            Look::Ended(_) => return Ok(Life::Nothing),
+            Look::Alive(Some(Marker::Spawned(spawned))) => return Ok(running(spawned)),
+            Look::Alive(_) => return Ok(Life::Unwatched),
+            Look::Orphaned(remains) => (self.marker(id)?, remains),
+            Look::Fresh(remains) | Look::Absent(remains) => (None, remains),
+        };
+        Ok(match marker {
+            _ if !self.is_populated(id, &remains)? => Life::Nothing,
+            Some(Marker::Spawned(spawned)) => running(spawned),
+            _ => Life::Unwatched,
+        })
+    }
+
+    /// Whether a process is in a cgroup of an execution.
+    pub(super) fn is_populated(&self, id: &BookingId, remains: &Remains) -> Result<bool, Error> {
+        let path = self.place(id).path().to_owned();
+        let members = remains.group.members();
+        Ok(!members
+            .map_err(failed("read the cgroup of", &path))?
+            .is_empty())
+    }
+
+    fn marker(&self, id: &BookingId) -> Result<Option<Marker>, Error> {
+        let place = self.place(id);
+        place.marker().map_err(failed("look at", place.path()))
     }
 
     /// The cgroups of an execution: those it was given, or else all that it may have been given.
@@ -140,6 +171,13 @@ impl Local {
             tracing::warn!(booking = %id, error = told(&error), "status-not-written");
         }
         Ok(())
+    }
+}
+
+fn running(spawned: Spawned) -> Life {
+    Life::Running {
+        isolation: spawned.isolation(),
+        note: spawned.note,
     }
 }
 

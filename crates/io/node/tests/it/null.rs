@@ -22,6 +22,7 @@ fn job(null: &Null, command: &str, args: &[&str]) -> Job {
     Job {
         work: null.keep(&work).unwrap(),
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

@@ -13,10 +13,10 @@ use serde::de::Error as _;
 
 use super::market::MarketReportShape;
 use super::shapes::{
-    BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape, EndedShape,
-    EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape, NodeShape,
-    OrderShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape, TokenShape,
-    VerdictShape,
+    AdoptionShape, BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape,
+    EndedShape, EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape,
+    NodeShape, OrderShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape,
+    TokenShape, VerdictShape,
 };
 use crate::token::{Role, Token};
 use crate::{Command, Event};
@@ -40,6 +40,12 @@ impl From<&Command> for CommandShape {
                 id,
                 isolation: isolation.into(),
             },
+            Command::Adopt {
+                id,
+                request,
+                fence,
+                isolation,
+            } => Self::Adopt(AdoptionShape::new(id, request, fence, isolation)),
             Command::Exited { id, exit } => Self::Exited {
                 id,
                 exit: exit.into(),
@@ -108,6 +114,15 @@ impl TryFrom<CommandShape> for Command {
                 id,
                 isolation: isolation.into(),
             },
+            CommandShape::Adopt(adoption) => {
+                let (id, request, fence, isolation) = adoption.into_parts();
+                Self::Adopt {
+                    id,
+                    request,
+                    fence,
+                    isolation,
+                }
+            }
             CommandShape::Exited { id, exit } => Self::Exited {
                 id,
                 exit: exit.into(),
@@ -202,6 +217,12 @@ impl EventShape {
                 id,
                 isolation: isolation.into(),
             },
+            BookingEvent::Adopted {
+                id,
+                request,
+                fence,
+                isolation,
+            } => Self::Adopted(AdoptionShape::new(id, request, Some(fence), isolation)),
             BookingEvent::Stopping { id, cause } => Self::Stopping {
                 id,
                 cause: cause.into(),
@@ -277,6 +298,16 @@ impl EventShape {
                 isolation: isolation.into(),
             }
             .into(),
+            Self::Adopted(adoption) => {
+                let (id, request, fence, isolation) = adoption.into_parts();
+                BookingEvent::Adopted {
+                    id,
+                    request,
+                    fence: fence.ok_or_else(|| JsonError::custom("`adopted` has no fence"))?,
+                    isolation,
+                }
+                .into()
+            }
             Self::Stopping { id, cause, t } => {
                 at = t.unwrap_or(time);
                 let cause = cause.into();
@@ -418,6 +449,23 @@ impl ExecutionShape {
     pub(super) fn into_parts(self) -> (BookingId, Request, Option<Fence>) {
         let (id, request, fence) = self.booking.into_parts();
         (id, with_order(request, Some(self.order)), fence)
+    }
+}
+
+impl AdoptionShape {
+    fn new(id: BookingId, request: Request, fence: Option<Fence>, isolation: Isolation) -> Self {
+        let (order, booking) = order_and_booking(id, request, fence);
+        Self {
+            booking,
+            order,
+            isolation: isolation.into(),
+        }
+    }
+
+    fn into_parts(self) -> (BookingId, Request, Option<Fence>, Isolation) {
+        let (id, request, fence) = self.booking.into_parts();
+        let request = with_order(request, self.order);
+        (id, request, fence, self.isolation.into())
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) enum CommandShape {
         id: BookingId,
         isolation: IsolationShape,
     },
+    Adopt(AdoptionShape),
     Exited {
         id: BookingId,
         exit: ExitShape,
@@ -120,6 +121,7 @@ pub(super) enum EventShape {
         id: BookingId,
         isolation: IsolationShape,
     },
+    Adopted(AdoptionShape),
     Stopping {
         id: BookingId,
         cause: CauseShape,
@@ -222,6 +224,17 @@ pub(super) struct ExecutionShape {
     pub(super) order: OrderShape,
 }
 
+/// An execution that was found running: what was asked for it, under which fence, and how it is
+/// kept apart.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AdoptionShape {
+    pub(super) booking: BookingShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<OrderShape>,
+    pub(super) isolation: IsolationShape,
+}
+
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct OrderShape {
@@ -301,6 +314,8 @@ pub(super) struct ProgressShape {
     pub(super) started: Option<(Instant, IsolationShape)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stopping: Option<(Instant, CauseShape)>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) adopted: bool,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -325,6 +340,8 @@ pub(super) struct CourseShape {
     pub(super) signal: Option<i32>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) out_of_memory: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) adopted: bool,
 }
 
 #[derive(Serialize, Deserialize)]

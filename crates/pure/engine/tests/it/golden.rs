@@ -3,7 +3,7 @@
 use bursar_engine::codec::{decode, encode};
 
 /// Each line is a record as it is stored; a line is added for a new kind, and never changed.
-pub(crate) const RECORDS: [&str; 36] = [
+pub(crate) const RECORDS: [&str; 38] = [
     r#"{"v":1,"seq":0,"t":1794823200000,"by":"bursar","cmd":{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}},"ev":[{"genesis":{"ledger":"0198f3c2-1a2b-7abc-8def-0123456789ab","format":1}}]}"#,
     r#"{"v":1,"seq":1,"t":1794823200001,"by":"bursar","cmd":{"resume":{"wall":1794823200003}},"ev":[{"resumed":{"wall":1794823200003}}]}"#,
     r#"{"v":1,"seq":2,"t":1794823200002,"by":"ada","cmd":{"reserve":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000}},"ev":[{"reserved":{"id":"job-1","class":"python","tenant":"acme","slots":1,"ttlMs":60000,"fence":8812}}]}"#,
@@ -40,6 +40,8 @@ pub(crate) const RECORDS: [&str; 36] = [
     r#"{"v":1,"seq":33,"t":1794823200033,"by":"bursar","cmd":{"reportMarket":{"node":"w-17","basis":8,"settings":{"mode":"off","policy":"full-capacity","text":""},"returned":["web"],"digest":{"at":1794823200030,"lines":1440,"writes":15,"head":"000000000000000000000000000000000000000000000000000000000000002a"}}},"ev":[{"marketSet":{"node":"w-17","mode":"off","policy":"full-capacity","sha256":"000000000000000000000000000000000000000000000000000000000000002a","text":"","was":{"mode":"act","policy":"weighted-nash","sha256":"000000000000000000000000000000000000000000000000000000000000002a"}}},{"originalReturned":{"node":"w-17","pod":"web"}},{"marketDigested":{"node":"w-17","digest":{"at":1794823200030,"lines":1440,"writes":15,"head":"000000000000000000000000000000000000000000000000000000000000002a"},"was":{"at":1794823200029,"lines":720,"writes":14,"head":"000000000000000000000000000000000000000000000000000000000000002a"}}}]}"#,
     r#"{"v":1,"seq":34,"t":1794823200034,"by":"bursar","cmd":{"exited":{"id":"run-6","exit":{"outOfMemory":{"signal":9}}}},"ev":[{"exited":{"id":"run-6","verdict":"failed","signal":9,"outOfMemory":true}}]}"#,
     r#"{"v":1,"seq":35,"t":1794823200035,"by":"bursar","cmd":{"exited":{"id":"run-7","exit":{"outOfMemory":{"code":137}}}},"ev":[{"exited":{"id":"run-7","verdict":"failed","exitCode":137,"outOfMemory":true}}]}"#,
+    r#"{"v":1,"seq":36,"t":1794823200036,"by":"bursar","cmd":{"adopt":{"booking":{"id":"run-8","class":"python","tenant":"acme","slots":2,"cpuMilli":500,"fence":8900},"order":{"work":"abababababababababababababababababababababababababababababababab","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"cgroup"}},"ev":[{"adopted":{"booking":{"id":"run-8","class":"python","tenant":"acme","slots":2,"cpuMilli":500,"fence":8900},"order":{"work":"abababababababababababababababababababababababababababababababab","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"cgroup"}}]}"#,
+    r#"{"v":1,"seq":37,"t":1794823200037,"by":"bursar","cmd":{"adopt":{"booking":{"id":"run-9","class":"unknown","tenant":"unknown","slots":1},"order":{"work":"0000000000000000000000000000000000000000000000000000000000000000","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"none"}},"ev":[{"adopted":{"booking":{"id":"run-9","class":"unknown","tenant":"unknown","slots":1,"fence":8901},"order":{"work":"0000000000000000000000000000000000000000000000000000000000000000","startTimeoutMs":60000,"maxTimeMs":3600000,"graceMs":10000},"isolation":"none"}}]}"#,
 ];
 
 #[test]

@@ -337,6 +337,14 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
             ttl
         }),
         (id(), isolation()).prop_map(|(id, isolation)| Command::Started { id, isolation }),
+        (id(), request(), option::of(fence()), isolation()).prop_map(
+            |(id, request, fence, isolation)| Command::Adopt {
+                id,
+                request,
+                fence,
+                isolation
+            }
+        ),
         (id(), exit()).prop_map(|(id, exit)| Command::Exited { id, exit }),
         (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
         id().prop_map(|id| Command::Cancel { id }),
@@ -367,6 +375,15 @@ fn event_now() -> impl Strategy<Value = Event> {
         }),
         (id(), isolation())
             .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }.into()),
+        (id(), request(), fence(), isolation()).prop_map(|(id, request, fence, isolation)| {
+            BookingEvent::Adopted {
+                id,
+                request,
+                fence,
+                isolation,
+            }
+            .into()
+        }),
         (id(), any::<u32>())
             .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }.into()),
         exited(),
