@@ -378,6 +378,11 @@ impl Asked<'_> {
         let slots = words::slots(self.request.amount.slots, Some(&self.request.class));
         let since = |at: Instant| words::length(self.now.since(at));
         let (started, stopping) = (progress.started, progress.stopping);
+        let adopted = if progress.is_adopted {
+            "; it was found running after a restore"
+        } else {
+            ""
+        };
         let began = match progress.stage {
             execution::Stage::Starting => granted.granted_at,
             execution::Stage::Running => started.map_or(granted.granted_at, |(at, _)| at),
@@ -392,7 +397,7 @@ impl Asked<'_> {
             ),
             execution::Stage::Running => (
                 Stage::Running,
-                format!("runs for {} so far, {left} left", since(began)),
+                format!("runs for {} so far, {left} left{adopted}", since(began)),
                 vec!["cancel it".to_owned()],
             ),
             execution::Stage::Stopping { failed: 0 } => (
@@ -578,7 +583,12 @@ fn execution_words(ended: &Ended, after: &str) -> String {
     let Some(course) = ended.course() else {
         return String::new();
     };
-    let how = words::exit(ended.exit_code(), course.signal, ended.reason());
+    let how = words::exit(
+        ended.exit_code(),
+        course.signal,
+        course.is_out_of_memory,
+        ended.reason(),
+    );
     words::came_out(course.verdict, after, &how)
 }
 

@@ -275,6 +275,7 @@ fn work(asked: &mut ExecutionRequest, user: Option<User>) -> Work {
         env: std::mem::take(&mut asked.env),
         directory: asked.directory.take().map(PathBuf::from),
         user,
+        allow_privilege_escalation: asked.allow_privilege_escalation,
     }
 }
 

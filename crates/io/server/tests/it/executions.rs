@@ -14,7 +14,9 @@ use bursar_client::client::{Client, Follow, Mode, Options, Query, Transport};
 use bursar_engine::Command;
 use bursar_engine::booking::execution::{Digest, Exit, Isolation};
 use bursar_engine::token::Role;
-use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, User, Work};
+use bursar_node::executor::{
+    Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, User, Work,
+};
 use bursar_node::null::Null;
 use bursar_server::runner::Runner;
 use bursar_server::{Caller, Via};
@@ -41,6 +43,10 @@ impl Paper {
 }
 
 impl Executor for Paper {
+    fn life(&self, _: &BookingId) -> Result<Life, Error> {
+        Ok(Life::Nothing)
+    }
+
     /// The place at which it is kept, or would be.
     fn digest(&self, work: &Work) -> Digest {
         let works = self.works.lock().unwrap();
