@@ -36,13 +36,12 @@ impl Right {
     }
 
     /// What `work` comes to, or why the right ended before. The work is dropped then, so it must
-    /// only read.
+    /// only read. Its result is not told either if it came after the end.
     pub(crate) async fn hold<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         tokio::select! {
-            // The right first: what is ready after its end is not told any more.
             biased;
             problem = self.ended() => Err(problem),
-            done = work => Ok(done),
+            done = work => self.check().map(|()| done),
         }
     }
 

@@ -122,6 +122,26 @@ async fn a_right_that_lasts_ends_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_that_happens_after_a_right_was_revoked() {
+    let world = World::new();
+    let router = connections(&world);
+    let token = token(&world).await;
+    let mut body = ask(&router, "/v1/events", Some(&token)).await.into_body();
+    assert_eq!(next(&mut body).await.unwrap(), ": bursar\n\n");
+    let heard = async {
+        let last = next(&mut body).await.unwrap();
+        assert!(last.starts_with("event: signed-out\n"), "{last}");
+        assert_eq!(next(&mut body).await, None);
+    };
+    let happens = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        world.ask("DELETE", "/v1/tokens/app", "").await;
+        world.grant("later", "python", "acme").await;
+    };
+    tokio::join!(heard, happens);
+}
+
 /// Opens an answer that lasts, ends its right, and looks how it ends.
 async fn outlived(path: &str, ends: Ends, end: End) {
     let (world, paper) = world();
