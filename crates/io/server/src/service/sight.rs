@@ -104,3 +104,52 @@ fn sees_limit(caller: &Caller, limit: &Limit) -> bool {
         Some(Scope::Each) | None => Owner::Shared,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use bursar_engine::booking::decide::Change;
+    use bursar_engine::booking::{Limit, Scope};
+    use bursar_engine::codec::Record;
+    use bursar_engine::token::Role;
+    use bursar_engine::{Command, Events, State};
+    use bursar_units::{BookingId, Instant, Label, ObjectName};
+
+    use super::may_read_bytes;
+    use crate::caller::Caller;
+
+    /// A record is read by its command too: these have no event that would tell of others.
+    #[test]
+    fn a_record_that_was_asked_about_something_else_is_no_tenants_own() {
+        let label = |text| Label::new(text).unwrap_or_else(|_| Caller::anonymous().name);
+        let named = Limit::unbounded(None, Some(Scope::Named(label("zeta"))));
+        let changes = ObjectName::new("zeta").map(|name| Change::SetLimit { name, limit: named });
+        let renewed = BookingId::new("theirs").map(|id| (id, Instant::from_ms(1)));
+        let commands = [
+            Command::Change {
+                changes: changes.into_iter().collect(),
+            },
+            Command::Tick {
+                renewed: renewed.into_iter().collect(),
+            },
+        ];
+        for command in commands {
+            let record = Record {
+                seq: 1,
+                time: Instant::from_ms(1),
+                by: label("ada"),
+                command,
+                events: Events::new(),
+            };
+            let reads = |role| {
+                let caller = Caller {
+                    roles: [role].into(),
+                    tenants: [label("acme")].into(),
+                    ..Caller::anonymous()
+                };
+                may_read_bytes(&State::default(), &caller, &record)
+            };
+            assert!(!reads(Role::Use) && !reads(Role::View), "{record:?}");
+            assert!(reads(Role::Operate), "{record:?}");
+        }
+    }
+}
