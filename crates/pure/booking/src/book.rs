@@ -410,6 +410,12 @@ impl Bookings {
             .collect()
     }
 
+    /// Whether a tenant holds slots of a class, or waits for some.
+    pub fn is_used_by(&self, class: &Label, tenant: &Label) -> bool {
+        let counter = self.counter_by_labels(Kind::ClassTenant, class, tenant);
+        counter.is_some_and(|counter| !counter.used.shown().is_zero() || counter.waiting > 0)
+    }
+
     /// Every value under a limit that has something held or waiting: its class and tenant (as
     /// far as the limit tells them apart), what is held, and how many wait. Sorted by name.
     pub fn counters_of(&self, declared: &Declared) -> Vec<CounterView<'_>> {

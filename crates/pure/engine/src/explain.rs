@@ -8,6 +8,7 @@ mod effect;
 mod refused;
 mod saga;
 
+use bursar_booking::book::CounterView;
 use bursar_booking::execution::{self, Cause, Progress};
 use bursar_booking::limit::{Declared, Kind};
 use bursar_booking::position::{Estimate, Position, Reason};
@@ -257,10 +258,16 @@ pub fn booking(state: &State, now: Instant, id: &BookingId) -> Option<Explanatio
 }
 
 /// Explains a limit; `None` if it is not declared. Of a limit with a counter for each value the
-/// fullest one is told.
-pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
+/// fullest one is told that the caller may see.
+pub fn limit(
+    state: &State,
+    name: &ObjectName,
+    may_see: impl Fn(&CounterView<'_>) -> bool,
+) -> Option<Explanation> {
     let declared = state.bookings.limit(name.as_str())?;
-    let fullest = fullest(state, declared);
+    let mut counters = state.bookings.counters_of(declared);
+    counters.retain(may_see);
+    let fullest = fullest(counters, declared);
     let uses = fullest
         .as_ref()
         .map(|counter| counter.limits.clone())
@@ -638,8 +645,7 @@ struct Fullest<'a> {
     limits: Vec<LimitUse>,
 }
 
-fn fullest<'a>(state: &'a State, declared: &Declared) -> Option<Fullest<'a>> {
-    let counters = state.bookings.counters_of(declared);
+fn fullest<'a>(counters: Vec<CounterView<'a>>, declared: &Declared) -> Option<Fullest<'a>> {
     let uses = |used: Amount, waiting: u64| -> Vec<LimitUse> {
         let mut uses: Vec<LimitUse> = Dimension::ALL
             .into_iter()

@@ -28,14 +28,14 @@ use crate::world::{Reply, World, caller, user, viewer};
 /// An executor that keeps and shows what the test says and runs nothing: what becomes of
 /// executions the test tells the ledger itself.
 #[derive(Default)]
-struct Paper {
+pub(crate) struct Paper {
     works: Mutex<Vec<Work>>,
     written: Mutex<BTreeMap<(BookingId, &'static str), Vec<u8>>>,
     is_full: bool,
 }
 
 impl Paper {
-    fn write(&self, id: &str, stream: &'static str, text: &str) {
+    pub(crate) fn write(&self, id: &str, stream: &'static str, text: &str) {
         let mut written = self.written.lock().unwrap();
         let file = written.entry((name(id), stream)).or_default();
         file.extend_from_slice(text.as_bytes());
@@ -116,7 +116,7 @@ impl Executor for Paper {
     }
 }
 
-fn world() -> (World, Arc<Paper>) {
+pub(crate) fn world() -> (World, Arc<Paper>) {
     let paper = Arc::new(Paper::default());
     let executor: Arc<dyn Executor> = Arc::<Paper>::clone(&paper);
     (World::executing(executor), paper)
@@ -149,7 +149,7 @@ async fn put(world: &World, id: &str, body: &str) -> Reply {
         .await
 }
 
-async fn submit(world: &World, id: &str) -> Reply {
+pub(crate) async fn submit(world: &World, id: &str) -> Reply {
     put(
         world,
         id,
