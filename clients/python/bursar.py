@@ -888,12 +888,14 @@ class Client:
         max_time: Optional[float] = None,
         grace: Optional[float] = None,
         retry_of: Optional[str] = None,
+        allow_privilege_escalation: bool = False,
         id: Optional[str] = None,
     ) -> Execution:
         """Has the server run a program in slots of its own, at most once; returns at once.
 
         `env` is all that the program gets of an environment. `wait` is how long it may queue, as
-        for `slot`; `max_time`, `start_timeout` and `grace` are in seconds too.
+        for `slot`; `max_time`, `start_timeout` and `grace` are in seconds too. Programs such as
+        sudo give it no further privileges unless `allow_privilege_escalation` is true.
         """
         request = {
             "command": command,
@@ -915,6 +917,7 @@ class Client:
             "maxTimeMs": _milliseconds(max_time),
             "graceMs": _milliseconds(grace),
             "retryOf": retry_of,
+            "allowPrivilegeEscalation": allow_privilege_escalation or None,
         }
         path = f"/v1/executions/{_escaped(id or _new_id('run'))}"
         return Execution.of(self._put(path, _given(request), wait is None)[1])

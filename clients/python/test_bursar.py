@@ -692,6 +692,13 @@ class Executions(unittest.TestCase):
             self.assertEqual(len(ended.answer["steps"]), 6)
         self.assertEqual(held(self.client, self.kind), 0)
 
+    def test_it_gains_no_privileges_unless_it_may(self) -> None:
+        for options, flag in [({}, "1"), ({"allow_privilege_escalation": True}, "0")]:
+            script = f"grep -q 'NoNewPrivs:.{flag}' /proc/self/status"
+            submitted = self.client.submit("/bin/sh", ["-c", script], self.kind, **options)
+            ended = self.client.execution(submitted.id, wait=PATIENCE_SECONDS)
+            self.assertEqual((ended.outcome, ended.exit_code), ("completed", 0), options)
+
     def test_it_gets_what_it_was_given(self) -> None:
         script = 'test "$WORD" = given && test "$PWD" = /tmp && test -n "$BURSAR_FENCE"'
         options: Dict[str, Any] = {"env": {"WORD": "given"}, "directory": "/tmp", "tenant": "t"}

@@ -246,6 +246,7 @@ fn word_of(event: &BookingEvent) -> &'static str {
             End::Forced => "end: forced",
         },
         BookingEvent::Started { .. } => "executions started",
+        BookingEvent::Adopted { .. } => "executions adopted",
         BookingEvent::Stopping { .. } => "executions stopped",
         BookingEvent::StopFailed { .. } => "stops that failed",
         BookingEvent::Exited { .. } => "executions ended",

@@ -301,7 +301,10 @@ pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
         ExecutionOutcome::WaitOver => "never granted in time".to_owned(),
         outcome => outcome.word().replace('-', " "),
     };
-    Some(outcome + &bursar_engine::words::exit(row.exit_code, course.signal, None))
+    Some(
+        outcome
+            + &bursar_engine::words::exit(row.exit_code, course.signal, course.out_of_memory, None),
+    )
 }
 
 /// How it went; of one that waits, what is before it.

@@ -30,7 +30,7 @@ pub use booking::{
     State,
 };
 pub use clearing::{ClearedPod, Clearing};
-pub use event::StreamEvent;
+pub use event::{SIGNED_OUT, StreamEvent};
 pub use execution::{
     Course, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Isolation, LogStream,
     Saga, Step, StepState, StopCause,
@@ -38,8 +38,8 @@ pub use execution::{
 pub use explanation::{Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 pub use health::Health;
 pub use ledger::{
-    Checkpoint, ExportedAnswer, ExportedRequest, LedgerStatus, PruneAnswer, PruneRequest,
-    RecordView, RotateKeyAnswer, RotateKeyRequest,
+    Checkpoint, ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, PruneAnswer,
+    PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
 pub use limit::{Limit, LimitCounter, LimitSpec, LimitStatus, Metadata};
 pub use list::ListAnswer;

@@ -66,10 +66,12 @@ fn job(local: &Local, command: &str, args: &[&str]) -> Result<Job, Box<dyn Error
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     })?;
     Ok(Job {
         work,
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

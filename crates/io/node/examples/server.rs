@@ -29,10 +29,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     })?;
     let job = Job {
         work,
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

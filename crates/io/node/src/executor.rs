@@ -39,6 +39,9 @@ pub trait Executor: Send + Sync {
     /// An error rather than part of the truth (X5).
     fn list(&self) -> Result<Vec<BookingId>, Error>;
 
+    /// What lives of an id that is listed.
+    fn life(&self, id: &BookingId) -> Result<Life, Error>;
+
     /// Ends whatever is left of an id and removes all that was made for it, but for what is to be
     /// left.
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error>;
@@ -69,6 +72,10 @@ pub struct Work {
     /// As whom it runs; as the server's own user unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
+    /// Whether a program that it executes may give it more privileges than it has: one with the
+    /// set-user-ID bit, or with file capabilities.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_privilege_escalation: bool,
 }
 
 /// A user of this machine.
@@ -87,6 +94,9 @@ pub struct Job {
     pub work: Digest,
     /// Proof that the slot is its own.
     pub fence: u64,
+    /// What the ledger must know of it should it forget it. It is kept with the execution while
+    /// its process runs, and [`Executor::life`] gives it back.
+    pub note: String,
     /// The most CPU it may use, in millicores.
     pub cpu_milli: Option<u64>,
     /// The most memory it may use.
@@ -102,6 +112,23 @@ pub enum Begun {
     Running(Isolation),
     /// It is gone already, or never ran.
     Gone(Exit),
+}
+
+/// What lives of an execution.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Life {
+    /// Its process runs.
+    Running {
+        /// What was to be kept of it; empty where an earlier version started it.
+        note: String,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
+    /// Something runs, or is about to, and this executor cannot watch it now: its directory is
+    /// somewhere else, or not yet written.
+    Unwatched,
+    /// Nothing.
+    Nothing,
 }
 
 /// What to leave behind.

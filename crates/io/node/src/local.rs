@@ -25,7 +25,7 @@ use bursar_booking::execution::{Digest, Exit, Isolation};
 use bursar_units::BookingId;
 
 use crate::cgroup::{self, Tree};
-use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
+use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
 use crate::place::{self, Place, STDERR, STDOUT};
 #[cfg(doc)]
 use crate::shim;
@@ -129,6 +129,10 @@ impl Executor for Local {
             add_names(&tree.base, &mut ids)?;
         }
         Ok(ids.into_iter().collect())
+    }
+
+    fn life(&self, id: &BookingId) -> Result<Life, Error> {
+        self.lives(id)
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
+use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
 
 /// How long a work stays that nobody needs: whoever has kept it may be about to say so.
 const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
@@ -41,6 +41,7 @@ struct Play {
 struct Run {
     due: Instant,
     code: i32,
+    note: String,
     stopped: watch::Sender<Option<Exit>>,
 }
 
@@ -66,7 +67,7 @@ impl Null {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run = runs
             .entry(id.clone())
-            .or_insert_with(|| Arc::new(Run::of(play)));
+            .or_insert_with(|| Arc::new(Run::of(play, job.note.clone())));
         match &*run.stopped.borrow() {
             Some(exit) => Begun::Gone(exit.clone()),
             None => Begun::Running(Isolation::Cgroup),
@@ -90,10 +91,11 @@ impl Null {
 }
 
 impl Run {
-    fn of(play: Play) -> Self {
+    fn of(play: Play, note: String) -> Self {
         Self {
             due: Instant::now() + play.takes,
             code: play.code,
+            note,
             stopped: watch::Sender::new(None),
         }
     }
@@ -103,6 +105,7 @@ impl Run {
         Self {
             due: Instant::now(),
             code: 0,
+            note: String::new(),
             stopped: watch::Sender::new(Some(Exit::NotStarted { reason })),
         }
     }
@@ -154,6 +157,15 @@ impl Executor for Null {
     fn list(&self) -> Result<Vec<BookingId>, Error> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(runs.keys().cloned().collect())
+    }
+
+    fn life(&self, id: &BookingId) -> Result<Life, Error> {
+        let lives = |run: &Arc<Run>| run.stopped.borrow().is_none() && Instant::now() < run.due;
+        let run = self.run(id).filter(lives);
+        Ok(run.map_or(Life::Nothing, |run| Life::Running {
+            note: run.note.clone(),
+            isolation: Isolation::Cgroup,
+        }))
     }
 
     fn clean(&self, id: &BookingId, _left: Left) -> Result<(), Error> {

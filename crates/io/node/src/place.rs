@@ -3,7 +3,7 @@
 //! | what | means |
 //! |---|---|
 //! | a lock (`flock`) on the directory | a shim lives, or somebody settles what a dead one left |
-//! | `spawned` | the program was or is about to be started, and never will be again |
+//! | `spawned` | the program was or is about to be started, and never will be again; where its processes are, and what the ledger must know of it should a restore make it forget it (X5) |
 //! | `stop` | it shall end by a time since the machine began, or never begin |
 //! | `status.json` | how it came out; nothing of it is left |
 //! | `stdout`, `stderr` | what it wrote, if anything |

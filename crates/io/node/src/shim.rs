@@ -59,6 +59,10 @@ pub(crate) struct Order {
     pub booking: String,
     /// Proof that its slot is its own.
     pub fence: u64,
+    /// What the ledger must know of it should it forget it; a server that is older than its shim
+    /// says nothing.
+    #[serde(default)]
+    pub note: String,
     /// The directory of the execution.
     pub directory: PathBuf,
     /// The file with what to run.
@@ -90,13 +94,17 @@ pub(crate) struct Entry {
     pub order: Order,
 }
 
-/// What is in the marker that an execution was spawned: how to find its processes again.
+/// What is in the marker that an execution was spawned: how to find its processes again, and
+/// what they are charged for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spawned {
     /// Its cgroups.
     pub group: Group,
     /// Whether they keep every limit.
     pub is_whole: bool,
+    /// What the ledger must know of it should it forget it; shims of earlier versions wrote none.
+    #[serde(default)]
+    pub note: String,
 }
 
 impl Spawned {
@@ -120,7 +128,7 @@ pub(crate) struct Status {
     pub seen: Option<Seen>,
 }
 
-/// What a shim saw of a process; for people who look, nothing depends on it.
+/// What a shim saw of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Seen {
@@ -149,7 +157,7 @@ pub(crate) struct Written {
     pub bytes_dropped: u64,
 }
 
-/// An [`Exit`] in a file.
+/// What [`Status`] says of the end of the process itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Ending {
@@ -163,24 +171,22 @@ pub(crate) enum Ending {
     NotStarted(String),
 }
 
-impl From<Ending> for Exit {
-    fn from(ending: Ending) -> Self {
-        match ending {
+impl From<Status> for Exit {
+    fn from(status: Status) -> Self {
+        let is_out_of_memory = status.seen.is_some_and(|seen| seen.is_out_of_memory);
+        match status.exit {
+            Ending::Code(code) if is_out_of_memory => Self::OutOfMemory {
+                code: Some(code),
+                signal: None,
+            },
+            Ending::Signal(signal) if is_out_of_memory => Self::OutOfMemory {
+                code: None,
+                signal: Some(signal),
+            },
             Ending::Code(code) => Self::Code(code),
             Ending::Signal(signal) => Self::Signal(signal),
             Ending::Lost => Self::Lost,
             Ending::NotStarted(reason) => Self::NotStarted { reason },
-        }
-    }
-}
-
-impl From<Exit> for Ending {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Code(code) => Self::Code(code),
-            Exit::Signal(signal) => Self::Signal(signal),
-            Exit::Lost => Self::Lost,
-            Exit::NotStarted { reason } => Self::NotStarted(reason),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! loopback nobody comes in without a token.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use bursar_client::{Code, Problem};
@@ -16,8 +16,8 @@ use bursar_journal::hash::{Hash, sha256};
 use bursar_ledger::view::View;
 use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
+use http::request::Parts;
 
 use crate::caller::{Caller, Via};
 use crate::users::user_name;
@@ -79,29 +79,22 @@ impl Peer {
 
 impl CallerSource {
     /// The caller of a request.
-    pub fn caller(
-        &self,
-        peer: Option<&Peer>,
-        headers: &HeaderMap,
-        view: &View,
-    ) -> Result<Arc<Caller>, Problem> {
+    pub fn caller(&self, request: &Parts, view: &View) -> Result<Arc<Caller>, Problem> {
         let anonymous = match self {
             Self::Fixed(caller) => return Ok(Arc::clone(caller)),
             Self::Connection(anonymous) => anonymous,
         };
-        if let Some(value) = headers.get(AUTHORIZATION) {
+        if let Some(value) = request.headers.get(AUTHORIZATION) {
             let secret = value.to_str().ok().and_then(bearer).ok_or_else(|| {
                 unauthenticated("the Authorization header is not `Bearer` and a token")
             })?;
             let hash = sha256(secret.as_bytes());
             let found = of_token(&view.read(), &hash);
-            return found.map(Arc::new).ok_or_else(|| {
-                unauthenticated("the token is not known here: it was revoked, or made elsewhere")
-            });
+            return found.map(Arc::new).ok_or_else(unknown_token);
         }
-        match (peer, anonymous) {
+        match (request.extensions.get::<Peer>(), anonymous) {
             (Some(Peer::Socket(caller)), _) => Ok(Arc::clone(caller)),
-            (Some(Peer::Loopback), Anonymous::Read) if names_loopback(headers) => {
+            (Some(Peer::Loopback), Anonymous::Read) if names_loopback(request) => {
                 Ok(Arc::new(Caller::anonymous()))
             }
             _ => Err(unauthenticated("the request carries no token")),
@@ -111,22 +104,45 @@ impl CallerSource {
 
 /// Whether a request was addressed to this machine by a name that only means this machine. A
 /// page in a browser that was made to resolve its own name to loopback has another (DNS
-/// rebinding), and gets nothing without a token.
-fn names_loopback(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(HOST) else {
-        return true;
+/// rebinding), and gets nothing without a token. A request names exactly one host; a target in
+/// absolute form must name loopback too.
+fn names_loopback(request: &Parts) -> bool {
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return false;
     };
-    let host = host.to_str().unwrap_or_default();
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let is_loopback = |address: IpAddr| address.is_loopback();
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
+    let target = request.uri.authority();
+    host.to_str().is_ok_and(is_loopback) && target.is_none_or(|target| is_loopback(target.as_str()))
 }
 
-/// Refuses a caller whose time is over.
-pub fn check_expiry(caller: &Caller, now: Instant) -> Result<(), Problem> {
+/// Whether `host` or `host:port` is `localhost` or an address of loopback, and nothing else.
+fn is_loopback(authority: &str) -> bool {
+    let (is_loopback, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else {
+            return false;
+        };
+        let is_loopback = |address: Ipv6Addr| address.to_canonical().is_loopback();
+        (address.parse().is_ok_and(is_loopback), port)
+    } else {
+        let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+        // A name may end in a dot, which says that it is whole.
+        let is_localhost = name.strip_suffix('.').unwrap_or(name);
+        let is_localhost = is_localhost.eq_ignore_ascii_case("localhost");
+        let is_loopback = |address: Ipv4Addr| address.is_loopback();
+        (is_localhost || name.parse().is_ok_and(is_loopback), port)
+    };
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_loopback && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
+/// Refuses a caller whose right has ended: its token was revoked or has expired.
+pub fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
+    if let Via::Token(hash) = &caller.via
+        && view.read().tokens.with_hash(hash).is_none()
+    {
+        return Err(unknown_token());
+    }
     match caller.expires {
         Some(expires) if expires <= now => Err(unauthenticated(&format!(
             "token `{}` has expired",
@@ -134,6 +150,10 @@ pub fn check_expiry(caller: &Caller, now: Instant) -> Result<(), Problem> {
         ))),
         _ => Ok(()),
     }
+}
+
+fn unknown_token() -> Problem {
+    unauthenticated("the token is not known here: it was revoked, or made elsewhere")
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -147,7 +167,7 @@ fn of_token(state: &State, hash: &Hash) -> Option<Caller> {
     let token = state.tokens.with_hash(hash)?;
     Some(Caller {
         name: Label::new(token.name.as_str()).ok()?,
-        via: Via::Token,
+        via: Via::Token(*hash),
         roles: token.roles.clone(),
         tenants: token.tenants.clone(),
         expires: Some(token.expires),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bursar_client::{Code, Problem};
 use bursar_engine::token::Role;
+use bursar_journal::hash::Hash;
 use bursar_node::executor::User;
 use bursar_units::{Instant, Label};
 
@@ -13,8 +14,8 @@ const ANONYMOUS: &str = "anonymous";
 /// How a caller is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Via {
-    /// By a bearer token.
-    Token,
+    /// By a bearer token whose secret has this hash: the right lasts while the ledger knows it.
+    Token(Hash),
     /// By being in this process, as trusted as the local socket.
     Socket,
     /// By the kernel's word on who is at the other end of the local socket.
@@ -38,11 +39,24 @@ pub struct Caller {
     pub expires: Option<Instant>,
 }
 
+/// Whose a thing is, which decides who sees it ([`Caller::sees`]).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Owner<'a> {
+    /// A tenant's: its bookings, their events and records, its limits, its counters under the
+    /// limits of each tenant, and its name among holders.
+    Tenant(&'a Label),
+    /// Shared by all tenants: nodes, and limits of everything or of a class. Their size and use
+    /// may be seen; the names of holders are the tenants' own.
+    Shared,
+    /// The server's: tokens, metrics, markets, and what the ledger records of itself.
+    Server,
+}
+
 impl Via {
     /// The word people see.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Token => "token",
+            Self::Token(_) => "token",
             Self::Socket | Self::User(_) => "socket",
             Self::Anonymous => "anonymous",
         }
@@ -68,17 +82,33 @@ impl Caller {
         self.roles.contains(&Role::Operate)
     }
 
-    /// Whether it sees what belongs to any tenant.
+    /// Whether it is known by nothing.
+    pub fn is_anonymous(&self) -> bool {
+        self.via == Via::Anonymous
+    }
+
+    /// Whether it sees what belongs to any tenant and to the server.
     pub fn sees_all(&self) -> bool {
         self.may_operate() || self.roles.contains(&Role::View)
     }
 
-    /// Whether it sees what belongs to this tenant.
-    pub fn sees(&self, tenant: &Label) -> bool {
-        self.sees_all() || self.tenants.contains(tenant)
+    /// Whether it sees what belongs to this owner: the one rule, for every route.
+    pub fn sees(&self, owner: Owner<'_>) -> bool {
+        self.sees_all()
+            || match owner {
+                Owner::Tenant(tenant) => self.tenants.contains(tenant),
+                Owner::Shared => true,
+                Owner::Server => false,
+            }
     }
 
-    /// Whether it may act as this tenant, and so be told a fence.
+    /// Whether it sees this tenant's bookings, limits and name.
+    pub fn sees_tenant(&self, tenant: &Label) -> bool {
+        self.sees(Owner::Tenant(tenant))
+    }
+
+    /// Whether it may act as this tenant, and so be told fences and the stored bytes that hold
+    /// them.
     pub fn may_act_as(&self, tenant: &Label) -> bool {
         self.may_operate() || (self.roles.contains(&Role::Use) && self.tenants.contains(tenant))
     }
@@ -99,6 +129,21 @@ impl Caller {
         } else {
             Err(self.lacks(Role::View, what))
         }
+    }
+
+    /// Refuses an anonymous caller; `what` is the deed, in words.
+    pub fn require_known(&self, what: &str) -> Result<(), Problem> {
+        if !self.is_anonymous() {
+            return Ok(());
+        }
+        let detail = format!("an anonymous caller may not {what}");
+        Err(Problem {
+            changes: vec![
+                "send a token as `Authorization: Bearer …`".to_owned(),
+                "use the local socket".to_owned(),
+            ],
+            ..Problem::new(Code::NotAllowed, detail)
+        })
     }
 
     /// Refuses whoever may not act as this tenant.

@@ -21,6 +21,7 @@ pub mod http;
 pub mod listen;
 pub mod metrics;
 pub mod reporter;
+mod right;
 pub mod runner;
 pub mod service;
 pub mod users;

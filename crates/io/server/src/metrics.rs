@@ -33,6 +33,7 @@ const OTHERS: &str = "others";
 pub const ROUTES: &[&str] = &[
     "/healthz",
     "/log/checkpoint",
+    "/log/inclusion/{record}",
     "/log/tile/{path}",
     "/metrics",
     "/openapi.json",

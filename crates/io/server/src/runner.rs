@@ -8,6 +8,7 @@
 //! A runner may end at any moment: the next one takes the set from the state again, and the
 //! executor starts an id at most once, whoever asks.
 
+mod adopt;
 mod attend;
 mod outbox;
 mod reconcile;
@@ -87,7 +88,7 @@ impl Runner {
         self.take_all(&outbox, &mut tasks);
         let adopted = u64::try_from(shared.attended().len()).unwrap_or(u64::MAX);
         shared.counts.adopted.fetch_add(adopted, Ordering::Relaxed);
-        tasks.spawn(reconcile::for_ever(Arc::clone(shared)));
+        tasks.spawn(reconcile::for_ever(Arc::clone(shared), outbox.clone()));
         loop {
             tokio::select! {
                 published = stream.recv() => match published {

@@ -15,6 +15,7 @@ mod market;
 mod nearest;
 mod proofs;
 mod refusal;
+mod sight;
 mod tokens;
 
 use std::path::PathBuf;

@@ -194,6 +194,7 @@ impl Bookings {
                         End::Released | End::Expired | End::Forced => Verdict::Lost,
                     },
                     signal: None,
+                    is_out_of_memory: false,
                 },
             ),
             Event::Started { id, isolation } => {
@@ -206,6 +207,12 @@ impl Bookings {
                     execution::until(order, Stage::Running, at)
                 });
             }
+            Event::Adopted {
+                id,
+                request,
+                fence,
+                isolation,
+            } => self.adopt(at, id, request, *fence, *isolation),
             Event::Stopping { id, cause } => {
                 self.progress(id, |_, progress| {
                     progress.stopping = Some((at, *cause));
@@ -227,6 +234,7 @@ impl Bookings {
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             } => self.end(
                 at,
@@ -238,6 +246,7 @@ impl Bookings {
                     reason: reason.clone(),
                     verdict: *verdict,
                     signal: *signal,
+                    is_out_of_memory: *is_out_of_memory,
                 },
             ),
             Event::LimitSet { name, limit } => {
@@ -401,6 +410,12 @@ impl Bookings {
             .collect()
     }
 
+    /// Whether a tenant holds slots of a class, or waits for some.
+    pub fn is_used_by(&self, class: &Label, tenant: &Label) -> bool {
+        let counter = self.counter_by_labels(Kind::ClassTenant, class, tenant);
+        counter.is_some_and(|counter| !counter.used.shown().is_zero() || counter.waiting > 0)
+    }
+
     /// Every value under a limit that has something held or waiting: its class and tenant (as
     /// far as the limit tells them apart), what is held, and how many wait. Sorted by name.
     pub fn counters_of(&self, declared: &Declared) -> Vec<CounterView<'_>> {
@@ -562,6 +577,35 @@ impl Bookings {
         self.hold(at, &id, queued.terms, fence, queued.since);
     }
 
+    /// One that runs holds at once, whatever the limits say and whoever waits: it takes no turn and
+    /// passes nobody, for it was granted in records that were lost.
+    fn adopt(
+        &mut self,
+        at: Instant,
+        id: &BookingId,
+        request: &Request,
+        fence: Fence,
+        isolation: execution::Isolation,
+    ) {
+        let (terms, since) = match self.queued.remove(id) {
+            Some(queued) => {
+                self.deadlines.remove(&wait_deadline(id, queued.until));
+                self.room.leave(queued.terms.lane(), queued.sequence);
+                self.count_waiting(&queued.terms, -1);
+                (queued.terms, queued.since)
+            }
+            None if self.standing(id).is_some() => return,
+            None => (self.take_terms(request), at),
+        };
+        self.hold(at, id, terms, fence, since);
+        self.progress(id, |order, progress| {
+            progress.stage = Stage::Running;
+            progress.started = Some((at, isolation));
+            progress.is_adopted = true;
+            execution::until(order, Stage::Running, at)
+        });
+    }
+
     fn hold(&mut self, at: Instant, id: &BookingId, terms: Terms, fence: Fence, since: Instant) {
         self.charge(&terms);
         self.fence = self.fence.max(fence);
@@ -644,6 +688,8 @@ impl Bookings {
                 started: progress.and_then(|progress| progress.started),
                 stopping: progress.and_then(|progress| progress.stopping),
                 signal: how.signal,
+                is_out_of_memory: how.is_out_of_memory,
+                is_adopted: progress.is_some_and(|progress| progress.is_adopted),
             })
         });
         let ending = Ending {
@@ -892,6 +938,7 @@ struct How {
     reason: Option<String>,
     verdict: Verdict,
     signal: Option<i32>,
+    is_out_of_memory: bool,
 }
 
 /// One counter under a limit, for tables.

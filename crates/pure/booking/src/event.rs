@@ -51,6 +51,18 @@ pub enum Event {
         /// How it is kept apart.
         isolation: Isolation,
     },
+    /// An execution that the ledger did not know, or knew as queued, was found running after a
+    /// restore: it holds what it was granted in the records that were lost, above limits too (X5).
+    Adopted {
+        /// Which.
+        id: BookingId,
+        /// All that was asked for it.
+        request: Request,
+        /// Its fence.
+        fence: Fence,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
     /// An execution is to be stopped.
     Stopping {
         /// Which.
@@ -75,6 +87,8 @@ pub enum Event {
         exit_code: Option<i32>,
         /// The signal that ended it, if one did.
         signal: Option<i32>,
+        /// Whether the kernel killed a process of it for want of memory.
+        is_out_of_memory: bool,
         /// Why it could not be started, if it could not.
         reason: Option<String>,
     },
@@ -118,6 +132,7 @@ impl Event {
             | Self::Renewed { id, .. }
             | Self::Ended { id, .. }
             | Self::Started { id, .. }
+            | Self::Adopted { id, .. }
             | Self::Stopping { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Exited { id, .. } => Some(id),

@@ -14,7 +14,7 @@
 use bursar_units::{BookingId, Instant, Millis};
 
 use crate::decide::{Events, Refusal, Reply, emit, finish};
-use crate::{Bookings, Event, Granted, Outcome, Standing};
+use crate::{Bookings, Event, Fence, Granted, Outcome, Request, Standing};
 
 /// After how many stops that failed an execution is stuck.
 pub const STOPS_UNTIL_STUCK: u32 = 10;
@@ -32,6 +32,10 @@ pub const START_TIMEOUT_MAX: Millis = Millis::from_hours(1);
 pub const MAX_TIME_MAX: Millis = Millis::from_hours(30 * 24);
 /// The longest time between asking to end and making it.
 pub const GRACE_MAX: Millis = Millis::from_hours(1);
+/// The exit code of a program that is there and cannot be executed, as shells have it.
+pub const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// The exit code of a program that is not found, as shells have it.
+pub const EXIT_NOT_FOUND: i32 = 127;
 /// How long after an absence of ours nothing is timed out: what ended in the meantime is told first.
 pub const ADOPTION: Millis = Millis::from_secs(10);
 
@@ -138,6 +142,14 @@ pub enum Exit {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
+    /// It ended, and the kernel had killed a process of it for want of memory: itself, with a
+    /// signal, or one that it had started.
+    OutOfMemory {
+        /// Its exit code, if it ended by itself.
+        code: Option<i32>,
+        /// The signal that ended it, if one did.
+        signal: Option<i32>,
+    },
     /// Nobody knows: whoever watched it went away too.
     Lost,
     /// It never ran.
@@ -197,6 +209,59 @@ impl Verdict {
     }
 }
 
+/// Why an execution failed, as far as it can be told in a word.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
+pub enum Failure {
+    /// The kernel killed a process of it at its memory limit.
+    OutOfMemory,
+    /// Exit code 126: the program could not be executed.
+    NotExecutable,
+    /// Exit code 127: the program was not found.
+    NotFound,
+    /// Another exit code.
+    Code,
+    /// A signal.
+    Signal,
+    /// It was never started.
+    NotStarted,
+}
+
+impl Failure {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::OutOfMemory,
+        Self::NotExecutable,
+        Self::NotFound,
+        Self::Code,
+        Self::Signal,
+        Self::NotStarted,
+    ];
+
+    /// The failure that an exit code, a signal and what the kernel did amount to.
+    pub const fn of(code: Option<i32>, signal: Option<i32>, is_out_of_memory: bool) -> Self {
+        match (is_out_of_memory, code, signal) {
+            (true, _, _) => Self::OutOfMemory,
+            (_, Some(EXIT_NOT_EXECUTABLE), _) => Self::NotExecutable,
+            (_, Some(EXIT_NOT_FOUND), _) => Self::NotFound,
+            (_, Some(_), _) => Self::Code,
+            (_, None, Some(_)) => Self::Signal,
+            (_, None, None) => Self::NotStarted,
+        }
+    }
+
+    /// The word that programs see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "out-of-memory",
+            Self::NotExecutable => "not-executable",
+            Self::NotFound => "not-found",
+            Self::Code => "exit-code",
+            Self::Signal => "signal",
+            Self::NotStarted => "not-started",
+        }
+    }
+}
+
 /// Where an execution that holds its slot stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Progress {
@@ -206,6 +271,8 @@ pub struct Progress {
     pub started: Option<(Instant, Isolation)>,
     /// Since when it is stopped and why, once it is.
     pub stopping: Option<(Instant, Cause)>,
+    /// Whether it was found running after a restore that had lost its grant (X5).
+    pub is_adopted: bool,
 }
 
 impl Progress {
@@ -214,6 +281,7 @@ impl Progress {
         stage: Stage::Starting,
         started: None,
         stopping: None,
+        is_adopted: false,
     };
 }
 
@@ -228,6 +296,10 @@ pub struct Course {
     pub stopping: Option<(Instant, Cause)>,
     /// The signal that ended its process.
     pub signal: Option<i32>,
+    /// Whether the kernel killed a process of it for want of memory.
+    pub is_out_of_memory: bool,
+    /// Whether it was found running after a restore that had lost its grant (X5).
+    pub is_adopted: bool,
 }
 
 /// What the executor should be doing for an execution (X2).
@@ -295,6 +367,42 @@ pub fn started(
     Ok(Reply::Noted)
 }
 
+/// The process of an execution runs that the ledger does not know, or knows as queued: a restore
+/// has lost the records that granted it. It is charged whatever the limits say. `fence` is what the
+/// program was given; it keeps that unless another holder has it.
+pub fn adopt(
+    bookings: &mut Bookings,
+    at: Instant,
+    id: &BookingId,
+    request: &Request,
+    found: (Option<Fence>, Isolation),
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let request = match bookings.standing(id) {
+        Some(Standing::Ended(_)) => return Ok(Reply::AlreadyEnded),
+        Some(Standing::Granted(_)) => return Ok(Reply::Repeated),
+        // The ledger knows what was asked, and that is older than what was found.
+        Some(Standing::Queued { .. }) => bookings.request(id).unwrap_or_else(|| request.clone()),
+        None => request.clone(),
+    };
+    if request.order().is_none() {
+        return Err(Refusal::NotAnExecution);
+    }
+    let (fence, isolation) = found;
+    let is_free = |fence: &Fence| {
+        let mut holders = bookings.granted.values();
+        fence.0 != 0 && holders.all(|granted| granted.fence != *fence)
+    };
+    let event = Event::Adopted {
+        id: id.clone(),
+        request,
+        fence: fence.filter(is_free).unwrap_or(bookings.next_fence()),
+        isolation,
+    };
+    finish(bookings, at, event, events);
+    Ok(Reply::Noted)
+}
+
 /// The process of an execution is gone: the slot is free, and the next are granted.
 pub fn exited(
     bookings: &mut Bookings,
@@ -310,6 +418,7 @@ pub fn exited(
     let (exit_code, signal, reason) = match exit {
         Exit::Code(code) => (Some(*code), None, None),
         Exit::Signal(signal) => (None, Some(*signal), None),
+        Exit::OutOfMemory { code, signal } => (*code, *signal, None),
         Exit::Lost => (None, None, None),
         Exit::NotStarted { reason } => (None, None, Some(reason.clone())),
     };
@@ -318,6 +427,7 @@ pub fn exited(
         verdict: verdict(exit, cause),
         exit_code,
         signal,
+        is_out_of_memory: matches!(exit, Exit::OutOfMemory { .. }),
         reason,
     };
     finish(bookings, at, event, events);
@@ -419,10 +529,13 @@ fn verdict(exit: &Exit, cause: Option<Cause>) -> Verdict {
     match (cause, exit) {
         (Some(Cause::Cancelled), _) => Verdict::Cancelled,
         (Some(Cause::TimedOut), _) => Verdict::TimedOut,
-        (None, Exit::Code(0)) => Verdict::Completed,
+        (None, Exit::Code(0) | Exit::OutOfMemory { code: Some(0), .. }) => Verdict::Completed,
         (None, Exit::Lost) => Verdict::Lost,
         (Some(Cause::NotStarted), _)
-        | (None, Exit::Code(_) | Exit::Signal(_) | Exit::NotStarted { .. }) => Verdict::Failed,
+        | (
+            None,
+            Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory { .. } | Exit::NotStarted { .. },
+        ) => Verdict::Failed,
     }
 }
 

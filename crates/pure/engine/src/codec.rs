@@ -275,6 +275,16 @@ pub fn decode(
     })
 }
 
+/// A command as its record has it, for whoever keeps one outside the ledger.
+pub fn command_text(command: &Command) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&shapes::CommandShape::from(command))
+}
+
+/// Reads a command that was kept outside the ledger.
+pub fn read_command_text(text: &str) -> Result<Command, serde_json::Error> {
+    serde_json::from_str::<shapes::CommandShape>(text)?.try_into()
+}
+
 /// Reads only what a fold needs: the events.
 pub fn decode_events(
     seq: u64,

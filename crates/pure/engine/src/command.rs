@@ -66,6 +66,18 @@ pub enum Command {
         /// How it is kept apart.
         isolation: Isolation,
     },
+    /// The executor found the process of an execution running that the ledger does not know, or
+    /// knows as queued: a restore has lost its grant (X5).
+    Adopt {
+        /// Which execution.
+        id: BookingId,
+        /// What was asked for it.
+        request: Request,
+        /// The fence that its program was given, where that is known.
+        fence: Option<Fence>,
+        /// How it is kept apart.
+        isolation: Isolation,
+    },
     /// The executor says that the process of an execution is gone.
     Exited {
         /// Which execution.
@@ -180,6 +192,7 @@ impl Command {
             | Self::Release { id, .. }
             | Self::Renew { id, .. }
             | Self::Started { id, .. }
+            | Self::Adopt { id, .. }
             | Self::Exited { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Cancel { id }

@@ -120,6 +120,16 @@ pub fn decide(
                 execution::started(bookings, now, id, *isolation, out)
             });
         }
+        Command::Adopt {
+            id,
+            request,
+            fence,
+            isolation,
+        } => {
+            return in_bookings(state, events, |bookings, out| {
+                execution::adopt(bookings, now, id, request, (*fence, *isolation), out)
+            });
+        }
         Command::Exited { id, exit } => {
             return in_bookings(state, events, |bookings, out| {
                 execution::exited(bookings, now, id, exit, out)

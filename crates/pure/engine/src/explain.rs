@@ -8,6 +8,7 @@ mod effect;
 mod refused;
 mod saga;
 
+use bursar_booking::book::CounterView;
 use bursar_booking::execution::{self, Cause, Progress};
 use bursar_booking::limit::{Declared, Kind};
 use bursar_booking::position::{Estimate, Position, Reason};
@@ -257,10 +258,16 @@ pub fn booking(state: &State, now: Instant, id: &BookingId) -> Option<Explanatio
 }
 
 /// Explains a limit; `None` if it is not declared. Of a limit with a counter for each value the
-/// fullest one is told.
-pub fn limit(state: &State, name: &ObjectName) -> Option<Explanation> {
+/// fullest one is told that the caller may see.
+pub fn limit(
+    state: &State,
+    name: &ObjectName,
+    may_see: impl Fn(&CounterView<'_>) -> bool,
+) -> Option<Explanation> {
     let declared = state.bookings.limit(name.as_str())?;
-    let fullest = fullest(state, declared);
+    let mut counters = state.bookings.counters_of(declared);
+    counters.retain(may_see);
+    let fullest = fullest(counters, declared);
     let uses = fullest
         .as_ref()
         .map(|counter| counter.limits.clone())
@@ -378,6 +385,11 @@ impl Asked<'_> {
         let slots = words::slots(self.request.amount.slots, Some(&self.request.class));
         let since = |at: Instant| words::length(self.now.since(at));
         let (started, stopping) = (progress.started, progress.stopping);
+        let adopted = if progress.is_adopted {
+            "; it was found running after a restore"
+        } else {
+            ""
+        };
         let began = match progress.stage {
             execution::Stage::Starting => granted.granted_at,
             execution::Stage::Running => started.map_or(granted.granted_at, |(at, _)| at),
@@ -392,7 +404,7 @@ impl Asked<'_> {
             ),
             execution::Stage::Running => (
                 Stage::Running,
-                format!("runs for {} so far, {left} left", since(began)),
+                format!("runs for {} so far, {left} left{adopted}", since(began)),
                 vec!["cancel it".to_owned()],
             ),
             execution::Stage::Stopping { failed: 0 } => (
@@ -578,7 +590,12 @@ fn execution_words(ended: &Ended, after: &str) -> String {
     let Some(course) = ended.course() else {
         return String::new();
     };
-    let how = words::exit(ended.exit_code(), course.signal, ended.reason());
+    let how = words::exit(
+        ended.exit_code(),
+        course.signal,
+        course.is_out_of_memory,
+        ended.reason(),
+    );
     words::came_out(course.verdict, after, &how)
 }
 
@@ -628,8 +645,7 @@ struct Fullest<'a> {
     limits: Vec<LimitUse>,
 }
 
-fn fullest<'a>(state: &'a State, declared: &Declared) -> Option<Fullest<'a>> {
-    let counters = state.bookings.counters_of(declared);
+fn fullest<'a>(counters: Vec<CounterView<'a>>, declared: &Declared) -> Option<Fullest<'a>> {
     let uses = |used: Amount, waiting: u64| -> Vec<LimitUse> {
         let mut uses: Vec<LimitUse> = Dimension::ALL
             .into_iter()

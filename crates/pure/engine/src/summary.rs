@@ -213,6 +213,13 @@ fn of_booking_event(
             };
             of_execution(state, at, "execution.started", id, &format!("runs{unkept}"))
         }
+        BookingEvent::Adopted { id, request, .. } => {
+            let says = format!(
+                "adopted: {}; it was found running after a restore",
+                asked(request)
+            );
+            of_execution(state, at, "execution.adopted", id, &says)
+        }
         BookingEvent::Stopping { id, cause } => {
             let why = match cause {
                 Cause::Cancelled => "is stopped: cancelled",
@@ -233,9 +240,10 @@ fn of_booking_event(
             verdict,
             exit_code,
             signal,
+            is_out_of_memory,
             reason,
         } => {
-            let how = words::exit(*exit_code, *signal, reason.as_deref());
+            let how = words::exit(*exit_code, *signal, *is_out_of_memory, reason.as_deref());
             exited(state, at, id, (*verdict, *exit_code), &how)
         }
         BookingEvent::LimitSet { name, limit } => limit_set(events, name, limit),

@@ -4,7 +4,7 @@
 //! Dates are absent: where the reader's clock stands is known at the edge only.
 
 use bursar_booking::LimitUse;
-use bursar_booking::execution::Verdict;
+use bursar_booking::execution::{Failure, Verdict};
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, Dimension, Label, Millis};
 
@@ -31,14 +31,32 @@ pub fn came_out(came_out: Verdict, after: &str, how: &str) -> String {
     format!("{}{after}{how}", verdict(came_out))
 }
 
-/// What follows the verdict: `, exit 7`, `, signal 9`, or why it never ran.
-pub fn exit(code: Option<i32>, signal: Option<i32>, reason: Option<&str>) -> String {
-    match (code, signal, reason) {
+/// What follows the verdict: `, exit 7`, `, signal 9`, or why it never ran; of what people ask
+/// about most also what it means.
+pub fn exit(
+    code: Option<i32>,
+    signal: Option<i32>,
+    is_out_of_memory: bool,
+    reason: Option<&str>,
+) -> String {
+    let number = match (code, signal, reason) {
         (Some(0), _, _) | (None, None, None) => String::new(),
         (Some(code), _, _) => format!(", exit {code}"),
         (None, Some(signal), _) => format!(", signal {signal}"),
         (None, None, Some(reason)) => format!(", {reason}"),
-    }
+    };
+    let meaning = match (Failure::of(code, signal, is_out_of_memory), code) {
+        (Failure::OutOfMemory, None) => ", out of memory: the kernel killed it at its memory limit",
+        (Failure::OutOfMemory, Some(_)) => {
+            ", out of memory: the kernel killed a process of it at its memory limit"
+        }
+        (Failure::NotExecutable, _) => {
+            ", the program could not be executed: it is not executable, or permission is missing"
+        }
+        (Failure::NotFound, _) => ", the program was not found",
+        (Failure::Code | Failure::Signal | Failure::NotStarted, _) => "",
+    };
+    number + meaning
 }
 
 /// A length of time, rounded down to at most two units: `210ms`, `37s`, `5m 02s`, `2h 41m`, `3d`.

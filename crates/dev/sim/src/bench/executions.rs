@@ -341,6 +341,7 @@ fn work(command: &str, args: &[&str]) -> Work {
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     }
 }
 

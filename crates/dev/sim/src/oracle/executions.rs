@@ -90,7 +90,13 @@ impl Oracle {
         let verdict = match stopping {
             Some(Cause::Cancelled) => Verdict::Cancelled,
             Some(Cause::TimedOut) => Verdict::TimedOut,
-            None if *exit == Exit::Code(0) => Verdict::Completed,
+            None if matches!(
+                exit,
+                Exit::Code(0) | Exit::OutOfMemory { code: Some(0), .. }
+            ) =>
+            {
+                Verdict::Completed
+            }
             None if *exit == Exit::Lost => Verdict::Lost,
             Some(Cause::NotStarted) | None => Verdict::Failed,
         };
@@ -101,6 +107,10 @@ impl Oracle {
         match exit.clone() {
             Exit::Code(code) => exit_code = Some(code),
             Exit::Signal(number) => signal = Some(number),
+            Exit::OutOfMemory {
+                code,
+                signal: number,
+            } => (exit_code, signal) = (code, number),
             Exit::Lost => {}
             Exit::NotStarted { reason: why } => reason = Some(why),
         }
@@ -109,6 +119,7 @@ impl Oracle {
             verdict,
             exit_code,
             signal,
+            is_out_of_memory: matches!(exit, Exit::OutOfMemory { .. }),
             reason,
         };
         events.push((at, event));

@@ -62,17 +62,22 @@ pub(super) struct Gone {
     verdict: Verdict,
     exit_code: Option<i32>,
     signal: Option<i32>,
+    is_out_of_memory: bool,
     reason: Option<String>,
 }
 
 impl Gone {
     /// Whether that is what became of it.
     pub(super) fn tells(&self, truth: &Exit) -> bool {
+        if self.is_out_of_memory != matches!(truth, Exit::OutOfMemory { .. }) {
+            return false;
+        }
         let is_called_lost = self.verdict == Verdict::Lost;
         let said = (self.exit_code, self.signal, self.reason.as_deref());
         match truth {
             Exit::Code(code) => said == (Some(*code), None, None) && !is_called_lost,
             Exit::Signal(signal) => said == (None, Some(*signal), None) && !is_called_lost,
+            Exit::OutOfMemory { code, signal } => said == (*code, *signal, None) && !is_called_lost,
             Exit::NotStarted { reason } => said == (None, None, Some(reason)) && !is_called_lost,
             Exit::Lost => said == (None, None, None) && self.verdict != Verdict::Completed,
         }
@@ -504,6 +509,7 @@ impl Checker {
                     verdict,
                     exit_code,
                     signal,
+                    is_out_of_memory,
                     reason,
                 } => {
                     self.gone.push(Gone {
@@ -512,6 +518,7 @@ impl Checker {
                         verdict: *verdict,
                         exit_code: *exit_code,
                         signal: *signal,
+                        is_out_of_memory: *is_out_of_memory,
                         reason: reason.clone(),
                     });
                     self.note_end(id, End::Released, *at, tally);

@@ -193,7 +193,11 @@ impl Place {
         };
         let exit = match rng.below(8) {
             0 => Exit::Signal(11),
-            1 | 2 => Exit::Code(7),
+            1 => Exit::OutOfMemory {
+                code: None,
+                signal: Some(9),
+            },
+            2 => Exit::Code(7),
             _ => Exit::Code(0),
         };
         let begins_ms = now_ms + delay_ms;

@@ -509,6 +509,12 @@ fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
     add("times", bounds.map(Bounds::times));
     add("isolation", course.and_then(isolation_words));
     add(
+        "adopted",
+        course
+            .filter(|course| course.adopted)
+            .map(|_| "found running after a restore, counted from then on".to_owned()),
+    );
+    add(
         "retry of",
         course
             .and_then(|course| course.retry_of.as_ref())

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bursar_client::Client;
 use bursar_client::api::{Health, Identity, LedgerStatus};
+use bursar_client::client::Query;
 use bursar_engine::words;
 use serde::Serialize;
 
@@ -19,6 +20,9 @@ use crate::time::{distance, length};
 const CLOCK_WARN_MS: u64 = 1_000;
 /// How far before times in answers mislead.
 const CLOCK_FAIL_MS: u64 = 60_000;
+
+/// How many adopted executions are named.
+const ADOPTED_NAMED_MAX: usize = 10;
 
 /// One line.
 #[derive(Serialize)]
@@ -115,6 +119,7 @@ async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
     ));
     lines.extend(health.ok().and_then(|health| clock(&health, session)));
     lines.push(store(&client).await);
+    lines.extend(adopted(&client).await);
     lines.extend(market::lines(&client, &session.look()).await);
     (lines, exit::REFUSED)
 }
@@ -257,6 +262,43 @@ async fn store(client: &Client) -> Line {
         }
         Err(_) => ok("store", "takes commands".to_owned()),
     }
+}
+
+/// What was found running after a restore and runs still: it may be above limits, and nobody may
+/// know of it (X5).
+async fn adopted(client: &Client) -> Option<Line> {
+    let status = client.ledger().await.ok()?;
+    if status.generation == 0 {
+        return None;
+    }
+    let live = Query::new().with("state", "running,stopping,stuck");
+    let mut found = match client.all_executions(&live).await {
+        Ok(found) => found.items,
+        Err(error) => return Some(warn("adopted", crate::failure::chain(&error))),
+    };
+    found.retain(|execution| execution.course.adopted);
+    let ids = found.iter().map(|execution| execution.id.as_str());
+    let named: Vec<&str> = ids.take(ADOPTED_NAMED_MAX).collect();
+    let others = found.len() - named.len();
+    let others = match others {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    Some(match count {
+        0 => ok(
+            "adopted",
+            "no execution of the lost records runs".to_owned(),
+        ),
+        _ => warn(
+            "adopted",
+            format!(
+                "{} found running after the restore: {}{others}",
+                words::count(count, "execution"),
+                named.join(", ")
+            ),
+        ),
+    })
 }
 
 fn words_of(stop: Stop) -> String {

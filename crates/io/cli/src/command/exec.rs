@@ -76,6 +76,11 @@ async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8,
         let message = "`--cpu-limit` is kept by the server, for what it runs itself";
         return Err(Failure::usage(message).hint("add `--detach`").into());
     }
+    if arguments.allow_privilege_escalation {
+        let message = "`--allow-privilege-escalation` is for programs that the server runs; \
+                       one that runs here may escalate as you may";
+        return Err(Failure::usage(message).hint("add `--detach`").into());
+    }
     if session.is_virtual() {
         return Err(
             Failure::usage("a scenario runs no programs, but plays them with `--detach`").into(),

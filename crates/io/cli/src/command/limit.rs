@@ -221,7 +221,10 @@ fn text(limit: &Limit, look: &Look) -> String {
                 .join(" × ");
             format!("{name} {}", words::number(counter.in_use.slots))
         });
-        add("in use", Some(counters.collect::<Vec<_>>().join(", ")));
+        let left_out = (status.counters_left_out > 0)
+            .then(|| format!("{} more", words::number(status.counters_left_out)));
+        let counters: Vec<String> = counters.chain(left_out).collect();
+        add("in use", Some(counters.join(", ")));
     }
     let subject = look.paint(Meaning::Subject, &format!("limit {}", limit.metadata.name));
     format!("{subject}\n{}", details(&lines, REPORT_WORD))

@@ -63,6 +63,9 @@ pub(crate) struct ExecArguments {
     /// How urgent: urgent, high, normal, low or batch
     #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
     pub(crate) priority: Priority,
+    /// With `--detach`: programs such as sudo may give it more privileges
+    #[arg(long, hide_short_help = true)]
+    pub(crate) allow_privilege_escalation: bool,
     /// The server runs it; prints its id, `booking logs` shows its output
     #[arg(long)]
     pub(crate) detach: bool,

@@ -219,6 +219,138 @@ fn an_execution_outlives_kill_9_of_its_server_and_the_next_one_knows_its_exit_co
     assert_nothing_left(&id);
 }
 
+/// X5: the records about `a` are lost with the store, its program is not.
+///
+/// Method: a backup from before the submission is restored where the executions stayed.
+#[test]
+fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
+    let house = House::new();
+    let (gate, begun) = (gate(&house, "gate"), house.path("begun"));
+    let script = format!("echo x >> {}; {}", begun.display(), waits_at(&gate, 5));
+    let fill_in = |request: &mut ExecutionRequest| request.slots = 3;
+    let server = house.up(&[]);
+    let allow = |slots| {
+        house.ok(&[
+            "limit", "set", "python", "--class", "python", "--slots", slots,
+        ])
+    };
+    allow("1");
+    house.ok(&["ledger", "backup", "--out", "early.backup"]);
+    allow("3");
+    submit(&house.data(), "a", &script, fill_in);
+    wait_until_running(&house, 1);
+    let before = shown(&house, &house.data(), "a");
+    server.kill();
+    let (executions, aside) = (house.data().join("executions"), house.path("aside"));
+    std::fs::rename(&executions, &aside).unwrap();
+    house.ok(&["ledger", "restore", "early.backup", "--yes"]);
+    std::fs::rename(&aside, &executions).unwrap();
+
+    let again = house.up(&[]);
+    wait_until_running(&house, 1);
+    let adopted = shown(&house, &house.data(), "a");
+    assert_eq!(adopted["execution"]["adopted"], true, "{adopted}");
+    for field in ["class", "tenant", "slots", "fence"] {
+        assert_eq!(adopted[field], before[field], "{adopted}");
+    }
+    let doctor = house.ok(&["doctor"]);
+    assert!(
+        doctor.contains("warn  adopted   1 execution found running after the restore: a\n"),
+        "{doctor}"
+    );
+    let usage = house.ok(&["limit", "show", "python", "-o", "json"]);
+    let usage: Value = serde_json::from_str(&usage).unwrap();
+    assert_eq!(
+        usage["status"]["inUse"]["slots"], 3,
+        "above the limit: {usage}"
+    );
+    // The same submission again meets the program that runs.
+    submit(&house.data(), "a", &script, fill_in);
+    open(&gate);
+    let booking = ended(&house, &house.data(), "a");
+    assert_eq!(booking["exitCode"], 5, "{booking}");
+    assert_eq!(std::fs::read_to_string(&begun).unwrap(), "x\n");
+    assert_eq!(
+        output(&house.data(), "a", LogStream::Stdout),
+        "begun\ngone on\n"
+    );
+    let doctor = house.ok(&["doctor"]);
+    assert!(
+        doctor.contains("no execution of the lost records runs"),
+        "{doctor}"
+    );
+    let checked = house.ok(&["ledger", "check"]);
+    assert!(!checked.contains("FAIL"), "{checked}");
+    let id = ledger(&house.data());
+    assert_eq!(again.interrupt(), 0);
+    assert_nothing_left(&id);
+}
+
+#[test]
+fn out_of_memory_not_executable_and_not_found_are_shown_and_explained_in_words() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let script = house.path("script");
+    std::fs::write(&script, "exit 0").unwrap();
+    let script = script.to_str().unwrap().to_owned();
+    let words = [
+        (
+            "hungry",
+            "exec tail /dev/zero",
+            "failed, signal 9, out of memory: the kernel killed it at its memory limit",
+        ),
+        (
+            "locked",
+            &format!("exec {script}"),
+            "failed, exit 126, the program could not be executed: it is not executable, or \
+             permission is missing",
+        ),
+        (
+            "absent",
+            "exec /no/such/program",
+            "failed, exit 127, the program was not found",
+        ),
+    ];
+    for (id, script, words) in words {
+        submit(&house.data(), id, script, |request| {
+            request.memory_limit_bytes = Some(16 << 20);
+        });
+        ended(&house, &house.data(), id);
+        let shown = house.ok(&["booking", "show", id]);
+        assert!(
+            shown.starts_with(&format!("booking {id} {words}\n")),
+            "{shown}"
+        );
+        let explained = house.ok(&["explain", &format!("booking/{id}")]);
+        let meaning = words.split_once(", ").unwrap().1;
+        assert!(explained.contains(meaning), "{explained}");
+    }
+    let id = ledger(&house.data());
+    assert_eq!(server.interrupt(), 0);
+    assert_nothing_left(&id);
+}
+
+#[test]
+fn a_detached_program_gains_no_privileges_unless_its_caller_says_so() {
+    let house = House::new();
+    let server = house.up(&[]);
+    for (flag, told) in [
+        (None, "NoNewPrivs:\t1\n"),
+        (Some("--allow-privilege-escalation"), "NoNewPrivs:\t0\n"),
+    ] {
+        let mut words = vec!["exec", "--detach"];
+        words.extend(flag);
+        words.extend(["--", "grep", "NoNewPrivs", "/proc/self/status"]);
+        let id = house.ok(&words);
+        let output = house.ok(&["booking", "logs", id.trim(), "-f"]);
+        assert_eq!(output, told);
+    }
+    let here = house.run(&["exec", "--allow-privilege-escalation", "--", "true"]);
+    assert_eq!(here.code, 125, "{}", here.stderr);
+    assert!(here.stderr.contains("add `--detach`"), "{}", here.stderr);
+    assert_eq!(server.interrupt(), 0);
+}
+
 #[test]
 fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
     let house = House::new();

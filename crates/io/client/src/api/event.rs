@@ -6,6 +6,10 @@ use utoipa::ToSchema;
 
 use super::instant;
 
+/// The name of the last event of a stream whose caller's right has ended: its token was revoked or
+/// has expired. Its data is the problem `unauthenticated`, and it has no id.
+pub const SIGNED_OUT: &str = "signed-out";
+
 /// The data of one event. Its name and its id, `record.index`, are the stream's own fields.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -50,6 +50,10 @@ pub struct ExecutionRequest {
     /// Where it starts, as an absolute path; the root directory where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// Whether a program that it executes may give it more privileges than it has: one with the
+    /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_privilege_escalation: bool,
     /// CPU charged to limits, in millicores.
     #[serde(
         default,
@@ -265,9 +269,15 @@ pub struct Course {
     /// The signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// True if the kernel killed a process of it at its memory limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_memory: bool,
     /// How its process is kept apart, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// True if it was found running after a restore that had lost the records about it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
     /// Since when its process runs, or ran.
     #[serde(
         default,
@@ -428,6 +438,7 @@ impl ExecutionRequest {
             args: Vec::new(),
             env: BTreeMap::new(),
             directory: None,
+            allow_privilege_escalation: false,
             cpu_milli: None,
             memory_bytes: None,
             gpus: None,
@@ -542,6 +553,8 @@ impl Course {
             state,
             outcome: None,
             signal: None,
+            out_of_memory: false,
+            adopted: false,
             isolation: None,
             started_at: None,
             stopping_at: None,

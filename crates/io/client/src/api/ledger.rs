@@ -67,6 +67,24 @@ pub struct Checkpoint {
     pub signed_at: Option<Instant>,
 }
 
+/// That a record is in the signed ledger, by hashes alone: `GET /log/inclusion/{record}`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Inclusion {
+    /// The number of the record.
+    pub record: u64,
+    /// Its leaf hash, in hexadecimal (RFC 6962).
+    pub leaf: String,
+    /// The hashes from the leaf up to the root, in hexadecimal.
+    pub inclusion: Vec<String>,
+    /// How many records the checkpoint covers.
+    pub records: u64,
+    /// The signed checkpoint, a C2SP signed note.
+    pub checkpoint: String,
+    /// The verifier keys that sign, newest first, as text.
+    pub keys: Vec<String>,
+}
+
 /// One record, for people: `GET /v1/records`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -81,12 +99,12 @@ pub struct RecordView {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Instant>,
-    /// Who asked.
+    /// Who asked; absent where the record names what the caller may not see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What followed, one sentence each.
+    /// What followed, one sentence for each event that the caller may see.
     pub summary: Vec<String>,
-    /// The record itself, as stored.
+    /// The record itself, as stored; for operators, and for a tenant where it names nobody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub raw: Option<Box<serde_json::value::RawValue>>,

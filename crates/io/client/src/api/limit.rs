@@ -138,8 +138,12 @@ pub struct LimitStatus {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub waiting_since: Option<Instant>,
-    /// One per class or tenant where it says `each`; otherwise one.
+    /// One per class or tenant where it says `each`, the 100 with the most in use, by name;
+    /// otherwise one. `use` tokens see those of their own tenants, and the sums above are of them.
     pub counters: Vec<LimitCounter>,
+    /// How many more counters there are, which are left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub counters_left_out: u64,
 }
 
 /// One counter of a limit.
@@ -228,6 +232,14 @@ impl From<bursar_units::Bounds> for Bounds {
             gpus: bounds.gpus,
         }
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A quantity: a text, or the whole number that people write without quotes.

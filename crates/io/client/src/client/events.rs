@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::exchange::{Call, is_worth_repeating};
 use super::sse::{Parser, RawEvent};
 use super::{Client, Download, Error, Pause, Query};
-use crate::api::StreamEvent;
+use crate::api::{SIGNED_OUT, StreamEvent};
 
 /// How long a stream may be silent: three of the comments that keep it open are missing then.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
@@ -167,6 +167,10 @@ impl EventStream {
         if raw.name == RESET {
             self.last = id.or(self.last);
             self.waiting.push_back(StreamItem::Reset);
+            return Ok(());
+        }
+        if raw.name == SIGNED_OUT {
+            // The stream ends here. Opening it again is refused, and says why.
             return Ok(());
         }
         let event: Option<StreamEvent> = serde_json::from_str(&raw.data).ok();

@@ -31,6 +31,7 @@ fn a_submission_reads_as_the_page_shows_and_has_the_defaults_of_the_page() {
     let request: ExecutionRequest = survives(&json!({
         "class": "python", "tenant": "acme", "slots": 2, "command": "python3",
         "args": ["-c", "print(1)"], "env": {"PATH": "/usr/bin"}, "directory": "/srv",
+        "allowPrivilegeEscalation": true,
         "cpuMilli": 500, "memoryBytes": 1024, "gpus": 1, "cpuLimitMilli": 1000,
         "memoryLimitBytes": 2048, "pids": 64, "priority": "high", "waitMs": 60000,
         "startTimeoutMs": 60000, "maxTimeMs": 3_600_000, "graceMs": 10000, "retryOf": "job-0"

@@ -137,6 +137,21 @@ async fn a_stream_that_is_refused_says_so() {
     assert!(stream.next().await.is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_signed_out_ends_with_the_reason() {
+    let signed_out = "event: signed-out\ndata: {\"code\":\"unauthenticated\"}\n\n";
+    let (client, log) = within(script([
+        Reply::Part(format!("{}{signed_out}", event(3, 0))),
+        problem(Code::Unauthenticated),
+    ]));
+    let mut stream = client.events(Query::new()).await.unwrap();
+    assert_eq!(ids(&mut stream, 1).await, ["3.0"]);
+    let error = stream.next().await.unwrap_err();
+    let problem = error.problem().map(|problem| problem.code);
+    assert_eq!(problem, Some(Code::Unauthenticated), "{error}");
+    assert_eq!(log.all().len(), 2);
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_in_an_event_loses_nothing() {
     let broken = format!("{}{}", event(3, 0), &event(3, 1)[..40]);

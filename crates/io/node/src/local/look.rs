@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed, told};
 use crate::cgroup::Group;
-use crate::executor::Error;
+use crate::executor::{Error, Life};
 use crate::place::{self, Lock, Marker};
-use crate::shim::{Ending, Status};
+use crate::shim::{Ending, Spawned, Status};
 
 /// What there is of an execution.
 pub(super) enum Look {
@@ -50,7 +50,7 @@ impl Local {
             result => result?,
         };
         if let Some(status) = place.status()? {
-            return Ok(Look::Ended(status.exit.into()));
+            return Ok(Look::Ended(status.into()));
         }
         let marker = place.marker()?;
         let Some(lock) = lock else {
@@ -63,10 +63,41 @@ impl Local {
             lock: Some(lock),
         };
         Ok(match marker {
-            Some(Marker::Ended(status)) => Look::Ended(status.exit.into()),
+            Some(Marker::Ended(status)) => Look::Ended(status.into()),
             _ if is_fresh => Look::Fresh(remains),
             _ => Look::Orphaned(remains),
         })
+    }
+
+    /// What lives of an execution. What runs without a shim counts as running: whoever watches it
+    /// finds that it is lost, and ends it.
+    pub(super) fn lives(&self, id: &BookingId) -> Result<Life, Error> {
+        let (marker, remains) = match self.look(id)? {
+            Look::Ended(_) => return Ok(Life::Nothing),
+            Look::Alive(Some(Marker::Spawned(spawned))) => return Ok(running(spawned)),
+            Look::Alive(_) => return Ok(Life::Unwatched),
+            Look::Orphaned(remains) => (self.marker(id)?, remains),
+            Look::Fresh(remains) | Look::Absent(remains) => (None, remains),
+        };
+        Ok(match marker {
+            _ if !self.is_populated(id, &remains)? => Life::Nothing,
+            Some(Marker::Spawned(spawned)) => running(spawned),
+            _ => Life::Unwatched,
+        })
+    }
+
+    /// Whether a process is in a cgroup of an execution.
+    pub(super) fn is_populated(&self, id: &BookingId, remains: &Remains) -> Result<bool, Error> {
+        let path = self.place(id).path().to_owned();
+        let members = remains.group.members();
+        Ok(!members
+            .map_err(failed("read the cgroup of", &path))?
+            .is_empty())
+    }
+
+    fn marker(&self, id: &BookingId) -> Result<Option<Marker>, Error> {
+        let place = self.place(id);
+        place.marker().map_err(failed("look at", place.path()))
     }
 
     /// The cgroups of an execution: those it was given, or else all that it may have been given.
@@ -107,7 +138,7 @@ impl Local {
 
     /// Ends what is left, however long it takes: to say that it is gone would free its slot.
     pub(super) async fn lost(&self, id: &BookingId, remains: Remains) -> Exit {
-        while let Err(error) = self.settle(id, &remains, Exit::Lost).await {
+        while let Err(error) = self.settle(id, &remains, Ending::Lost).await {
             tracing::warn!(booking = %id, error = told(&error), "execution-not-settled");
             sleep(KILL_TIME).await;
         }
@@ -121,7 +152,7 @@ impl Local {
         &self,
         id: &BookingId,
         remains: &Remains,
-        exit: Exit,
+        exit: Ending,
     ) -> Result<(), Error> {
         let place = self.place(id);
         let until = Instant::now() + KILL_TIME;
@@ -132,7 +163,6 @@ impl Local {
             }
             sleep(SHORT_PAUSE).await;
         }
-        let exit = Ending::from(exit);
         let written = match &remains.lock {
             Some(_) => place.conclude(&Status { exit, seen: None }),
             None => Ok(()),
@@ -141,6 +171,13 @@ impl Local {
             tracing::warn!(booking = %id, error = told(&error), "status-not-written");
         }
         Ok(())
+    }
+}
+
+fn running(spawned: Spawned) -> Life {
+    Life::Running {
+        isolation: spawned.isolation(),
+        note: spawned.note,
     }
 }
 

@@ -23,6 +23,8 @@ use crate::shim::{self, Order, Report};
 /// for a moment, or because it cannot do anything here.
 const LAUNCHES_MAX: u32 = 10;
 
+const RUNS_ALREADY: &str = "a process of this id runs already, in a cgroup of this ledger";
+
 impl Local {
     /// Cancelling this leaves a shim that goes on by itself: the next start finds it.
     pub(super) async fn begin(&self, id: &BookingId, job: &Job) -> Begun {
@@ -40,6 +42,15 @@ impl Local {
                 Ok(Look::Alive(_)) => sleep(SHORT_PAUSE).await,
                 Ok(Look::Orphaned(remains)) => return Begun::Gone(self.lost(id, remains).await),
                 Ok(Look::Fresh(remains) | Look::Absent(remains)) => {
+                    match self.is_populated(id, &remains) {
+                        Ok(false) => {}
+                        // Its directory is gone or somewhere else, and it must not run twice.
+                        Ok(true) => return never(RUNS_ALREADY.to_owned()),
+                        Err(error) => {
+                            not_seen(id, &error).await;
+                            continue;
+                        }
+                    }
                     // The shim takes the lock itself.
                     drop(remains);
                     launches += 1;
@@ -48,10 +59,7 @@ impl Local {
                     }
                 }
                 // It may run: nothing is said until that is known.
-                Err(error) => {
-                    tracing::warn!(booking = %id, error = told(&error), "execution-not-seen");
-                    sleep(KILL_TIME).await;
-                }
+                Err(error) => not_seen(id, &error).await,
             }
         }
         never("its shim does not start it".to_owned())
@@ -72,6 +80,7 @@ impl Local {
         let order = Order {
             booking: id.to_string(),
             fence: job.fence,
+            note: job.note.clone(),
             directory: self.place(id).path().to_owned(),
             work: self.works.path(&job.work),
             plan: plan.clone(),
@@ -142,6 +151,11 @@ async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
         }
     }
     serde_json::from_slice(&line).ok()
+}
+
+async fn not_seen(id: &BookingId, error: &Error) {
+    tracing::warn!(booking = %id, error = told(error), "execution-not-seen");
+    sleep(KILL_TIME).await;
 }
 
 fn never(reason: String) -> Begun {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use bursar_booking::execution::Exit;
 use bursar_units::BookingId;
 use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
@@ -14,6 +13,7 @@ use super::look::{Look, alive};
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
 use crate::executor::Error;
 use crate::place::Lock;
+use crate::shim::Ending;
 
 impl Local {
     /// Cancelling this leaves the execution asked to end, but nobody to make it.
@@ -30,7 +30,7 @@ impl Local {
         loop {
             let marker = match self.look(id)? {
                 Look::Ended(_) => return Ok(()),
-                Look::Orphaned(remains) => return self.settle(id, &remains, Exit::Lost).await,
+                Look::Orphaned(remains) => return self.settle(id, &remains, Ending::Lost).await,
                 Look::Fresh(remains) | Look::Absent(remains) => {
                     // Only now does it matter that this could not be written.
                     asked.map_err(failed("write to", place.path()))?;
@@ -94,9 +94,8 @@ impl Local {
     }
 }
 
-fn never_started() -> Exit {
-    let reason = "stopped before it started".to_owned();
-    Exit::NotStarted { reason }
+fn never_started() -> Ending {
+    Ending::NotStarted("stopped before it started".to_owned())
 }
 
 /// Blocks this thread for a moment: whoever cleans up waits for a killed process to die.

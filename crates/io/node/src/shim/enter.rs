@@ -10,18 +10,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
+use bursar_booking::execution::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getppid, set_parent_process_death_signal, setrlimit, setsid,
 };
+use rustix::thread::set_no_new_privs;
 
 use super::{Entry, Report, inherited, receive, send};
 use crate::executor::{User, Work};
-
-/// What shells say of a program that is not there.
-const NOT_FOUND: u8 = 127;
-/// And of one that cannot be run.
-const NOT_RUNNABLE: u8 = 126;
 
 pub(super) fn main() -> ExitCode {
     let Ok(shim) = inherited() else {
@@ -54,12 +51,18 @@ fn become_program(shim: &UnixStream) -> Result<ExitCode, String> {
     if getppid().is_none_or(|parent| parent.as_raw_pid() != entry.parent) {
         return Err("its shim is gone".to_owned());
     }
+    if !work.allow_privilege_escalation {
+        // Nothing after this gains privileges by executing a file, and no child can undo it.
+        set_no_new_privs(true)
+            .map_err(|error| format!("its privileges cannot be limited: {error}"))?;
+    }
     let error = command.exec();
     let _ = writeln!(io::stderr(), "bursar: {}: {error}", work.command);
-    Ok(ExitCode::from(match error.kind() {
-        io::ErrorKind::NotFound => NOT_FOUND,
-        _ => NOT_RUNNABLE,
-    }))
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => EXIT_NOT_FOUND,
+        _ => EXIT_NOT_EXECUTABLE,
+    };
+    Ok(u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 fn enter(entrance: &Path) -> io::Result<()> {

@@ -111,6 +111,7 @@ fn begin(order: &Order, place: &Place, made: &mut Made) -> Result<Running, Strin
     let spawned = Spawned {
         group: made.group.clone(),
         is_whole: order.plan.is_whole,
+        note: order.note.clone(),
     };
     let marker = place.mark(&spawned);
     made.marker = Some(marker.map_err(failed("its start cannot be written down"))?);

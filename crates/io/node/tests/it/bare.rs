@@ -8,7 +8,7 @@ use bursar_booking::execution::{Exit, Isolation};
 use bursar_node::executor::{Begun, Executor, Job, Stream};
 use bursar_node::local::Options;
 
-use crate::host::{Host, id, is_there, kill_shim, soon};
+use crate::host::{Host, id, is_there, kill_shim, new_privileges, soon};
 
 /// A machine on which no cgroup can be written.
 fn nothing(options: &mut Options, scratch: &Path) {
@@ -40,6 +40,15 @@ async fn without_cgroups_it_runs_and_the_answer_says_so() {
     assert_eq!(begun, Begun::Running(Isolation::None));
     assert_eq!(host.exit(&id("a")).await, Exit::Code(5));
     assert_eq!(host.output(&id("a"), Stream::Stdout), "ran\n");
+}
+
+#[tokio::test]
+async fn without_cgroups_a_program_gains_no_privileges_unless_it_may_either() {
+    let host = Host::with(nothing);
+    assert_eq!(
+        new_privileges(&host).await,
+        ["NoNewPrivs:\t1\n", "NoNewPrivs:\t0\n"]
+    );
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use bursar_booking::execution::{Exit, Isolation};
-use bursar_node::executor::{Begun, Executor, Left, Stream, Work};
-use bursar_node::local::Local;
+use bursar_node::executor::{Begun, Executor, Job, Left, Life, Stream, Work};
+use bursar_node::local::{Local, Options};
 use bursar_units::BookingId;
 use rustix::fs::{FlockOperation, flock};
 
@@ -39,6 +39,78 @@ async fn a_new_server_adopts_what_runs_and_learns_the_right_exit_code() {
     assert_eq!(host.exit(&a).await, Exit::Code(5));
     assert_eq!(host.output(&a, Stream::Stdout), "went on\n");
     assert!(!is_there(&child));
+}
+
+/// X5: what the ledger needs to adopt it is there for as long as it runs.
+#[tokio::test]
+async fn what_runs_tells_a_server_that_does_not_know_it_what_was_noted_of_it() {
+    let mut host = Host::new();
+    let (a, go) = (id("a"), host.pipe("go"));
+    let job = Job {
+        note: "3 slots of acme".to_owned(),
+        ..host.shell(&format!("read line < {}; exit 5", go.path()))
+    };
+    assert_eq!(soon(host.local().start(&a, &job)).await, RUNNING);
+    host.restart();
+    let running = Life::Running {
+        note: job.note,
+        isolation: Isolation::Cgroup,
+    };
+    assert_eq!(host.local().life(&a).unwrap(), running);
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
+    assert_eq!(host.local().life(&a).unwrap(), Life::Nothing);
+    assert_eq!(host.local().life(&id("never")).unwrap(), Life::Nothing);
+}
+
+/// Method: a shim that was killed leaves its program; the marker of an earlier version has no note.
+#[tokio::test]
+async fn what_has_lost_its_shim_still_lives_and_what_an_earlier_version_started_has_no_note() {
+    let host = Host::new();
+    let (a, ready) = (id("life-shim"), host.pipe("ready"));
+    let script = format!(
+        "(trap '' HUP; echo > {}; exec sleep 1000)& wait",
+        ready.path()
+    );
+    assert_eq!(host.start(&a, &script).await, RUNNING);
+    ready.hear().await;
+    let marker = host.directory(&a).join("spawned");
+    let text = fs::read_to_string(&marker).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json.as_object_mut().unwrap().remove("note").is_some());
+    fs::write(&marker, json.to_string()).unwrap();
+    kill_shim(&a);
+    let running = Life::Running {
+        note: String::new(),
+        isolation: Isolation::Cgroup,
+    };
+    assert_eq!(host.local().life(&a).unwrap(), running);
+    assert_eq!(host.exit(&a).await, Exit::Lost);
+    assert_eq!(host.local().life(&a).unwrap(), Life::Nothing);
+}
+
+/// X5: a ledger that was restored into another directory sees the cgroup only.
+#[tokio::test]
+async fn what_runs_for_another_directory_of_the_same_ledger_is_left_alone_and_not_run_twice() {
+    let host = Host::new();
+    let (a, (_, go)) = (id("a"), waiting(&host, "a").await);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Local::open(Options {
+        directory: elsewhere.path().join("executions"),
+        ..host.options.clone()
+    })
+    .unwrap();
+    assert_eq!(other.list().unwrap(), std::slice::from_ref(&a));
+    assert_eq!(other.life(&a).unwrap(), Life::Unwatched);
+    let job = Job {
+        work: other.keep(&shell("echo twice")).unwrap(),
+        ..host.shell("")
+    };
+    let reason = "a process of this id runs already, in a cgroup of this ledger".to_owned();
+    let begun = soon(other.start(&a, &job)).await;
+    assert_eq!(begun, Begun::Gone(Exit::NotStarted { reason }));
+    go.tell("\n").await;
+    assert_eq!(host.exit(&a).await, Exit::Code(5));
 }
 
 #[tokio::test]

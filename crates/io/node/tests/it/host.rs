@@ -98,6 +98,7 @@ impl Host {
         Job {
             work: self.local().keep(work).unwrap(),
             fence: 7,
+            note: String::new(),
             cpu_milli: None,
             memory_bytes: None,
             pids: None,
@@ -174,7 +175,23 @@ pub(crate) fn shell(script: &str) -> Work {
         env: BTreeMap::from([path]),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     }
+}
+
+/// What the kernel says of new privileges: by default, and where the request allows them.
+pub(crate) async fn new_privileges(host: &Host) -> [String; 2] {
+    let mut told = [String::new(), String::new()];
+    for (told, allow_privilege_escalation) in told.iter_mut().zip([false, true]) {
+        let name = format!("privileges-{allow_privilege_escalation}");
+        let work = Work {
+            allow_privilege_escalation,
+            ..shell("grep '^NoNewPrivs:' /proc/self/status")
+        };
+        assert_eq!(host.run(&name, &host.job(&work)).await, Exit::Code(0));
+        *told = host.output(&id(&name), Stream::Stdout);
+    }
+    told
 }
 
 pub(crate) fn id(name: &str) -> BookingId {

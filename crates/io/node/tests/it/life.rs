@@ -1,12 +1,14 @@
 //! The ordinary life of an execution, and what its program finds.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use bursar_booking::execution::{Digest, Exit, Isolation};
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, User, Work};
 
-use crate::host::{Host, id, is_there, shell, shims, soon};
+use crate::host::{Host, id, is_there, new_privileges, shell, shims, soon};
 
 fn command(words: &[&str]) -> Work {
     let (command, args) = words.split_first().unwrap();
@@ -16,6 +18,7 @@ fn command(words: &[&str]) -> Work {
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     }
 }
 
@@ -127,6 +130,42 @@ async fn a_program_inherits_no_more_than_from_a_plain_spawn_and_leads_a_session(
     assert_eq!(host.output(&id("a"), Stream::Stdout), plain);
     let session = "test $(cut -d ' ' -f 6 /proc/$$/stat) = $$";
     assert_eq!(host.run("b", &host.shell(session)).await, Exit::Code(0));
+}
+
+#[tokio::test]
+async fn a_program_gains_no_privileges_unless_it_may() {
+    let host = Host::new();
+    assert_eq!(
+        new_privileges(&host).await,
+        ["NoNewPrivs:\t1\n", "NoNewPrivs:\t0\n"]
+    );
+}
+
+/// Method: a copy of `id` that belongs to root and sets the user, run by a user who is not root.
+#[tokio::test]
+async fn a_program_that_sets_its_user_does_so_only_if_it_may() {
+    let host = Host::new();
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
+    let id_of = copy.path().join("id");
+    std::fs::copy("/usr/bin/id", &id_of).unwrap();
+    std::fs::set_permissions(&id_of, Permissions::from_mode(0o4755)).unwrap();
+    for (name, allow_privilege_escalation, effective) in [("a", false, "65534"), ("b", true, "0")] {
+        let work = Work {
+            user: Some(User {
+                uid: 65_534,
+                gid: 65_533,
+            }),
+            allow_privilege_escalation,
+            ..command(&[id_of.to_str().unwrap(), "-u"])
+        };
+        assert_eq!(host.run(name, &host.job(&work)).await, Exit::Code(0));
+        assert_eq!(
+            host.output(&id(name), Stream::Stdout).trim(),
+            effective,
+            "{name}"
+        );
+    }
 }
 
 #[tokio::test]

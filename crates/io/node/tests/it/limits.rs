@@ -61,10 +61,20 @@ async fn who_takes_more_memory_than_allowed_is_killed_and_it_is_said() {
         memory_bytes: Some(16 << 20),
         ..host.shell("exec tail /dev/zero")
     };
-    assert_eq!(host.run("a", &job).await, Exit::Signal(9));
+    let (code, signal) = (None, Some(9));
+    let killed = Exit::OutOfMemory { code, signal };
+    assert_eq!(host.run("a", &job).await, killed);
     let told = host.output(&id("a"), Stream::Stderr);
     assert!(told.contains("for want of memory"), "{told}");
     assert_eq!(host.seen(&id("a"), "/isOutOfMemory"), true);
+    // Its child is killed, and the program itself ends as it likes.
+    let job = Job {
+        memory_bytes: Some(16 << 20),
+        ..host.shell("tail /dev/zero; exit 3")
+    };
+    let (code, signal) = (Some(3), None);
+    let killed = Exit::OutOfMemory { code, signal };
+    assert_eq!(host.run("b", &job).await, killed);
 }
 
 #[tokio::test]

@@ -17,10 +17,12 @@ fn job(null: &Null, command: &str, args: &[&str]) -> Job {
         env: BTreeMap::new(),
         directory: None,
         user: None,
+        allow_privilege_escalation: false,
     };
     Job {
         work: null.keep(&work).unwrap(),
         fence: 1,
+        note: String::new(),
         cpu_milli: None,
         memory_bytes: None,
         pids: None,

@@ -70,7 +70,8 @@ async fn get_booking(call: Call) -> Handled {
         fence: call.query.read("fence")?,
         wait: wait(&call.query)?,
     };
-    json(call.service().booking(&call.caller, &id, look_at).await?)
+    let looked = call.service().booking(&call.caller, &id, look_at);
+    json(call.hold(looked).await?)
 }
 
 /// Shows that the holder lives. Answered at once; the ledger notes it when the deadline comes.

@@ -1,24 +1,28 @@
 //! A request, taken apart: who calls, what the address says, and the body.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::RequestPartsExt as _;
+use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::response::Response;
 use bursar_client::api::{BODY_BYTES_MAX, IDEMPOTENCY_HEADER};
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_units::BookingId;
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::respond::Refused;
+use super::respond::{Refused, bytes};
 use super::{App, body, query::Query};
-use crate::auth::{self, Peer};
 use crate::caller::Caller;
+use crate::right::Right;
 use crate::service::{Mode, Service};
 
 /// How long a body may take to arrive.
@@ -28,6 +32,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Call {
     app: App,
     pub(super) caller: Arc<Caller>,
+    right: Right,
     pub(super) headers: HeaderMap,
     pub(super) query: Query,
     path: Vec<(String, String)>,
@@ -40,10 +45,8 @@ impl FromRequest<App> for Call {
     async fn from_request(request: Request, app: &App) -> Result<Self, Refused> {
         let (mut parts, body) = request.into_parts();
         let service = app.service();
-        let view = service.ledger().view();
-        let peer = parts.extensions.get::<Peer>();
-        let caller = app.0.callers.caller(peer, &parts.headers, view)?;
-        auth::check_expiry(&caller, service.ledger().now())?;
+        let caller = app.0.callers.caller(&parts, service.ledger().view())?;
+        let right = Right::new(service.ledger(), Arc::clone(&caller))?;
         let Ok(params) = parts.extract::<RawPathParams>().await else {
             let message = "is not text: percent-encode it as UTF-8";
             return Err(Problem::invalid(vec![FieldError::new("address", message)]).into());
@@ -61,11 +64,12 @@ impl FromRequest<App> for Call {
         if parts.method == Method::GET
             && let Some(record) = query.min_record()?
         {
-            service.reach(record).await?;
+            right.hold(service.reach(record)).await??;
         }
         Ok(Self {
             app: app.clone(),
             caller,
+            right,
             headers: parts.headers,
             query,
             path,
@@ -81,6 +85,37 @@ impl Call {
 
     pub(super) fn shared_service(&self) -> Arc<Service> {
         Arc::clone(&self.app.0.service)
+    }
+
+    /// What a wait comes to, if the caller's right lasts so long.
+    pub(super) async fn hold<T>(
+        &self,
+        wait: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        self.right.hold(wait).await?
+    }
+
+    /// An answer in pieces, which ends with the caller's right: every answer that lasts is made
+    /// here. `farewell` is its last piece then; without one it is broken off, so that it cannot
+    /// pass for whole.
+    pub(super) fn pieces(
+        &self,
+        media_type: &'static str,
+        pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+        farewell: fn(&Problem) -> Option<Bytes>,
+    ) -> Response {
+        let held = Some((Box::pin(pieces), self.right.clone()));
+        let held = stream::unfold(held, move |held| async move {
+            let (mut pieces, right) = held?;
+            match right.hold(pieces.next()).await {
+                Ok(piece) => Some((piece?, Some((pieces, right)))),
+                Err(problem) => {
+                    let last = farewell(&problem);
+                    Some((last.ok_or_else(|| io::Error::other(problem)), None))
+                }
+            }
+        });
+        bytes(media_type, Body::from_stream(held))
     }
 
     /// A part of the address, as a name of its kind.

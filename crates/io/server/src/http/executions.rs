@@ -1,14 +1,15 @@
 //! `/v1/executions`.
 
 use std::collections::BTreeSet;
+use std::io;
 
-use axum::body::Body;
 use bursar_client::Problem;
 use bursar_client::api::{
     CancelRequest, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer,
 };
 use bursar_node::executor::Stream;
 use bursar_units::BookingId;
+use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
@@ -19,7 +20,7 @@ use super::App;
 use super::bookings::wait;
 use super::call::Call;
 use super::query::invalid;
-use super::respond::{Handled, bytes, json};
+use super::respond::{Handled, json};
 use crate::service::{ExecutionFilter, Logs, LogsFrom};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -66,7 +67,8 @@ async fn submit_execution(call: Call) -> Handled {
 async fn get_execution(call: Call) -> Handled {
     call.query.only(&["wait", "minRecord"])?;
     let (id, wait) = (call.name("id")?, wait(&call.query)?);
-    json(call.service().execution(&call.caller, &id, wait).await?)
+    let looked = call.service().execution(&call.caller, &id, wait);
+    json(call.hold(looked).await?)
 }
 
 /// Has an execution stopped, whatever it is doing. A repeat has no effect: `applied` is false.
@@ -157,7 +159,7 @@ async fn get_execution_logs(call: Call) -> Handled {
         .shared_service()
         .logs(&call.caller, &id, wanted)
         .await?;
-    let mut response = bytes("text/plain", body(logs));
+    let mut response = call.pieces("text/plain", pieces(logs), |_| None);
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // A program may write anything: what it wrote is no page, whatever it looks like.
@@ -165,10 +167,10 @@ async fn get_execution_logs(call: Call) -> Handled {
     Ok(response)
 }
 
-fn body(logs: Logs) -> Body {
-    Body::from_stream(stream::unfold(logs, |mut logs| async move {
+fn pieces(logs: Logs) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send {
+    stream::unfold(logs, |mut logs| async move {
         logs.next().await.map(|piece| (piece, logs))
-    }))
+    })
 }
 
 /// The values that some words with commas name.

@@ -1,12 +1,14 @@
 //! `/v1/ledger`, `/v1/records`, `/v1/proofs` and `/log`.
 
-use axum::body::Body;
+use std::io;
+
 use bursar_client::Problem;
 use bursar_client::api::{
-    ExportedAnswer, ExportedRequest, LedgerStatus, ListAnswer, PruneAnswer, PruneRequest,
-    RecordView, RotateKeyAnswer, RotateKeyRequest,
+    ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, ListAnswer, PruneAnswer,
+    PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
-use futures_util::stream;
+use bytes::Bytes;
+use futures_util::{Stream, stream};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 use utoipa_axum::router::OpenApiRouter;
@@ -33,6 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(rotate_key))
         .routes(routes!(get_proof))
         .routes(routes!(get_checkpoint))
+        .routes(routes!(get_inclusion))
         .routes(routes!(get_tile))
 }
 
@@ -46,6 +49,10 @@ async fn get_ledger(call: Call) -> Handled {
 }
 
 /// Records as sentences, oldest first.
+///
+/// Callers with `use` alone read the records of their own bookings, by `object`. Anonymous callers
+/// do not search. What is stored holds fences: `raw` is for operators, and for a tenant of its own
+/// bookings.
 #[utoipa::path(get, path = "/v1/records", tag = "ledger",
     params(("from" = Option<u64>, Query, description = "The first record; `cursor` means the same"),
            ("cursor" = Option<String>, Query), ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000),
@@ -73,7 +80,8 @@ async fn list_records(call: Call) -> Handled {
     )
 }
 
-/// Records as JSON lines, with all that is needed to check them offline: the last line is a checkpoint over all of them.
+/// Records as JSON lines, with all that is needed to check them offline: the last line is a
+/// checkpoint over all of them. For operators.
 #[utoipa::path(get, path = "/v1/ledger/export", tag = "ledger",
     params(("from" = Option<u64>, Query), ("to" = Option<u64>, Query), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = String, content_type = "application/jsonl"),
@@ -82,7 +90,7 @@ async fn export_ledger(call: Call) -> Handled {
     call.query.only(&["from", "to", "minRecord"])?;
     let (from, to) = (call.query.read("from")?, call.query.read("to")?);
     let chunks = call.shared_service().export(&call.caller, from, to).await?;
-    Ok(bytes("application/jsonl", body(chunks)))
+    Ok(call.pieces("application/jsonl", pieces(chunks), |_| None))
 }
 
 /// Says that an export is safe where it was written: what is in it may be pruned.
@@ -102,7 +110,7 @@ async fn note_exported(call: Call) -> Handled {
 async fn backup_ledger(call: Call) -> Handled {
     call.query.only(&[])?;
     let chunks = call.shared_service().backup(&call.caller)?;
-    Ok(bytes("application/octet-stream", body(chunks)))
+    Ok(call.pieces("application/octet-stream", pieces(chunks), |_| None))
 }
 
 /// Forgets payloads of records made before a time; every proof still verifies.
@@ -140,6 +148,9 @@ async fn rotate_key(call: Call) -> Handled {
 }
 
 /// The proof file of a record, a booking, a limit, a node, a pod or a token, to be checked offline.
+///
+/// It holds the records as they are stored, with their fences: for operators, and for a tenant of
+/// its own bookings.
 #[utoipa::path(get, path = "/v1/proofs/{kind}/{id}", tag = "ledger",
     params(("kind" = String, Path, description = "`record`, `booking`, `limit`, `node`, `pod` or `token`"), ("id" = String, Path), ("minRecord" = Option<u64>, Query)),
     responses((status = 200, body = Object),
@@ -167,7 +178,18 @@ async fn get_checkpoint(call: Call) -> Handled {
     Ok(response)
 }
 
+/// The hashes that show that a record is under the newest checkpoint, without the record.
+#[utoipa::path(get, path = "/log/inclusion/{record}", tag = "log", params(("record" = u64, Path), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Inclusion),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn get_inclusion(call: Call) -> Handled {
+    call.query.only(&["minRecord"])?;
+    json(call.service().inclusion(call.name("record")?).await?)
+}
+
 /// A tile of the tree, as C2SP tlog-tiles names them: `0/x001/234`, `entries/000.p/17`.
+///
+/// Entries are the records as they are stored, which hold fences: they are for operators.
 #[utoipa::path(get, path = "/log/tile/{*path}", tag = "log", params(("path" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
@@ -183,8 +205,8 @@ async fn get_tile(call: Call) -> Handled {
     Ok(response)
 }
 
-fn body(chunks: Chunks) -> Body {
-    Body::from_stream(stream::unfold(chunks, |mut chunks| async move {
+fn pieces(chunks: Chunks) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    stream::unfold(chunks, |mut chunks| async move {
         chunks.next().await.map(|chunk| (chunk, chunks))
-    }))
+    })
 }

@@ -1,9 +1,10 @@
 //! `/v1/events`: server-sent events (design 80, 4.5).
 
+use std::io;
 use std::time::Duration;
 
-use axum::body::Body;
 use bursar_client::Problem;
+use bursar_client::api::SIGNED_OUT;
 use bytes::Bytes;
 use futures_util::stream;
 use http::HeaderValue;
@@ -14,7 +15,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::call::Call;
 use super::query::invalid;
-use super::respond::{Handled, bytes};
+use super::respond::Handled;
 use crate::service::{Position, Stream, StreamFilter, StreamItem};
 
 /// After so long without an event a comment shows that the stream lives.
@@ -28,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. A
 /// position that is too old is one `reset` event (list again), then the stream goes on.
+/// A stream ends within a second of its caller's right, with the event `signed-out`, which says why.
 /// `pod.resized` is not on record: it has no `id`, is told as it happens, and is lost to whoever
 /// reads slowly. No record ever is.
 #[utoipa::path(get, path = "/v1/events", tag = "events",
@@ -52,27 +54,34 @@ async fn stream_events(call: Call) -> Handled {
     let stream = call
         .shared_service()
         .follow(call.caller.clone(), filter, from)?;
-    let mut response = bytes("text/event-stream", body(stream));
+    let mut response = call.pieces("text/event-stream", pieces(stream), |problem| {
+        Some(Bytes::from(signed_out(problem)))
+    });
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
-fn body(stream: Stream) -> Body {
+fn pieces(stream: Stream) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send {
     // A first comment lets clients see at once that they are through.
-    let begun =
-        stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b": bursar\n\n")) });
+    let begun = stream::once(async { Ok(Bytes::from_static(b": bursar\n\n")) });
     let told = stream::unfold(stream, |mut stream| async move {
         let text = match tokio::time::timeout(COMMENT_AFTER, stream.next()).await {
             Err(_) => Ok(Bytes::from_static(b": alive\n\n")),
             Ok(None) => return None,
             Ok(Some(Ok(item))) => Ok(Bytes::from(text(&item))),
-            Ok(Some(Err(problem))) => Err(std::io::Error::other(problem)),
+            Ok(Some(Err(problem))) => Err(io::Error::other(problem)),
         };
         Some((text, stream))
     });
-    Body::from_stream(futures_util::StreamExt::chain(begun, told))
+    futures_util::StreamExt::chain(begun, told)
+}
+
+/// The last event of a stream whose caller's right has ended.
+fn signed_out(problem: &Problem) -> String {
+    let data = serde_json::to_string(problem).unwrap_or_default();
+    format!("event: {SIGNED_OUT}\ndata: {data}\n\n")
 }
 
 fn text(item: &StreamItem) -> String {

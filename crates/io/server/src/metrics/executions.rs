@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bursar_engine::State;
-use bursar_engine::booking::execution::{Stage, Verdict};
+use bursar_engine::booking::execution::{Failure, Stage, Verdict};
 use bursar_engine::booking::{self, Standing};
 use bursar_units::{BookingId, Instant};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,6 +20,7 @@ use crate::runner::Counts;
 /// rarely somebody asks, as long as that is more often than ends are forgotten (L6).
 pub(super) struct Ended {
     by_outcome: Family<OutcomeLabel, Counter>,
+    by_failure: Family<FailureLabel, Counter>,
     start_seconds: Histogram,
     run_seconds: Histogram,
     /// The newest end that was counted.
@@ -29,6 +30,11 @@ pub(super) struct Ended {
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct FailureLabel {
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
@@ -42,6 +48,10 @@ impl Ended {
         for outcome in Verdict::ALL.map(Verdict::word) {
             let _zero = by_outcome.get_or_create(&OutcomeLabel { outcome });
         }
+        let by_failure = Family::<FailureLabel, Counter>::default();
+        for reason in Failure::ALL.map(Failure::word) {
+            let _zero = by_failure.get_or_create(&FailureLabel { reason });
+        }
         // 1 ms to 65 s: as long as an execution may take to start unless it says otherwise.
         let start_seconds = Histogram::new((0..17).map(|power| 0.001 * 2_f64.powi(power)));
         // 10 ms to a month, which is as long as one may run.
@@ -50,6 +60,11 @@ impl Ended {
             "executions_ended",
             "Executions that ended, by how they came out",
             by_outcome.clone(),
+        );
+        registry.register(
+            "executions_failed",
+            "Executions that failed, by reason",
+            by_failure.clone(),
         );
         registry.register_with_unit(
             "execution_start",
@@ -65,6 +80,7 @@ impl Ended {
         );
         Self {
             by_outcome,
+            by_failure,
             start_seconds,
             run_seconds,
             newest: Mutex::default(),
@@ -94,6 +110,13 @@ impl Ended {
         self.by_outcome
             .get_or_create(&OutcomeLabel { outcome })
             .inc();
+        if course.verdict == Verdict::Failed {
+            let failure = Failure::of(ended.exit_code(), course.signal, course.is_out_of_memory);
+            let reason = failure.word();
+            self.by_failure
+                .get_or_create(&FailureLabel { reason })
+                .inc();
+        }
         let (Some((started, _)), Some((granted, _))) = (course.started, ended.granted()) else {
             return;
         };

@@ -12,7 +12,7 @@ use bursar_units::BookingId;
 use tokio::sync::Notify;
 
 use super::outbox::Outbox;
-use super::{Ordering, Shared};
+use super::{Ordering, Shared, adopt};
 
 /// How long after a stop that worked its result may take to be known.
 const RESULT_WITHIN: Duration = Duration::from_secs(10);
@@ -129,6 +129,7 @@ fn job(shared: &Shared, id: &BookingId) -> Option<Job> {
     Some(Job {
         work: order.work,
         fence: granted.fence.0,
+        note: adopt::note(id, &request, granted.fence),
         cpu_milli: extras.cpu_limit_milli.or(charged(request.amount.cpu_milli)),
         memory_bytes: extras
             .memory_limit_bytes

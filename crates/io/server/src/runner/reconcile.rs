@@ -2,7 +2,9 @@
 //!
 //! It looks at executions only and touches only what carries our ledger's id. Something is
 //! stopped only if the ledger knows its id as ended, or has not known it in two listings that are
-//! [`TWICE`] apart; a listing that failed is no listing. That a process is gone is never concluded
+//! [`TWICE`] apart; a listing that failed is no listing. A ledger that was ever restored may have
+//! lost what it knew: there, what runs and is unknown, or known as queued, is adopted instead, and
+//! what cannot be watched from here is left alone. That a process is gone is never concluded
 //! here: the task of each execution asks the executor for that one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_engine::booking::Standing;
-use bursar_node::executor::Left;
+use bursar_node::executor::{Left, Life};
 use bursar_units::BookingId;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{Ordering, Shared};
+use super::outbox::Outbox;
+use super::{Ordering, Shared, adopt};
 
 /// How far apart two listings must be that both find something unknown, and how often one is made.
 const TWICE: Duration = Duration::from_secs(30);
@@ -31,18 +34,18 @@ struct Seen {
 }
 
 /// Looks again and again.
-pub(super) async fn for_ever(shared: Arc<Shared>) {
+pub(super) async fn for_ever(shared: Arc<Shared>, outbox: Outbox) {
     let mut seen = Seen::default();
     let mut ticks = interval(TWICE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        look(&shared, &mut seen).await;
+        look(&shared, &outbox, &mut seen).await;
         forget_works(&shared).await;
     }
 }
 
-async fn look(shared: &Arc<Shared>, seen: &mut Seen) {
+async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
     let executor = Arc::clone(&shared.executor);
     let listed = match tokio::task::spawn_blocking(move || executor.list()).await {
         Ok(Ok(listed)) => listed,
@@ -56,7 +59,12 @@ async fn look(shared: &Arc<Shared>, seen: &mut Seen) {
         }
         Err(_) => return shared.trouble(),
     };
-    let listed: BTreeSet<BookingId> = listed.into_iter().collect();
+    let mut listed: BTreeSet<BookingId> = listed.into_iter().collect();
+    for id in strays(shared, &listed) {
+        if !is_dead(shared, outbox, &id).await {
+            listed.remove(&id);
+        }
+    }
     seen.unknown.retain(|id, _| listed.contains(id));
     seen.cleaned.retain(|id| listed.contains(id));
     for (id, left) in condemned(shared, seen, &listed) {
@@ -64,6 +72,51 @@ async fn look(shared: &Arc<Shared>, seen: &mut Seen) {
             seen.cleaned.insert(id);
         }
     }
+}
+
+/// What a restored ledger may have lost: it is there, and its slot is not held (X5).
+fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
+    let state = shared.ledger.view().read();
+    if state.generation == 0 {
+        return Vec::new();
+    }
+    let is_stray = |id: &&BookingId| {
+        let standing = state.bookings.standing(id);
+        matches!(standing, None | Some(Standing::Queued { .. }))
+    };
+    listed.iter().filter(is_stray).cloned().collect()
+}
+
+/// Whether nothing lives of a stray; what runs is adopted.
+async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
+    let (executor, looked_at) = (Arc::clone(&shared.executor), id.clone());
+    let life = match tokio::task::spawn_blocking(move || executor.life(&looked_at)).await {
+        Ok(Ok(life)) => life,
+        Ok(Err(error)) => {
+            shared.trouble();
+            tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-seen");
+            return false;
+        }
+        Err(_) => {
+            shared.trouble();
+            return false;
+        }
+    };
+    match life {
+        Life::Nothing => return true,
+        Life::Unwatched => tracing::warn!(%id, "execution.unknown-left-alone"),
+        Life::Running { note, isolation } => {
+            let command = adopt::command(id, &note, isolation);
+            let adopted = match command {
+                Some(command) => outbox.send(command).await,
+                None => None,
+            };
+            if adopted.is_some_and(|answer| answer.is_ok()) {
+                tracing::warn!(%id, "execution.adopted");
+            }
+        }
+    }
+    false
 }
 
 /// What must go, with what may stay of it.

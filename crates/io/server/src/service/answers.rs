@@ -169,7 +169,7 @@ pub(super) fn explanation(
         Object::Booking(id) => ("Booking", id.to_string()),
         Object::Limit(name) => ("Limit", name.to_string()),
     };
-    let held = held_by(&told.why.holders, |tenant| caller.sees(tenant));
+    let held = held_by(&told.why.holders, |tenant| caller.sees_tenant(tenant));
     Explanation {
         object: ObjectRef {
             kind: kind.to_owned(),

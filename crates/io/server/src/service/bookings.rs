@@ -167,7 +167,7 @@ impl Service {
             booking
                 .tenant
                 .as_ref()
-                .is_some_and(|tenant| caller.sees(tenant))
+                .is_some_and(|tenant| caller.sees_tenant(tenant))
         });
         let mut body = seen.ok_or_else(|| no_booking(&state, caller, id))?;
         let record = last_record(&state);
@@ -297,7 +297,7 @@ impl Service {
         let known = state.bookings.request(id).map(|request| request.tenant);
         match known.or_else(|| own.get(id).cloned()) {
             Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
-            Some(tenant) if caller.sees(&tenant) => caller.require_tenant(&tenant),
+            Some(tenant) if caller.sees_tenant(&tenant) => caller.require_tenant(&tenant),
             _ => Err(no_booking(&state, caller, id)),
         }
     }
@@ -521,7 +521,7 @@ pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Prob
             state
                 .bookings
                 .request(id)
-                .is_some_and(|request| caller.sees(&request.tenant))
+                .is_some_and(|request| caller.sees_tenant(&request.tenant))
         });
     Problem {
         suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)),

@@ -24,8 +24,9 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::nearest::nearest;
+use super::sight::sees_event;
 use super::{STREAMS_MAX, Service, unreadable};
-use crate::caller::Caller;
+use crate::caller::{Caller, Owner};
 
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
@@ -146,15 +147,14 @@ impl StreamFilter {
         self.kinds.is_empty() || self.kinds.iter().any(is_kind)
     }
 
-    fn wants(&self, told: &Told, caller: &Caller) -> bool {
+    fn wants(&self, told: &Told) -> bool {
         let is_tenant = self.tenant.is_none() || self.tenant == told.tenant;
-        let may_see = caller.sees_all() || told.tenant.as_ref().is_some_and(|t| caller.sees(t));
-        self.names(told.name) && is_tenant && may_see
+        self.names(told.name) && is_tenant
     }
 
     /// Whether changes of limits are wanted, which belong to no tenant.
     fn wants_resizes(&self, caller: &Caller) -> bool {
-        self.names(market::RESIZED) && self.tenant.is_none() && caller.sees_all()
+        self.names(market::RESIZED) && self.tenant.is_none() && caller.sees(Owner::Server)
     }
 }
 
@@ -304,11 +304,13 @@ impl Stream {
         let state = self.service.ledger.view().read();
         for (index, told) in told(&state, events) {
             let index_64 = u64::try_from(index).unwrap_or(u64::MAX);
-            if index_64 < self.known || !self.filter.wants(&told, &self.caller) {
+            let Some((at, event)) = events.get(index) else {
                 continue;
+            };
+            let is_new = self.known <= index_64;
+            if is_new && self.filter.wants(&told) && sees_event(&state, &self.caller, *at, event) {
+                self.ready.push_back(item(seq, index_64, *at, told));
             }
-            let at = events.get(index).map_or(state.time, |(at, _)| *at);
-            self.ready.push_back(item(seq, index_64, at, told));
         }
         drop(state);
         self.next = seq + 1;

@@ -184,7 +184,7 @@ impl Service {
         let first = request.order().and_then(|order| order.retry_of.as_ref());
         let state = self.ledger.view().read();
         match first.and_then(|first| state.bookings.request(first)) {
-            Some(retried) if !caller.sees(&retried.tenant) => {
+            Some(retried) if !caller.sees_tenant(&retried.tenant) => {
                 let unknown = Refusal::Booking(BookingRefusal::RetryOfUnknown);
                 Err(of_refusal(&state, caller, command, &unknown))
             }
@@ -275,6 +275,7 @@ fn work(asked: &mut ExecutionRequest, user: Option<User>) -> Work {
         env: std::mem::take(&mut asked.env),
         directory: asked.directory.take().map(PathBuf::from),
         user,
+        allow_privilege_escalation: asked.allow_privilege_escalation,
     }
 }
 

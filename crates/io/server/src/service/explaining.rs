@@ -4,12 +4,11 @@ use bursar_client::api::{Explanation, Who};
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
-use bursar_engine::booking::Scope;
 use bursar_engine::explain;
 use bursar_units::{BookingId, ObjectName};
 
 use super::nearest::nearest;
-use super::{Answer, Service, answers, bookings, last_record};
+use super::{Answer, Service, answers, bookings, last_record, sight};
 use crate::caller::Caller;
 
 /// The kinds that can be explained.
@@ -31,7 +30,7 @@ impl Service {
         let (told, who) = match kind {
             "booking" => {
                 let id = BookingId::new(name).map_err(named)?;
-                let who = who(&state, &id).filter(|who| caller.sees(&who.tenant));
+                let who = who(&state, &id).filter(|who| caller.sees_tenant(&who.tenant));
                 let none = || bookings::no_booking(&state, caller, &id);
                 let who = who.ok_or_else(none)?;
                 (
@@ -41,7 +40,12 @@ impl Service {
             }
             "limit" => {
                 let name = ObjectName::new(name).map_err(named)?;
-                (explained_limit(&state, caller, &name)?, Vec::new())
+                let none = || sight::no_limit(&state, caller, &name);
+                sight::limit(&state, caller, &name).ok_or_else(none)?;
+                let told = explain::limit(&state, &name, |counter| {
+                    sight::sees_counter(&state, caller, counter)
+                });
+                (told.ok_or_else(none)?, Vec::new())
             }
             _ => {
                 let problem = Problem::new(
@@ -77,29 +81,5 @@ fn who(state: &State, id: &BookingId) -> Option<Who> {
         tenant: request.tenant,
         slots: request.amount.slots,
         limits,
-    })
-}
-
-/// Of a limit with a counter for each tenant the fullest is told by name, which only those who
-/// see all may read.
-fn explained_limit(
-    state: &State,
-    caller: &Caller,
-    name: &ObjectName,
-) -> Result<explain::Explanation, Problem> {
-    let declared = state.bookings.limit(name.as_str());
-    if declared.is_some_and(|declared| declared.limit.tenant == Some(Scope::Each)) {
-        caller.require_view("have a limit of each tenant explained")?;
-    }
-    explain::limit(state, name).ok_or_else(|| {
-        let names = state
-            .bookings
-            .limits()
-            .map(|declared| declared.name.as_str());
-        let suggestion = nearest(name.as_str(), names);
-        Problem {
-            suggestion,
-            ..Problem::new(Code::NotFound, format!("no limit `{name}`"))
-        }
     })
 }

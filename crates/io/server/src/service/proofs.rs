@@ -1,26 +1,29 @@
 //! Proofs: records with all that shows that they are in the signed ledger.
 
+use bursar_client::api::Inclusion;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
-use bursar_engine::booking::Event as BookingEvent;
-use bursar_engine::codec::{self, Record};
+use bursar_engine::codec;
 use bursar_engine::subject::{self, Subject};
-use bursar_engine::{Event, State};
+use bursar_engine::token::Role;
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
 use bursar_journal::record::{BlobRef, blob_refs, write_entry};
-use bursar_journal::tile::{Builder, Path as TilePath, TileId, tile_bytes};
+use bursar_journal::tile::{Builder, Path as TilePath, TILE_WIDTH, TileId, Tiles as _, tile_bytes};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
-use bursar_units::{BookingId, INTEGER_MAX};
+use bursar_units::INTEGER_MAX;
 
 use super::nearest::nearest;
-use super::{Service, bookings, chain, of_failure, unreadable};
+use super::{Answer, Service, bookings, chain, of_failure, sight, unreadable};
 use crate::caller::Caller;
 
 /// Records that are read from the store at a time.
 const CHUNK: usize = 4_096;
+
+/// What reading the bytes of records is called where it is refused.
+pub(super) const READ_BYTES: &str = "read records as they are stored, with their fences,";
 
 /// A file of the log, and whether it will ever change.
 #[derive(Clone, Debug)]
@@ -64,6 +67,26 @@ impl Service {
         note.await?.ok_or_else(unsigned)
     }
 
+    /// That a record is under the newest checkpoint, shown by hashes alone.
+    pub async fn inclusion(&self, record: u64) -> Result<Answer<Inclusion>, Problem> {
+        let keys = self
+            .verifier_keys()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let builder = self.tree().await?;
+        let read = self.read_store(move |reader| included(reader, &builder, record));
+        let body = Inclusion {
+            keys,
+            ..read.await?
+        };
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body,
+        })
+    }
+
     /// A tile, or the records of one.
     pub async fn log_file(&self, caller: &Caller, path: &str) -> Result<LogFile, Problem> {
         let none = |detail: String| Problem::new(Code::NotFound, detail);
@@ -71,7 +94,7 @@ impl Service {
             .parse()
             .map_err(|error| none(format!("{error}")))?;
         if let TilePath::Entries(_) = path {
-            caller.require_view("read records")?;
+            caller.require_operate(READ_BYTES)?;
         }
         let builder = self.tree().await?;
         self.read_store(move |reader| match path {
@@ -81,25 +104,31 @@ impl Service {
         .await
     }
 
-    /// Who sees only its own may have its own proven; the rest is left to [`Self::hide_others`].
-    fn may_prove(&self, caller: &Caller, object: &Subject) -> Result<(), Problem> {
-        if caller.sees_all() {
-            return Ok(());
-        }
-        let Subject::Booking(id) = object else {
-            return caller.require_view("have records proven");
-        };
-        let state = self.ledger.view().read();
-        match state.bookings.request(id) {
-            Some(request) if caller.sees(&request.tenant) => Ok(()),
-            _ => Err(bookings::no_booking(&state, caller, id)),
+    /// Refuses a caller that may not have the bytes of this object's records. They hold fences, so
+    /// they are for operators, and for the tenant of a booking; whether a record is all its own
+    /// [`Self::hide_others`] finds out.
+    pub(super) fn may_prove(&self, caller: &Caller, object: &Subject) -> Result<(), Problem> {
+        match object {
+            _ if caller.may_operate() => Ok(()),
+            Subject::Record(_) if caller.roles.contains(&Role::Use) => Ok(()),
+            Subject::Booking(id) => {
+                let state = self.ledger.view().read();
+                match state.bookings.request(id).map(|request| request.tenant) {
+                    Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
+                    Some(tenant) if caller.sees_tenant(&tenant) => {
+                        caller.require_operate(READ_BYTES)
+                    }
+                    _ => Err(bookings::no_booking(&state, caller, id)),
+                }
+            }
+            _ => caller.require_operate(READ_BYTES),
         }
     }
 
     /// A record is proven whole or not at all, and it may name what others hold: a release and
     /// the next grants are one record.
     fn hide_others(&self, caller: &Caller, proof: &Proof) -> Result<(), Problem> {
-        if caller.sees_all() {
+        if caller.may_operate() {
             return Ok(());
         }
         let state = self.ledger.view().read();
@@ -111,13 +140,13 @@ impl Service {
                     .find(|blob| bursar_journal::hash::sha256(blob) == *sha256)
             };
             codec::decode(proven.seq, proven.bytes.as_bytes(), blob)
-                .is_ok_and(|record| is_own(&state, caller, &record))
+                .is_ok_and(|record| sight::may_read_bytes(&state, caller, &record))
         };
         match proof.records.iter().find(|proven| !is_own(proven)) {
             None => Ok(()),
             Some(proven) => {
                 let what = format!("have record {} proven, which names others too,", proven.seq);
-                caller.require_view(&what)
+                caller.require_operate(&what)
             }
         }
     }
@@ -282,6 +311,35 @@ fn prove(
     })
 }
 
+/// The hashes from a record up to the root of the newest checkpoint.
+fn included(reader: &dyn Reader, builder: &Builder, record: u64) -> Result<Inclusion, Problem> {
+    let internal = |error: &dyn std::error::Error| Problem::new(Code::Internal, chain(error));
+    let note = reader
+        .checkpoint(builder.size())
+        .map_err(|error| unreadable(&error))?;
+    let size = note.as_deref().and_then(size_of).unwrap_or(0);
+    let Some(checkpoint) = note.filter(|_| record < size) else {
+        let detail = format!("record {record} is not signed yet: {size} records are");
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    let stored = StoredTiles(reader);
+    let tiles = builder.over(&stored);
+    let inclusion = prove_inclusion(&tiles, record, size).map_err(|error| internal(&error))?;
+    let width = u64::from(TILE_WIDTH);
+    let tile = TileId::in_tree(0, record / width, size).ok_or_else(|| beyond(size))?;
+    let leaves = tiles.tile(tile).map_err(|error| internal(&error))?;
+    let place = usize::try_from(record % width).ok();
+    let leaf = place.and_then(|place| leaves.get(place));
+    Ok(Inclusion {
+        record,
+        leaf: leaf.ok_or_else(|| beyond(size))?.to_string(),
+        inclusion: inclusion.iter().map(ToString::to_string).collect(),
+        records: size,
+        checkpoint,
+        keys: Vec::new(),
+    })
+}
+
 /// How many records a note of ours signs.
 fn size_of(note: &str) -> Option<u64> {
     note.lines().nth(1)?.parse().ok()
@@ -331,9 +389,7 @@ fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, P
 
 /// The records of a tile, each with its length before it, as C2SP tlog-tiles has them.
 fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
-    let first = id
-        .index()
-        .saturating_mul(u64::from(bursar_journal::tile::TILE_WIDTH));
+    let first = id.index().saturating_mul(u64::from(TILE_WIDTH));
     let width = u64::from(id.width());
     if builder.size() < first.saturating_add(width) {
         return Err(beyond(builder.size()));
@@ -362,25 +418,4 @@ fn full(id: TileId) -> Result<TileId, Problem> {
 fn beyond(size: u64) -> Problem {
     let detail = format!("there is no such tile of a ledger of {size} records");
     Problem::new(Code::NotFound, detail)
-}
-
-/// The booking that an event is about.
-fn booking_of(event: &Event) -> Option<&BookingId> {
-    match event {
-        Event::Booking(event) => event.booking(),
-        _ => None,
-    }
-}
-
-/// Whether every booking that a record names is one that the caller sees.
-fn is_own(state: &State, caller: &Caller, record: &Record) -> bool {
-    record.events.iter().all(|(_, event)| match event {
-        Event::Booking(BookingEvent::Reserved { request, .. }) => caller.sees(&request.tenant),
-        event => booking_of(event).is_none_or(|id| {
-            state
-                .bookings
-                .request(id)
-                .is_some_and(|request| caller.sees(&request.tenant))
-        }),
-    })
 }

@@ -23,7 +23,11 @@ pub(super) fn of_refusal(
     command: &Command,
     refusal: &Refusal,
 ) -> Problem {
-    let told = refused(state, command, refusal);
+    let mut told = refused(state, command, refusal);
+    if is_hidden(state, caller, command, refusal) {
+        told.detail.clear();
+        told.changes.truncate(1);
+    }
     let detail = match told.detail.as_str() {
         "" => told.headline,
         detail => format!("{}: {detail}", told.headline),
@@ -35,13 +39,24 @@ pub(super) fn of_refusal(
             .collect(),
         changes: told.changes,
         limits: told.limits.iter().map(answers::limit_use).collect(),
-        holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees(tenant))),
+        holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
         retry_after_ms: told.when.and_then(|when| when.estimate_ms),
         record: Some(last_record(state)),
         ..Problem::new(code(refusal), detail)
     };
     add_facts(&mut problem, state, command, refusal);
     problem
+}
+
+/// Whether a refusal tells of a booking that the caller may not see. That the id is taken is all
+/// it learns: neither whose it is nor what was asked under it.
+fn is_hidden(state: &State, caller: &Caller, command: &Command, refusal: &Refusal) -> bool {
+    let Refusal::Booking(BookingRefusal::IdReused { .. }) = refusal else {
+        return false;
+    };
+    let id = command.booking_ids().first();
+    let known = id.and_then(|id| state.bookings.request(id));
+    !known.is_some_and(|request| caller.sees_tenant(&request.tenant))
 }
 
 /// What programs want to know beyond the words: how a booking ended, and the nearest name.

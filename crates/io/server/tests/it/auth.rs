@@ -30,6 +30,7 @@ async fn over(
     );
     let (method, path, body) = request;
     let mut builder = Request::builder().method(method).uri(path).extension(peer);
+    builder = builder.header("host", "127.0.0.1:7171");
     if let Some(token) = token {
         builder = builder.header("authorization", format!("Bearer {token}"));
     }
@@ -258,21 +259,76 @@ async fn a_page_that_was_rebound_to_loopback_reads_nothing() {
         Arc::clone(&world.service),
         CallerSource::Connection(Anonymous::Read),
     );
-    for (host, expected) in [
-        ("127.0.0.1:7171", 200),
-        ("localhost", 200),
-        ("[::1]:7171", 200),
-        ("evil.example:7171", 401),
-        ("127.0.0.1.evil.example", 401),
-        ("", 401),
-    ] {
-        let request = Request::builder()
-            .uri("/v1/bookings")
-            .header("host", host)
-            .extension(Peer::Loopback);
+    let status = async |target: &str, hosts: &[&str]| {
+        let request = Request::builder().uri(target).extension(Peer::Loopback);
+        let request = hosts
+            .iter()
+            .fold(request, |request, host| request.header("host", *host));
         let reply = send(&router, request.body(Body::empty()).unwrap()).await;
-        assert_eq!(reply.status.as_u16(), expected, "{host}");
+        reply.status.as_u16()
+    };
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:7171",
+        "127.255.0.9:1",
+        "localhost",
+        "LocalHost:65535",
+        "localhost.",
+        "localhost.:7171",
+        "[::1]",
+        "[::1]:7171",
+        "[::ffff:127.0.0.1]:80",
+    ] {
+        assert_eq!(status("/v1/bookings", &[host]).await, 200, "{host}");
     }
+    for host in [
+        "",
+        ".",
+        ":7171",
+        "evil.example:7171",
+        "127.0.0.1.evil.example",
+        "127.0.0.1.evil.example:7171",
+        "localhost.evil.example",
+        "evil.localhost",
+        "localhost..",
+        "127.0.0.1.",
+        "127.1",
+        "2130706433",
+        "0177.0.0.1",
+        "localhost:7171@evil.example",
+        "localhost@evil.example",
+        "evil.example@localhost",
+        "localhost:evil.example",
+        "localhost:",
+        "localhost:+80",
+        "localhost:65536",
+        "localhost:80:80",
+        "localhost/evil.example",
+        "localhost evil.example",
+        "[::1].evil.example",
+        "[::1]evil",
+        "[::1",
+        "::1",
+        "[::1%25lo]",
+        "[127.0.0.1]",
+        "[2001:db8::1]",
+        "10.0.0.1",
+    ] {
+        assert_eq!(status("/v1/bookings", &[host]).await, 401, "{host}");
+    }
+    let local = "localhost";
+    assert_eq!(status("/v1/bookings", &[]).await, 401, "no host");
+    assert_eq!(
+        status("/v1/bookings", &[local, local]).await,
+        401,
+        "a second host may be the real one"
+    );
+    let whole = "http://127.0.0.1:7171/v1/bookings";
+    assert_eq!(status(whole, &[local]).await, 200);
+    let foreign = "http://evil.example/v1/bookings";
+    assert_eq!(status(foreign, &[local]).await, 401);
+    let named = "http://localhost@evil.example/v1/bookings";
+    assert_eq!(status(named, &[local]).await, 401);
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,7 +364,7 @@ async fn the_matrix_of_roles_and_routes() {
     let token = r#"{"name":"t","roles":["view"]}"#;
     let prune = r#"{"before":"2026-01-01T00:00:00Z"}"#;
     // Method, address, body, then who gets in: view, use, operate.
-    let matrix: [(&str, &str, &str, [bool; 3]); 25] = [
+    let matrix: [(&str, &str, &str, [bool; 3]); 28] = [
         ("GET", "/v1/bookings", "", [true, true, true]),
         ("GET", "/v1/bookings/a", "", [true, true, true]),
         ("GET", "/v1/limits", "", [true, true, true]),
@@ -318,10 +374,18 @@ async fn the_matrix_of_roles_and_routes() {
         ("GET", "/v1/ledger", "", [true, true, true]),
         ("GET", "/v1/explain/limit/default", "", [true, true, true]),
         ("GET", "/log/tile/0/000.p/1", "", [true, true, true]),
+        ("GET", "/log/inclusion/0", "", [true, true, true]),
         ("GET", "/v1/records", "", [true, false, true]),
-        ("GET", "/v1/ledger/export", "", [true, false, true]),
-        ("GET", "/v1/proofs/record/0", "", [true, false, true]),
-        ("GET", "/log/tile/entries/000.p/1", "", [true, false, true]),
+        (
+            "GET",
+            "/v1/records?object=limit/default",
+            "",
+            [true, false, true],
+        ),
+        ("GET", "/v1/records?raw=true", "", [false, false, true]),
+        ("GET", "/v1/ledger/export", "", [false, false, true]),
+        ("GET", "/v1/proofs/record/0", "", [false, false, true]),
+        ("GET", "/log/tile/entries/000.p/1", "", [false, false, true]),
         ("GET", "/metrics", "", [true, false, true]),
         ("GET", "/v1/tokens", "", [false, false, true]),
         (

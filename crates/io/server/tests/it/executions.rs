@@ -14,7 +14,9 @@ use bursar_client::client::{Client, Follow, Mode, Options, Query, Transport};
 use bursar_engine::Command;
 use bursar_engine::booking::execution::{Digest, Exit, Isolation};
 use bursar_engine::token::Role;
-use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, User, Work};
+use bursar_node::executor::{
+    Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, User, Work,
+};
 use bursar_node::null::Null;
 use bursar_server::runner::Runner;
 use bursar_server::{Caller, Via};
@@ -26,14 +28,14 @@ use crate::world::{Reply, World, caller, user, viewer};
 /// An executor that keeps and shows what the test says and runs nothing: what becomes of
 /// executions the test tells the ledger itself.
 #[derive(Default)]
-struct Paper {
+pub(crate) struct Paper {
     works: Mutex<Vec<Work>>,
     written: Mutex<BTreeMap<(BookingId, &'static str), Vec<u8>>>,
     is_full: bool,
 }
 
 impl Paper {
-    fn write(&self, id: &str, stream: &'static str, text: &str) {
+    pub(crate) fn write(&self, id: &str, stream: &'static str, text: &str) {
         let mut written = self.written.lock().unwrap();
         let file = written.entry((name(id), stream)).or_default();
         file.extend_from_slice(text.as_bytes());
@@ -41,6 +43,10 @@ impl Paper {
 }
 
 impl Executor for Paper {
+    fn life(&self, _: &BookingId) -> Result<Life, Error> {
+        Ok(Life::Nothing)
+    }
+
     /// The place at which it is kept, or would be.
     fn digest(&self, work: &Work) -> Digest {
         let works = self.works.lock().unwrap();
@@ -110,7 +116,7 @@ impl Executor for Paper {
     }
 }
 
-fn world() -> (World, Arc<Paper>) {
+pub(crate) fn world() -> (World, Arc<Paper>) {
     let paper = Arc::new(Paper::default());
     let executor: Arc<dyn Executor> = Arc::<Paper>::clone(&paper);
     (World::executing(executor), paper)
@@ -143,7 +149,7 @@ async fn put(world: &World, id: &str, body: &str) -> Reply {
         .await
 }
 
-async fn submit(world: &World, id: &str) -> Reply {
+pub(crate) async fn submit(world: &World, id: &str) -> Reply {
     put(
         world,
         id,

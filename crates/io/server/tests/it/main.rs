@@ -21,5 +21,7 @@ mod market_ledger;
 mod metrics;
 mod openapi;
 mod problems;
+mod rights;
 mod runner;
+mod sight;
 mod world;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bursar_engine::booking::execution::{Digest, Exit, Isolation, Order, Stage, Verdict};
-use bursar_engine::booking::{Extras, Priority, Request, Standing};
+use bursar_engine::booking::{Extras, Priority, Reply, Request, Standing};
 use bursar_engine::{Answer, Command, Refusal};
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::memory::Fault;
-use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Output, Stream, Work};
+use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
 use bursar_server::runner::{Counts, Runner};
 use bursar_units::{Amount, BookingId, Label, Millis};
 use tokio::sync::Notify;
@@ -36,6 +36,10 @@ struct Told {
     stops: BTreeMap<BookingId, u32>,
     /// Directories of which nobody knows a process.
     residue: BTreeSet<BookingId>,
+    /// What was to be kept of each that was begun.
+    notes: BTreeMap<BookingId, String>,
+    /// What runs and cannot be watched from here.
+    elsewhere: BTreeSet<BookingId>,
     cleaned: Vec<(BookingId, Left)>,
     listings_fail: bool,
     /// Whether everything ends at once with 0.
@@ -79,13 +83,14 @@ impl Executor for Machine {
         Ok(Digest::default())
     }
 
-    fn start<'a>(&'a self, id: &'a BookingId, _: &'a Job) -> Doing<'a, Begun> {
+    fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
         let is_defective = self.told(|told| told.defective.remove(id));
         assert!(!is_defective, "a defect, as the test wants it");
         let begun = self.told(|told| {
             let exit = told.is_quick.then_some(Exit::Code(0));
             if !told.processes.contains_key(id) {
                 *told.begun.entry(id.clone()).or_default() += 1;
+                told.notes.insert(id.clone(), job.note.clone());
             }
             told.processes.entry(id.clone()).or_insert(exit);
             Begun::Running(Isolation::Cgroup)
@@ -121,6 +126,17 @@ impl Executor for Machine {
             }
             Ok(told.residue.iter().cloned().collect())
         })
+    }
+
+    fn life(&self, id: &BookingId) -> Result<Life, Error> {
+        Ok(self.told(|told| match told.processes.get(id) {
+            _ if told.elsewhere.contains(id) => Life::Unwatched,
+            Some(None) => Life::Running {
+                note: told.notes.get(id).cloned().unwrap_or_default(),
+                isolation: Isolation::Cgroup,
+            },
+            Some(Some(_)) | None => Life::Nothing,
+        }))
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
@@ -446,6 +462,90 @@ async fn what_nobody_knows_goes_only_after_two_good_listings_half_a_minute_apart
         (name("known"), Left::Output),
     ];
     assert_eq!(cleaned, expected, "what has ended is cleaned up once");
+}
+
+/// The notes that a machine keeps of executions of another ledger: those of the lost records.
+async fn notes_of(ids: &[&str]) -> BTreeMap<BookingId, String> {
+    let lost = Scene::new();
+    for id in ids {
+        lost.submit(id).await;
+        lost.until(id, "running").await;
+    }
+    lost.machine.told(|told| told.notes.clone())
+}
+
+/// Each as its program says, the one of an earlier version as unknown.
+fn assert_charged_as_they_were(scene: &Scene) {
+    let state = scene.ledger().view().read();
+    let of = |id: &str| state.bookings.request(&name(id)).unwrap();
+    assert_eq!(of("run"), order("python"), "it is charged as it was");
+    let old = of("old");
+    assert_eq!(
+        (old.class.as_str(), old.tenant.as_str()),
+        ("unknown", "unknown")
+    );
+    assert_eq!(old.amount.slots, 1);
+    let adopted = |id: &str| match state.bookings.standing(&name(id)) {
+        Some(Standing::Granted(granted)) => granted.progress().unwrap().is_adopted,
+        other => panic!("{other:?}"),
+    };
+    assert!(adopted("run") && adopted("waits") && adopted("old") && !adopted("held"));
+    assert_eq!(state.bookings.counts().0, 4, "above the limit of one");
+}
+
+/// Method: two of the same ledger, of which the second was restored and knows nothing of what the
+/// first has started; `old` is of a version that kept no note.
+#[tokio::test(start_paused = true)]
+async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_again() {
+    let notes = notes_of(&["run", "waits"]).await;
+    let scene = Scene::new();
+    scene
+        .world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
+    scene.submit("held").await;
+    scene.until("held", "running").await;
+    // The copy knew this one as queued.
+    scene.submit("waits").await;
+    scene
+        .send(Command::Restore {
+            size: 1,
+            fence: None,
+            end_tokens: false,
+        })
+        .await
+        .unwrap();
+    scene.machine.told(|told| {
+        told.notes.extend(notes);
+        for id in ["run", "waits", "old", "elsewhere"] {
+            told.processes.insert(name(id), None);
+            told.residue.insert(name(id));
+        }
+        told.elsewhere.insert(name("elsewhere"));
+        told.processes.insert(name("over"), Some(Exit::Code(0)));
+        told.residue.insert(name("over"));
+    });
+    for id in ["run", "waits", "old"] {
+        scene.until(id, "running").await;
+    }
+    assert_charged_as_they_were(&scene);
+    // The same submission meets it.
+    let (id, request) = (name("run"), order("python"));
+    let again = scene.send(Command::Reserve { id, request }).await;
+    assert_eq!(again, Ok(Answer::Booking(Reply::Repeated)));
+    // Listings go on: nothing is killed or begun, and what is over is cleaned up.
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let begun = scene.machine.told(|told| told.begun.clone());
+    assert_eq!(begun, BTreeMap::from([(name("held"), 1)]));
+    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    assert_eq!(cleaned, [(name("over"), Left::Nothing)]);
+    assert!(scene.machine.told(|told| told.stops.is_empty()));
+    // They end like any other.
+    scene.machine.end("run", Exit::Code(7));
+    scene.until("run", "failed").await;
+    scene.cancel("old").await;
+    scene.until("old", "cancelled").await;
+    assert_eq!(standing(scene.ledger(), &name("elsewhere")), "unknown");
 }
 
 #[tokio::test(start_paused = true)]

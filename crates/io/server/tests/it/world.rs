@@ -1,6 +1,7 @@
 //! A ledger in memory on virtual time, and a caller of its router in process.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,12 +32,14 @@ use tower::ServiceExt as _;
 /// Monday 16 November 2026, 10:00 UTC: the example organisation's now.
 pub(crate) const NOW_MS: u64 = 1_794_823_200_000;
 
+const STORE_FILE: &str = "ledger.db";
+
 /// Everything a test needs.
 pub(crate) struct World {
     pub(crate) service: Arc<Service>,
     pub(crate) store: MemoryStore,
     operators: Router,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// An answer.
@@ -76,22 +79,24 @@ impl Observe for Quiet {
 impl World {
     /// A new ledger that runs as a task; for tests on paused time.
     pub(crate) fn new() -> Self {
-        Self::inline(|service| service)
+        Self::inline(None, |service| service)
     }
 
-    /// The same, with something that runs executions.
+    /// The same, with something that runs executions, and a name for the file of its store.
     pub(crate) fn executing(executor: Arc<dyn Executor>) -> Self {
-        Self::inline(|service| service.executing(executor, OwnUser::Everyone))
+        Self::inline(Some(STORE_FILE), |service| {
+            service.executing(executor, OwnUser::Everyone)
+        })
     }
 
     /// The same, on a node whose CPU is shared.
     pub(crate) fn sharing_cpu(agent: Arc<Agent>) -> Self {
-        Self::inline(|service| service.sharing_cpu(agent))
+        Self::inline(None, |service| service.sharing_cpu(agent))
     }
 
-    fn inline(change: impl FnOnce(Service) -> Service) -> Self {
+    fn inline(file: Option<&str>, change: impl FnOnce(Service) -> Service) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(&clock, change, |writer, committer, clock| {
+        Self::with(&clock, file, change, |writer, committer, clock| {
             let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
             tokio::spawn(task.run());
             ledger
@@ -103,6 +108,7 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
         Self::with(
             &clock,
+            None,
             |service| service,
             |writer, committer, clock| {
                 let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
@@ -118,6 +124,7 @@ impl World {
         let clock: Arc<dyn Clock> = Arc::new(bursar_ledger::clock::MachineClock::default());
         Self::with(
             &clock,
+            None,
             |service| service,
             |writer, committer, clock| {
                 Ledger::start(writer, committer, clock, Arc::new(Quiet))
@@ -129,6 +136,7 @@ impl World {
 
     fn with(
         clock: &Arc<dyn Clock>,
+        file: Option<&str>,
         change: impl FnOnce(Service) -> Service,
         start: impl FnOnce(Writer, Committer, Arc<dyn Clock>) -> Ledger,
     ) -> Self {
@@ -162,7 +170,7 @@ impl World {
         let info = ServerInfo {
             version: "0.1.0".to_owned(),
             store: "memory".to_owned(),
-            file: None,
+            file: file.map(|file| directory.path().join(file)),
             leads_since: clock.wall(),
         };
         let readers = Arc::new(move || readers.reader());
@@ -174,8 +182,13 @@ impl World {
             service,
             store,
             operators,
-            _directory: directory,
+            directory,
         }
+    }
+
+    /// The file that a backup copies, which is not there unless a test makes it.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.directory.path().join(STORE_FILE)
     }
 
     /// The router as one caller sees it.
@@ -277,7 +290,7 @@ pub(crate) fn caller(name: &str, roles: &[Role], tenants: &[&str]) -> Caller {
     let label = |text: &&str| Label::new(text).unwrap();
     Caller {
         name: label(&name),
-        via: Via::Token,
+        via: Via::Socket,
         roles: roles.iter().copied().collect(),
         tenants: tenants.iter().map(label).collect::<BTreeSet<_>>(),
         expires: None,

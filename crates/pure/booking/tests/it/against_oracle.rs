@@ -80,6 +80,7 @@ fn any_world_of_executions_goes_as_the_plain_rules_say() {
         "noted",
         "asked to stop",
         "overdue",
+        "adopted",
         "starting",
         "running",
         "stopping",

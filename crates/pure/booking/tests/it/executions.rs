@@ -16,9 +16,10 @@ const STAGES: [&str; 6] = [
     "queued", "starting", "running", "stopping", "stuck", "ended",
 ];
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "submit again",
     "started",
+    "adopt",
     "exit 0",
     "exit 7",
     "signal 9",
@@ -73,6 +74,7 @@ fn tell(desk: &mut Desk, command: &str) -> String {
     let answer = match command {
         "submit again" => desk.reserve(NOW, "run", &execution("python", "a")),
         "started" => desk.started(NOW, "run"),
+        "adopt" => desk.adopt(NOW, "run", &execution("java", "c"), Some(9)),
         "exit 0" => desk.exited(NOW, "run", &Exit::Code(0)),
         "exit 7" => desk.exited(NOW, "run", &Exit::Code(7)),
         "signal 9" => desk.exited(NOW, "run", &Exit::Signal(9)),
@@ -155,6 +157,7 @@ fn slot(desk: &Desk) -> &'static str {
         (false, true, false) => "next has it",
         (false, false, true) => "other has it",
         (false, false, false) => "nobody has it",
+        (true, false, true) => "its own and other's",
         _ => panic!("one slot is held twice"),
     }
 }
@@ -190,6 +193,49 @@ fn stage_word(desk: &Desk) -> &'static str {
         Some(Standing::Ended(_)) => "ended",
         None => "unknown",
     }
+}
+
+/// X5: what runs and is not known holds what it holds, above limits too, under the fence that its
+/// program was given, and ends like any other. Nobody else is granted before there is room.
+#[test]
+fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_like_any_other() {
+    let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 2))]);
+    desk.hold(0, "held", &request("python", "b"));
+    let found = sized(execution("python", "a"), 3);
+    assert_eq!(desk.adopt(1_000, "run", &found, Some(77)), Ok(Reply::Noted));
+    assert_eq!(stands(&desk.bookings, "run"), "running until 3601s");
+    assert_eq!(desk.fence_of("run"), Some(77));
+    let progress = desk.bookings.executions().next().unwrap().2;
+    assert!(progress.is_adopted);
+    let over = bursar_booking::invariants::over_limit(&desk.bookings);
+    assert_eq!((over[0].in_use, over[0].size), (4, 2));
+    // The same submission meets it, another is refused, and neither begins anything.
+    assert_eq!(desk.reserve(2_000, "run", &found), Ok(Reply::Repeated));
+    let other = execution("python", "b");
+    assert!(matches!(
+        desk.reserve(2_000, "run", &other),
+        Err(Refusal::IdReused { .. })
+    ));
+    assert_eq!(desk.adopt(2_000, "run", &found, None), Ok(Reply::Repeated));
+    assert_eq!(
+        desk.reserve(3_000, "next", &request("python", "b")),
+        Ok(Reply::Queued)
+    );
+    desk.release(4_000, "held", 1).unwrap();
+    assert_eq!(desk.fence_of("next"), None, "it is still above the limit");
+    assert_eq!(desk.cancel(5_000, "run"), Ok(Reply::Stopping));
+    desk.exited(6_000, "run", &Exit::Signal(15)).unwrap();
+    assert_eq!(stands(&desk.bookings, "run"), "cancelled at 6s signal 15");
+    assert_eq!(desk.fence_of("next"), Some(78), "fences go on above it");
+    let ended = desk.bookings.ended().next().unwrap();
+    assert!(ended.course().unwrap().is_adopted);
+    // A fence that another holder has is not given twice.
+    desk.adopt(7_000, "late", &found, Some(78)).unwrap();
+    assert_eq!(desk.fence_of("late"), Some(79));
+    assert_eq!(
+        desk.adopt(7_000, "plain", &request("python", "a"), None),
+        Err(Refusal::NotAnExecution)
+    );
 }
 
 /// Where the table says that the slot is free, the same record said that the process is gone.

@@ -184,6 +184,19 @@ impl Desk {
         })
     }
 
+    pub(crate) fn adopt(
+        &mut self,
+        now: u64,
+        text: &str,
+        request: &Request,
+        fence: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let (id, found) = (id(text), (fence.map(Fence), Isolation::Cgroup));
+        self.record(|bookings, events| {
+            execution::adopt(bookings, at(now), &id, request, found, events)
+        })
+    }
+
     pub(crate) fn exited(&mut self, now: u64, text: &str, exit: &Exit) -> Result<Reply, Refusal> {
         let id = id(text);
         self.record(|bookings, events| execution::exited(bookings, at(now), &id, exit, events))

@@ -17,6 +17,7 @@ pub(crate) enum Happened {
     Renewed(u64, String, u64),
     Ended(u64, String, End),
     Started(u64, String),
+    Adopted(u64, String, u64),
     Stopping(u64, String, Cause),
     StopFailed(u64, String, u32),
     Exited(u64, String, Verdict),
@@ -65,6 +66,7 @@ pub(crate) enum State {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Way {
     pub(crate) started: Option<(u64, Isolation)>,
+    pub(crate) is_adopted: bool,
     pub(crate) stopping: Option<(u64, Cause)>,
     /// Stops that failed; of no interest once it has ended.
     pub(crate) failed: u32,
@@ -76,6 +78,7 @@ pub(crate) struct Said {
     pub(crate) outcome: Option<Outcome>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) signal: Option<i32>,
+    pub(crate) is_out_of_memory: bool,
     pub(crate) reason: Option<String>,
 }
 
@@ -217,6 +220,64 @@ impl Oracle {
         Told::Noted
     }
 
+    /// "the unknown ones are adopted (…, charged even above limits), never killed or doubled": one
+    /// that waits holds from now on, and no turn is taken, nobody passed.
+    pub(crate) fn adopt(
+        &mut self,
+        now: u64,
+        id: &str,
+        request: &Request,
+        (fence, isolation): (Option<u64>, Isolation),
+    ) -> Told {
+        let request = match self.find(id) {
+            Some(known) => match known.state {
+                State::Holding { .. } => return Told::Repeated,
+                State::Ended { .. } => return Told::AlreadyEnded,
+                State::Waiting { .. } => known.request.clone(),
+            },
+            None => request.clone(),
+        };
+        let Some(order) = request.order() else {
+            return refused("not-an-execution");
+        };
+        let is_taken = |given: &u64| {
+            let held = |booking: &Booking| match booking.state {
+                State::Holding { fence, .. } => fence == *given,
+                _ => false,
+            };
+            *given == 0 || self.bookings.iter().any(held)
+        };
+        let fence = fence.filter(|given| !is_taken(given));
+        let fence = fence.unwrap_or(self.fence + 1);
+        let state = State::Holding {
+            fence,
+            granted_at: now,
+            until: Some(now + order.max_time.ms()),
+            way: Some(Way {
+                started: Some((now, isolation)),
+                is_adopted: true,
+                ..Way::default()
+            }),
+        };
+        self.fence = self.fence.max(fence);
+        self.turns.entry(request.tenant.clone()).or_insert(0);
+        match self.bookings.iter_mut().find(|booking| booking.id == id) {
+            Some(waiting) => waiting.state = state,
+            None => self.bookings.push(Booking {
+                id: id.to_owned(),
+                request,
+                sequence: 0,
+                since: now,
+                state,
+            }),
+        }
+        self.happened
+            .push(Happened::Adopted(now, id.to_owned(), fence));
+        self.pump(now);
+        self.met.insert("adopted");
+        Told::Noted
+    }
+
     pub(crate) fn stop_failed(&mut self, now: u64, id: &str, attempt: u32) -> Told {
         let (way, ..) = match self.execution(id) {
             Ok(found) => found,
@@ -240,7 +301,13 @@ impl Oracle {
         let verdict = match way.stopping.map(|(_, cause)| cause) {
             Some(Cause::Cancelled) => Verdict::Cancelled,
             Some(Cause::TimedOut) => Verdict::TimedOut,
-            None if *exit == Exit::Code(0) => Verdict::Completed,
+            None if matches!(
+                exit,
+                Exit::Code(0) | Exit::OutOfMemory { code: Some(0), .. }
+            ) =>
+            {
+                Verdict::Completed
+            }
             None if *exit == Exit::Lost => Verdict::Lost,
             Some(Cause::NotStarted) | None => Verdict::Failed,
         };
@@ -255,6 +322,9 @@ impl Oracle {
         match exit {
             Exit::Code(code) => said.exit_code = Some(*code),
             Exit::Signal(signal) => said.signal = Some(*signal),
+            Exit::OutOfMemory { code, signal } => {
+                (said.exit_code, said.signal, said.is_out_of_memory) = (*code, *signal, true);
+            }
             Exit::Lost => {}
             Exit::NotStarted { reason } => said.reason = Some(reason.clone()),
         }

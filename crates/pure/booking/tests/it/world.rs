@@ -25,6 +25,9 @@ pub(crate) enum Step {
     Submit(Request, Naming, Option<usize>),
     /// The executor says that the n-th runs.
     Started(usize, Isolation),
+    /// The executor found the n-th, or one that nobody knows, running after a restore; its fence is
+    /// not known, the last one, or so much above it.
+    Adopt(Option<usize>, Request, Option<u64>, Isolation),
     /// The executor says that the n-th is gone.
     Exited(usize, Exit),
     /// The executor says that a stop of the n-th failed: the next, or one that is wrong by so much.
@@ -121,6 +124,21 @@ impl World {
                 let told = self.oracle.started(now, id.as_str(), *isolation);
                 self.expect(&told, |b, events| {
                     execution::started(b, at(now), &id, *isolation, events)
+                });
+            }
+            Step::Adopt(nth, request, above, isolation) => {
+                let known = nth.and_then(|nth| self.nth(nth)).map(|(id, _)| id);
+                let id = known.unwrap_or_else(|| {
+                    let new = id(&format!("b{:05}", self.ids.len()));
+                    self.ids.push((new.clone(), request.clone()));
+                    new
+                });
+                let fence = above.map(|above| self.bookings.last_fence().0 + above);
+                let (now, found) = (self.now, (fence, *isolation));
+                let told = self.oracle.adopt(now, id.as_str(), request, found);
+                let found = (fence.map(Fence), *isolation);
+                self.expect(&told, |b, events| {
+                    execution::adopt(b, at(now), &id, request, found, events)
                 });
             }
             Step::Exited(nth, exit) => {
@@ -386,7 +404,12 @@ impl World {
         if answer.is_err() {
             assert!(events.is_empty(), "a refusal leaves no trace");
         }
+        let is_adoption = |(_, event): &(_, Event)| matches!(event, Event::Adopted { .. });
+        let may_exceed = events.iter().any(is_adoption);
         self.fold(&events);
+        if may_exceed {
+            return;
+        }
         for over in invariants::over_limit(&self.bookings) {
             let was = over_before.iter().any(|before| {
                 (&before.name, before.dimension) == (&over.name, over.dimension)
@@ -485,11 +508,13 @@ impl World {
                     outcome: ended.outcome(),
                     exit_code: ended.exit_code(),
                     signal: ended.course().and_then(|course| course.signal),
+                    is_out_of_memory: ended.course().is_some_and(|course| course.is_out_of_memory),
                     reason: ended.reason().map(str::to_owned),
                 },
                 way: ended.course().map(|course| {
                     let way = Way {
                         started: course.started.map(|(when, how)| (when.ms(), how)),
+                        is_adopted: course.is_adopted,
                         stopping: course.stopping.map(|(when, cause)| (when.ms(), cause)),
                         failed: 0,
                     };
@@ -504,6 +529,7 @@ impl World {
 fn way_of(progress: &execution::Progress) -> Way {
     let way = Way {
         started: progress.started.map(|(when, how)| (when.ms(), how)),
+        is_adopted: progress.is_adopted,
         stopping: progress.stopping.map(|(when, cause)| (when.ms(), cause)),
         failed: match progress.stage {
             Stage::Starting | Stage::Running => 0,
@@ -529,6 +555,7 @@ fn happened_in(when: u64, event: &Event) -> Option<Happened> {
         Event::Renewed { id, expires } => Happened::Renewed(when, id.to_string(), expires.ms()),
         Event::Ended { id, end, .. } => Happened::Ended(when, id.to_string(), *end),
         Event::Started { id, .. } => Happened::Started(when, id.to_string()),
+        Event::Adopted { id, fence, .. } => Happened::Adopted(when, id.to_string(), fence.0),
         Event::Stopping { id, cause } => Happened::Stopping(when, id.to_string(), *cause),
         Event::StopFailed { id, attempt } => Happened::StopFailed(when, id.to_string(), *attempt),
         Event::Exited { id, verdict, .. } => Happened::Exited(when, id.to_string(), *verdict),
@@ -707,6 +734,7 @@ fn execution_step() -> impl Strategy<Value = Step> {
         6 => (nth.clone(), any_isolation()).prop_map(|(n, isolation)| Step::Started(n, isolation)),
         4 => (nth.clone(), any_exit()).prop_map(|(n, exit)| Step::Exited(n, exit)),
         2 => (nth.clone(), wrong).prop_map(|(n, wrong)| Step::StopFailed(n, wrong)),
+        2 => any_adoption(),
         2 => (nth.clone(), 8..12_u32).prop_map(|(n, count)| Step::StopsFailed(n, count)),
         3 => nth.prop_map(Step::Cancel),
         4 => (0..150_000_u64).prop_map(Step::Advance),
@@ -734,6 +762,19 @@ fn any_submission() -> impl Strategy<Value = Step> {
     )
 }
 
+fn any_adoption() -> impl Strategy<Value = Step> {
+    let nth = prop_oneof![1 => Just(None), 1 => (0..4_usize).prop_map(Some)];
+    let above = prop_oneof![1 => Just(None), 1 => (0..3_u64).prop_map(Some)];
+    (nth, any_submission(), above, any_isolation()).prop_map(
+        |(nth, submission, above, isolation)| {
+            let Step::Submit(request, ..) = submission else {
+                panic!("a submission submits")
+            };
+            Step::Adopt(nth, request, above, isolation)
+        },
+    )
+}
+
 fn any_isolation() -> impl Strategy<Value = Isolation> {
     prop_oneof![Just(Isolation::Cgroup), Just(Isolation::None)]
 }
@@ -744,6 +785,8 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         3 => Just(Exit::Code(0)),
         1 => (-2..3_i32).prop_map(Exit::Code),
         1 => (1..16_i32).prop_map(Exit::Signal),
+        1 => (proptest::option::of(-1..2_i32), proptest::option::of(1..16_i32))
+            .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         1 => Just(Exit::Lost),
         1 => Just(Exit::NotStarted { reason }),
     ]

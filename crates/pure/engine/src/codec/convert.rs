@@ -13,10 +13,10 @@ use serde::de::Error as _;
 
 use super::market::MarketReportShape;
 use super::shapes::{
-    BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape, EndedShape,
-    EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape, NodeShape,
-    OrderShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape, TokenShape,
-    VerdictShape,
+    AdoptionShape, BookingShape, BoundShape, CauseShape, ChangeShape, CommandShape, EndShape,
+    EndedShape, EventShape, ExecutionShape, ExitShape, ExitedShape, IsolationShape, LimitShape,
+    NodeShape, OrderShape, OutcomeShape, PriorityShape, ReleaseShape, RoleShape, ScopeShape,
+    TokenShape, VerdictShape,
 };
 use crate::token::{Role, Token};
 use crate::{Command, Event};
@@ -41,6 +41,12 @@ impl From<&Command> for CommandShape {
                 id,
                 isolation: isolation.into(),
             },
+            Command::Adopt {
+                id,
+                request,
+                fence,
+                isolation,
+            } => Self::Adopt(AdoptionShape::new(id, request, fence, isolation)),
             Command::Exited { id, exit } => Self::Exited {
                 id,
                 exit: exit.into(),
@@ -118,6 +124,15 @@ impl TryFrom<CommandShape> for Command {
                 id,
                 isolation: isolation.into(),
             },
+            CommandShape::Adopt(adoption) => {
+                let (id, request, fence, isolation) = adoption.into_parts();
+                Self::Adopt {
+                    id,
+                    request,
+                    fence,
+                    isolation,
+                }
+            }
             CommandShape::Exited { id, exit } => Self::Exited {
                 id,
                 exit: exit.into(),
@@ -227,6 +242,12 @@ impl EventShape {
                 id,
                 isolation: isolation.into(),
             },
+            BookingEvent::Adopted {
+                id,
+                request,
+                fence,
+                isolation,
+            } => Self::Adopted(AdoptionShape::new(id, request, Some(fence), isolation)),
             BookingEvent::Stopping { id, cause } => Self::Stopping {
                 id,
                 cause: cause.into(),
@@ -238,12 +259,14 @@ impl EventShape {
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             } => Self::Exited(ExitedShape {
                 id,
                 verdict: verdict.into(),
                 exit_code,
                 signal,
+                out_of_memory: is_out_of_memory,
                 reason,
             }),
             BookingEvent::Granted { id, fence } => Self::Granted {
@@ -301,6 +324,16 @@ impl EventShape {
                 isolation: isolation.into(),
             }
             .into(),
+            Self::Adopted(adoption) => {
+                let (id, request, fence, isolation) = adoption.into_parts();
+                BookingEvent::Adopted {
+                    id,
+                    request,
+                    fence: fence.ok_or_else(|| JsonError::custom("`adopted` has no fence"))?,
+                    isolation,
+                }
+                .into()
+            }
             Self::Stopping { id, cause, t } => {
                 at = t.unwrap_or(time);
                 let cause = cause.into();
@@ -312,6 +345,7 @@ impl EventShape {
                 verdict: exited.verdict.into(),
                 exit_code: exited.exit_code,
                 signal: exited.signal,
+                is_out_of_memory: exited.out_of_memory,
                 reason: exited.reason,
             }
             .into(),
@@ -450,6 +484,23 @@ impl ExecutionShape {
     }
 }
 
+impl AdoptionShape {
+    fn new(id: BookingId, request: Request, fence: Option<Fence>, isolation: Isolation) -> Self {
+        let (order, booking) = order_and_booking(id, request, fence);
+        Self {
+            booking,
+            order,
+            isolation: isolation.into(),
+        }
+    }
+
+    fn into_parts(self) -> (BookingId, Request, Option<Fence>, Isolation) {
+        let (id, request, fence) = self.booking.into_parts();
+        let request = with_order(request, self.order);
+        (id, request, fence, self.isolation.into())
+    }
+}
+
 /// A request and what is run under it, apart.
 fn order_and_booking(
     id: BookingId,
@@ -499,6 +550,7 @@ impl From<Exit> for ExitShape {
         match exit {
             Exit::Code(code) => Self::Code(code),
             Exit::Signal(signal) => Self::Signal(signal),
+            Exit::OutOfMemory { code, signal } => Self::OutOfMemory { code, signal },
             Exit::Lost => Self::Lost,
             Exit::NotStarted { reason } => Self::NotStarted(reason),
         }
@@ -510,6 +562,7 @@ impl From<ExitShape> for Exit {
         match shape {
             ExitShape::Code(code) => Self::Code(code),
             ExitShape::Signal(signal) => Self::Signal(signal),
+            ExitShape::OutOfMemory { code, signal } => Self::OutOfMemory { code, signal },
             ExitShape::Lost => Self::Lost,
             ExitShape::NotStarted(reason) => Self::NotStarted { reason },
         }

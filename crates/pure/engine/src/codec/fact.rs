@@ -302,6 +302,7 @@ impl From<Progress> for ProgressShape {
             },
             started: progress.started.map(|(at, how)| (at, how.into())),
             stopping: progress.stopping.map(|(at, cause)| (at, cause.into())),
+            adopted: progress.is_adopted,
         }
     }
 }
@@ -317,6 +318,7 @@ impl From<ProgressShape> for Progress {
             },
             started: shape.started.map(|(at, how)| (at, how.into())),
             stopping: shape.stopping.map(|(at, cause)| (at, cause.into())),
+            is_adopted: shape.adopted,
         }
     }
 }
@@ -328,6 +330,8 @@ impl From<Course> for CourseShape {
             started: course.started.map(|(at, how)| (at, how.into())),
             stopping: course.stopping.map(|(at, cause)| (at, cause.into())),
             signal: course.signal,
+            out_of_memory: course.is_out_of_memory,
+            adopted: course.is_adopted,
         }
     }
 }
@@ -339,6 +343,8 @@ impl From<CourseShape> for Course {
             started: shape.started.map(|(at, how)| (at, how.into())),
             stopping: shape.stopping.map(|(at, cause)| (at, cause.into())),
             signal: shape.signal,
+            is_out_of_memory: shape.out_of_memory,
+            is_adopted: shape.adopted,
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) enum CommandShape {
         id: BookingId,
         isolation: IsolationShape,
     },
+    Adopt(AdoptionShape),
     Exited {
         id: BookingId,
         exit: ExitShape,
@@ -130,6 +131,7 @@ pub(super) enum EventShape {
         id: BookingId,
         isolation: IsolationShape,
     },
+    Adopted(AdoptionShape),
     Stopping {
         id: BookingId,
         cause: CauseShape,
@@ -236,6 +238,17 @@ pub(super) struct ExecutionShape {
     pub(super) order: OrderShape,
 }
 
+/// An execution that was found running: what was asked for it, under which fence, and how it is
+/// kept apart.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AdoptionShape {
+    pub(super) booking: BookingShape,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) order: Option<OrderShape>,
+    pub(super) isolation: IsolationShape,
+}
+
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct OrderShape {
@@ -258,6 +271,9 @@ pub(super) struct ExitedShape {
     pub(super) exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signal: Option<i32>,
+    /// Absent means false, as before there was such a field (L8).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) out_of_memory: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
 }
@@ -267,6 +283,12 @@ pub(super) struct ExitedShape {
 pub(super) enum ExitShape {
     Code(i32),
     Signal(i32),
+    OutOfMemory {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<i32>,
+    },
     Lost,
     NotStarted(String),
 }
@@ -306,6 +328,8 @@ pub(super) struct ProgressShape {
     pub(super) started: Option<(Instant, IsolationShape)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stopping: Option<(Instant, CauseShape)>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) adopted: bool,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -328,6 +352,10 @@ pub(super) struct CourseShape {
     pub(super) stopping: Option<(Instant, CauseShape)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signal: Option<i32>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) out_of_memory: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) adopted: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -514,16 +542,16 @@ impl PriorityShape {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde calls it with a reference"
 )]
-fn is_zero(value: &Whole) -> bool {
-    value.0 == 0
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde calls it with a reference"
 )]
-fn is_false(value: &bool) -> bool {
-    !value
+fn is_zero(value: &Whole) -> bool {
+    value.0 == 0
 }
 
 #[expect(

@@ -98,7 +98,8 @@ pub fn change_effect(
         _ => false,
     });
     let granted = u64::try_from(granted.count()).unwrap_or(u64::MAX);
-    let fullest = declared.and_then(|declared| fullest(state_after, declared));
+    let fullest =
+        declared.and_then(|declared| fullest(state_after.bookings.counters_of(declared), declared));
     let (limits, label) = fullest.map_or((Vec::new(), None), |counter| {
         let is_each = |scope: &Option<Scope>| *scope == Some(Scope::Each);
         let limit = declared.map(|declared| &declared.limit);

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use bursar_booking::Fence;
 use bursar_booking::execution::{Exit, Isolation, Order};
-use bursar_engine::codec::decode_events;
+use bursar_engine::codec::{command_text, decode_events, read_command_text};
 use bursar_engine::explain::{StepState, booking, refused, saga};
 use bursar_engine::summary::{record_sentences, told};
 use bursar_engine::{Command, snapshot};
@@ -264,6 +265,78 @@ fn the_life_of_an_execution_is_told_in_sentences() {
     }
     told += &tells(&mut world, force);
     assert_eq!(told, SENTENCES, "\n{told}");
+}
+
+/// X5, as people read it; and what is kept beside the program reads back as it was.
+#[test]
+fn one_that_is_adopted_is_told_and_explained_as_found_after_a_restore() {
+    let mut world = one_slot();
+    world.run(submit("run-1", "sh", "acme")).unwrap();
+    let request = with_order(patient("sh", "zeta"), order());
+    let adopt = Command::Adopt {
+        id: id("run-2"),
+        request,
+        fence: Some(Fence(12)),
+        isolation: Isolation::Cgroup,
+    };
+    let kept = command_text(&adopt).unwrap();
+    assert_eq!(read_command_text(&kept).unwrap(), adopt);
+    let told = tells(&mut world, adopt);
+    assert_eq!(
+        told,
+        "execution.adopted: run-2 adopted: 1 sh slot for zeta; it was found running after a \
+         restore\n"
+    );
+    let explained = booking(&world.state, world.now, &id("run-2")).unwrap();
+    assert_eq!(
+        explained.headline,
+        "run-2 runs for 0s so far, 1h left; it was found running after a restore"
+    );
+}
+
+/// What people ask about most is said in words, with the number.
+#[test]
+fn out_of_memory_not_executable_and_not_found_are_said_in_words() {
+    let memory = |code, signal| Exit::OutOfMemory { code, signal };
+    for (exit, words) in [
+        (
+            memory(None, Some(9)),
+            "failed after 0s, signal 9, out of memory: the kernel killed it at its memory limit",
+        ),
+        (
+            memory(Some(137), None),
+            "failed after 0s, exit 137, out of memory: the kernel killed a process of it at its \
+             memory limit",
+        ),
+        (
+            memory(Some(0), None),
+            "completed after 0s, out of memory: the kernel killed a process of it at its memory \
+             limit",
+        ),
+        (
+            Exit::Code(126),
+            "failed after 0s, exit 126, the program could not be executed: it is not executable, \
+             or permission is missing",
+        ),
+        (
+            Exit::Code(127),
+            "failed after 0s, exit 127, the program was not found",
+        ),
+        (Exit::Signal(9), "failed after 0s, signal 9"),
+    ] {
+        let mut world = one_slot();
+        world.run(submit("run", "sh", "acme")).unwrap();
+        world.run(started("run")).unwrap();
+        let told = tells(&mut world, exited("run", exit.clone()));
+        let streamed = format!("booking.released: run {words}, 1 sh slot released\n");
+        assert_eq!(told, streamed, "{exit:?}");
+        let explained = booking(&world.state, world.now, &id("run")).unwrap();
+        assert!(
+            explained.headline.ends_with(words),
+            "{}",
+            explained.headline
+        );
+    }
 }
 
 const SENTENCES: &str = "\

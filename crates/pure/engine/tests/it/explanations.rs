@@ -117,7 +117,7 @@ fn a_paused_limit_is_named_as_the_cause() {
     assert_eq!(told.headline, "limit `python` is paused");
     assert_eq!(told.detail, "limit `python` is 0, in use 0, waiting 1");
     assert_eq!(told.when, None);
-    let told = limit(&world.state, &name("python")).unwrap();
+    let told = limit(&world.state, &name("python"), |_| true).unwrap();
     assert_eq!(
         (told.headline.as_str(), told.stage),
         ("limit python is paused (0 slots), 1 waiting", Stage::Paused)
@@ -418,7 +418,7 @@ fn a_change_of_a_limit_tells_its_effect_before_and_after() {
         "103 in use, 23 over: nobody is stopped, no grant until 24 have been given back"
     );
     assert_eq!(lowered.over, 23);
-    let told = limit(&world.state, &name("python")).unwrap();
+    let told = limit(&world.state, &name("python"), |_| true).unwrap();
     assert_eq!(
         told.headline,
         "limit python is full: 103/80 in use, no grant until 24 have been given back"
@@ -496,7 +496,7 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
         each.text(Mood::Did),
         "python 4 in use, 2 over: nobody is stopped, no grant until 3 have been given back"
     );
-    let told = limit(&world.state, &name("default")).unwrap();
+    let told = limit(&world.state, &name("default"), |_| true).unwrap();
     assert_eq!(
         told.headline,
         "limit default is full for python: 4/2 in use, no grant until 3 have been given back"

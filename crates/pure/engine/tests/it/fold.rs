@@ -40,6 +40,11 @@ enum Step {
     Started {
         id: u8,
     },
+    Adopt {
+        id: u8,
+        tenant: u8,
+        fence: Option<u64>,
+    },
     Exited {
         id: u8,
         how: u8,
@@ -121,7 +126,9 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Submit { id, tenant, start_s, run_s, wait_s: wait * 15, retry_of }
         }),
         4 => (0..12_u8).prop_map(|id| Step::Started { id }),
-        4 => (0..12_u8, 0..5_u8).prop_map(|(id, how)| Step::Exited { id, how }),
+        1 => (0..12_u8, 0..3_u8, prop::option::of(0..40_u64))
+            .prop_map(|(id, tenant, fence)| Step::Adopt { id, tenant, fence }),
+        4 => (0..12_u8, 0..6_u8).prop_map(|(id, how)| Step::Exited { id, how }),
         3 => (0..12_u8, 1..3_u32).prop_map(|(id, attempt)| Step::StopFailed { id, attempt }),
         4 => (0..12_u8, prop::bool::weighted(0.9))
             .prop_map(|(id, with_its_fence)| Step::Release { id, with_its_fence }),
@@ -258,12 +265,22 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
             id: booking(*id),
             isolation: Isolation::Cgroup,
         },
+        Step::Adopt { id, tenant, fence } => Command::Adopt {
+            id: booking(*id),
+            request: with_order(request("python", TENANTS[usize::from(*tenant)]), order()),
+            fence: fence.map(Fence),
+            isolation: Isolation::None,
+        },
         Step::Exited { id, how } => Command::Exited {
             id: booking(*id),
             exit: match how {
                 0 | 1 => Exit::Code(i32::from(*how)),
                 2 => Exit::Signal(9),
                 3 => Exit::Lost,
+                4 => Exit::OutOfMemory {
+                    code: None,
+                    signal: Some(9),
+                },
                 _ => Exit::NotStarted {
                     reason: "no such file".to_owned(),
                 },

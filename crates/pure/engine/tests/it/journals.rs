@@ -115,7 +115,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
         .collect();
     assert_eq!(
         kinds(events).join(" "),
-        "anchored ended exited genesis granted keyed keyRotated level limitDropped limitSet \
+        "adopted anchored ended exited genesis granted keyed keyRotated level limitDropped limitSet \
          marketDigested marketLabelled marketSet nodeDropped nodeSet originalReturned \
          originalTaken pruned renewed reserved restored resumed started stopFailed stopping submitted \
          tokenCreated tokenRevoked unsettled"
@@ -129,7 +129,7 @@ fn the_newest_journal_has_every_kind_of_event_and_of_command() {
     let commands = kinds(records.iter().map(|record| &record["cmd"]).collect());
     assert_eq!(
         commands.join(" "),
-        "anchor cancel change createToken exited force genesis level prune release \
+        "adopt anchor cancel change createToken exited force genesis level prune release \
          reportMarket reserve restore resume revokeToken rotateKey started stopFailed submit tick"
     );
 }

@@ -21,7 +21,28 @@ use crate::world::{
 pub(crate) fn everything_happens() -> World {
     let mut world = executions_in_every_stage();
     market(&mut world);
+    adopted(&mut world);
     world
+}
+
+/// A program is found running after the restore, and ends for lack of memory.
+fn adopted(world: &mut World) {
+    let mut run = |command| {
+        world.run(command).expect("the script is taken");
+    };
+    run(Command::Adopt {
+        id: id("run-found"),
+        request: with_order(request("python", "acme"), order()),
+        fence: Some(Fence(9)),
+        isolation: Isolation::Cgroup,
+    });
+    run(exited(
+        "run-found",
+        Exit::OutOfMemory {
+            code: None,
+            signal: Some(9),
+        },
+    ));
 }
 
 /// The same until hours pass, with an execution in every stage.

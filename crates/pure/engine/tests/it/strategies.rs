@@ -104,6 +104,8 @@ fn exit() -> impl Strategy<Value = Exit> {
     prop_oneof![
         any::<i32>().prop_map(Exit::Code),
         any::<i32>().prop_map(Exit::Signal),
+        (option::of(any::<i32>()), option::of(any::<i32>()))
+            .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         Just(Exit::Lost),
         text().prop_map(|reason| Exit::NotStarted { reason }),
     ]
@@ -345,6 +347,14 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
             ttl
         }),
         (id(), isolation()).prop_map(|(id, isolation)| Command::Started { id, isolation }),
+        (id(), request(), option::of(fence()), isolation()).prop_map(
+            |(id, request, fence, isolation)| Command::Adopt {
+                id,
+                request,
+                fence,
+                isolation
+            }
+        ),
         (id(), exit()).prop_map(|(id, exit)| Command::Exited { id, exit }),
         (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
         id().prop_map(|id| Command::Cancel { id }),
@@ -382,6 +392,15 @@ fn event_now() -> impl Strategy<Value = Event> {
         }),
         (id(), isolation())
             .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }.into()),
+        (id(), request(), fence(), isolation()).prop_map(|(id, request, fence, isolation)| {
+            BookingEvent::Adopted {
+                id,
+                request,
+                fence,
+                isolation,
+            }
+            .into()
+        }),
         (id(), any::<u32>())
             .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }.into()),
         exited(),
@@ -410,14 +429,19 @@ fn event_now() -> impl Strategy<Value = Event> {
 
 fn exited() -> impl Strategy<Value = Event> {
     let verdict = proptest::sample::select(&Verdict::ALL[..]);
-    let numbers = (option::of(any::<i32>()), option::of(any::<i32>()));
+    let numbers = (
+        option::of(any::<i32>()),
+        option::of(any::<i32>()),
+        any::<bool>(),
+    );
     (id(), verdict, numbers, option::of(text())).prop_map(
-        |(id, verdict, (exit_code, signal), reason)| {
+        |(id, verdict, (exit_code, signal, is_out_of_memory), reason)| {
             BookingEvent::Exited {
                 id,
                 verdict,
                 exit_code,
                 signal,
+                is_out_of_memory,
                 reason,
             }
             .into()

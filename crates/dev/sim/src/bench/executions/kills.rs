@@ -289,6 +289,7 @@ async fn submit(client: &Client, number: u64, marks: &Path) -> anyhow::Result<()
         args: words.collect(),
         env: BTreeMap::new(),
         directory: None,
+        allow_privilege_escalation: false,
         cpu_milli: None,
         memory_bytes: None,
         gpus: None,

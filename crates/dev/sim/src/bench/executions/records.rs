@@ -167,6 +167,7 @@ mod tests {
                     verdict: Verdict::Completed,
                     exit_code: Some(0),
                     signal: None,
+                    is_out_of_memory: false,
                     reason: None,
                 },
                 _ => Event::Ended {

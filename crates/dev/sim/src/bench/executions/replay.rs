@@ -165,6 +165,7 @@ fn asked(request: Request) -> anyhow::Result<ExecutionRequest> {
         args,
         env: BTreeMap::new(),
         directory: None,
+        allow_privilege_escalation: false,
         cpu_milli: None,
         memory_bytes: None,
         gpus: None,

@@ -75,6 +75,7 @@ fn request(
         priority: Some(arguments.priority),
         wait_ms: Some(arguments.wait.map_or(WAIT_MAX_MS, Millis::ms)),
         max_time_ms: arguments.max_time.map(Millis::ms),
+        allow_privilege_escalation: arguments.allow_privilege_escalation,
         ..ExecutionRequest::new(arguments.class.clone(), command)
     };
     if is_here {

@@ -23,6 +23,7 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
             let stage = progress.map_or(Stage::Starting, |progress| progress.stage);
             Course {
                 stops_failed: stops_failed(stage),
+                adopted: progress.is_some_and(|progress| progress.is_adopted),
                 ..moved(
                     stage_of(stage),
                     progress.and_then(|progress| progress.started),
@@ -35,6 +36,8 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
             Course {
                 outcome: course.map(|course| outcome_of(course.verdict)),
                 signal: course.and_then(|course| course.signal),
+                adopted: course.is_some_and(|course| course.is_adopted),
+                out_of_memory: course.is_some_and(|course| course.is_out_of_memory),
                 ..moved(
                     ExecutionState::Ended,
                     course.and_then(|course| course.started),

@@ -319,7 +319,7 @@ impl<L: Listed> Page<L> {
         let is = |wanted: Option<&Label>, label| wanted.is_none_or(|is| is == label);
         is(self.listed.class(), class)
             && is(self.listed.tenant(), tenant)
-            && self.caller.sees(tenant)
+            && self.caller.sees_tenant(tenant)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Limits and nodes as they stand.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
@@ -7,14 +8,20 @@ use bursar_client::object;
 use bursar_client::object::limit::to_spec;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
+use bursar_engine::booking::book::CounterView;
 use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::position::HeldUp;
 use bursar_units::{Amount, ObjectName};
 
 use super::super::nearest::nearest;
+use super::super::sight::{self, sees_counter};
 use super::super::{Answer, Service, last_record};
 use super::{limit_version, no_such, node_version, page};
 use crate::caller::Caller;
+
+/// Counters that are told of one limit: a limit of each class or tenant may have as many as there
+/// are bookings.
+const COUNTERS_MAX: usize = 100;
 
 impl Service {
     /// Limits with how they stand, by name.
@@ -29,9 +36,7 @@ impl Service {
             let state = ledger.view().read();
             let record = last_record(&state);
             let held_up = state.bookings.held_up();
-            let all = state
-                .bookings
-                .limits()
+            let all = sight::limits(&state, &caller)
                 .map(|declared| shown(&state, &caller, declared, &held_up));
             let name = |limit: &Limit| limit.metadata.name.as_str().to_owned();
             let after = cursor.as_deref();
@@ -63,13 +68,8 @@ impl Service {
         let (ledger, caller, name) = (self.ledger.clone(), caller.clone(), name.clone());
         let read = move || {
             let state = ledger.view().read();
-            let declared = state.bookings.limit(name.as_str()).ok_or_else(|| {
-                let names = state
-                    .bookings
-                    .limits()
-                    .map(|declared| declared.name.as_str());
-                no_such("limit", name.as_str(), nearest(name.as_str(), names))
-            })?;
+            let declared = sight::limit(&state, &caller, &name)
+                .ok_or_else(|| sight::no_limit(&state, &caller, &name))?;
             let body = shown(&state, &caller, declared, &state.bookings.held_up());
             Ok(Answer {
                 status: 200,
@@ -125,8 +125,7 @@ fn node(name: &ObjectName, capacity: &Amount) -> Node {
     node
 }
 
-/// A limit as this caller may see it: counters of tenants it may not see are left out, the sums
-/// are not.
+/// A limit as this caller may see it: with the counters it sees, and their sums.
 fn shown(
     state: &State,
     caller: &Caller,
@@ -135,20 +134,28 @@ fn shown(
 ) -> Limit {
     let mut shown = Limit::new(declared.name.clone(), to_spec(&declared.limit));
     shown.metadata.resource_version = Some(limit_version(&declared.limit));
-    let counters = state.bookings.counters_of(declared);
-    let held_up = held_up.get(&declared.name);
+    let mut counters = state.bookings.counters_of(declared);
+    let all = counters.len();
+    counters.retain(|counter| sees_counter(state, caller, counter));
     let mut in_use = Amount::default();
     for counter in &counters {
         in_use.add(&counter.used);
     }
+    let (waiting, waiting_since) = if counters.len() == all {
+        let held_up = held_up.get(&declared.name);
+        let waiting = held_up.map_or(0, |held_up| held_up.bookings);
+        (waiting, held_up.map(|held_up| held_up.since))
+    } else {
+        (counters.iter().map(|counter| counter.waiting).sum(), None)
+    };
+    let counters_left_out = keep_largest(&mut counters);
     shown.status = Some(LimitStatus {
         bounds: declared.bounds.into(),
         in_use: in_use.into(),
-        waiting: held_up.map_or(0, |held_up| held_up.bookings),
-        waiting_since: held_up.map(|held_up| held_up.since),
+        waiting,
+        waiting_since,
         counters: counters
             .iter()
-            .filter(|counter| counter.tenant.is_none_or(|tenant| caller.sees(tenant)))
             .map(|counter| LimitCounter {
                 class: counter.class.cloned(),
                 tenant: counter.tenant.cloned(),
@@ -156,6 +163,19 @@ fn shown(
                 waiting: counter.waiting,
             })
             .collect(),
+        counters_left_out,
     });
     shown
+}
+
+/// Keeps the counters with the most in use, by name, and says how many are left out.
+fn keep_largest(counters: &mut Vec<CounterView<'_>>) -> u64 {
+    let left_out = counters.len().saturating_sub(COUNTERS_MAX);
+    if left_out > 0 {
+        // Stable, so the first names are kept of those that are equal.
+        counters.sort_by_key(|counter| Reverse((counter.used.slots, counter.waiting)));
+        counters.truncate(COUNTERS_MAX);
+        counters.sort_by_key(|counter| (counter.class, counter.tenant));
+    }
+    u64::try_from(left_out).unwrap_or(u64::MAX)
 }

@@ -72,6 +72,7 @@ mod tests {
         };
         let root = User { uid: 0, gid: 0 };
         let (socket, within) = (Via::User(ada), Via::Socket);
+        let token = Via::Token(bursar_journal::hash::sha256(b"secret"));
         for (via, role, is_root, own_user, expected) in [
             (socket, Role::Use, true, Operators, Ok(Some(ada))),
             (socket, Role::Operate, true, Operators, Ok(Some(ada))),
@@ -82,17 +83,17 @@ mod tests {
                 Operators,
                 Ok(Some(root)),
             ),
-            (Via::Token, Role::Operate, true, Operators, SELF),
-            (Via::Token, Role::Use, true, Operators, REFUSED),
-            (Via::Token, Role::Use, true, Everyone, REFUSED),
+            (token, Role::Operate, true, Operators, SELF),
+            (token, Role::Use, true, Operators, REFUSED),
+            (token, Role::Use, true, Everyone, REFUSED),
             (within, Role::Operate, true, Operators, SELF),
             (within, Role::Use, true, Operators, REFUSED),
             (Via::Anonymous, Role::View, true, Operators, REFUSED),
             (socket, Role::Use, false, Operators, REFUSED),
             (socket, Role::Use, false, Everyone, SELF),
             (Via::User(root), Role::Operate, false, Operators, SELF),
-            (Via::Token, Role::Use, false, Operators, REFUSED),
-            (Via::Token, Role::Use, false, Everyone, SELF),
+            (token, Role::Use, false, Operators, REFUSED),
+            (token, Role::Use, false, Everyone, SELF),
             (within, Role::Operate, false, Operators, SELF),
         ] {
             let caller = Caller {

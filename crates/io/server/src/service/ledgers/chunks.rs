@@ -37,7 +37,7 @@ impl Service {
         from: Option<u64>,
         to: Option<u64>,
     ) -> Result<Chunks, Problem> {
-        caller.require_view("export the ledger")?;
+        caller.require_operate("export the ledger")?;
         self.signed_tree().await?;
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));

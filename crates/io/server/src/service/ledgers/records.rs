@@ -10,7 +10,8 @@ use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
 use serde_json::value::RawValue;
 
-use super::super::proofs::{is_about, no_subject};
+use super::super::proofs::{READ_BYTES, is_about, no_subject};
+use super::super::sight::{may_read_bytes, sees_event};
 use super::super::{Answer, Service, last_record, unreadable};
 use crate::caller::Caller;
 
@@ -38,13 +39,14 @@ impl Service {
         filter: RecordFilter,
         limit: usize,
     ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
-        caller.require_view("read records")?;
         let object = filter.object.as_deref().map(str::parse::<Subject>);
         let object = object
             .transpose()
             .map_err(|error| no_subject("object", &error))?;
+        self.may_list(caller, object.as_ref(), filter.is_raw)?;
         let page = Page {
             ledger: self.ledger.clone(),
+            caller: caller.clone(),
             object,
             is_raw: filter.is_raw,
             limit,
@@ -58,10 +60,27 @@ impl Service {
             body,
         })
     }
+
+    /// Refuses a caller that may not have this list. A search reads the store from its first
+    /// record on, so it is for callers that are known.
+    fn may_list(
+        &self,
+        caller: &Caller,
+        object: Option<&Subject>,
+        is_raw: bool,
+    ) -> Result<(), Problem> {
+        match object {
+            Some(object) if is_raw || !caller.sees_all() => self.may_prove(caller, object),
+            Some(_) => caller.require_known("search records"),
+            None if is_raw => caller.require_operate(READ_BYTES),
+            None => caller.require_view("read records"),
+        }
+    }
 }
 
 struct Page {
     ledger: Ledger,
+    caller: Caller,
     object: Option<Subject>,
     is_raw: bool,
     limit: usize,
@@ -121,12 +140,19 @@ impl Page {
         };
         let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
         let record = codec::decode(seq, &bytes, blob).map_err(|error| unreadable(&error))?;
-        let summary = record_sentences(&self.ledger.view().read(), &record.events);
-        let raw = self.is_raw.then(|| String::from_utf8(bytes).ok()).flatten();
+        let state = self.ledger.view().read();
+        let sees = |(at, event): &(_, _)| sees_event(&state, &self.caller, *at, event);
+        let sentences = record_sentences(&state, &record.events);
+        let told = record.events.iter().zip(sentences);
+        let summary = told.filter(|(event, _)| sees(event));
+        let summary = summary.map(|(_, sentence)| sentence).collect();
+        let may_read = may_read_bytes(&state, &self.caller, &record);
+        let raw = (self.is_raw && may_read).then(|| String::from_utf8(bytes).ok());
+        let raw = raw.flatten();
         Ok(RecordView {
             seq,
             at: Some(record.time),
-            by: Some(record.by.to_string()),
+            by: (may_read || self.caller.sees_all()).then(|| record.by.to_string()),
             summary,
             raw: raw.and_then(|raw| RawValue::from_string(raw).ok()),
         })

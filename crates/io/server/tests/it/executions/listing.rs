@@ -118,6 +118,43 @@ fn samples(text: &str, name: &str) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_and_metrics_tell_out_of_memory_from_other_failures() {
+    let (world, _) = world();
+    let (code, signal) = (None, Some(9));
+    let reason = "its cgroup cannot be made".to_owned();
+    for (id, exit) in [
+        ("hungry", Exit::OutOfMemory { code, signal }),
+        ("locked", Exit::Code(126)),
+        ("absent", Exit::Code(127)),
+        ("broken", Exit::Code(1)),
+        ("killed", Exit::Signal(9)),
+        ("unborn", Exit::NotStarted { reason }),
+        ("well", Exit::Code(0)),
+    ] {
+        submit(&world, id).await;
+        exited(&world, id, exit).await;
+    }
+    let hungry = world.ask("GET", "/v1/executions/hungry", "").await.json();
+    assert_eq!(hungry["outOfMemory"], true);
+    let killed = world.ask("GET", "/v1/executions/killed", "").await.json();
+    assert_eq!(killed.get("outOfMemory"), None);
+    let text = world.ask("GET", "/metrics", "").await.text();
+    let words = [
+        "out-of-memory",
+        "not-executable",
+        "not-found",
+        "exit-code",
+        "signal",
+        "not-started",
+    ];
+    let each_once = words.map(|word| (word.to_owned(), 1));
+    assert_eq!(
+        samples(&text, "executions_failed_total"),
+        BTreeMap::from(each_once)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_equal_the_list_counted_naively_however_often_they_are_asked_for() {
     let (world, _) = world();
     let zero = world.ask("GET", "/metrics", "").await.text();

@@ -1,0 +1,75 @@
+//! What runs and the ledger does not know, because a restore has lost the records about it (X5).
+//!
+//! A program carries the command by which it would be adopted: what was asked for it and under
+//! which fence, as the ledger writes it. Programs that an earlier version started carry none, and
+//! count as one slot of class and tenant [`UNKNOWN`] for as long as any execution may run.
+
+use bursar_engine::Command;
+use bursar_engine::booking::execution::{
+    Digest, GRACE_DEFAULT, Isolation, MAX_TIME_MAX, Order, START_TIMEOUT_DEFAULT,
+};
+use bursar_engine::booking::{Extras, Fence, Priority, Request};
+use bursar_engine::codec::{command_text, read_command_text};
+use bursar_units::{Amount, BookingId, Label, Millis};
+
+/// The class and tenant of what says nothing of itself.
+const UNKNOWN: &str = "unknown";
+
+/// What a program carries.
+pub(super) fn note(id: &BookingId, request: &Request, fence: Fence) -> String {
+    let adopt = Command::Adopt {
+        id: id.clone(),
+        request: request.clone(),
+        fence: Some(fence),
+        // Whoever finds it sees how it is kept apart.
+        isolation: Isolation::None,
+    };
+    // A request that is on record can be written.
+    command_text(&adopt).unwrap_or_default()
+}
+
+/// The command that adopts what was found under an id.
+pub(super) fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> {
+    let (request, fence) = match read_command_text(note) {
+        Ok(Command::Adopt {
+            id: noted,
+            request,
+            fence,
+            ..
+        }) if noted == *id => (request, fence),
+        _ => (unknown()?, None),
+    };
+    Some(Command::Adopt {
+        id: id.clone(),
+        request,
+        fence,
+        isolation,
+    })
+}
+
+fn unknown() -> Option<Request> {
+    let label = Label::new(UNKNOWN).ok()?;
+    let order = Order {
+        work: Digest::default(),
+        pids: None,
+        start_timeout: START_TIMEOUT_DEFAULT,
+        max_time: MAX_TIME_MAX,
+        grace: GRACE_DEFAULT,
+        retry_of: None,
+    };
+    Some(Request {
+        class: label.clone(),
+        tenant: label,
+        amount: Amount {
+            slots: 1,
+            ..Amount::default()
+        },
+        priority: Priority::Normal,
+        ttl: Millis::ZERO,
+        wait: Millis::ZERO,
+        extras: Some(Box::new(Extras {
+            order: Some(order),
+            ..Extras::default()
+        })),
+    })
+}

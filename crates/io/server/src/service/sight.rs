@@ -1,0 +1,155 @@
+//! Whose the things of a state are: what [`Caller::sees`] is asked for every answer.
+
+use bursar_client::{Code, Problem};
+use bursar_engine::booking::book::CounterView;
+use bursar_engine::booking::limit::Declared;
+use bursar_engine::booking::{Event as BookingEvent, Limit, Scope, Standing};
+use bursar_engine::codec::Record;
+use bursar_engine::{Command, Event, State};
+use bursar_units::{BookingId, Instant, Label, ObjectName};
+
+use super::nearest::nearest;
+use crate::caller::{Caller, Owner};
+
+/// The limit of that name, if the caller may see it.
+pub(super) fn limit<'a>(
+    state: &'a State,
+    caller: &Caller,
+    name: &ObjectName,
+) -> Option<&'a Declared> {
+    let declared = state.bookings.limit(name.as_str())?;
+    sees_limit(caller, &declared.limit).then_some(declared)
+}
+
+/// The limits that the caller may see, by name.
+pub(super) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = &'a Declared> {
+    let limits = state.bookings.limits();
+    limits.filter(|declared| sees_limit(caller, &declared.limit))
+}
+
+/// There is no such limit, or the caller may not see it; the nearest it may see is told.
+pub(super) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
+    let names = limits(state, caller).map(|declared| declared.name.as_str());
+    Problem {
+        suggestion: nearest(name.as_str(), names),
+        ..Problem::new(Code::NotFound, format!("no limit `{name}`"))
+    }
+}
+
+/// Whether a caller sees a counter of a limit that it sees. Classes are shared, but their names
+/// are made up by tenants: a caller sees those in which its own tenants hold or wait.
+pub(super) fn sees_counter(state: &State, caller: &Caller, counter: &CounterView<'_>) -> bool {
+    let is_used = |class: &Label| {
+        let mut own = caller.tenants.iter();
+        own.any(|tenant| state.bookings.is_used_by(class, tenant))
+    };
+    match (counter.tenant, counter.class) {
+        _ if caller.sees_all() => true,
+        (Some(tenant), _) => caller.sees_tenant(tenant),
+        (None, Some(class)) => is_used(class),
+        (None, None) => caller.sees(Owner::Shared),
+    }
+}
+
+/// Whether a caller sees what happened: to a booking its tenant does, the rest is the server's.
+pub(super) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
+    let id = booking_of(event);
+    let tenant = id.and_then(|id| tenant_at(state, at, id));
+    caller.sees(tenant.as_ref().map_or(Owner::Server, Owner::Tenant))
+}
+
+/// Whether a caller may read a record as it is stored, with its fences: an operator, or the tenant
+/// of every booking that it names, where it tells of nothing else.
+pub(super) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) -> bool {
+    let is_own = |at: Instant, id: &BookingId| {
+        tenant_at(state, at, id).is_some_and(|tenant| caller.may_act_as(&tenant))
+    };
+    let is_asked = match &record.command {
+        Command::Tick { renewed } => renewed.iter().all(|(id, _)| is_own(record.time, id)),
+        command => {
+            let ids = command.booking_ids();
+            !ids.is_empty() && ids.iter().all(|id| is_own(record.time, id))
+        }
+    };
+    let is_told = |(at, event): &(Instant, Event)| match event {
+        Event::Booking(BookingEvent::Unsettled { .. }) => true,
+        event => booking_of(event).is_some_and(|id| is_own(*at, id)),
+    };
+    caller.may_operate() || is_asked && record.events.iter().all(is_told)
+}
+
+/// The tenant of a booking at some time, as far as that is known: an id that was forgotten may
+/// have become another tenant's since.
+fn tenant_at(state: &State, at: Instant, id: &BookingId) -> Option<Label> {
+    let since = match state.bookings.standing(id)? {
+        Standing::Queued { since, .. } => since,
+        Standing::Granted(granted) => granted.queued_at,
+        Standing::Ended(ended) => ended.queued_at(),
+    };
+    let request = state.bookings.request(id).filter(|_| since <= at)?;
+    Some(request.tenant)
+}
+
+fn booking_of(event: &Event) -> Option<&BookingId> {
+    match event {
+        Event::Booking(event) => event.booking(),
+        _ => None,
+    }
+}
+
+/// A limit of each tenant is shared: every tenant is under it. Its counters are not.
+fn sees_limit(caller: &Caller, limit: &Limit) -> bool {
+    caller.sees(match &limit.tenant {
+        Some(Scope::Named(tenant)) => Owner::Tenant(tenant),
+        Some(Scope::Each) | None => Owner::Shared,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bursar_engine::booking::decide::Change;
+    use bursar_engine::booking::{Limit, Scope};
+    use bursar_engine::codec::Record;
+    use bursar_engine::token::Role;
+    use bursar_engine::{Command, Events, State};
+    use bursar_units::{BookingId, Instant, Label, ObjectName};
+
+    use super::may_read_bytes;
+    use crate::caller::Caller;
+
+    /// A record is read by its command too: these have no event that would tell of others.
+    #[test]
+    fn a_record_that_was_asked_about_something_else_is_no_tenants_own() {
+        let label = |text| Label::new(text).unwrap_or_else(|_| Caller::anonymous().name);
+        let named = Limit::unbounded(None, Some(Scope::Named(label("zeta"))));
+        let changes = ObjectName::new("zeta").map(|name| Change::SetLimit { name, limit: named });
+        let renewed = BookingId::new("theirs").map(|id| (id, Instant::from_ms(1)));
+        let commands = [
+            Command::Change {
+                changes: changes.into_iter().collect(),
+            },
+            Command::Tick {
+                renewed: renewed.into_iter().collect(),
+            },
+        ];
+        for command in commands {
+            let record = Record {
+                seq: 1,
+                time: Instant::from_ms(1),
+                by: label("ada"),
+                command,
+                events: Events::new(),
+            };
+            let reads = |role| {
+                let caller = Caller {
+                    roles: [role].into(),
+                    tenants: [label("acme")].into(),
+                    ..Caller::anonymous()
+                };
+                may_read_bytes(&State::default(), &caller, &record)
+            };
+            assert!(!reads(Role::Use) && !reads(Role::View), "{record:?}");
+            assert!(reads(Role::Operate), "{record:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! No answer outlives the right of its caller.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use bursar_ledger::store::sqlite::SqliteStore;
+use bursar_server::{Anonymous, CallerSource, Peer, router};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+use crate::executions::{submit, world};
+use crate::world::World;
+
+/// How an answer ends with its right.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ends {
+    /// With the event `signed-out`.
+    SignedOut,
+    /// With the problem `unauthenticated`.
+    Refused,
+    /// Broken off, so that it does not pass for whole.
+    BrokenOff,
+    /// It is made at once and does not last.
+    AtOnce,
+}
+
+use Ends::{AtOnce, BrokenOff, Refused, SignedOut};
+
+/// Every route that may last: it waits, follows, or answers with another type than JSON.
+const ROUTES: [(&str, Ends); 12] = [
+    ("/log/checkpoint", AtOnce),
+    ("/log/tile/{path}", AtOnce),
+    ("/metrics", AtOnce),
+    ("/openapi.json", AtOnce),
+    ("/problems/{code}", AtOnce),
+    ("/v1/bookings/{id}", Refused),
+    ("/v1/events", SignedOut),
+    ("/v1/executions/{id}", Refused),
+    ("/v1/executions/{id}/logs", BrokenOff),
+    ("/v1/ledger/backup", BrokenOff),
+    ("/v1/ledger/export", BrokenOff),
+    ("/v1/proofs/{kind}/{id}", AtOnce),
+];
+
+/// How a right comes to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    Revoked,
+    Expired,
+}
+
+/// The length of the tokens here.
+const LIFE: Duration = Duration::from_secs(20);
+/// How long an answer may outlive its right.
+const LATE_MAX: Duration = Duration::from_secs(1);
+
+#[test]
+fn every_route_that_may_last_is_held_to_its_right_here() {
+    let description: Value = serde_json::from_str(bursar_server::http::description()).unwrap();
+    let lasts = |operation: &Value| {
+        let parameters = operation["parameters"].as_array();
+        let waits = parameters.into_iter().flatten().any(|parameter| {
+            parameter["in"] == "query"
+                && (parameter["name"] == "wait" || parameter["name"] == "follow")
+        });
+        let types = operation["responses"]["200"]["content"].as_object();
+        let is_json = types.is_some_and(|types| {
+            // The description of the API is JSON of no type of ours.
+            types.keys().eq(["application/json"])
+                && types["application/json"]["schema"].get("$ref").is_some()
+        });
+        waits || !is_json
+    };
+    let paths = description["paths"].as_object().unwrap().iter();
+    let found: Vec<&str> = paths
+        .filter(|(_, methods)| methods.get("get").is_some_and(lasts))
+        .map(|(path, _)| path.as_str())
+        .collect();
+    let known = BTreeMap::from(ROUTES);
+    let unknown: Vec<_> = found
+        .iter()
+        .filter(|path| !known.contains_key(*path))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "say in ROUTES how an answer of {unknown:?} ends with its caller's right"
+    );
+    for path in known.keys() {
+        assert!(found.contains(path), "there is no {path} any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_lasts_ends_within_a_second_of_its_right() {
+    for end in [End::Revoked, End::Expired] {
+        for (path, ends) in ROUTES {
+            if ends != AtOnce {
+                outlived(path, ends, end).await;
+            }
+        }
+        outlived("/v1/bookings?minRecord=999999", Refused, end).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_lasts_ends_nothing() {
+    let world = World::new();
+    let router = connections(&world);
+    let token = token(&world).await;
+    let answer = ask(&router, "/v1/events", Some(&token)).await;
+    let mut body = answer.into_body();
+    assert_eq!(next(&mut body).await.unwrap(), ": bursar\n\n");
+    assert_eq!(next(&mut body).await.unwrap(), ": alive\n\n");
+    // An anonymous right has no end.
+    let mut body = ask(&router, "/v1/events", None).await.into_body();
+    for _ in 0..20 {
+        assert!(next(&mut body).await.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_told_that_happens_after_a_right_was_revoked() {
+    let world = World::new();
+    let router = connections(&world);
+    let token = token(&world).await;
+    let mut body = ask(&router, "/v1/events", Some(&token)).await.into_body();
+    assert_eq!(next(&mut body).await.unwrap(), ": bursar\n\n");
+    let heard = async {
+        let last = next(&mut body).await.unwrap();
+        assert!(last.starts_with("event: signed-out\n"), "{last}");
+        assert_eq!(next(&mut body).await, None);
+    };
+    let happens = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        world.ask("DELETE", "/v1/tokens/app", "").await;
+        world.grant("later", "python", "acme").await;
+    };
+    tokio::join!(heard, happens);
+}
+
+/// Opens an answer that lasts, ends its right, and looks how it ends.
+async fn outlived(path: &str, ends: Ends, end: End) {
+    let (world, paper) = world();
+    world.limit("one", r#"{"class":"one","slots":1}"#).await;
+    world.grant("held", "one", "acme").await;
+    let wait = r#"{"class":"one","tenant":"acme","waitMs":3600000}"#;
+    world.ask("PUT", "/v1/bookings/job", wait).await;
+    submit(&world, "run").await;
+    paper.write("run", "stdout", "written");
+    SqliteStore::open(&world.file()).unwrap();
+    let router = connections(&world);
+    let token = token(&world).await;
+    let made = tokio::time::Instant::now();
+    let ended = async {
+        match end {
+            End::Revoked => {
+                // Not a round time, so that nothing is right by chance.
+                tokio::time::sleep(Duration::from_millis(7_010)).await;
+                let revoked = world.ask("DELETE", "/v1/tokens/app", "").await;
+                assert_eq!(revoked.status, 200, "{revoked:?}");
+            }
+            End::Expired => tokio::time::sleep_until(made + LIFE).await,
+        }
+        tokio::time::Instant::now()
+    };
+    let target = path
+        .replace("/v1/bookings/{id}", "/v1/bookings/job?wait=4m")
+        .replace(
+            "/v1/executions/{id}/logs",
+            "/v1/executions/run/logs?follow=true",
+        )
+        .replace("/v1/executions/{id}", "/v1/executions/run?wait=4m");
+    let asked = async {
+        let answer = ask(&router, &target, Some(&token)).await;
+        (answer, tokio::time::Instant::now())
+    };
+    let context = format!("{path} {end:?}");
+    if ends == Refused {
+        let ((answer, answered), ended) = tokio::join!(asked, ended);
+        assert_eq!(answer.status(), 401, "{context}");
+        assert!(answered.duration_since(ended) <= LATE_MAX, "{context}");
+        return;
+    }
+    let (answer, _) = asked.await;
+    assert_eq!(answer.status(), 200, "{context}");
+    let mut body = answer.into_body();
+    if ends == SignedOut {
+        assert_eq!(next(&mut body).await.unwrap(), ": bursar\n\n");
+    } else if path.ends_with("logs") {
+        assert_eq!(next(&mut body).await.unwrap(), "written");
+    }
+    let last = async {
+        let mut last = None;
+        // A copy is read slowly: its first piece after the end of its right is asked for now.
+        if path.ends_with("export") || path.ends_with("backup") {
+            tokio::time::sleep(LIFE + LIFE).await;
+        }
+        loop {
+            match body.frame().await {
+                None => return (Ok(last), tokio::time::Instant::now()),
+                Some(Ok(frame)) => {
+                    let text = String::from_utf8(frame.into_data().unwrap().to_vec());
+                    last = Some(text.unwrap());
+                }
+                Some(Err(error)) => return (Err(error), tokio::time::Instant::now()),
+            }
+        }
+    };
+    let last = tokio::time::timeout(10 * LIFE, last);
+    let (last, ended) = tokio::join!(last, ended);
+    let (last, at) = last.unwrap_or_else(|_| panic!("{context} does not end"));
+    if !path.starts_with("/v1/ledger") {
+        assert!(at.duration_since(ended) <= LATE_MAX, "{context}");
+    }
+    match (ends, last) {
+        (SignedOut, Ok(Some(last))) => {
+            let data = last
+                .strip_prefix("event: signed-out\ndata: ")
+                .unwrap_or_else(|| panic!("{context}: {last}"));
+            let problem: Value = serde_json::from_str(data.trim_end()).unwrap();
+            assert_eq!(problem["code"], "unauthenticated", "{context}");
+            let detail = problem["detail"].as_str().unwrap();
+            let cause = if end == End::Revoked {
+                "revoked"
+            } else {
+                "expired"
+            };
+            assert!(detail.contains(cause), "{context}: {detail}");
+        }
+        (BrokenOff, Err(_)) => {}
+        (_, last) => panic!("{context}: {last:?}"),
+    }
+}
+
+/// The router as connections of this machine see it.
+fn connections(world: &World) -> Router {
+    let callers = CallerSource::Connection(Anonymous::Read);
+    router(Arc::clone(&world.service), callers)
+}
+
+async fn token(world: &World) -> String {
+    let body = r#"{"name":"app","roles":["operate"],"expires":"20s"}"#;
+    let made = world.ask("POST", "/v1/tokens", body).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    made.json()["secret"].as_str().unwrap().to_owned()
+}
+
+async fn ask(router: &Router, target: &str, token: Option<&str>) -> Response<Body> {
+    let mut request = Request::get(target)
+        .extension(Peer::Loopback)
+        .header("host", "localhost");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Body::empty()).unwrap();
+    tower::ServiceExt::oneshot(router.clone(), request)
+        .await
+        .unwrap()
+}
+
+async fn next(body: &mut Body) -> Option<String> {
+    let frame = body.frame().await?.unwrap();
+    Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+}
