@@ -1,11 +1,12 @@
 //! A data directory becomes a running ledger: lock, store, newest snapshot, tail, term, threads.
 
+mod indexing;
 mod keeper;
 mod keys;
 pub(crate) mod newest;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -13,6 +14,7 @@ use bursar_engine::State;
 
 use crate::clock::Clock;
 use crate::durable;
+use crate::index::Index;
 use crate::key::{self, Signer};
 use crate::lock::Lock;
 use crate::pipeline::{Ledger, Observe, Running};
@@ -21,10 +23,14 @@ use crate::snapshots::{Skipped, Snapshots, Wrong, load_anchored};
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
+use indexing::Indexing;
 use keeper::Keeper;
 use keys::is_announced;
 
 pub use keys::{Keys, RotateError, signs_with};
+
+/// With less room on the disk than this, nothing is kept that can be had again.
+const ROOM_BYTES_MIN: u64 = 256 << 20;
 
 /// An open data directory. Dropping it without [`Data::stop`] is a crash, and safe.
 pub struct Data {
@@ -38,7 +44,9 @@ pub struct Data {
     pub skipped: Vec<Skipped>,
     keys: Keys,
     running: Running,
-    keeper: (SyncSender<()>, JoinHandle<()>),
+    index: Index,
+    keeper: Background,
+    indexing: Background,
     /// Held until the end.
     _lock: Lock,
 }
@@ -85,7 +93,11 @@ pub fn open(
     // A checkpoint is signed and kept before anybody can ask for one.
     committer.checkpoint()?;
     let (ledger, running) = Ledger::start(writer, committer, clock, observe)?;
-    let keeper = Keeper::new(ledger.clone(), path, snapshotted).spawn()?;
+    let mut keeper = Keeper::new(ledger.clone(), path, snapshotted);
+    let keeper = Background::spawn("keeper", move |stopped| keeper.run(stopped))?;
+    let index = index_of(path, &ledger);
+    let mut indexing = Indexing::new(ledger.clone(), path, index.clone());
+    let indexing = Background::spawn("index", move |stopped| indexing.run(stopped))?;
     let keys = Keys::new(signer, ledger.clone());
     let path = path.to_owned();
     Ok(Data {
@@ -95,7 +107,9 @@ pub fn open(
         skipped,
         keys,
         running,
+        index,
         keeper,
+        indexing,
         _lock: lock,
     })
 }
@@ -104,6 +118,11 @@ impl Data {
     /// The signing keys.
     pub fn keys(&self) -> Keys {
         self.keys.clone()
+    }
+
+    /// The index from subjects to records.
+    pub fn index(&self) -> Index {
+        self.index.clone()
     }
 
     /// Readers of the store, for as many threads as ask.
@@ -117,12 +136,40 @@ impl Data {
     /// Stops intake, drains, signs a last checkpoint, ends the term and gives the lock back.
     pub fn stop(self) {
         self.running.stop();
-        let (stop, keeper) = self.keeper;
-        // A keeper that has ended by itself has nothing to be told.
-        let _ended = stop.send(());
-        // The keeper only writes files that are whole or absent.
-        let _ended = keeper.join();
+        self.keeper.stop();
+        self.indexing.stop();
     }
+}
+
+/// A thread that writes files which are whole or absent, and which can be had again.
+struct Background {
+    stop: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Background {
+    /// Runs something until a message comes, or this is dropped.
+    fn spawn(
+        name: &str,
+        run: impl FnOnce(&Receiver<()>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&stopped))?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) {
+        // A thread that has ended by itself needs no message, and left nothing half written.
+        let _ended = self.stop.send(());
+        let _ended = self.thread.join();
+    }
+}
+
+fn index_of(path: &Path, ledger: &Ledger) -> Index {
+    let state = ledger.view().read();
+    Index::of(path, &state.ledger, state.generation)
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {

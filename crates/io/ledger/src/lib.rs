@@ -12,6 +12,7 @@ pub mod clock;
 pub mod committer;
 pub mod data;
 mod durable;
+pub mod index;
 pub mod inline;
 pub mod intake;
 pub mod key;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use bursar_client::{Code, Problem};
 use bursar_engine::{Command, State};
 use bursar_ledger::data::Keys;
+use bursar_ledger::index::Index;
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{self, Reader};
@@ -94,6 +95,7 @@ pub enum Mode {
 pub struct Service {
     ledger: Ledger,
     readers: Readers,
+    index: Option<Index>,
     keys: Keys,
     info: ServerInfo,
     metrics: Metrics,
@@ -121,6 +123,7 @@ impl Service {
         Self {
             ledger,
             readers,
+            index: None,
             keys,
             info,
             metrics,
@@ -131,6 +134,15 @@ impl Service {
             market: None,
             declaring: Mutex::new(()),
             stopping: watch::Sender::new(false),
+        }
+    }
+
+    /// The same with an index, which makes proofs and searches of records quick.
+    #[must_use]
+    pub fn indexed(self, index: Index) -> Self {
+        Self {
+            index: Some(index),
+            ..self
         }
     }
 

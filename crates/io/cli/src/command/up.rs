@@ -157,6 +157,7 @@ fn open(
         info,
         metrics.clone(),
     );
+    let service = service.indexed(data.index());
     let service = service.executing(Arc::<Local>::clone(&found.local), settings.own_user);
     Ok((data, service, found))
 }

@@ -5,8 +5,7 @@
 //! room on the disk it waits, and leaves the room to records.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant as Monotonic};
 
 use bursar_engine::codec::decode;
@@ -14,6 +13,7 @@ use bursar_engine::{Answer, Command, State, invariants, snapshot};
 use bursar_journal::hash::sha256;
 use bursar_units::{Instant, Millis};
 
+use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::intake::{Failure, Submission};
 use crate::pipeline::Ledger;
@@ -33,8 +33,6 @@ const ANCHOR_AGE: Millis = Millis::from_hours(24);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the ledger may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// With less room than this, nothing is kept that can be had again.
-const ROOM_BYTES_MIN: u64 = 256 << 20;
 
 /// Why something was not kept.
 #[derive(Debug, thiserror::Error)]
@@ -75,16 +73,7 @@ impl Keeper {
         }
     }
 
-    /// Runs it until something is sent, or its sender is dropped.
-    pub(super) fn spawn(mut self) -> std::io::Result<(SyncSender<()>, JoinHandle<()>)> {
-        let (stop, stopped) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("keeper".to_owned())
-            .spawn(move || self.run(&stopped))?;
-        Ok((stop, thread))
-    }
-
-    fn run(&mut self, stopped: &Receiver<()>) {
+    pub(super) fn run(&mut self, stopped: &Receiver<()>) {
         let started = Monotonic::now();
         loop {
             match stopped.recv_timeout(LOOK) {

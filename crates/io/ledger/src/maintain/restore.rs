@@ -22,15 +22,16 @@ use crate::key::{self, Signer};
 use crate::store::sqlite::{FILE_NAME, RESCUE, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
-use crate::{durable, lock, snapshots};
+use crate::{durable, index, lock, snapshots};
 
 /// Records that are replayed in one commit.
 const CHUNK: usize = 1_024;
 
 /// What may stand where a ledger is restored: it is replaced, or is no part of the ledger.
-const STAYS: [&str; 7] = [
+const STAYS: [&str; 8] = [
     lock::FILE_NAME,
     newest::FILE_NAME,
+    index::FILE_NAME,
     "ledger.key.new",
     "executions",
     "market",

@@ -25,8 +25,9 @@ use super::{
     first_kept, head_after, in_full_tiles, loose_leaves,
 };
 use crate::durable::{self, beside, directory};
-use failure::{Place, count, number};
+use failure::Place;
 
+pub(crate) use failure::{count, number};
 pub use reader::SqliteReader;
 
 /// The name of the file in a data directory.
@@ -85,7 +86,7 @@ pub struct SqliteStore {
 }
 
 /// A file, whatever its name: device and inode.
-type FileId = (u64, u64);
+pub(crate) type FileId = (u64, u64);
 
 /// Where a ledger file is: opens it as often as asked.
 #[derive(Clone, Debug)]
@@ -111,14 +112,9 @@ impl SqliteStore {
         })
     }
 
-    /// The ledger file and its write-ahead log, as their path leads to them now. They are never
-    /// opened here: closing a file would give up SQLite's own locks on it.
+    /// The ledger file and its write-ahead log, as their path leads to them now.
     fn files(&self) -> Option<[FileId; 2]> {
-        let id = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.dev(), metadata.ino()))
-        };
-        Some([id(&self.path)?, id(&beside(&self.path, "-wal"))?])
+        Some([file_id(&self.path)?, file_id(&beside(&self.path, "-wal"))?])
     }
 
     /// A name beside the ledger file that is free for a rescued copy.
@@ -130,8 +126,8 @@ impl SqliteStore {
             };
             directory(&self.path).join(name)
         };
-        let mut names = (0..RESCUES_MAX).map(named);
-        let free = names.find(|path| !path.exists());
+        let mut paths = (0..RESCUES_MAX).map(named);
+        let free = paths.find(|path| !path.exists());
         free.unwrap_or_else(|| named(RESCUES_MAX))
     }
 
@@ -349,6 +345,13 @@ impl Store for SqliteStore {
         synced.map_err(|source| place.file("write", source))?;
         Ok(shown)
     }
+}
+
+/// The file that a path leads to now. It is not opened: closing it would give up SQLite's own locks
+/// on it.
+pub(crate) fn file_id(path: &Path) -> Option<FileId> {
+    let metadata = std::fs::metadata(path).ok()?;
+    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
 }
 
 fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()> {

@@ -11,6 +11,7 @@ mod check;
 mod contract;
 mod files;
 mod forgeries;
+mod index;
 mod lost;
 mod maintain;
 mod memory;

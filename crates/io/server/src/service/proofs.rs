@@ -11,6 +11,7 @@ use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
 use bursar_journal::record::{BlobRef, blob_refs, write_entry};
 use bursar_journal::tile::{Builder, Path as TilePath, TILE_WIDTH, TileId, Tiles as _, tile_bytes};
+use bursar_ledger::index::{Index, search};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
 use bursar_units::INTEGER_MAX;
@@ -18,9 +19,6 @@ use bursar_units::INTEGER_MAX;
 use super::nearest::nearest;
 use super::{Answer, Service, bookings, chain, of_failure, sight, unreadable};
 use crate::caller::Caller;
-
-/// Records that are read from the store at a time.
-const CHUNK: usize = 4_096;
 
 /// What reading the bytes of records is called where it is refused.
 pub(super) const READ_BYTES: &str = "read records as they are stored, with their fences,";
@@ -157,12 +155,12 @@ impl Service {
         object: &Subject,
         builder: Builder,
     ) -> Result<Option<Proof>, Problem> {
-        let object = object.clone();
+        let (object, index) = (object.clone(), self.index.clone());
         self.read_store(move |reader| {
             let note = reader
                 .checkpoint(builder.size())
                 .map_err(|error| unreadable(&error))?;
-            let found = find(reader, &object, builder.size())?;
+            let found = find(reader, index.as_ref(), &object, builder.size())?;
             let size = note.as_deref().and_then(size_of).unwrap_or(0);
             match note.filter(|_| found.last().is_some_and(|(last, _)| *last < size)) {
                 Some(note) => prove(reader, &builder, &object, found, (size, note)).map(Some),
@@ -206,68 +204,29 @@ pub(super) fn no_subject(field: &str, error: &subject::Error) -> Problem {
     }
 }
 
-/// Whether a stored record is about something. A record without its name is not read any further.
-pub(super) fn is_about(reader: &dyn Reader, object: &Subject, seq: u64, bytes: &[u8]) -> bool {
-    let Some(name) = object.name() else {
-        return *object == Subject::Record(seq);
-    };
-    // A text can always be written.
-    let quoted = serde_json::to_string(name).unwrap_or_default();
-    let says = |bytes: &[u8]| {
-        bytes
-            .windows(quoted.len())
-            .any(|window| window == quoted.as_bytes())
-    };
-    let refs = blob_refs(bytes).unwrap_or_default();
-    if !says(bytes) && refs.is_empty() {
-        return false;
-    }
-    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-    codec::decode(seq, bytes, blob).is_ok_and(|record| object.is_of(&record))
-}
-
 /// The records of an object, below `size`.
-fn find(reader: &dyn Reader, object: &Subject, size: u64) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
-    let mut found = Vec::new();
-    let mut next = match object {
-        Subject::Record(seq) => *seq,
-        _ => 0,
-    };
-    let chunk = if matches!(object, Subject::Record(_)) {
-        1
-    } else {
-        CHUNK
-    };
-    while next < size {
-        let kept = reader
-            .records(next, chunk)
-            .map_err(|error| unreadable(&error))?;
-        let Some(last) = kept.last() else { break };
-        next = last.seq + 1;
-        for record in kept.into_iter().filter(|record| record.seq < size) {
-            match record.bytes {
-                Some(bytes) if is_about(reader, object, record.seq, &bytes) => {
-                    found.push((record.seq, bytes));
-                }
-                None if *object == Subject::Record(record.seq) => return Err(pruned(record.seq)),
-                _ => {}
-            }
-        }
-        if found.len() > PROOF_RECORDS_MAX {
-            let detail = format!(
-                "{object} has more than {PROOF_RECORDS_MAX} records, prove them one by one"
-            );
-            return Err(Problem::new(Code::TooLarge, detail));
-        }
-        if matches!(object, Subject::Record(_)) {
-            break;
-        }
+fn find(
+    reader: &dyn Reader,
+    index: Option<&Index>,
+    object: &Subject,
+    size: u64,
+) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
+    let found = search(reader, index, object, 0..size, PROOF_RECORDS_MAX + 1)
+        .map_err(|error| unreadable(&error))?;
+    if found.len() > PROOF_RECORDS_MAX {
+        let detail =
+            format!("{object} has more than {PROOF_RECORDS_MAX} records, prove them one by one");
+        return Err(Problem::new(Code::TooLarge, detail));
     }
-    if found.is_empty() {
-        let detail = format!("the ledger has no record of {object}");
-        return Err(Problem::new(Code::NotFound, detail));
+    match object {
+        // It is there, and has no payload.
+        Subject::Record(seq) if found.is_empty() && *seq < size => Err(pruned(*seq)),
+        _ if found.is_empty() => {
+            let detail = format!("the ledger has no record of {object}");
+            Err(Problem::new(Code::NotFound, detail))
+        }
+        _ => Ok(found),
     }
-    Ok(found)
 }
 
 fn prove(

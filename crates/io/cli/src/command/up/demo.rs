@@ -15,6 +15,7 @@ use bursar_client::Client;
 use bursar_client::api::{Limit, LimitSpec};
 use bursar_client::client::Mode;
 use bursar_engine::token::Role;
+use bursar_ledger::index;
 use bursar_ledger::key::{self, Signer};
 use bursar_ledger::lock::{self, Lock};
 use bursar_ledger::snapshots;
@@ -97,6 +98,8 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
         "ledger.db-wal",
         "ledger.db-shm",
         "ledger.checkpoint",
+        index::FILE_NAME,
+        "ledger.index-journal",
         "ledger.key.new",
         key::FILE_NAME,
         lock::FILE_NAME,

@@ -121,12 +121,12 @@ impl Place<'_> {
 }
 
 /// A number as SQLite stores it.
-pub(super) fn number(value: u64) -> rusqlite::Result<i64> {
+pub(crate) fn number(value: u64) -> rusqlite::Result<i64> {
     i64::try_from(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
 /// A column that holds a count.
-pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }

@@ -1,24 +1,25 @@
 //! Records as sentences.
 
+use std::ops::Range;
+
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
 use bursar_engine::codec;
 use bursar_engine::subject::Subject;
 use bursar_engine::summary::record_sentences;
 use bursar_journal::hash::Hash;
+use bursar_ledger::index::{Index, search};
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
 use serde_json::value::RawValue;
 
-use super::super::proofs::{READ_BYTES, is_about, no_subject};
+use super::super::proofs::{READ_BYTES, no_subject};
 use super::super::sight::{may_read_bytes, sees_event};
 use super::super::{Answer, Service, last_record, unreadable};
 use crate::caller::Caller;
 
 /// Records that one page looks at.
 const SCANNED_MAX: u64 = 20_000;
-/// Records that are read from the store at a time.
-const CHUNK: usize = 1_024;
 
 /// Which records are listed.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,7 @@ impl Service {
         self.may_list(caller, object.as_ref(), filter.is_raw)?;
         let page = Page {
             ledger: self.ledger.clone(),
+            index: self.index.clone(),
             caller: caller.clone(),
             object,
             is_raw: filter.is_raw,
@@ -80,6 +82,7 @@ impl Service {
 
 struct Page {
     ledger: Ledger,
+    index: Option<Index>,
     caller: Caller,
     object: Option<Subject>,
     is_raw: bool,
@@ -91,24 +94,16 @@ impl Page {
         // The view first: what it covers is in the store, so nothing is told before it is public.
         let head = self.ledger.view().read().head;
         let until = from.saturating_add(SCANNED_MAX).min(head);
-        let (mut next, mut items) = (from, Vec::new());
-        while next < until && items.len() < self.limit {
-            let kept = reader
-                .records(next, CHUNK)
-                .map_err(|error| unreadable(&error))?;
-            if kept.is_empty() {
-                break;
-            }
-            for record in kept.into_iter().filter(|record| record.seq < until) {
-                if items.len() == self.limit {
-                    break;
-                }
-                next = record.seq + 1;
-                if self.is_wanted(reader, &record) {
-                    items.push(self.view(reader, record)?);
-                }
-            }
-        }
+        let read = match &self.object {
+            Some(object) => self.search(reader, object, from..until)?,
+            None => self.list(reader, from..until)?,
+        };
+        let next = match read.last() {
+            Some(last) if read.len() == self.limit => last.seq + 1,
+            _ => until.max(from),
+        };
+        let items = read.into_iter().map(|kept| self.view(reader, kept));
+        let items = items.collect::<Result<_, _>>()?;
         let next_cursor = (next < head).then(|| next.to_string());
         let record = last_record(&self.ledger.view().read());
         Ok(ListAnswer {
@@ -118,12 +113,28 @@ impl Page {
         })
     }
 
-    fn is_wanted(&self, reader: &dyn Reader, kept: &Kept) -> bool {
-        match (&self.object, &kept.bytes) {
-            (None, _) => true,
-            (Some(object), Some(bytes)) => is_about(reader, object, kept.seq, bytes),
-            (Some(_), None) => false,
-        }
+    /// All records of a range, as many as there is room for.
+    fn list(&self, reader: &dyn Reader, records: Range<u64>) -> Result<Vec<Kept>, Problem> {
+        let wanted = usize::try_from(records.end.saturating_sub(records.start));
+        let max = wanted.unwrap_or(self.limit).min(self.limit);
+        let read = reader.records(records.start, max);
+        read.map_err(|error| unreadable(&error))
+    }
+
+    /// The records of a range about an object, as many as there is room for.
+    fn search(
+        &self,
+        reader: &dyn Reader,
+        object: &Subject,
+        records: Range<u64>,
+    ) -> Result<Vec<Kept>, Problem> {
+        let found = search(reader, self.index.as_ref(), object, records, self.limit);
+        let kept = |(seq, bytes)| Kept {
+            seq,
+            bytes: Some(bytes),
+        };
+        let found = found.map_err(|error| unreadable(&error))?;
+        Ok(found.into_iter().map(kept).collect())
     }
 
     fn view(&self, reader: &dyn Reader, kept: Kept) -> Result<RecordView, Problem> {

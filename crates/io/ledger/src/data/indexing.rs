@@ -1,0 +1,71 @@
+//! The thread that keeps the index of a running ledger up to date, behind its commits.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant as Monotonic};
+
+use super::ROOM_BYTES_MIN;
+use crate::durable;
+use crate::index::{Error, Index, Indexer, Pace, Progress};
+use crate::pipeline::Ledger;
+use crate::store::sqlite::{self, SqliteReader};
+
+/// How often it looks for records to index, and whether its file is still there.
+const LOOK: Duration = Duration::from_secs(1);
+/// After a chunk it rests so many times as long as the chunk took: commits come first.
+const REST: u32 = 3;
+/// After failures in a row it waits twice as long each time, at most 2 to the power of this seconds.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Indexes the records of a ledger.
+pub(super) struct Indexing {
+    ledger: Ledger,
+    data: PathBuf,
+    indexer: Indexer,
+    failures: u32,
+}
+
+impl Indexing {
+    pub(super) fn new(ledger: Ledger, data: &Path, index: Index) -> Self {
+        Self {
+            ledger,
+            data: data.to_owned(),
+            indexer: Indexer::new(index, Pace::RUNNING),
+            failures: 0,
+        }
+    }
+
+    pub(super) fn run(&mut self, stopped: &Receiver<()>) {
+        let mut pause = Duration::ZERO;
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+            pause = self.look();
+        }
+    }
+
+    /// Indexes a chunk if there is one, and says how long to wait before the next.
+    fn look(&mut self) -> Duration {
+        let began = Monotonic::now();
+        match self.step() {
+            Ok(Progress::Behind) => began.elapsed().saturating_mul(REST),
+            Ok(Progress::CaughtUp) => {
+                self.failures = 0;
+                LOOK
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::warn!(%error, cause, "records were not indexed, searches scan them");
+                self.failures = self.failures.saturating_add(1).min(DOUBLINGS_MAX);
+                LOOK.saturating_mul(1 << self.failures)
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Progress, Error> {
+        if durable::free_bytes(&self.data).is_some_and(|free| free < ROOM_BYTES_MIN) {
+            return Ok(Progress::CaughtUp);
+        }
+        let head = self.ledger.view().read().head;
+        let reader = SqliteReader::open(&self.data.join(sqlite::FILE_NAME))?;
+        self.indexer.step(&reader, head)
+    }
+}

@@ -1,0 +1,351 @@
+//! Index from subjects to records, so that proofs and searches need not read the whole ledger.
+//!
+//! `<data>/ledger.index` says which of the first n records are about which subject
+//! (`engine::subject`). A thread of the running ledger writes it behind the commits; records after
+//! the n-th are scanned. The file names its ledger, its generation, the version of the rule and the
+//! leaf hash of its last record. A file that does not fit, cannot be read or is damaged is not used,
+//! and is made anew. It is derived: it may be deleted at any time, and no request fails because of
+//! it.
+//!
+//! It is not trusted. Each record that it names is decoded and asked before it is shown, so a forged
+//! index can hide records and cannot invent any. `ledger check` does not read it.
+
+mod indexer;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bursar_engine::codec::decode;
+use bursar_engine::subject::{self, Subject};
+use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::record::blob_refs;
+use bursar_journal::tile::TILE_WIDTH;
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+
+use crate::store::sqlite::{count, number};
+use crate::store::{self, Reader};
+
+pub use indexer::{Error, Indexer, Pace, Progress};
+
+/// The name of the file in a data directory.
+pub const FILE_NAME: &str = "ledger.index";
+
+/// The format of the file.
+const FORMAT: i64 = 1;
+
+/// Marks the file as ours: `BurI`.
+const APPLICATION_ID: i64 = 0x4275_7249;
+
+/// How long a look-up waits for a commit to the index before it scans instead.
+const BUSY: Duration = Duration::from_millis(100);
+
+/// Records that a scan reads at a time.
+const CHUNK: usize = 1_024;
+
+/// The index of one generation of one ledger, for as many threads as ask.
+#[derive(Clone, Debug)]
+pub struct Index {
+    path: PathBuf,
+    ledger: String,
+    generation: u64,
+    /// Whether a look-up found that the file is wrong, so that it is made anew.
+    is_wrong: Arc<AtomicBool>,
+}
+
+/// What the index says of a subject.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Indexed {
+    /// Numbers of records about it, rising, at most as many as were asked for.
+    pub seqs: Vec<u64>,
+    /// How many records are indexed: later ones are to be scanned.
+    pub records: u64,
+}
+
+/// What an index file says of itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Header {
+    ledger: String,
+    generation: u64,
+    /// Version of the rule that lists subjects.
+    rule: u32,
+    /// The first record that had its payload when the index was begun.
+    first: u64,
+    /// How many records are indexed.
+    records: u64,
+    /// Leaf hash of the last of them, if it is known.
+    leaf: Option<Hash>,
+}
+
+/// Why a file is not used now.
+enum Unusable {
+    /// It is being written or made, or is not there.
+    Now,
+    /// It is damaged, or belongs to another ledger.
+    Wrong,
+}
+
+impl Index {
+    /// The index in a data directory, of this generation of this ledger.
+    pub fn of(data: &Path, ledger: &str, generation: u64) -> Self {
+        Self {
+            path: data.join(FILE_NAME),
+            ledger: ledger.to_owned(),
+            generation,
+            is_wrong: Arc::default(),
+        }
+    }
+
+    /// Indexed records about a subject from `from` on, at most `max` of them. Nothing is indexed
+    /// where the file cannot be used. `reader` is that of the ledger.
+    pub fn about(&self, reader: &dyn Reader, subject: &Subject, from: u64, max: usize) -> Indexed {
+        match self.look_up(reader, subject, from, max) {
+            Ok(indexed) => indexed,
+            Err(Unusable::Now) => Indexed::default(),
+            Err(Unusable::Wrong) => {
+                self.distrust();
+                Indexed::default()
+            }
+        }
+    }
+
+    /// Has the file made anew.
+    fn distrust(&self) {
+        self.is_wrong.store(true, Ordering::Relaxed);
+    }
+
+    fn look_up(
+        &self,
+        reader: &dyn Reader,
+        subject: &Subject,
+        from: u64,
+        max: usize,
+    ) -> Result<Indexed, Unusable> {
+        let is_file = |found: std::fs::Metadata| found.is_file() && 0 < found.len();
+        if !std::fs::metadata(&self.path).is_ok_and(is_file) {
+            return Err(Unusable::Now);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        // One transaction, so that the rows are those of the header.
+        let transaction = connection.transaction()?;
+        let header = Header::read(&transaction)?.ok_or(Unusable::Wrong)?;
+        if !header.fits(self, reader).map_err(|_| Unusable::Now)? || self.is_cut(&transaction)? {
+            return Err(Unusable::Wrong);
+        }
+        let sql = "SELECT seq FROM about WHERE subject = ?1 AND ?2 <= seq ORDER BY seq LIMIT ?3";
+        let mut select = transaction.prepare(sql)?;
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let rows = select.query_map(params![subject.to_string(), number(from)?, max], |row| {
+            count(row, 0)
+        })?;
+        let seqs: Vec<u64> = rows.collect::<rusqlite::Result<_>>()?;
+        let is_rising = seqs.windows(2).all(|pair| pair.first() < pair.last());
+        let is_within = |seq: &u64| from <= *seq && *seq < header.records;
+        if !is_rising || !seqs.iter().all(is_within) {
+            return Err(Unusable::Wrong);
+        }
+        Ok(Indexed {
+            seqs,
+            records: header.records,
+        })
+    }
+
+    /// Whether the file ends before its last page. SQLite would read the rest as zeros.
+    fn is_cut(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let pragma = |sql| connection.query_row(sql, [], |row| count(row, 0));
+        let bytes = pragma("PRAGMA page_count")?.saturating_mul(pragma("PRAGMA page_size")?);
+        Ok(!std::fs::metadata(&self.path).is_ok_and(|found| bytes <= found.len()))
+    }
+}
+
+impl Header {
+    /// The header of a file, if it is an index of our format.
+    fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
+        let pragma = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        if pragma("PRAGMA application_id")? != APPLICATION_ID
+            || pragma("PRAGMA user_version")? != FORMAT
+        {
+            return Ok(None);
+        }
+        let sql = "SELECT ledger, generation, rule, first, records, leaf FROM header";
+        let header = connection.query_row(sql, [], |row| {
+            Ok(Self {
+                ledger: row.get(0)?,
+                generation: count(row, 1)?,
+                rule: row.get(2)?,
+                first: count(row, 3)?,
+                records: count(row, 4)?,
+                leaf: row.get::<_, Option<[u8; 32]>>(5)?.map(Hash),
+            })
+        });
+        header.map(Some)
+    }
+
+    /// Whether it is of this ledger, as it is now.
+    fn fits(&self, index: &Index, reader: &dyn Reader) -> Result<bool, store::Error> {
+        Ok(self.ledger == index.ledger
+            && self.generation == index.generation
+            && self.rule == subject::VERSION
+            && self.records <= reader.head()?
+            && self.leaf == last_leaf(reader, self.records)?)
+    }
+}
+
+impl From<rusqlite::Error> for Unusable {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            // A lock, or a commit that was cut short and that only a writer can take back.
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly,
+            ) => Self::Now,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// The records about a subject in a range, in order, at most `max` of them, with their bytes. Those
+/// whose payload was pruned cannot be asked, and are left out.
+///
+/// The answer is the same with and without an index; only the work is not.
+pub fn search(
+    reader: &dyn Reader,
+    index: Option<&Index>,
+    subject: &Subject,
+    records: Range<u64>,
+    max: usize,
+) -> Result<Vec<(u64, Vec<u8>)>, store::Error> {
+    let mut search = Search {
+        reader,
+        subject,
+        records,
+        max,
+        found: Vec::new(),
+    };
+    match (subject, index) {
+        (Subject::Record(seq), _) => search.look_at(*seq)?,
+        (_, Some(index)) => {
+            search.follow(index)?;
+            search.scan()?;
+        }
+        (_, None) => search.scan()?,
+    }
+    Ok(search.found)
+}
+
+struct Search<'a> {
+    reader: &'a dyn Reader,
+    subject: &'a Subject,
+    /// Records that were not looked at yet.
+    records: Range<u64>,
+    max: usize,
+    found: Vec<(u64, Vec<u8>)>,
+}
+
+impl Search<'_> {
+    fn is_over(&self) -> bool {
+        self.records.is_empty() || self.max <= self.found.len()
+    }
+
+    /// Looks at the records that the index names.
+    fn follow(&mut self, index: &Index) -> Result<(), store::Error> {
+        while !self.is_over() {
+            let wanted = self.max - self.found.len();
+            let indexed = index.about(self.reader, self.subject, self.records.start, wanted);
+            for seq in &indexed.seqs {
+                self.look_at(*seq)?;
+            }
+            if indexed.seqs.len() < wanted {
+                self.records.start = self.records.start.max(indexed.records);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at all records that are left.
+    fn scan(&mut self) -> Result<(), store::Error> {
+        while !self.is_over() {
+            let left = usize::try_from(self.records.end - self.records.start);
+            let kept = self
+                .reader
+                .records(self.records.start, left.unwrap_or(CHUNK).min(CHUNK))?;
+            if kept.is_empty() {
+                return Ok(());
+            }
+            for kept in kept {
+                self.ask(kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one record, and at none before it any more.
+    fn look_at(&mut self, seq: u64) -> Result<(), store::Error> {
+        if self.records.contains(&seq) && !self.is_over() {
+            let kept = self.reader.records(seq, 1)?;
+            for kept in kept {
+                self.ask(kept);
+            }
+        } else {
+            self.records.start = self.records.start.max(seq.saturating_add(1));
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, kept: store::Kept) {
+        if self.is_over() {
+            return;
+        }
+        self.records.start = kept.seq.saturating_add(1);
+        if let Some(bytes) = kept.bytes
+            && is_about(self.reader, self.subject, kept.seq, &bytes)
+        {
+            self.found.push((kept.seq, bytes));
+        }
+    }
+}
+
+/// Whether a stored record is about a subject. A record without its name is not decoded.
+fn is_about(reader: &dyn Reader, subject: &Subject, seq: u64, bytes: &[u8]) -> bool {
+    let Some(name) = subject.name() else {
+        return *subject == Subject::Record(seq);
+    };
+    // A text can always be written.
+    let quoted = serde_json::to_string(name).unwrap_or_default();
+    let says = |bytes: &[u8]| {
+        bytes
+            .windows(quoted.len())
+            .any(|window| window == quoted.as_bytes())
+    };
+    let refs = blob_refs(bytes).unwrap_or_default();
+    if !says(bytes) && refs.is_empty() {
+        return false;
+    }
+    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+    decode(seq, bytes, blob).is_ok_and(|record| subject.is_of(&record))
+}
+
+/// The leaf hash of the last of the first `records` records, if it can be told.
+fn last_leaf(reader: &dyn Reader, records: u64) -> Result<Option<Hash>, store::Error> {
+    let Some(seq) = records.checked_sub(1) else {
+        return Ok(None);
+    };
+    let kept = match reader.records(seq, 1) {
+        Err(store::Error::Damaged { .. }) => return Ok(None),
+        kept => kept?.pop(),
+    };
+    if let Some(bytes) = kept.and_then(|kept| kept.bytes) {
+        return Ok(Some(leaf_hash(&bytes)));
+    }
+    let width = u64::from(TILE_WIDTH);
+    let leaves = reader.leaves(seq / width)?;
+    let place = usize::try_from(seq % width).unwrap_or(usize::MAX);
+    Ok(leaves.get(place).copied())
+}

@@ -1,0 +1,339 @@
+//! The writer of the index: it follows the committed head in chunks.
+//!
+//! SQLite keeps its own files whole when the process is killed or the power fails, so a file that
+//! fits has no gaps. A commit to the index syncs a few times, so it waits for enough records.
+
+use std::cell::RefCell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bursar_engine::codec::decode;
+use bursar_engine::subject::{self, Subject, subjects_of};
+use bursar_journal::hash::Hash;
+use rusqlite::{CachedStatement, Connection, OpenFlags, TransactionBehavior, params};
+
+use super::{APPLICATION_ID, FORMAT, Header, Index, last_leaf};
+use crate::durable::{self, beside};
+use crate::store::sqlite::{FileId, file_id, number};
+use crate::store::{self, Kept, Reader, first_kept};
+
+/// How long a commit waits for look-ups, which are short. A file that is locked for longer is not
+/// waited for: another takes its place.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Records that are read from the store at a time: they may be large.
+const READ: u64 = 512;
+
+const SCHEMA: &str = "
+    CREATE TABLE about (
+        subject TEXT, seq INTEGER, PRIMARY KEY (subject, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE header (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        ledger TEXT NOT NULL, generation INTEGER NOT NULL, rule INTEGER NOT NULL,
+        first INTEGER NOT NULL, records INTEGER NOT NULL, leaf BLOB
+    );
+";
+
+/// How much is indexed at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Records that one commit indexes at most.
+    pub records_max: u64,
+    /// Records that must be waiting: fewer are quicker to scan than to index.
+    pub records_min: u64,
+}
+
+impl Pace {
+    /// The pace of a running ledger.
+    pub const RUNNING: Self = Self {
+        records_max: 4_096,
+        records_min: 256,
+    };
+}
+
+/// How far the index is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// Records are waiting to be indexed.
+    Behind,
+    /// Too few are waiting for another commit.
+    CaughtUp,
+}
+
+/// Why nothing was indexed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The ledger could not be read; the index is as it was.
+    #[error("the ledger could not be read")]
+    Ledger(#[from] store::Error),
+    /// The index could not be written; it is made anew.
+    #[error("the index could not be written")]
+    Index(#[from] rusqlite::Error),
+    /// The file could not be removed or made.
+    #[error("the file of the index could not be replaced")]
+    File(#[from] std::io::Error),
+}
+
+/// Writes an index.
+#[derive(Debug)]
+pub struct Indexer {
+    index: Index,
+    pace: Pace,
+    open: Option<Writing>,
+}
+
+/// An index file that is being written.
+#[derive(Debug)]
+struct Writing {
+    connection: Connection,
+    file: FileId,
+    header: Header,
+}
+
+impl Indexer {
+    /// A writer of this index. There must be one only.
+    pub fn new(index: Index, pace: Pace) -> Self {
+        Self {
+            index,
+            pace,
+            open: None,
+        }
+    }
+
+    /// Indexes one chunk of the first `head` records. A file that is missing, wrong or not ours is
+    /// made anew first.
+    pub fn step(&mut self, reader: &dyn Reader, head: u64) -> Result<Progress, Error> {
+        let stepped = self.try_step(reader, head);
+        if let Err(Error::Index(_)) = stepped {
+            self.open = None;
+            self.index.distrust();
+        }
+        stepped
+    }
+
+    fn try_step(&mut self, reader: &dyn Reader, head: u64) -> Result<Progress, Error> {
+        let is_wrong = self.index.is_wrong.load(Ordering::Relaxed);
+        let open = self.open.take();
+        let open = match open.filter(|open| open.is_ours(&self.index.path)) {
+            _ if is_wrong => None,
+            None => self.resume(reader)?,
+            ours => ours,
+        };
+        let open = match open {
+            Some(open) if !open.is_pruned(reader)? => Some(open),
+            _ => None,
+        };
+        let mut open = match open {
+            Some(open) => open,
+            None => self.begin(reader)?,
+        };
+        let Pace {
+            records_max,
+            records_min,
+        } = self.pace;
+        let waiting = head.saturating_sub(open.header.records);
+        let until = open.header.records + waiting.min(records_max);
+        let extended = match waiting {
+            _ if waiting < records_min => Ok(()),
+            _ => open.extend(reader, until),
+        };
+        self.open = Some(open);
+        extended?;
+        match head.saturating_sub(until) {
+            left if left < records_min || waiting < records_min => Ok(Progress::CaughtUp),
+            _ => Ok(Progress::Behind),
+        }
+    }
+
+    /// Opens the file that is there, if it fits.
+    fn resume(&self, reader: &dyn Reader) -> Result<Option<Writing>, store::Error> {
+        let path = &self.index.path;
+        let Some(file) = file_id(path) else {
+            return Ok(None);
+        };
+        let open = || {
+            let connection = connect(path)?;
+            // A commit that was cut short is taken back here.
+            let header = Header::read(&connection)?;
+            let is_cut = self.index.is_cut(&connection)?;
+            Ok(header.filter(|_| !is_cut).map(|header| Writing {
+                connection,
+                file,
+                header,
+            }))
+        };
+        let opened: rusqlite::Result<Option<Writing>> = open();
+        match opened {
+            Ok(Some(open)) if open.header.fits(&self.index, reader)? => Ok(Some(open)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes what is there, and makes an empty index. Records without payloads are passed over.
+    fn begin(&self, reader: &dyn Reader) -> Result<Writing, Error> {
+        let path = &self.index.path;
+        let first = match first_kept(reader) {
+            Err(store::Error::Damaged { .. }) => 0,
+            first => first?,
+        };
+        let header = Header {
+            ledger: self.index.ledger.clone(),
+            generation: self.index.generation,
+            rule: subject::VERSION,
+            first,
+            records: first,
+            leaf: last_leaf(reader, first)?,
+        };
+        // A journal that is left would be played into the new file.
+        for suffix in ["", "-journal", "-wal", "-shm"] {
+            durable::remove(&beside(path, suffix))?;
+        }
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        let connection = connect(path)?;
+        let mark =
+            format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};");
+        connection.execute_batch(&format!("BEGIN; {mark} {SCHEMA}"))?;
+        let sql = "INSERT INTO header VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
+        connection.execute(
+            sql,
+            params![
+                header.ledger,
+                number(header.generation)?,
+                header.rule,
+                number(header.first)?,
+                number(header.records)?,
+                header.leaf.map(|leaf| leaf.0),
+            ],
+        )?;
+        connection.execute_batch("COMMIT")?;
+        let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let file = file_id(path).ok_or_else(gone)?;
+        self.index.is_wrong.store(false, Ordering::Relaxed);
+        Ok(Writing {
+            connection,
+            file,
+            header,
+        })
+    }
+}
+
+impl Writing {
+    /// Whether the path still leads to the open file, and it holds what was written.
+    fn is_ours(&self, path: &Path) -> bool {
+        file_id(path) == Some(self.file)
+            && Header::read(&self.connection)
+                .is_ok_and(|header| header.as_ref() == Some(&self.header))
+    }
+
+    /// Whether payloads were pruned since: their names do not stay here (L13).
+    fn is_pruned(&self, reader: &dyn Reader) -> Result<bool, store::Error> {
+        if self.header.first == self.header.records {
+            return Ok(false);
+        }
+        match reader.records(self.header.first, 1) {
+            Ok(kept) => Ok(kept.first().is_some_and(|kept| kept.bytes.is_none())),
+            Err(store::Error::Damaged { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Indexes the records up to `until`, all or none of them.
+    fn extend(&mut self, reader: &dyn Reader, until: u64) -> Result<(), Error> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut next = self.header.records;
+        {
+            let sql = "INSERT OR IGNORE INTO about (subject, seq) VALUES (?1, ?2)";
+            let mut insert = transaction.prepare_cached(sql)?;
+            while next < until {
+                let end = until.min(next.saturating_add(READ));
+                for kept in read(reader, next, end)? {
+                    note(reader, &kept, &mut insert)?;
+                }
+                next = end;
+            }
+        }
+        let header = Header {
+            records: until,
+            leaf: last_leaf(reader, until)?,
+            ..self.header.clone()
+        };
+        let leaf = header.leaf.map(|leaf| leaf.0);
+        transaction.execute(
+            "UPDATE header SET records = ?1, leaf = ?2",
+            params![number(until)?, leaf],
+        )?;
+        transaction.commit()?;
+        self.header = header;
+        Ok(())
+    }
+}
+
+/// The records of a range that can be read. One that is damaged will not be better later.
+fn read(reader: &dyn Reader, from: u64, until: u64) -> Result<Vec<Kept>, store::Error> {
+    let max = usize::try_from(until - from).unwrap_or(usize::MAX);
+    match reader.records(from, max) {
+        Err(store::Error::Damaged { .. }) => {}
+        kept => return kept,
+    }
+    let mut kept = Vec::new();
+    for seq in from..until {
+        match reader.records(seq, 1) {
+            Err(store::Error::Damaged { .. }) => {}
+            one => kept.extend(one?),
+        }
+    }
+    Ok(kept)
+}
+
+/// Notes the subjects of a record. One that cannot be decoded has none.
+fn note(reader: &dyn Reader, kept: &Kept, insert: &mut CachedStatement<'_>) -> Result<(), Error> {
+    let Some(bytes) = &kept.bytes else {
+        return Ok(());
+    };
+    let failed = RefCell::new(None);
+    let blob = |sha256: &Hash| match reader.blob(sha256) {
+        Ok(blob) => blob,
+        Err(error) => {
+            failed.replace(Some(error));
+            None
+        }
+    };
+    let decoded = decode(kept.seq, bytes, blob);
+    match failed.into_inner() {
+        None | Some(store::Error::Damaged { .. }) => {}
+        Some(error) => return Err(error.into()),
+    }
+    let seq = number(kept.seq)?;
+    for subject in decoded.iter().flat_map(subjects_of) {
+        // A record is found by its number without an index.
+        if !matches!(subject, Subject::Record(_)) {
+            insert.execute(params![subject.to_string(), seq])?;
+        }
+    }
+    Ok(())
+}
+
+/// A connection for writing to a file that is there.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
+    if mode != "delete" {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    // A chunk reaches the file at its commit and not before: look-ups go on meanwhile.
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF")?;
+    Ok(connection)
+}
