@@ -300,15 +300,14 @@ fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (
 
 fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
     match (shape, &node.kind) {
-        (Shape::Secret, Kind::Text(_)) => Ok(()),
-        (Shape::Secret, _) => Err(Wrong::new("must be a text")),
+        (Shape::Bool, Kind::Bool(_)) | (Shape::Secret, Kind::Text(_)) => Ok(()),
         (Shape::Text(reader), Kind::Text(text))
         | (Shape::Quantity(reader), Kind::Text(text) | Kind::Number(text)) => reader(text),
         (Shape::Text(_), Kind::Number(text)) => Err(Wrong::with(
             "must be a text",
             format!("put it in quotes: \"{text}\""),
         )),
-        (Shape::Text(_), _) => Err(Wrong::new("must be a text")),
+        (Shape::Text(_) | Shape::Secret, _) => Err(Wrong::new("must be a text")),
         (Shape::Quantity(_), _) => Err(Wrong::new("must be a quantity, as in 500m, 2 or 256Mi")),
         (Shape::Whole { min, max }, Kind::Number(text)) => check_whole(text, *min, *max),
         (Shape::Whole { min, max }, Kind::Text(text)) if text.parse::<u64>().is_ok() => {
@@ -318,7 +317,6 @@ fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
         (Shape::Whole { min, max }, _) => Err(Wrong::new(whole_number(*min, *max))),
         (Shape::Signed32, Kind::Number(text)) if text.parse::<i32>().is_ok() => Ok(()),
         (Shape::Signed32, _) => Err(Wrong::new("must be a whole number of 32 bits")),
-        (Shape::Bool, Kind::Bool(_)) => Ok(()),
         (Shape::Bool, _) => Err(Wrong::new("must be true or false")),
         (Shape::Word(words), Kind::Text(text)) if words.contains(&text.as_str()) => Ok(()),
         (Shape::Word(words), Kind::Text(text)) => Err(wrong_word(words.iter().copied(), text)),

@@ -16,6 +16,7 @@ mod exec_terminal;
 mod executions;
 mod help;
 mod house;
+mod inputs;
 mod market;
 mod market_end;
 mod market_ledger;

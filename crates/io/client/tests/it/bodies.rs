@@ -146,8 +146,10 @@ fn a_token_needs_a_role_and_use_needs_a_tenant() {
     );
 }
 
+type Reader = fn(&[u8]) -> Result<(), Box<Problem>>;
+
 /// A good body of every kind, with every field that it may have, and its reader.
-fn every_body() -> Vec<(Value, fn(&[u8]) -> Result<(), Box<Problem>>)> {
+fn every_body() -> Vec<(Value, Reader)> {
     fn only_read<T: Body>(bytes: &[u8]) -> Result<(), Box<Problem>> {
         read::<T>(bytes).map(drop)
     }
@@ -179,7 +181,7 @@ fn every_body() -> Vec<(Value, fn(&[u8]) -> Result<(), Box<Problem>>)> {
         "apiVersion": "bursar.dev/v1alpha1", "kind": "Limit", "metadata": {"name": "python"},
         "spec": {"class": "python", "slots": 1, "cpu": "1", "maxWait": "1h"}
     });
-    let declared: fn(&[u8]) -> Result<(), Box<Problem>> = |bytes| read_declared(bytes).map(drop);
+    let declared: Reader = |bytes| read_declared(bytes).map(drop);
     vec![
         (reserve, only_read::<BookingRequest>),
         (renew, only_read::<RenewRequest>),

@@ -76,14 +76,14 @@ impl Query {
 
     /// How many items a page has.
     pub(super) fn page(&self) -> Result<usize, Problem> {
-        self.one(|query| query.page())
+        self.one(Parameters::page)
     }
 
     pub(super) fn min_record(&self) -> Result<Option<u64>, Problem> {
         self.read("minRecord")
     }
 
-    fn one<T>(&self, read: impl FnOnce(&mut Parameters<'_>) -> T) -> Result<T, Problem> {
+    fn one<'a, T>(&'a self, read: impl FnOnce(&mut Parameters<'a>) -> T) -> Result<T, Problem> {
         let mut query = Parameters {
             query: self,
             mistakes: Vec::new(),

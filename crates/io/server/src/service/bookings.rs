@@ -262,7 +262,7 @@ impl Service {
                 })
             }
             Operation::Release { id, request } => {
-                let command = release(caller, id, request)?;
+                let command = release(caller, id, &request)?;
                 if let Command::Release { id, .. } = &command {
                     self.require_own(caller, id, own)?;
                 }
@@ -449,7 +449,7 @@ pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, 
 }
 
 /// A release by its holder, or by force.
-fn release(caller: &Caller, id: BookingId, asked: ReleaseRequest) -> Result<Command, Problem> {
+fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Command, Problem> {
     match (asked.force, asked.fence, &asked.reason) {
         (false, Some(fence), None) => Ok(Command::Release {
             id,
