@@ -359,7 +359,7 @@ mod tests {
             ),
             (
                 "[market]\nclear = \"soon\"\n",
-                "bursar.toml:2: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
+                "bursar.toml:2: `clear`: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
             ),
             (
                 "[market]\nbucket = \"2s\"\nwindow = \"5s\"\n",
