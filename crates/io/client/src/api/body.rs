@@ -412,6 +412,7 @@ const EXECUTE: &[Field] = &[
     Field::optional("maxTimeMs", time(TIME_MIN, MAX_TIME_MAX)),
     Field::optional("graceMs", time(Millis::ZERO, GRACE_MAX)),
     Field::optional("retryOf", ID),
+    Field::defaulted("allowPrivilegeEscalation", Shape::Bool),
 ];
 const RENEW: &[Field] = &[
     Field::required("fence", WHOLE),
