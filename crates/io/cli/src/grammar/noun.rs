@@ -266,7 +266,7 @@ pub(crate) struct LimitSet {
     #[arg(long, value_name = "N")]
     pub(crate) max_queue: Option<u64>,
     /// How many of one tenant may wait; a tenth of the queue unless told
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) max_queue_per_tenant: Option<u64>,
     /// How long one may ask to wait
     #[arg(long, value_name = "DURATION")]
