@@ -168,6 +168,7 @@ impl Oracle {
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
             }
             Command::Change { changes } => {
+                self.make_way(at, changes, &mut events);
                 for change in changes {
                     self.change(at, change, &mut events);
                 }
@@ -421,6 +422,27 @@ impl Oracle {
             }
         };
         events.extend(event.map(|event| (at, event)));
+    }
+
+    /// A limit on each tenant that an operator declares takes the place of the one that ships.
+    fn make_way(&mut self, at: Instant, changes: &[Change], events: &mut Expected) {
+        let [_, (name, limit)] = shipped();
+        let is_other = |change: &Change| match change {
+            Change::SetLimit { name: of, limit } => {
+                *of != name && limit.class.is_none() && limit.tenant == Some(Scope::Each)
+            }
+            _ => false,
+        };
+        let is_named = |change: &Change| match change {
+            Change::SetLimit { name: of, .. } | Change::DropLimit { name: of } => *of == name,
+            _ => false,
+        };
+        let makes_way = self.limits.get(&name) == Some(&limit)
+            && changes.iter().any(is_other)
+            && !changes.iter().any(is_named);
+        if makes_way {
+            self.change(at, &Change::DropLimit { name }, events);
+        }
     }
 
     fn tick(&mut self, now: Instant, renewed: &[(BookingId, Instant)], events: &mut Expected) {

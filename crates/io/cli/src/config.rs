@@ -115,13 +115,52 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> R
             .strip_prefix("unknown field `")
             .and_then(|rest| rest.split('`').next());
         let Some(unknown) = unknown else {
-            return Failure::usage(format!("{name}:{line}: {message}"));
+            let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+            let written = text.get(start..).unwrap_or_default().lines().next();
+            let key = written
+                .and_then(|line| line.split_once('='))
+                .map(|(key, _)| key.trim());
+            let place = format!("{name}:{line}");
+            return Failure::usage(match (key, words(&message)) {
+                (Some(key), Some(wrong)) => format!("{place}: `{key}` {wrong}"),
+                // What our own types say of a value begins with it.
+                (Some(key), None) if message.starts_with('`') => {
+                    format!("{place}: `{key}`: {message}")
+                }
+                (_, wrong) => format!("{place}: {}", wrong.unwrap_or(message)),
+            });
         };
         let names = known.split('`').skip(1).step_by(2);
         let suggestion = crate::suggest::did_you_mean(unknown, names);
         Failure::usage(format!(
             "{name}:{line}: `{unknown}` is not a key{suggestion}"
         ))
+    })
+}
+
+/// Our words for what a typed reader says of a value, if it is one of its sentences.
+fn words(message: &str) -> Option<String> {
+    if message == "invalid socket address syntax" {
+        return Some("needs ADDRESS:PORT, such as \"127.0.0.1:7171\"".to_owned());
+    }
+    if let Some((_, known)) = message
+        .strip_prefix("unknown variant `")
+        .and_then(|rest| rest.split_once(", expected "))
+    {
+        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        return Some(format!("must be one of {}", known.join(", ")));
+    }
+    let (_, expected) = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))?
+        .rsplit_once(", expected ")?;
+    Some(match expected {
+        "a boolean" => "must be true or false".to_owned(),
+        "a string" | "path string" | "socket address" => "must be a text in quotes".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "must be a whole number from 0".to_owned(),
+        "a sequence" => "must be a list".to_owned(),
+        table if table.starts_with("struct ") || table == "a map" => "must be a table".to_owned(),
+        other => format!("must be {other}"),
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bursar_client::Client;
 use bursar_client::client::{Address, BearerToken, Error, Options, Transport};
-use bursar_journal::checkpoint::{Checkpoint, KeyError, VerifierKey};
+use bursar_journal::checkpoint::{Checkpoint, KeyError, Name, VerifierKey};
 use bursar_units::Instant;
 
 use crate::config::{Config, Context};
@@ -278,10 +278,12 @@ fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, St
     let bad = |error: KeyError| {
         Failure::new(
             exit::UNVERIFIED,
-            format!("the server's key is no key: {error}"),
+            format!("the server's ledger id or key is not valid: {error}"),
         )
     };
     let key: VerifierKey = contact.key.parse().map_err(bad)?;
+    // An id with a line feed would write pins of other ledgers.
+    Name::ledger(contact.ledger, 0).map_err(bad)?;
     if let Some(stated) = &found.log_key {
         if stated.trim() != contact.key {
             return Err(changed(

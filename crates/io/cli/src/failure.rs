@@ -3,6 +3,8 @@
 use bursar_client::{Code, Problem};
 use serde_json::json;
 
+use crate::layout::{escaped_json, escaped_line};
+
 /// Exit codes (design 80, 1.4).
 pub(crate) mod exit {
     /// Refused, not found, or ended badly.
@@ -93,7 +95,7 @@ impl Failure {
 
     /// As a terminal shows it.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("error: {}\n", self.message);
+        let mut text = format!("error: {}\n", escaped_line(&self.message));
         text.push_str(&crate::layout::details(&self.details, 0));
         text.push_str(&self.body);
         if let Some(hint) = &self.hint {
@@ -104,8 +106,12 @@ impl Failure {
         text
     }
 
-    /// As a program reads it: one problem object.
-    pub(crate) fn json(&self) -> serde_json::Value {
+    /// As a program reads it: one problem object, in one line.
+    pub(crate) fn json_text(&self) -> String {
+        escaped_json(&self.json().to_string()).into_owned()
+    }
+
+    fn json(&self) -> serde_json::Value {
         if let Some(problem) = &self.problem
             && let Ok(value) = serde_json::to_value(problem)
         {
@@ -142,14 +148,17 @@ impl From<Problem> for Failure {
         {
             message = format!("{message}, did you mean `{name}`?");
         }
-        let mut failure = Self::new(problem.exit_code(), message);
-        if problem.errors.len() > 1 {
+        let mut body = String::new();
+        if let count @ 2.. = problem.errors.len() {
+            message = format!("{count} mistakes, nothing was done");
             let lines = problem
                 .errors
                 .iter()
                 .map(|error| format!("  {}\n", error.sentence()));
-            failure.body = lines.collect();
+            body = lines.collect();
         }
+        let mut failure = Self::new(problem.exit_code(), message);
+        failure.body = body;
         failure.problem = Some(Box::new(problem));
         failure
     }

@@ -21,7 +21,8 @@ pub(crate) use market::{
 };
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
-    LimitVerb, ListFlags, LogsArguments, ReleaseArguments, ReserveArguments, TokenNoun, TokenVerb,
+    LimitVerb, ListFlags, LogsArguments, Most, ReleaseArguments, ReserveArguments, TokenNoun,
+    TokenVerb,
 };
 pub(crate) use plain::{
     ApplyArguments, DeleteArguments, ExplainArguments, Question, ScenarioArguments, UpArguments,
@@ -111,6 +112,7 @@ pub(crate) struct Common {
         global = true,
         value_name = "DURATION",
         default_value = "30s",
+        value_parser = positive,
         hide_short_help = true
     )]
     pub(crate) timeout: Millis,
@@ -214,6 +216,15 @@ pub(crate) enum Command {
         /// Where to write them, one file per command; without it `bursar.1` goes to stdout
         directory: Option<PathBuf>,
     },
+}
+
+/// A length of time in which something can happen.
+fn positive(text: &str) -> Result<Millis, String> {
+    match text.parse() {
+        Ok(Millis::ZERO) => Err("must be more than 0".to_owned()),
+        Ok(length) => Ok(length),
+        Err(error) => Err(format!("{error}")),
+    }
 }
 
 impl Arguments {

@@ -3,7 +3,11 @@
 //! One [`Column`] feeds the table, `-o wide` and `--where`. A table is at most 100 columns wide:
 //! it drops columns, which live in `-o wide`, and never cuts a name.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use bursar_engine::words::number;
+use bursar_units::hidden::{escape, is_hidden};
 
 /// How wide a table may be.
 pub(crate) const WIDTH: usize = 100;
@@ -74,20 +78,82 @@ pub(crate) enum Meaning {
     Dim,
 }
 
+/// What stands for the beginnings and the end of a colour until a text is printed, and what a
+/// terminal is told there. They are noncharacters, so that [`Look::shown`] can escape every
+/// control character that a text itself has.
+const MARKS: [(char, &str); 6] = [
+    ('\u{fdd0}', "\u{1b}[32m"),
+    ('\u{fdd1}', "\u{1b}[33m"),
+    ('\u{fdd2}', "\u{1b}[31m"),
+    ('\u{fdd3}', "\u{1b}[1m"),
+    ('\u{fdd4}', "\u{1b}[2m"),
+    (MARK_END, "\u{1b}[0m"),
+];
+const MARK_END: char = '\u{fdd5}';
+/// The hidden characters that a laid-out text has of its own, the end of a line last.
+const KEPT: [char; 7] = [
+    '\u{fdd0}', '\u{fdd1}', '\u{fdd2}', '\u{fdd3}', '\u{fdd4}', MARK_END, '\n',
+];
+
+/// A text of several lines as it may go to a terminal: all that is hidden is escaped.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    escape(text, &['\n'])
+}
+
+/// A text of one line as it may go to a terminal.
+pub(crate) fn escaped_line(text: &str) -> Cow<'_, str> {
+    escape(text, &[])
+}
+
+/// JSON of the same meaning in which nothing is hidden. What is hidden in JSON stands in a text,
+/// but for the ends of lines.
+pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| is_hidden(character) && character != '\n';
+    if !json.chars().any(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_escaped(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _written = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 impl Look {
     /// The text in the colour of its meaning, where there is colour.
     pub(crate) fn paint(&self, meaning: Meaning, text: &str) -> String {
+        let text = escaped_line(text);
         if !self.color {
-            return text.to_owned();
+            return text.into_owned();
         }
-        let code = match meaning {
-            Meaning::Good => "32",
-            Meaning::Waiting => "33",
-            Meaning::Bad => "31",
-            Meaning::Subject => "1",
-            Meaning::Dim => "2",
+        let mark = match meaning {
+            Meaning::Good => '\u{fdd0}',
+            Meaning::Waiting => '\u{fdd1}',
+            Meaning::Bad => '\u{fdd2}',
+            Meaning::Subject => '\u{fdd3}',
+            Meaning::Dim => '\u{fdd4}',
         };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        format!("{mark}{text}{MARK_END}")
+    }
+
+    /// A laid-out text as it may go to a terminal: what is hidden in it is escaped, whoever wrote
+    /// it, and our own colours are told in the terminal's way.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        if !self.color {
+            return escaped(text).into_owned();
+        }
+        let mut shown = escape(text, &KEPT).into_owned();
+        for (mark, told) in MARKS {
+            shown = shown.replace(mark, told);
+        }
+        shown
     }
 
     /// A bar of ten cells. What is used shows at least one; full means that nothing is left.
@@ -109,10 +175,16 @@ impl Look {
             .collect()
     }
 
-    /// Arrows and dots in the letters that the place can show.
+    /// A laid-out text as it is printed: nothing hidden, and arrows and dots in the letters that
+    /// the place can show.
     pub(crate) fn letters(&self, text: &str) -> String {
+        self.plain(self.shown(text))
+    }
+
+    /// Arrows and dots in the letters that the place can show.
+    pub(crate) fn plain(&self, text: String) -> String {
         if self.utf8 {
-            return text.to_owned();
+            return text;
         }
         text.replace('→', "->")
             .replace('…', "...")
@@ -221,7 +293,8 @@ pub(crate) fn labelled(label: &str, text: &str) -> String {
 pub(crate) fn labelled_within(label: &str, text: &str, columns: usize) -> String {
     let indent = label.chars().count();
     let mut told = String::new();
-    for (at, line) in fold(text, columns.saturating_sub(indent))
+    let text = escape(text, KEPT.split_last().map_or(&[], |(_, marks)| marks));
+    for (at, line) in fold(&text, columns.saturating_sub(indent))
         .iter()
         .enumerate()
     {
@@ -238,8 +311,13 @@ pub(crate) fn number_or_dash(value: Option<u64>) -> String {
 }
 
 impl<T> Column<T> {
-    /// The cell, never empty.
+    /// The cell as it is printed.
     pub(crate) fn text(&self, row: &T, look: &Look) -> String {
+        escaped_line(&self.value(row, look)).into_owned()
+    }
+
+    /// The cell, never empty.
+    pub(crate) fn value(&self, row: &T, look: &Look) -> String {
         let text = (self.cell)(row, look);
         if text.is_empty() {
             "-".to_owned()
@@ -327,7 +405,9 @@ fn line<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Column, Look, Shown, details, no_meaning, nothing_else, table};
+    use bursar_units::hidden::is_hidden;
+
+    use super::{Align, Column, Look, Meaning, Shown, details, no_meaning, nothing_else, table};
 
     fn look() -> Look {
         Look {
@@ -404,6 +484,50 @@ mod tests {
             format!("WHY     {text}\n        {text}\n")
         );
         assert_eq!(super::labelled("HOW  ", ""), "HOW\n");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_but_our_own_colours() {
+        let plain = look();
+        let color = Look {
+            color: true,
+            ..look()
+        };
+        let evil = "a\u{1b}[2Jb\u{9b}31m\u{202e}c\u{200b}\nerror: d\u{fdd0}";
+        let safe = "a\\u{1b}[2Jb\\u{9b}31m\\u{202e}c\\u{200b}\\u{a}error: d\\u{fdd0}";
+        let painted = color.paint(Meaning::Bad, evil);
+        assert_eq!(plain.letters(&plain.paint(Meaning::Bad, evil)), safe);
+        assert_eq!(
+            color.letters(&painted),
+            format!("\u{1b}[31m{safe}\u{1b}[0m")
+        );
+        let columns = [column("NAME", Shown::Always, |row, _| row.0.clone())];
+        let rows = [(evil.to_owned(), 0)];
+        let text = table(&columns, &rows, &plain, false);
+        assert_eq!(plain.letters(&text), format!("NAME\n{safe}\n"));
+        let text = super::labelled("WHY  ", evil);
+        assert_eq!(plain.letters(&text), format!("WHY  {safe}\n"));
+        assert_eq!(plain.letters("two\nlines"), "two\nlines");
+        assert!(!color.letters(evil).contains("\u{1b}[2J"));
+    }
+
+    #[test]
+    fn json_hides_nothing_and_means_the_same() {
+        let value = serde_json::json!({"a\u{202e}": ["\u{1b}\u{9b}", "\u{e0041}é", "\n"]});
+        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
+        let escaped = super::escaped_json(&text);
+        assert!(
+            escaped.chars().all(|c| c == '\n' || !is_hidden(c)),
+            "{escaped}"
+        );
+        assert!(
+            escaped.contains(r"\u202e") && escaped.contains(r"\udb40\udc41"),
+            "{escaped}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&escaped).ok(),
+            Some(value)
+        );
     }
 
     #[test]

@@ -93,9 +93,10 @@ impl Filter {
     pub(crate) fn admits<T: Listed>(&self, row: &T, look: &Look) -> bool {
         self.wanted.iter().all(|(at, value)| {
             T::columns().get(*at).is_some_and(|column| {
-                let text = column.text(row, look);
+                let text = column.value(row, look);
                 text == *value
                     || text.replace(',', "") == *value
+                    || column.text(row, look) == *value
                     || (column.also)(row).contains(value)
             })
         })
@@ -110,7 +111,7 @@ pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(),
             let lines = items
                 .iter()
                 .map(|item| format!("{}/{}\n", T::KIND, item.name()));
-            session.console.data(&lines.collect::<String>())
+            session.print(&lines.collect::<String>())
         }
         Format::Table | Format::Wide if items.is_empty() => {
             session.aside(&format!("{}\n\nhint: {}\n", T::NONE, T::FIRST));
@@ -136,7 +137,7 @@ pub(crate) fn print_changed<T: Listed>(
             let lines = changed
                 .iter()
                 .map(|item| format!("{}/{}\n", T::KIND, item.name()));
-            session.console.data(&lines.collect::<String>())
+            session.print(&lines.collect::<String>())
         }
         Format::Table | Format::Wide => {
             let wide = session.common.output == Format::Wide;

@@ -11,6 +11,7 @@ use crate::console::Console;
 use crate::environment::Environment;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Arguments, Command};
+use crate::layout::escaped;
 use crate::session::{Now, Reach, Session, Terminal};
 use crate::usage::{self, Asked};
 
@@ -129,11 +130,11 @@ fn parse(invocation: Invocation) -> Result<Parsed, Ended> {
                     Err(Stop::Failed(failure)) => failure.exit,
                 },
                 Asked::Mistake(failure) if usage::wants_json(&words) => {
-                    console.words(&format!("{}\n", failure.json()));
+                    console.words(&format!("{}\n", failure.json_text()));
                     failure.exit
                 }
                 Asked::Mistake(failure) => {
-                    console.words(&failure.text());
+                    console.words(&escaped(&failure.text()));
                     failure.exit
                 }
             };
@@ -167,13 +168,13 @@ pub(crate) fn report(session: &mut Session, result: Result<(), Stop>) -> u8 {
         Err(Stop::Exit(code)) => code,
         Err(Stop::Failed(mut failure)) => {
             if session.for_programs() {
-                session.console.words(&format!("{}\n", failure.json()));
+                let text = failure.json_text();
+                session.console.words(&format!("{text}\n"));
             } else {
                 if session.common.quiet {
                     failure.hint = None;
                 }
-                let text = session.look().letters(&failure.text());
-                session.console.words(&text);
+                session.say(&failure.text());
             }
             failure.exit
         }

@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::environment::Environment;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{Common, Format};
-use crate::layout::Look;
+use crate::layout::{Look, escaped, escaped_json};
 
 /// The present time, wherever it comes from.
 pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -75,12 +75,21 @@ pub(crate) struct Within {
 }
 
 impl Session {
+    /// Whether words on stderr are in colour.
+    pub(crate) fn paints_words(&self) -> bool {
+        self.paints(self.terminal.words)
+    }
+
+    /// Whether a stream is in colour, if it is a terminal or not.
+    fn paints(&self, is_terminal: bool) -> bool {
+        let environment = &self.environment;
+        !self.common.no_color && !environment.no_color && (is_terminal || environment.force_color)
+    }
+
     /// How things look now.
     pub(crate) fn look(&self) -> Look {
         let environment = &self.environment;
-        let color = !self.common.no_color
-            && !environment.no_color
-            && (self.terminal.data || environment.force_color);
+        let color = self.paints(self.terminal.data);
         Look {
             now: (self.now)(),
             zone: self.zone.clone(),
@@ -125,26 +134,28 @@ impl Session {
 
     /// Prints a value as `-o json` or `-o yaml` asks.
     pub(crate) fn print_value<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
-        let text = if self.common.output == Format::Yaml {
-            serde_saphyr::to_string(value)
-                .map_err(|error| Failure::unavailable(format!("cannot write YAML: {error}")))?
-        } else {
-            let mut text = serde_json::to_string_pretty(value)
-                .map_err(|error| Failure::unavailable(format!("cannot write JSON: {error}")))?;
-            text.push('\n');
-            text
-        };
-        self.console.data(&text)
+        if self.common.output == Format::Yaml {
+            let text = serde_saphyr::to_string(value)
+                .map_err(|error| Failure::unavailable(format!("cannot write YAML: {error}")))?;
+            if escaped(&text) == text {
+                return self.console.data(&text);
+            }
+            // JSON is YAML too, and can escape what must not reach a terminal.
+        }
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::unavailable(format!("cannot write JSON: {error}")))?;
+        text.push('\n');
+        self.console.data(&escaped_json(&text))
     }
 
     /// Prints one object of a stream: one line each, for ever, never an array.
     pub(crate) fn print_line<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
         if self.common.output == Format::Yaml {
-            let text = serde_saphyr::to_string(value).unwrap_or_default();
-            return self.console.data(&format!("---\n{text}"));
+            self.console.data("---\n")?;
+            return self.print_value(value);
         }
         let text = serde_json::to_string(value).unwrap_or_default();
-        self.console.data(&format!("{text}\n"))
+        self.console.data(&format!("{}\n", escaped_json(&text)))
     }
 
     /// Prints one result: its value for programs, its name, or its text for people.
@@ -156,7 +167,7 @@ impl Session {
     ) -> Result<(), Stop> {
         match self.common.output {
             Format::Json | Format::Yaml => self.print_value(value),
-            Format::Name => self.console.data(&format!("{name}\n")),
+            Format::Name => self.print(&format!("{name}\n")),
             Format::Table | Format::Wide => {
                 let text = text(&self.look());
                 self.print(&text)
@@ -182,9 +193,14 @@ impl Session {
     /// A note or a hint: words that `-q` leaves out.
     pub(crate) fn aside(&mut self, text: &str) {
         if !self.common.quiet {
-            let letters = self.look().letters(text);
-            self.console.words(&letters);
+            self.say(text);
         }
+    }
+
+    /// Words that are never left out.
+    pub(crate) fn say(&mut self, text: &str) {
+        let letters = self.look().letters(text);
+        self.console.words(&letters);
     }
 
     /// Something that was to be remembered and was not: no reason to withhold an answer.
@@ -197,7 +213,7 @@ impl Session {
     /// What `-v` asks for.
     pub(crate) fn verbose(&mut self, text: &str) {
         if self.common.verbose {
-            self.console.words(&format!("{text}\n"));
+            self.say(&format!("{text}\n"));
         }
     }
 
@@ -209,8 +225,7 @@ impl Session {
         if !self.terminal.answers {
             return Err(Failure::usage("this needs `--yes` where nobody can be asked").into());
         }
-        let plan = self.look().letters(plan);
-        self.console.words(&format!("{plan}do it? [y/N] "));
+        self.say(&format!("{plan}do it? [y/N] "));
         let answer = self.console.read_line().unwrap_or_default();
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             return Ok(());

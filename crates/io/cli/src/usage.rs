@@ -38,6 +38,9 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
         ErrorKind::InvalidSubcommand => {
             place.unknown_command(&text(ContextKind::InvalidSubcommand))
         }
+        ErrorKind::UnknownArgument if let Some(flag) = place.negative(words, &invalid) => {
+            format!("{flag} cannot be negative")
+        }
         ErrorKind::UnknownArgument if invalid.starts_with('-') => {
             let names = place.flags();
             let suggestion = nearest(&invalid, names.iter().map(String::as_str));
@@ -70,18 +73,16 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
             }
         }
         ErrorKind::ValueValidation => {
-            let source = std::error::Error::source(error).map(ToString::to_string);
-            format!(
-                "{invalid} cannot be `{value}`: {}",
-                source.unwrap_or_default()
-            )
+            wrong_value(&invalid, &value, std::error::Error::source(error))
         }
         ErrorKind::ArgumentConflict => {
             let prior = bare(&text(ContextKind::PriorArg));
-            match prior.as_str() {
-                "" => format!("{invalid} stands before a command that does not take it"),
-                prior if prior == invalid => format!("{invalid} is given twice"),
-                prior => format!("{invalid} and {prior} cannot stand together"),
+            match (invalid.as_str(), prior.as_str()) {
+                (flag, "") | ("", flag) => {
+                    format!("put {flag} after the subcommand that accepts it")
+                }
+                (invalid, prior) if prior == invalid => format!("{invalid} is given twice"),
+                (invalid, prior) => format!("{invalid} and {prior} cannot stand together"),
             }
         }
         _ => {
@@ -142,6 +143,17 @@ impl Place {
         }
     }
 
+    /// The flag whose value `invalid` is meant to be, where that is a number below zero.
+    fn negative<'a>(&self, words: &'a [String], invalid: &str) -> Option<&'a str> {
+        if !is_negative(invalid) {
+            return None;
+        }
+        // Of `-5s` clap names the `-5` only.
+        let at = before_program(words).position(|word| word.starts_with(invalid))?;
+        let flag = words.get(at.checked_sub(1)?)?;
+        self.flags().contains(flag).then_some(flag.as_str())
+    }
+
     fn unknown_command(&self, word: &str) -> String {
         let names: Vec<&str> = self
             .command
@@ -165,6 +177,39 @@ impl Place {
         let longs = self.command.get_arguments().filter_map(clap::Arg::get_long);
         longs.map(|long| format!("--{long}")).collect()
     }
+}
+
+/// What is wrong with the value of a flag, in our words also where a parser of the standard
+/// library read it.
+fn wrong_value(
+    flag: &str,
+    value: &str,
+    source: Option<&(dyn std::error::Error + 'static)>,
+) -> String {
+    if is_negative(value) {
+        return format!("{flag} cannot be negative");
+    }
+    let Some(source) = source else {
+        return format!("{flag} cannot be `{value}`");
+    };
+    if source.is::<std::num::ParseIntError>() {
+        return format!("{flag} must be a whole number, not `{value}`");
+    }
+    if source.is::<std::net::AddrParseError>() {
+        return format!("{flag} needs ADDRESS:PORT, such as 127.0.0.1:7171");
+    }
+    match source.to_string() {
+        rule if rule.starts_with("must ") => format!("{flag} {rule}"),
+        // It names the value itself.
+        rule if rule.starts_with('`') => format!("{flag}: {rule}"),
+        rule => format!("{flag} cannot be `{value}`: {rule}"),
+    }
+}
+
+/// Whether a text is meant to be a number below zero.
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// The words that are ours: what follows `--` is for the program.

@@ -12,6 +12,7 @@ pub mod clearing;
 pub mod event;
 pub mod execution;
 pub mod explanation;
+mod fields;
 pub mod health;
 pub mod instant;
 pub mod integer;

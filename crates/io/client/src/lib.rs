@@ -16,5 +16,5 @@ mod tree;
 
 pub use client::Client;
 pub use problem::{Code, Problem};
-pub use shape::nearest;
+pub use shape::{nearest, whole_number};
 pub use slot::Slot;

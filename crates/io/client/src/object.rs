@@ -158,12 +158,6 @@ pub fn read_values(values: &[Value]) -> Result<Vec<Object>, Vec<FieldError>> {
     }
 }
 
-/// Reads one object from JSON, or all mistakes in it.
-pub fn read_value(value: &Value) -> Result<Object, Vec<FieldError>> {
-    read_object(&Node::from(value), "")
-        .map_err(|found| found.into_iter().map(FieldError::from).collect())
-}
-
 /// What was read so far.
 #[derive(Default)]
 struct Reading {
@@ -264,7 +258,7 @@ fn reference_of(node: &Node) -> Option<String> {
     Some(shape::shown(&format!("{kind}/{name}")))
 }
 
-fn read_object(node: &Node, path: &str) -> Result<Object, Vec<Found>> {
+pub(crate) fn read_object(node: &Node, path: &str) -> Result<Object, Vec<Found>> {
     let mut found = Vec::new();
     let kind = kind_of(node, path).map_err(|found| vec![found])?;
     let shape = match kind {

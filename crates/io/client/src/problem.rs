@@ -120,6 +120,9 @@ pub struct Holder {
     pub slots: u64,
 }
 
+/// Mistakes that the detail of a problem names; all are in its `errors`.
+const NAMED_MAX: usize = 8;
+
 impl Problem {
     /// A problem of that code; `detail` is one sentence, lower case, without a full stop.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -144,12 +147,17 @@ impl Problem {
         }
     }
 
-    /// An `invalid` with all that is wrong; its detail counts them, or says the only one.
+    /// An `invalid` with all that is wrong; its detail names them, or as many as a line holds.
     pub fn invalid(errors: Vec<FieldError>) -> Self {
-        let detail = match errors.as_slice() {
-            [only] => only.sentence(),
-            many => format!("{} mistakes, nothing was done", many.len()),
-        };
+        let mut named: Vec<String> = errors
+            .iter()
+            .take(NAMED_MAX)
+            .map(FieldError::sentence)
+            .collect();
+        if let more @ 1.. = errors.len().saturating_sub(NAMED_MAX) {
+            named.push(format!("and {more} more"));
+        }
+        let detail = named.join("; ");
         Self {
             errors,
             ..Self::new(Code::Invalid, detail)

@@ -5,6 +5,7 @@
 //! of another kind.
 
 use bursar_units::INTEGER_MAX;
+use bursar_units::hidden::is_hidden;
 
 use crate::tree::{Entry, Kind, Node, Place};
 
@@ -19,13 +20,18 @@ pub(crate) struct Field {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Presence {
     Required,
+    /// It may be left out or be null.
     Optional,
+    /// It may be left out, and is not null.
+    Defaulted,
 }
 
 /// What a value must be.
 pub(crate) enum Shape {
     /// A text that a reader accepts.
     Text(Reader),
+    /// A text that no message repeats (L13).
+    Secret,
     /// A quantity: a text, or a number written without quotes.
     Quantity(Reader),
     /// A whole number within bounds.
@@ -42,6 +48,8 @@ pub(crate) enum Shape {
     Map(&'static [Field]),
     /// A map of which these fields are read and others are nobody's business.
     Open(&'static [Field]),
+    /// A map of any names, each with this shape.
+    Named(&'static Shape),
     /// A map whose fields depend on a word in it.
     By {
         key: &'static str,
@@ -79,6 +87,8 @@ pub(crate) const WHOLE: Shape = Shape::Whole {
     max: INTEGER_MAX,
 };
 
+/// Mistakes after which a list is not looked at further: nobody reads more.
+const FOUND_MAX: usize = 1_000;
 /// At this edit distance a name is taken for a slip of the fingers.
 const SLIP_MAX: usize = 2;
 
@@ -95,6 +105,14 @@ impl Field {
         Self {
             name,
             presence: Presence::Optional,
+            shape,
+        }
+    }
+
+    pub(crate) const fn defaulted(name: &'static str, shape: Shape) -> Self {
+        Self {
+            name,
+            presence: Presence::Defaulted,
             shape,
         }
     }
@@ -147,16 +165,16 @@ pub(crate) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Foun
         (Shape::Any, _) => {}
         (Shape::Map(fields), Kind::Map(entries)) => {
             check_names(&fields.iter(), entries, path, found);
-            check_fields(fields, node, path, found);
+            check_fields(*fields, node, path, found);
         }
         (Shape::Open(fields), Kind::Map(entries)) => {
             check_twice(entries, path, found);
-            check_fields(fields, node, path, found);
+            check_fields(*fields, node, path, found);
         }
         (Shape::By { key, shared, cases }, Kind::Map(_)) => match case_of(key, cases, node) {
             Ok(fields) => {
                 check_names(&shared.iter().chain(fields), node.entries(), path, found);
-                check_fields(shared, node, path, found);
+                check_fields(*shared, node, path, found);
                 check_fields(fields, node, path, found);
             }
             Err((place, wrong)) => {
@@ -165,15 +183,26 @@ pub(crate) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Foun
                     path: join(path, key),
                     wrong,
                 });
+                let others = shared.iter().filter(|field| field.name != *key);
+                check_fields(others, node, path, found);
             }
         },
+        (Shape::Named(shape), Kind::Map(entries)) => {
+            check_twice(entries, path, found);
+            for entry in entries {
+                check(shape, &entry.value, &join(path, &shown(&entry.key)), found);
+            }
+        }
         (Shape::List(item), Kind::List(items)) => {
             for (index, node) in items.iter().enumerate() {
+                if FOUND_MAX < found.len() {
+                    break;
+                }
                 check(item, node, &format!("{path}[{index}]"), found);
             }
         }
         _ => {
-            if let Err(wrong) = check_scalar(shape, &node.kind) {
+            if let Err(wrong) = check_scalar(shape, node) {
                 found.push(Found {
                     place: node.place,
                     path: path.to_owned(),
@@ -222,7 +251,12 @@ fn check_twice(entries: &[Entry], path: &str, found: &mut Vec<Found>) {
     }
 }
 
-fn check_fields(fields: &[Field], node: &Node, path: &str, found: &mut Vec<Found>) {
+fn check_fields<'a>(
+    fields: impl IntoIterator<Item = &'a Field>,
+    node: &Node,
+    path: &str,
+    found: &mut Vec<Found>,
+) {
     for field in fields {
         let path = join(path, field.name);
         match (node.get(field.name), field.presence) {
@@ -232,7 +266,8 @@ fn check_fields(fields: &[Field], node: &Node, path: &str, found: &mut Vec<Found
                 })
                 | None,
                 Presence::Optional,
-            ) => {}
+            )
+            | (None, Presence::Defaulted) => {}
             (Some(value), _) => check(&field.shape, value, &path, found),
             (None, Presence::Required) => {
                 found.push(Found {
@@ -263,25 +298,25 @@ fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (
     })
 }
 
-fn check_scalar(shape: &Shape, kind: &Kind) -> Result<(), Wrong> {
-    match (shape, kind) {
+fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
+    match (shape, &node.kind) {
+        (Shape::Bool, Kind::Bool(_)) | (Shape::Secret, Kind::Text(_)) => Ok(()),
         (Shape::Text(reader), Kind::Text(text))
         | (Shape::Quantity(reader), Kind::Text(text) | Kind::Number(text)) => reader(text),
         (Shape::Text(_), Kind::Number(text)) => Err(Wrong::with(
             "must be a text",
             format!("put it in quotes: \"{text}\""),
         )),
-        (Shape::Text(_), _) => Err(Wrong::new("must be a text")),
+        (Shape::Text(_) | Shape::Secret, _) => Err(Wrong::new("must be a text")),
         (Shape::Quantity(_), _) => Err(Wrong::new("must be a quantity, as in 500m, 2 or 256Mi")),
         (Shape::Whole { min, max }, Kind::Number(text)) => check_whole(text, *min, *max),
-        (Shape::Whole { .. }, Kind::Text(text)) if text.parse::<u64>().is_ok() => Err(Wrong::with(
-            "must be a whole number",
-            format!("leave out the quotes: {text}"),
-        )),
-        (Shape::Whole { .. }, _) => Err(Wrong::new("must be a whole number")),
+        (Shape::Whole { min, max }, Kind::Text(text)) if text.parse::<u64>().is_ok() => {
+            let quotes = format!("leave out the quotes: {text}");
+            Err(Wrong::with(whole_number(*min, *max), quotes))
+        }
+        (Shape::Whole { min, max }, _) => Err(Wrong::new(whole_number(*min, *max))),
         (Shape::Signed32, Kind::Number(text)) if text.parse::<i32>().is_ok() => Ok(()),
         (Shape::Signed32, _) => Err(Wrong::new("must be a whole number of 32 bits")),
-        (Shape::Bool, Kind::Bool(_)) => Ok(()),
         (Shape::Bool, _) => Err(Wrong::new("must be true or false")),
         (Shape::Word(words), Kind::Text(text)) if words.contains(&text.as_str()) => Ok(()),
         (Shape::Word(words), Kind::Text(text)) => Err(wrong_word(words.iter().copied(), text)),
@@ -289,7 +324,10 @@ fn check_scalar(shape: &Shape, kind: &Kind) -> Result<(), Wrong> {
             Err(Wrong::with("must be a word", one_of(words.iter().copied())))
         }
         (Shape::List(_), _) => Err(Wrong::new("must be a list")),
-        _ => Err(Wrong::new("must be an object with fields")),
+        _ => Err(Wrong::new(format!(
+            "must be an object, not {}",
+            node.word()
+        ))),
     }
 }
 
@@ -300,11 +338,20 @@ pub(crate) fn check_whole(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
         Ok(value) if (min..=max).contains(&value) => Ok(()),
         Ok(value) if value < min => Err(Wrong::with(format!("must be at least {min}"), bounds())),
         Ok(_) => Err(Wrong::with(format!("must be at most {max}"), bounds())),
-        Err(_) if text.starts_with('-') => Err(Wrong::with("must not be negative", bounds())),
+        Err(_) if text.parse::<i64>().is_ok() => Err(Wrong::with("must not be negative", bounds())),
         Err(_) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
             Err(Wrong::with(format!("must be at most {max}"), bounds()))
         }
-        Err(_) => Err(Wrong::new("must be a whole number")),
+        Err(_) => Err(Wrong::new(whole_number(min, max))),
+    }
+}
+
+/// The sentence about a number that is not whole, or no number.
+pub fn whole_number(min: u64, max: u64) -> String {
+    if max < INTEGER_MAX {
+        format!("must be a whole number from {min} to {max}")
+    } else {
+        format!("must be a whole number from {min}")
     }
 }
 
@@ -334,6 +381,6 @@ fn first_place(node: &Node) -> Place {
 pub(crate) fn shown(text: &str) -> String {
     text.chars()
         .take(60)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_hidden(c) { '\u{fffd}' } else { c })
         .collect()
 }

@@ -7,6 +7,9 @@ mod yaml;
 
 pub(crate) use yaml::read_yaml;
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// A place in a text: line and column count characters from 1; zero means nowhere.
@@ -58,6 +61,18 @@ impl Node {
             .iter()
             .find(|entry| entry.key == key)
             .map(|entry| &entry.value)
+    }
+
+    /// The kind of value this is, in words.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "null",
+            Kind::Bool(_) => "true or false",
+            Kind::Number(_) => "a number",
+            Kind::Text(_) => "a text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "an object",
+        }
     }
 
     pub(crate) fn text(&self) -> Option<&str> {
@@ -113,5 +128,59 @@ impl From<&Value> for Node {
             place: Place::default(),
             kind,
         }
+    }
+}
+
+/// Reads JSON as it is written, with fields that are given twice.
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Written;
+        impl<'de> Visitor<'de> for Written {
+            type Value = Kind;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON")
+            }
+            fn visit_unit<E>(self) -> Result<Kind, E> {
+                Ok(Kind::Null)
+            }
+            fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+                Ok(Kind::Bool(value))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+                Ok(Kind::Number(value.to_string()))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+                Ok(Kind::Number(value.to_string()))
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
+                // With a point, which a whole number has not.
+                Ok(Kind::Number(format!("{value:?}")))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
+                Ok(Kind::Text(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kind, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = list.next_element()? {
+                    items.push(item);
+                }
+                Ok(Kind::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+                let mut entries = Vec::new();
+                while let Some((key, value)) = map.next_entry()? {
+                    entries.push(Entry {
+                        key,
+                        place: Place::default(),
+                        value,
+                    });
+                }
+                Ok(Kind::Map(entries))
+            }
+        }
+        deserializer.deserialize_any(Written).map(|kind| Self {
+            place: Place::default(),
+            kind,
+        })
     }
 }

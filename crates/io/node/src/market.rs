@@ -208,7 +208,7 @@ pub enum Error {
     #[error("cgroup `{0}` is declared twice")]
     Twice(String),
     /// There is nothing to look at.
-    #[error("no hierarchy of cgroups is mounted here that counts CPU")]
+    #[error("no cgroup hierarchy with the cpu controller is mounted")]
     NoHierarchy,
     /// It is not known how many processors there are.
     #[error("cannot tell how many processors may be used here")]
@@ -255,5 +255,15 @@ fn lock(directory: &Path) -> Result<File, Error> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::InUse(directory.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
+    }
+}
+
+/// Refuses cgroups of which two have one name.
+pub fn check_declared(cgroups: &[Declared]) -> Result<(), Error> {
+    let mut names: Vec<&str> = cgroups.iter().map(|one| one.name.as_str()).collect();
+    names.sort_unstable();
+    match names.array_windows().find(|[one, next]| one == next) {
+        Some([name, _]) => Err(Error::Twice((*name).to_owned())),
+        None => Ok(()),
     }
 }

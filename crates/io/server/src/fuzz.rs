@@ -1,11 +1,11 @@
 //! Plain functions for fuzzers: arbitrary bytes in, no panic out.
 
+use bursar_client::api::body::{read, read_declared};
 use bursar_client::api::{
-    ApplyRequest, Batch, BookingRequest, CancelRequest, PruneRequest, ReleaseRequest, RenewRequest,
-    TokenRequest,
+    ApplyRequest, Batch, BookingRequest, CancelRequest, ExecutionRequest, PruneRequest,
+    ReleaseRequest, RenewRequest, TokenRequest,
 };
 
-use crate::http::read_body_for_fuzzing as read;
 use crate::service::{Position, StreamFilter};
 
 /// Every parser of this crate, on the same bytes.
@@ -17,6 +17,8 @@ pub fn fuzz_target(bytes: &[u8]) {
     drop(read::<TokenRequest>(bytes));
     drop(read::<PruneRequest>(bytes));
     drop(read::<Batch>(bytes));
+    drop(read::<ExecutionRequest>(bytes));
+    drop(read_declared(bytes));
     if let Ok(request) = read::<ApplyRequest>(bytes) {
         drop(bursar_client::object::read_values(&request.objects));
     }

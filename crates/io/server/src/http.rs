@@ -4,7 +4,6 @@
 //! addresses, methods and bodies that make no sense. Handlers use the runtime's timer only, so
 //! that virtual time can drive them.
 
-mod body;
 mod bookings;
 mod call;
 mod declared;
@@ -32,7 +31,6 @@ use crate::auth::CallerSource;
 use crate::metrics::route_of;
 use crate::service::Service;
 
-pub(crate) use body::read as read_body_for_fuzzing;
 pub use openapi::description;
 pub(crate) use respond::busy;
 
@@ -105,7 +103,7 @@ async fn no_such_address(request: Request) -> Refused {
 }
 
 async fn no_such_method(request: Request) -> Refused {
-    let detail = format!("{} is not done at this address", request.method());
+    let detail = format!("this path does not accept {}", request.method());
     Refused(Box::new(Problem {
         status: http::StatusCode::METHOD_NOT_ALLOWED.as_u16(),
         changes: vec!["see /openapi.json for the methods of each address".to_owned()],

@@ -206,19 +206,33 @@ pub(crate) async fn serve_alone(listener: TcpListener, router: &Router, connecti
     accept_tcp(Some(listener), router, &connections).await;
 }
 
-async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
-    if !address.ip().is_loopback()
-        && service
-            .ledger()
-            .view()
-            .read()
-            .tokens
-            .iter()
-            .next()
-            .is_none()
-    {
-        return Err(Error::NoTokens { address });
+/// Whether the server of a ledger that does not exist yet could listen there: one that could not
+/// is refused before anything is made for it.
+pub fn check_address(address: SocketAddr) -> Result<(), Error> {
+    require_token(address, false)?;
+    std::net::TcpListener::bind(address)
+        .map(drop)
+        .map_err(|source| Error::Tcp { address, source })
+}
+
+fn require_token(address: SocketAddr, has_tokens: bool) -> Result<(), Error> {
+    if address.ip().is_loopback() || has_tokens {
+        Ok(())
+    } else {
+        Err(Error::NoTokens { address })
     }
+}
+
+async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
+    let has_tokens = service
+        .ledger()
+        .view()
+        .read()
+        .tokens
+        .iter()
+        .next()
+        .is_some();
+    require_token(address, has_tokens)?;
     TcpListener::bind(address)
         .await
         .map_err(|source| Error::Tcp { address, source })

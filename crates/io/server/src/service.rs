@@ -33,6 +33,7 @@ use bursar_node::market::Agent;
 use bursar_units::Instant;
 use tokio::sync::{Mutex, Semaphore, watch};
 
+pub(crate) use bookings::tenant_of;
 pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
 pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};

@@ -325,14 +325,17 @@ pub fn renewal(
     }
 }
 
-/// Changes what is declared: all of it or nothing, then settles once.
+/// Changes what is declared: all of it or nothing, then settles once. An operator's own limit on
+/// each tenant takes the place of the shipped one.
 pub fn change(
     bookings: &mut Bookings,
     at: Instant,
     changes: &[Change],
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
-    check_changes(bookings, changes)?;
+    let replaced = replaces_shipped(bookings, changes);
+    let changes: Vec<&Change> = replaced.iter().chain(changes).collect();
+    check_changes(bookings, &changes)?;
     for change in changes {
         if let Some(event) = change_event(bookings, change) {
             emit(bookings, at, event, events);
@@ -557,7 +560,7 @@ fn ttl_out_of_bounds(longest: Millis, limit: Option<&Declared>) -> Refusal {
 }
 
 /// All or none: every change is checked against what the ones before it would leave.
-fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal> {
+fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal> {
     let mut limits = bookings.limits.clone();
     let mut nodes: std::collections::BTreeSet<&ObjectName> =
         bookings.nodes().map(|(name, _)| name).collect();
@@ -575,7 +578,7 @@ fn check_changes(bookings: &Bookings, changes: &[Change]) -> Result<(), Refusal>
             }
             Change::DropLimit { name } => match limits.get(name.as_str()) {
                 None => return Err(Refusal::NoSuchObject { name: name.clone() }),
-                Some(present) if is_shipped(present) => {
+                Some(present) if is_shipped(present) && !replaces(present, changes) => {
                     return Err(Refusal::ShippedStays { name: name.clone() });
                 }
                 Some(_) => limits.undeclare(name),
@@ -604,6 +607,35 @@ fn is_shipped(declared: &Declared) -> bool {
         TENANTS_NAME => scopes == (&None, &Some(Scope::Each)),
         _ => false,
     }
+}
+
+/// The end of the shipped limit on each tenant, where the changes declare another of that scope and
+/// nobody has changed the shipped one.
+fn replaces_shipped(bookings: &Bookings, changes: &[Change]) -> Option<Change> {
+    let present = bookings.limit(TENANTS_NAME)?;
+    let is_named = |change: &Change| match change {
+        Change::SetLimit { name, .. } | Change::DropLimit { name } => *name == present.name,
+        Change::SetNode { .. } | Change::DropNode { .. } => false,
+    };
+    let is_untouched =
+        present.limit == Limit::shipped_for_tenants() && !changes.iter().any(is_named);
+    let name = present.name.clone();
+    let is_replaced = is_untouched && changes.iter().any(sets_each_tenant);
+    is_replaced.then_some(Change::DropLimit { name })
+}
+
+/// Whether another limit takes the place of a shipped one in the same change.
+fn replaces(present: &Declared, changes: &[&Change]) -> bool {
+    present.name.as_str() == TENANTS_NAME && changes.iter().any(|change| sets_each_tenant(change))
+}
+
+/// Whether a change declares a limit on each tenant under a name of its own.
+fn sets_each_tenant(change: &Change) -> bool {
+    let Change::SetLimit { name, limit } = change else {
+        return false;
+    };
+    let is_each = limit.class.is_none() && limit.tenant == Some(Scope::Each);
+    is_each && name.as_str() != TENANTS_NAME
 }
 
 fn has_scopes_of(declared: &Declared, limit: &Limit) -> bool {

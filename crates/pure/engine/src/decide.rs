@@ -231,9 +231,12 @@ pub fn plan(
     };
     let named = command.booking_ids().iter().cloned();
     let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
-    if let Command::ReportMarket { .. } = command {
+    match command {
         // A report is refused by how many nodes there are as well.
-        sketch.markets = state.markets.clone();
+        Command::ReportMarket { .. } => sketch.markets = state.markets.clone(),
+        // No holder has the fence that a program was given.
+        Command::Adopt { .. } => sketch.bookings = state.bookings.clone(),
+        _ => {}
     }
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);

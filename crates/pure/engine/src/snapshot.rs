@@ -81,8 +81,8 @@ pub enum Line {
 /// Why lines are not a state.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A line that is not one.
-    #[error("line {number} of the snapshot is not one")]
+    /// A line that cannot be read.
+    #[error("line {number} of the snapshot is not valid")]
     Line {
         /// Which, from 1.
         number: usize,

@@ -7,6 +7,7 @@
 
 pub mod amount;
 pub mod duration;
+pub mod hidden;
 pub mod index;
 pub mod name;
 pub mod quantity;

@@ -34,7 +34,7 @@ pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Re
         return Err(Failure::usage("a scenario has no machine to share").into());
     }
     let began = Instant::now();
-    log_to_stderr(session.common.verbose);
+    log_to_stderr(session);
     descriptors::raise();
     let file = File::read(session, arguments.config.as_deref())?;
     let mode = mode(arguments, file.market.mode)?;

@@ -21,7 +21,7 @@ pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Re
         Ok(objects) => objects,
         Err(mistakes) if session.for_programs() => return Err(mistakes.to_problem().into()),
         Err(mistakes) => {
-            session.console.words(&format!("{mistakes}\n"));
+            session.say(&format!("{mistakes}\n"));
             return Err(Stop::Exit(exit::USAGE));
         }
     };

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{
     BookingNoun, BookingVerb, CancelArguments, ListFlags, ReleaseArguments, ReserveArguments,
 };
-use crate::layout::{Look, Meaning, REPORT_WORD, details};
+use crate::layout::{Look, Meaning, REPORT_WORD, details, escaped_line};
 use crate::list::Filter;
 use crate::session::Session;
 use crate::suggest::did_you_mean;
@@ -458,14 +458,20 @@ pub(super) fn estimate(booking: &Booking) -> String {
 
 pub(super) fn end_words(booking: &Booking) -> String {
     if let Some(outcome) = outcome_words(booking) {
-        let reason = booking.reason.as_ref().map(|reason| format!(", {reason}"));
+        let reason = booking
+            .reason
+            .as_ref()
+            .map(|reason| format!(", {}", escaped_line(reason)));
         return outcome + &reason.unwrap_or_default();
     }
     let outcome = booking
         .outcome
         .map(|outcome| format!(", {}", outcome.word()));
     let code = booking.exit_code.map(|code| format!(", exit {code}"));
-    let reason = booking.reason.as_ref().map(|reason| format!(", {reason}"));
+    let reason = booking
+        .reason
+        .as_ref()
+        .map(|reason| format!(", {}", escaped_line(reason)));
     [Some(state_word(booking).to_owned()), outcome, code, reason]
         .into_iter()
         .flatten()

@@ -10,7 +10,7 @@ use super::{Reference, saga};
 use crate::columns::amount;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
-use crate::layout::{Look, Meaning};
+use crate::layout::{Look, Meaning, escaped_line};
 use crate::session::Session;
 
 /// How wide the word before each part is.
@@ -106,6 +106,7 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
                 is_first = false;
             }
             let label = if at == 0 { label } else { "" };
+            let line = escaped_line(line);
             text.push_str(format!("{label:<LABEL$}{line}").trim_end());
             text.push('\n');
         }

@@ -10,8 +10,8 @@ use bursar_units::{Dimension, ObjectName};
 
 use super::{DRY_RUN, watch};
 use crate::columns::amount;
-use crate::failure::{Failure, Stop};
-use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags};
+use crate::failure::Stop;
+use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags, Most};
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::list::Filter;
 use crate::session::Session;
@@ -67,7 +67,7 @@ async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
             Err(error) if is_code(&error, Code::NotFound) => (LimitSpec::default(), None),
             Err(error) => return Err(error.into()),
         };
-        let mut limit = Limit::new(name.clone(), changed(spec, arguments)?);
+        let mut limit = Limit::new(name.clone(), changed(spec, arguments));
         limit.metadata.resource_version = version;
         match client
             .put_limit(&limit, Mode::dry_run_if(arguments.dry_run))
@@ -88,11 +88,11 @@ fn is_code(error: &bursar_client::client::Error, code: Code) -> bool {
 }
 
 /// The spec with what the flags name in its place.
-fn changed(mut spec: LimitSpec, flags: &LimitSet) -> Result<LimitSpec, Stop> {
+fn changed(mut spec: LimitSpec, flags: &LimitSet) -> LimitSpec {
     spec.class = flags.class.clone().or(spec.class);
     spec.tenant = flags.tenant.clone().or(spec.tenant);
-    spec.slots = whole("--slots", flags.slots.as_deref(), spec.slots)?;
-    spec.gpus = whole("--gpus", flags.gpus.as_deref(), spec.gpus)?;
+    spec.slots = flags.slots.map_or(spec.slots, |Most(slots)| slots);
+    spec.gpus = flags.gpus.map_or(spec.gpus, |Most(gpus)| gpus);
     spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
@@ -103,20 +103,7 @@ fn changed(mut spec: LimitSpec, flags: &LimitSet) -> Result<LimitSpec, Stop> {
         .or(spec.max_wait);
     spec.max_ttl = flags.max_ttl.map(|ttl| ttl.to_string()).or(spec.max_ttl);
     spec.weight = flags.weight.or(spec.weight);
-    Ok(spec)
-}
-
-fn whole(flag: &str, text: Option<&str>, present: Option<u64>) -> Result<Option<u64>, Stop> {
-    match text {
-        None => Ok(present),
-        Some("none") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| {
-            Failure::usage(format!(
-                "{flag} cannot be `{text}`: write a whole number, or `none`"
-            ))
-            .into()
-        }),
-    }
+    spec
 }
 
 fn quantity(text: Option<&str>, present: Option<String>) -> Option<String> {

@@ -43,7 +43,7 @@ fn read(session: &mut Session, path: &Path) -> Result<Market, Stop> {
         Ok(market) => Ok(market),
         Err(mistakes) if session.for_programs() => Err(mistakes.to_problem().into()),
         Err(mistakes) => {
-            session.console.words(&format!("{mistakes}\n"));
+            session.say(&format!("{mistakes}\n"));
             Err(Stop::Exit(exit::USAGE))
         }
     }

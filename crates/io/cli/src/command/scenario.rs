@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bursar_units::hidden::escape;
 use serde_json::json;
 use similar::TextDiff;
 
@@ -164,6 +165,6 @@ fn compare(session: &mut Session, file: &Path, old: &str, new: &str) -> Result<b
         .context_radius(3)
         .header(&format!("{name} (expected)"), &format!("{name} (found)"))
         .to_string();
-    session.console.data(&text)?;
+    session.console.data(&escape(&text, &['\n', '\t']))?;
     Ok(false)
 }

@@ -40,7 +40,7 @@ pub(super) async fn run(session: &mut Session, arguments: &TopArguments) -> Resu
         (Format::Name, all, _) => {
             let pods = all.iter().flat_map(|market| &market.pods);
             let names = pods.flat_map(|pod| ["pod/", &pod.pod, "\n"]);
-            session.console.data(&names.collect::<String>())
+            session.print(&names.collect::<String>())
         }
         (Format::Table | Format::Wide, [], _) => {
             session.aside(NOBODY);

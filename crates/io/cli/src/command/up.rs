@@ -27,7 +27,7 @@ use bursar_node::executor::User;
 use bursar_node::local::Local;
 use bursar_node::market;
 use bursar_server::descriptors;
-use bursar_server::listen::{Listen, Listening};
+use bursar_server::listen::{Listen, Listening, check_address};
 use bursar_server::metrics::Metrics;
 use bursar_server::service::executions_to_share;
 use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
@@ -60,11 +60,14 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         return Err(Failure::usage("a scenario has its own server").into());
     }
     let began = Instant::now();
-    observe::log_to_stderr(session.common.verbose);
+    observe::log_to_stderr(session);
     descriptors::raise();
     let settings = Settings::read(session, arguments)?;
     if arguments.demo {
         demo::clear(&settings.data)?;
+    }
+    if !settings.data.join(FILE_NAME).exists() {
+        check_new(&settings)?;
     }
     let metrics = Metrics::default();
     let machine = Machine::read();
@@ -118,6 +121,13 @@ struct Server<'a> {
     data: &'a Data,
     found: &'a Found,
     began: Instant,
+}
+
+/// Refuses a start that cannot succeed while there is no ledger yet, so that it leaves none behind.
+/// Where there is one, that it is in use by another server says more than that its port is taken.
+fn check_new(settings: &Settings) -> Result<(), Stop> {
+    check_address(settings.listen).map_err(|error| Failure::unavailable(chain(&error)))?;
+    executor::check(settings)
 }
 
 /// Opens the data directory and puts executor and service in front of it.

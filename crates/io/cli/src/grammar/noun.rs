@@ -252,7 +252,7 @@ pub(crate) struct LimitSet {
     pub(crate) tenant: Option<String>,
     /// Most slots; 0 pauses, `none` lifts the bound
     #[arg(long, value_name = "N")]
-    pub(crate) slots: Option<String>,
+    pub(crate) slots: Option<Most>,
     /// Most CPU: 60, 500m, 80%, or `none`
     #[arg(long, value_name = "QUANTITY")]
     pub(crate) cpu: Option<String>,
@@ -261,12 +261,12 @@ pub(crate) struct LimitSet {
     pub(crate) memory: Option<String>,
     /// Most whole GPUs, or `none`
     #[arg(long, value_name = "N")]
-    pub(crate) gpus: Option<String>,
+    pub(crate) gpus: Option<Most>,
     /// How many may wait
     #[arg(long, value_name = "N")]
     pub(crate) max_queue: Option<u64>,
     /// How many of one tenant may wait; a tenth of the queue unless told
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) max_queue_per_tenant: Option<u64>,
     /// How long one may ask to wait
     #[arg(long, value_name = "DURATION")]
@@ -280,6 +280,22 @@ pub(crate) struct LimitSet {
     /// Say what would change and for whom, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// A bound to be set, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Most(pub(crate) Option<u64>);
+
+impl std::str::FromStr for Most {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("none", _) => Ok(Self(None)),
+            (_, Ok(most)) => Ok(Self(Some(most))),
+            _ => Err("must be a whole number from 0, or `none`".to_owned()),
+        }
+    }
 }
 
 /// `bursar token …`.

@@ -94,12 +94,12 @@ fn what_cannot_be_run_takes_no_slot() {
         (
             &["--slots", "x", "--", "true"],
             125,
-            "--slots cannot be `x`",
+            "--slots must be a whole number, not `x`",
         ),
         (
             &["--slots", "0", "--", "true"],
             125,
-            "`slots` is out of bounds",
+            "slots must be at least 1",
         ),
     ] {
         let ended = exec(&house, words);

@@ -97,9 +97,12 @@ fn singular_plural_and_the_noun_alone_are_one() {
     ] {
         assert_eq!(house.ok(words), listed, "{words:?}");
     }
-    assert_eq!(house.ok(&["limits", "-o", "name"]), "limit/default\n");
+    assert_eq!(
+        house.ok(&["limits", "-o", "name"]),
+        "limit/default\nlimit/tenants\n"
+    );
     assert_eq!(
         house.ok(&["-o", "name", "limit", "list"]),
-        "limit/default\n"
+        "limit/default\nlimit/tenants\n"
     );
 }

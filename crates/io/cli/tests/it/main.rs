@@ -17,6 +17,7 @@ mod exec_terminal;
 mod executions;
 mod help;
 mod house;
+mod inputs;
 mod loss;
 mod market;
 mod market_end;

@@ -32,7 +32,8 @@ fn the_guide_to_the_market_does_what_it_says() {
     check(&tree().join("docs/market.md"));
 }
 
-const SCRIPT: &str = "a script\n$ bursar limits -o name\nlimit/default\n$ advance 5s\n";
+const SCRIPT: &str =
+    "a script\n$ bursar limits -o name\nlimit/default\nlimit/tenants\n$ advance 5s\n";
 
 #[test]
 fn a_difference_is_shown_and_exits_1_and_update_writes_it_down() {

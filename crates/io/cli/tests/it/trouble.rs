@@ -67,18 +67,18 @@ fn a_newer_format_asks_for_a_newer_program() {
 #[test]
 fn a_changed_record_is_found_and_named_and_a_backup_brings_the_ledger_back() {
     let house = used();
-    tamper(&house, "\"seq\":6,", "job-2", "job-X");
+    tamper(&house, "\"seq\":7,", "job-2", "job-X");
     let checked = house.run(&["ledger", "check"]);
     assert_eq!(checked.code, 4, "{}{}", checked.stdout, checked.stderr);
     assert!(
         checked
             .stdout
-            .contains("FAIL  hashes        record 6 does not hash"),
+            .contains("FAIL  hashes        record 7 does not hash"),
         "{}",
         checked.stdout
     );
     assert!(
-        checked.stderr.contains("is damaged from record 6"),
+        checked.stderr.contains("is damaged from record 7"),
         "{}",
         checked.stderr
     );

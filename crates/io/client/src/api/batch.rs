@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::booking::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
+use super::fields::Fields;
 use super::integer;
-use crate::problem::Problem;
+use crate::problem::{FieldError, Problem};
 
 /// The body of `POST /v1/bookings`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -19,7 +20,7 @@ pub struct Batch {
 
 /// One operation of a batch.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "FlatOperation", into = "FlatOperation")]
+#[serde(try_from = "Fields<FlatOperation>", into = "FlatOperation")]
 pub enum Operation {
     /// As `PUT /v1/bookings/{id}`.
     Reserve {
@@ -200,6 +201,16 @@ impl Operation {
             | Self::Cancel { id } => id,
         }
     }
+
+    /// What is wrong although every field has the right kind.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        match self {
+            Self::Reserve { request, .. } => request.mistakes(),
+            Self::Renew { request, .. } => request.mistakes(),
+            Self::Release { request, .. } => request.mistakes(),
+            Self::Cancel { .. } => Vec::new(),
+        }
+    }
 }
 
 impl FlatOperation {
@@ -260,10 +271,10 @@ impl FlatOperation {
     }
 }
 
-impl TryFrom<FlatOperation> for Operation {
+impl TryFrom<Fields<FlatOperation>> for Operation {
     type Error = String;
 
-    fn try_from(flat: FlatOperation) -> Result<Self, String> {
+    fn try_from(Fields(flat): Fields<FlatOperation>) -> Result<Self, String> {
         if let Some(field) = flat.stray() {
             return Err(format!("{field} is not a field of this operation"));
         }

@@ -3,20 +3,27 @@
 //! The typed reader runs alone for a good body. Only when it fails is the body read again as a
 //! tree, to name every mistake in it and not just the first (`invalid`, design 80, 4.2).
 
-use bursar_units::{BookingId, Label, NameError, ObjectName};
+use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME_MIN};
+use bursar_booking::{TTL_MAX, TTL_MIN};
+use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::booking::{BookingRequest, CancelRequest, ReleaseRequest, RenewRequest};
+use super::execution::ExecutionRequest;
+use super::fields::Fields;
 use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
+use super::market::RestoreRequest;
 use super::token::TokenRequest;
-use super::{
-    APPLY_OBJECTS_MAX, ApplyRequest, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch, Operation,
-};
+use super::{APPLY_OBJECTS_MAX, ApplyRequest, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use super::{Role, instant};
+use crate::object::limit::new_label;
+use crate::object::{self, Object};
 use crate::problem::{Code, FieldError, Problem};
-use crate::shape::{self, Field, Shape, WHOLE, Wrong};
-use crate::tree::Node;
+use crate::shape::{self, Field, Found, Shape, WHOLE, Wrong};
+use crate::tree::{Kind, Node};
+
+/// Mistakes that are told of one body.
+const MISTAKES_MAX: usize = 64;
 
 mod sealed {
     /// How a body looks, for naming every mistake in it.
@@ -38,44 +45,61 @@ pub trait Body: DeserializeOwned + sealed::Shaped {
 
 /// Reads a body, or says everything that is wrong with it. An empty body is an empty object.
 pub fn read<T: Body>(bytes: &[u8]) -> Result<T, Box<Problem>> {
-    if bytes.len() > BODY_BYTES_MAX {
-        return Err(refusal(
-            Code::TooLarge,
-            format!(
-                "the body has {} bytes, at most {BODY_BYTES_MAX} are allowed",
-                bytes.len()
-            ),
-        ));
-    }
+    check_size(bytes)?;
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    match serde_json::from_slice::<T>(bytes) {
-        Ok(body) => body.check().map(|()| body),
+    match serde_json::from_slice::<Fields<T>>(bytes) {
+        Ok(Fields(body)) => body.check().map(|()| body),
         Err(error) => Err(mistakes(bytes, T::look().0, &error)),
     }
 }
 
+/// Reads a body that is a declared object, or says everything that is wrong with it.
+pub fn read_declared(bytes: &[u8]) -> Result<Object, Box<Problem>> {
+    check_size(bytes)?;
+    let read = object::read_object(&tree(bytes)?, "");
+    read.map_err(|found| invalid(found.into_iter().map(FieldError::from).collect()))
+}
+
+fn check_size(bytes: &[u8]) -> Result<(), Box<Problem>> {
+    if bytes.len() <= BODY_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!(
+        "the body has {} bytes, at most {BODY_BYTES_MAX} are allowed",
+        bytes.len()
+    );
+    Err(refusal(Code::TooLarge, detail))
+}
+
 /// All that is wrong in a body that its type does not accept.
 fn mistakes(bytes: &[u8], shape: &Shape, error: &serde_json::Error) -> Box<Problem> {
-    if let Err(error) = std::str::from_utf8(bytes) {
-        let detail = format!(
-            "the body is not UTF-8: byte {} is not text",
-            error.valid_up_to()
-        );
-        return refusal(Code::Malformed, detail);
-    }
-    let value: Value = match serde_json::from_slice(bytes) {
-        Ok(value) => value,
-        Err(error) => {
-            return refusal(Code::Malformed, format!("the body is not JSON: {error}"));
-        }
+    let tree = match tree(bytes) {
+        Ok(tree) => tree,
+        Err(problem) => return problem,
     };
-    let mut found = Vec::new();
-    shape::check(shape, &Node::from(&value), "", &mut found);
+    let mut found: Vec<Found> = Vec::new();
+    shape::check(shape, &tree, "", &mut found);
     if found.is_empty() {
-        // A field given twice is the one mistake that a tree of JSON no longer shows.
+        // The shape is to know all that the type refuses.
         return invalid(vec![FieldError::new("", error.to_string())]);
     }
     invalid(found.into_iter().map(FieldError::from).collect())
+}
+
+/// The object that every body must be.
+fn tree(bytes: &[u8]) -> Result<Node, Box<Problem>> {
+    if let Err(error) = std::str::from_utf8(bytes) {
+        let byte = error.valid_up_to();
+        let detail = format!("the body is not UTF-8: byte {byte} is not text");
+        return Err(refusal(Code::Malformed, detail));
+    }
+    let tree: Node = serde_json::from_slice(bytes)
+        .map_err(|error| refusal(Code::Malformed, format!("the body is not JSON: {error}")))?;
+    if matches!(tree.kind, Kind::Map(_)) {
+        return Ok(tree);
+    }
+    let message = format!("the body must be a JSON object, not {}", tree.word());
+    Err(invalid(vec![FieldError::new("", message)]))
 }
 
 macro_rules! shaped {
@@ -99,40 +123,50 @@ shaped! {
     TokenRequest = Shape::Map(&[
         Field::required("name", OBJECT_NAME),
         Field::required("roles", Shape::List(&Shape::Word(&ROLES))),
-        Field::optional("tenants", Shape::List(&LABEL)),
-        Field::optional("expires", Shape::Text(duration)),
+        Field::defaulted("tenants", Shape::List(&LABEL)),
+        Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
     ]);
+    ExecutionRequest = Shape::Map(EXECUTE);
     PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
     ExportedRequest = Shape::Map(&[
         Field::required("from", WHOLE),
         Field::required("below", WHOLE),
     ]);
     RotateKeyRequest = Shape::Map(&[]);
+    RestoreRequest = Shape::Map(&[]);
 }
 
 impl Body for BookingRequest {
     fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes(""))
+        unless_empty(self.mistakes())
     }
 }
 
 impl Body for RenewRequest {
     fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(ttl_mistake("", self.ttl_ms).into_iter().collect())
+        unless_empty(self.mistakes())
     }
 }
 
 impl Body for ReleaseRequest {
     fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes(""))
+        unless_empty(self.mistakes())
+    }
+}
+
+impl Body for ExecutionRequest {
+    fn check(&self) -> Result<(), Box<Problem>> {
+        unless_empty(self.mistakes())
     }
 }
 
 impl Body for CancelRequest {}
 impl Body for ExportedRequest {}
 impl Body for PruneRequest {}
+impl Body for RestoreRequest {}
 impl Body for RotateKeyRequest {}
 
+/// Mistakes within an operation are its own result ([`super::Operation::mistakes`]), not the batch's.
 impl Body for Batch {
     fn check(&self) -> Result<(), Box<Problem>> {
         if self.operations.len() > BATCH_OPERATIONS_MAX {
@@ -142,26 +176,7 @@ impl Body for Batch {
             );
             return Err(refusal(Code::TooLarge, detail));
         }
-        let mistakes = self
-            .operations
-            .iter()
-            .enumerate()
-            .flat_map(|(index, operation)| {
-                let path = || format!("operations[{index}]");
-                match operation {
-                    Operation::Reserve { request, .. } if !request.is_in_bounds() => {
-                        request.mistakes(&path())
-                    }
-                    Operation::Renew { request, .. } => {
-                        ttl_mistake(&path(), request.ttl_ms).into_iter().collect()
-                    }
-                    Operation::Release { request, .. } if !request.is_in_bounds() => {
-                        request.mistakes(&path())
-                    }
-                    _ => Vec::new(),
-                }
-            });
-        unless_empty(mistakes.collect())
+        Ok(())
     }
 }
 
@@ -180,95 +195,158 @@ impl Body for ApplyRequest {
 impl Body for TokenRequest {
     fn check(&self) -> Result<(), Box<Problem>> {
         let mut errors = Vec::new();
+        // A token's name is its caller's, and callers have labels.
+        if let Err(wrong) = new_label(self.name.as_str()) {
+            errors.push(FieldError::new("name", wrong.message));
+        }
         if self.roles.is_empty() {
             errors.push(FieldError::new(
                 "roles",
-                "must have at least one of view, use, operate",
+                "is empty; give `view`, `use` or `operate`",
             ));
         }
-        if self.roles.contains(&Role::Use) && self.tenants.is_empty() {
+        let may_use = self.roles.contains(&Role::Use);
+        if may_use && self.tenants.is_empty() {
             errors.push(FieldError::new(
                 "tenants",
-                "must name at least one tenant for `use`",
+                "is missing; `use` acts as the tenants listed",
             ));
         }
-        if let Some(Err(wrong)) = self.expires.as_deref().map(duration) {
-            errors.push(FieldError::new("expires", wrong.message));
+        if !may_use && !self.tenants.is_empty() && !self.roles.contains(&Role::Operate) {
+            errors.push(FieldError::new("tenants", "goes with the role `use`"));
+        }
+        for (at, tenant) in self.tenants.iter().enumerate() {
+            let path = || format!("tenants[{at}]");
+            errors.extend(hidden_mistake(path, tenant.as_str()));
+        }
+        if let Err(message) = self.lifetime() {
+            errors.push(FieldError::new("expires", message));
         }
         unless_empty(errors)
     }
 }
 
-/// The shortest and the longest ttl that can be asked for, in milliseconds (S7).
-const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
+/// The longest a token may be good: ten years.
+const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
 /// Characters of a reason that goes on record.
 const REASON_LENGTH_MAX: usize = 1_024;
 
 impl BookingRequest {
-    fn is_in_bounds(&self) -> bool {
-        self.slots > 0 && self.ttl_ms.is_none_or(|ttl| TTL_MS.contains(&ttl))
+    /// What is wrong although every field has the right kind.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let tenant = self.tenant.as_ref().map_or("", |tenant| tenant.as_str());
+        let ttl = self.ttl_ms.map(Millis::from_ms);
+        let mut errors = Vec::new();
+        errors.extend(hidden_mistake(|| "class".to_owned(), self.class.as_str()));
+        errors.extend(hidden_mistake(|| "tenant".to_owned(), tenant));
+        errors.extend(slots_mistake(self.slots));
+        errors.extend(time_mistake("ttlMs", ttl, TTL_MIN, TTL_MAX));
+        errors
     }
+}
 
-    fn mistakes(&self, path: &str) -> Vec<FieldError> {
-        let slots = (self.slots == 0)
-            .then(|| FieldError::new(shape::join(path, "slots"), "must be at least 1"));
-        slots
-            .into_iter()
-            .chain(ttl_mistake(path, self.ttl_ms))
-            .collect()
+impl RenewRequest {
+    /// What is wrong although every field has the right kind.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let ttl = self.ttl_ms.map(Millis::from_ms);
+        let mistake = time_mistake("ttlMs", ttl, TTL_MIN, TTL_MAX);
+        mistake.into_iter().collect()
+    }
+}
+
+impl TokenRequest {
+    /// How long the token is to be good, if that is said, or what is wrong with what is said.
+    pub fn lifetime(&self) -> Result<Option<Millis>, String> {
+        let lifetime = self.expires.as_deref().map(lifetime);
+        lifetime.transpose().map_err(|wrong| wrong.message)
     }
 }
 
 impl ReleaseRequest {
-    fn is_in_bounds(&self) -> bool {
-        self.mistakes("").is_empty()
-    }
-
-    fn mistakes(&self, path: &str) -> Vec<FieldError> {
-        let at = |field: &str| shape::join(path, field);
+    /// What is wrong although every field has the right kind.
+    pub fn mistakes(&self) -> Vec<FieldError> {
         let reason = self.reason.as_deref().map(str::trim);
+        let fence = match (self.force, self.fence) {
+            (false, None) => Some("is missing; an operator without it sends `force` and `reason`"),
+            (true, Some(_)) => Some("goes without `force`"),
+            _ => None,
+        };
         let mut errors = Vec::new();
-        match (self.force, self.fence) {
-            (false, None) => errors.push(FieldError::new(at("fence"), "is missing")),
-            (true, Some(_)) => {
-                errors.push(FieldError::new(
-                    at("fence"),
-                    "must be left out with `force`",
-                ));
+        errors.extend(fence.map(|message| FieldError::new("fence", message)));
+        match (self.force, reason) {
+            (false, Some(_)) => errors.push(FieldError::new("reason", "goes with `force` only")),
+            (true, None | Some("")) => {
+                let message = "is missing; it goes on record with `force`";
+                errors.push(FieldError::new("reason", message));
+            }
+            (true, Some(text)) if text.chars().count() > REASON_LENGTH_MAX => {
+                let message = format!("is longer than {REASON_LENGTH_MAX} characters");
+                errors.push(FieldError::new("reason", message));
             }
             _ => {}
         }
-        match (self.force, reason) {
-            (true, None | Some("")) => {
-                errors.push(FieldError::new(
-                    at("reason"),
-                    "is missing: say why, it goes on record",
-                ));
-            }
-            (true, Some(text)) if text.chars().count() > REASON_LENGTH_MAX => {
-                let message = format!("is too long, at most {REASON_LENGTH_MAX} are allowed");
-                errors.push(FieldError::new(at("reason"), message));
-            }
-            (false, Some(_)) => {
-                errors.push(FieldError::new(at("reason"), "goes with `force` only"));
-            }
-            _ => {}
+        errors.extend(hidden_mistake(
+            || "reason".to_owned(),
+            reason.unwrap_or_default(),
+        ));
+        errors
+    }
+}
+
+impl ExecutionRequest {
+    /// What is wrong although every field has the right kind. No value of what is run is
+    /// repeated (L13).
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let tenant = self.tenant.as_ref().map_or("", |tenant| tenant.as_str());
+        let mut errors = Vec::new();
+        errors.extend(hidden_mistake(|| "class".to_owned(), self.class.as_str()));
+        errors.extend(hidden_mistake(|| "tenant".to_owned(), tenant));
+        errors.extend(slots_mistake(self.slots));
+        errors.extend(self.program_mistakes());
+        for (field, ms, min, max) in [
+            (
+                "startTimeoutMs",
+                self.start_timeout_ms,
+                TIME_MIN,
+                START_TIMEOUT_MAX,
+            ),
+            ("maxTimeMs", self.max_time_ms, TIME_MIN, MAX_TIME_MAX),
+            ("graceMs", self.grace_ms, Millis::ZERO, GRACE_MAX),
+        ] {
+            let length = ms.map(Millis::from_ms);
+            errors.extend(time_mistake(field, length, min, max));
         }
         errors
     }
 }
 
-fn ttl_mistake(path: &str, ttl_ms: Option<u64>) -> Option<FieldError> {
-    let is_wrong = ttl_ms.is_some_and(|ttl| !TTL_MS.contains(&ttl));
-    let message = || format!("must be between {} and {}", TTL_MS.start(), TTL_MS.end());
-    is_wrong.then(|| FieldError::new(shape::join(path, "ttlMs"), message()))
+/// A character that a reader does not see, in a text of the caller that goes on record.
+fn hidden_mistake(path: impl FnOnce() -> String, text: &str) -> Option<FieldError> {
+    let error = hidden::check(text).err()?;
+    Some(FieldError::new(path(), error.to_string()))
+}
+
+fn slots_mistake(slots: u64) -> Option<FieldError> {
+    (slots == 0).then(|| FieldError::new("slots", "must be at least 1"))
+}
+
+fn time_mistake(
+    field: &str,
+    length: Option<Millis>,
+    min: Millis,
+    max: Millis,
+) -> Option<FieldError> {
+    let is_wrong = length.is_some_and(|length| !(min..=max).contains(&length));
+    let message = || format!("must be between {} and {}", min.ms(), max.ms());
+    is_wrong.then(|| FieldError::new(field, message()))
 }
 
 fn refusal(code: Code, detail: String) -> Box<Problem> {
     Box::new(Problem::new(code, detail))
 }
 
-fn invalid(errors: Vec<FieldError>) -> Box<Problem> {
+fn invalid(mut errors: Vec<FieldError>) -> Box<Problem> {
+    errors.truncate(MISTAKES_MAX);
     Box::new(Problem::invalid(errors))
 }
 
@@ -280,17 +358,16 @@ fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
     }
 }
 
-const LABEL: Shape = Shape::Text(|text| Label::new(text).map(drop).map_err(wrong_name));
+const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
 const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
 const OBJECT_NAME: Shape = Shape::Text(|text| ObjectName::new(text).map(drop).map_err(wrong_name));
 const SLOTS: Shape = Shape::Whole {
     min: 1,
     max: bursar_units::INTEGER_MAX,
 };
-const TTL: Shape = Shape::Whole {
-    min: *TTL_MS.start(),
-    max: *TTL_MS.end(),
-};
+/// A limit with which something can run.
+const SOME: Shape = SLOTS;
+const TTL: Shape = time(TTL_MIN, TTL_MAX);
 const ROLES: [&str; 3] = ["view", "use", "operate"];
 const PRIORITY: Shape = Shape::Word(&["urgent", "high", "normal", "low", "batch"]);
 const OUTCOME: Shape = Shape::Word(&["ok", "failed"]);
@@ -298,7 +375,7 @@ const OUTCOME: Shape = Shape::Word(&["ok", "failed"]);
 const RESERVE: &[Field] = &[
     Field::required("class", LABEL),
     Field::optional("tenant", LABEL),
-    Field::optional("slots", SLOTS),
+    Field::defaulted("slots", SLOTS),
     Field::optional("cpuMilli", WHOLE),
     Field::optional("memoryBytes", WHOLE),
     Field::optional("gpus", WHOLE),
@@ -309,6 +386,34 @@ const RESERVE: &[Field] = &[
     Field::optional("cpuLimitMilli", WHOLE),
     Field::optional("memoryLimitBytes", WHOLE),
 ];
+const EXECUTE: &[Field] = &[
+    Field::required("class", LABEL),
+    Field::optional("tenant", LABEL),
+    Field::defaulted("slots", SLOTS),
+    Field::required("command", Shape::Secret),
+    Field::defaulted("args", Shape::List(&Shape::Secret)),
+    Field::defaulted("env", Shape::Named(&Shape::Secret)),
+    Field::optional("directory", Shape::Secret),
+    Field::optional("cpuMilli", WHOLE),
+    Field::optional("memoryBytes", WHOLE),
+    Field::optional("gpus", WHOLE),
+    Field::optional("cpuLimitMilli", SOME),
+    Field::optional("memoryLimitBytes", SOME),
+    Field::optional(
+        "pids",
+        Shape::Whole {
+            min: 1,
+            max: 0xffff_ffff,
+        },
+    ),
+    Field::optional("priority", PRIORITY),
+    Field::optional("waitMs", WHOLE),
+    Field::optional("startTimeoutMs", time(TIME_MIN, START_TIMEOUT_MAX)),
+    Field::optional("maxTimeMs", time(TIME_MIN, MAX_TIME_MAX)),
+    Field::optional("graceMs", time(Millis::ZERO, GRACE_MAX)),
+    Field::optional("retryOf", ID),
+    Field::defaulted("allowPrivilegeEscalation", Shape::Bool),
+];
 const RENEW: &[Field] = &[
     Field::required("fence", WHOLE),
     Field::optional("ttlMs", TTL),
@@ -317,8 +422,8 @@ const RELEASE: &[Field] = &[
     Field::optional("fence", WHOLE),
     Field::optional("outcome", OUTCOME),
     Field::optional("exitCode", Shape::Signed32),
-    Field::optional("force", Shape::Bool),
-    Field::optional("reason", Shape::Text(|_| Ok(()))),
+    Field::defaulted("force", Shape::Bool),
+    Field::optional("reason", Shape::Text(reason)),
 ];
 /// The operations of a batch: the bodies above, with `op` and `id`.
 const OPERATION: Shape = Shape::By {
@@ -340,10 +445,27 @@ fn wrong_name(error: NameError) -> Wrong {
     Wrong::new(error.to_string())
 }
 
-fn duration(text: &str) -> Result<(), Wrong> {
-    text.parse::<bursar_units::Millis>()
-        .map(drop)
-        .map_err(|error| Wrong::new(error.to_string()))
+fn reason(text: &str) -> Result<(), Wrong> {
+    hidden::check(text.trim()).map_err(|error| Wrong::new(error.to_string()))
+}
+
+/// How long a token is good.
+fn lifetime(text: &str) -> Result<Millis, Wrong> {
+    let length: Millis = text
+        .parse()
+        .map_err(|error: bursar_units::duration::Error| Wrong::new(error.to_string()))?;
+    if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) {
+        Ok(length)
+    } else {
+        Err(Wrong::new("must be more than 0 and at most 3650d"))
+    }
+}
+
+const fn time(min: Millis, max: Millis) -> Shape {
+    Shape::Whole {
+        min: min.ms(),
+        max: max.ms(),
+    }
 }
 
 fn an_instant(text: &str) -> Result<(), Wrong> {

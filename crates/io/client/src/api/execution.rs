@@ -454,8 +454,8 @@ impl ExecutionRequest {
         }
     }
 
-    /// What is wrong although every field has the right kind. No value is repeated (L13).
-    pub fn mistakes(&self) -> Vec<FieldError> {
+    /// What is wrong with what is to run. No value is repeated (L13).
+    pub(super) fn program_mistakes(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let mut wrong = |path: &str, message: &str| errors.push(FieldError::new(path, message));
         if self.command.is_empty() {

@@ -2,7 +2,7 @@
 
 use bursar_booking::limit::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use bursar_booking::{Bound, Limit, Scope, TTL_MAX, TTL_MIN};
-use bursar_units::{INTEGER_MAX, Label, Millis, NameError, ObjectName, quantity};
+use bursar_units::{INTEGER_MAX, Label, Millis, NameError, ObjectName, hidden, quantity};
 
 use super::Object;
 use crate::api::limit::LimitSpec;
@@ -191,9 +191,14 @@ fn scope(text: &str) -> Result<Scope, Wrong> {
     if text == EACH {
         return Ok(Scope::Each);
     }
-    Label::new(text)
-        .map(Scope::Named)
-        .map_err(|error| name_error(&error))
+    new_label(text).map(Scope::Named)
+}
+
+/// A class or tenant of a request: one that a reader sees whole.
+pub(crate) fn new_label(text: &str) -> Result<Label, Wrong> {
+    let label = Label::new(text).map_err(|error| name_error(&error))?;
+    hidden::check(text).map_err(|error| Wrong::new(error.to_string()))?;
+    Ok(label)
 }
 
 fn cpu(text: &str) -> Result<Bound, Wrong> {

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use bursar_booking::{Bound, Limit, Scope};
 use bursar_client::Code;
+use bursar_client::api::body::read_declared;
 use bursar_client::object::limit::{from_spec, to_spec};
-use bursar_client::object::{File, Mistakes, Object, read_files, read_value, read_values};
+use bursar_client::object::{File, Mistakes, Object, read_files, read_values};
 use bursar_units::{Amount, INTEGER_MAX, Label, Millis, ObjectName};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::json;
@@ -248,7 +249,8 @@ fn zero_pauses_and_percentages_reach_from_one_to_a_hundred() {
     ] {
         let value = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
             "metadata": {"name": "a"}, "spec": {"cpu": cpu, "slots": 0}});
-        let Ok(Object::Limit { limit: values, .. }) = read_value(&value) else {
+        let Ok(Object::Limit { limit: values, .. }) = read_declared(value.to_string().as_bytes())
+        else {
             panic!("{cpu}")
         };
         assert_eq!((values.cpu, values.slots), (Some(bound), Some(0)));

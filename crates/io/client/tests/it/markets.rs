@@ -86,16 +86,16 @@ pods:
             "201 polcy is not a field",
             "315 quantumMilli must be at least 1",
             "536 pods[0].maxMilli must be at most 1000000000",
-            "556 pods[0].weight must be a whole number",
+            "556 pods[0].weight must be a whole number from 0 to 1000000000",
             "591 pods[0].needMilli is given beside demandPpm",
             "608 pods[1].id names the same pod again",
             "608 pods[1] must say what it wants: demandPpm or needMilli",
-            "621 pods[1].minMilli must be a whole number",
+            "621 pods[1].minMilli must be a whole number from 0 to 1000000000",
             "708 pods[2].id must not be empty",
             "749 pods[2].demandPpm must be at most 1000000",
             "767 pods[2].cooling must be true or false",
             "770 pods[2].current is not a field",
-            "803 pods[3] must be an object with fields",
+            "803 pods[3] must be an object, not a number",
         ]
     );
     let shown = read(text).unwrap_err();
@@ -110,7 +110,7 @@ fn what_is_no_node_at_all_is_said_so() {
     for (text, expected) in [
         ("", "0 has no node to clear"),
         ("# nothing\n---\n", "0 has no node to clear"),
-        ("- 1\n", "101 must be an object with fields"),
+        ("- 1\n", "101 must be an object, not a list"),
         ("pods: []\n", "101 capacityMilli is missing"),
         ("capacityMilli: 1\n", "101 pods is missing"),
         ("capacityMilli: 1\npods: {}\n", "207 pods must be a list"),

@@ -219,7 +219,7 @@ impl Fold {
             let older = self.state.head - self.begin() - self.decided;
             let older = match older {
                 0 => String::new(),
-                _ => format!(", {} of an earlier level folded only", number(older)),
+                _ => format!(", {} up to the record `level` folded only", number(older)),
             };
             let again = format!("{decided} decided again, byte for byte{older}");
             let otherwise = self.otherwise.clone();

@@ -77,7 +77,7 @@ fn only_the_records_of_this_level_are_decided_again() {
     assert_eq!(
         decisions.detail,
         format!(
-            "{after} command{} decided again, byte for byte, 18 of an earlier level folded only",
+            "{after} command{} decided again, byte for byte, 18 up to the record `level` folded only",
             if after == 1 { "" } else { "s" }
         )
     );

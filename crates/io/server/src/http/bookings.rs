@@ -8,13 +8,13 @@ use bursar_client::api::{
     Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, Operation,
     ReleaseRequest, RenewRequest, State as BookingState,
 };
-use bursar_units::{BookingId, Millis};
+use bursar_units::{BookingId, Label, Millis};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
 use super::call::Call;
-use super::query::{Query, invalid};
+use super::query::Parameters;
 use super::respond::{Handled, json};
 use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
 
@@ -44,7 +44,7 @@ async fn reserve_booking(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
     let operation = Operation::Reserve {
         id: call.name("id")?,
-        request: call.body::<BookingRequest>()?,
+        request: call.body_for_tenant::<BookingRequest>()?,
     };
     json(
         call.service()
@@ -64,12 +64,13 @@ async fn reserve_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_booking(call: Call) -> Handled {
-    call.query.only(&["fence", "wait", "minRecord"])?;
-    let id: BookingId = call.name("id")?;
+    let mut query = call.query.parameters(&["fence", "wait", "minRecord"]);
     let look_at = LookAt {
-        fence: call.query.read("fence")?,
-        wait: wait(&call.query)?,
+        fence: query.read("fence"),
+        wait: wait(&mut query),
     };
+    query.end()?;
+    let id: BookingId = call.name("id")?;
     let looked = call.service().booking(&call.caller, &id, look_at);
     json(call.hold(looked).await?)
 }
@@ -147,7 +148,7 @@ async fn cancel_booking(call: Call) -> Handled {
 )]
 async fn batch_bookings(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    let batch = super::body::read_batch(call.bytes())?;
+    let batch: Batch = call.body()?;
     json(
         call.service()
             .batch(&call.caller, batch, call.mode()?)
@@ -169,8 +170,7 @@ async fn batch_bookings(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_bookings(call: Call) -> Handled {
-    let query = &call.query;
-    query.only(&[
+    let mut query = call.query.parameters(&[
         "class",
         "language",
         "tenant",
@@ -181,59 +181,51 @@ async fn list_bookings(call: Call) -> Handled {
         "limit",
         "cursor",
         "minRecord",
-    ])?;
-    let class = match (query.read("class")?, query.read("language")?) {
-        (Some(class), Some(language)) if class != language => {
-            return Err(invalid("language", "is another than `class`, and means the same").into());
-        }
-        (class, language) => class.or(language),
-    };
+    ]);
+    let class: Option<Label> = query.read("class");
+    let language = query.read("language");
+    if class.is_some() && language.is_some() && class != language {
+        query.mistake("language", "is an alias of `class`; the two differ");
+    }
     let filter = BookingFilter {
-        class,
-        tenant: query.read("tenant")?,
-        states: states(query.get("state"), query.get("status"))?,
-        id: query.read("id")?,
-        execution: query.read("execution")?,
+        class: class.or(language),
+        tenant: query.read("tenant"),
+        states: states(&mut query),
+        id: query.read("id"),
+        execution: query.read("execution"),
     };
-    let page = query.page()?;
+    let page = query.page();
+    query.end()?;
     let listed = call
         .service()
-        .bookings(&call.caller, filter, page, query.get("cursor"))
+        .bookings(&call.caller, filter, page, call.query.get("cursor"))
         .await?;
     json(listed)
 }
 
 /// How long a look may wait for what it looks at to change.
-pub(super) fn wait(query: &Query) -> Result<Option<Duration>, Problem> {
-    let wait = query
-        .read::<Millis>("wait")?
-        .map(|wait| Duration::from_millis(wait.ms()));
+pub(super) fn wait(query: &mut Parameters<'_>) -> Option<Duration> {
+    let wait: Option<Millis> = query.read("wait");
+    let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
     if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
-        return Err(invalid("wait", "is too long, at most 5m is allowed"));
+        query.mistake("wait", "is too long, at most 5m is allowed");
     }
-    Ok(wait)
+    wait
 }
 
-fn states(named: Option<&str>, seed: Option<&str>) -> Result<BTreeSet<BookingState>, Problem> {
-    let mut wanted = BTreeSet::new();
-    for word in named.into_iter().flat_map(|named| named.split(',')) {
-        wanted.insert(match word {
-            "queued" => BookingState::Queued,
-            "granted" => BookingState::Granted,
-            "ended" => BookingState::Ended,
-            _ => {
-                return Err(invalid(
-                    "state",
-                    "is none of `queued`, `granted` and `ended`",
-                ));
-            }
-        });
-    }
-    match seed {
+/// The states that are wanted, in our words or the seed's.
+fn states(query: &mut Parameters<'_>) -> BTreeSet<BookingState> {
+    let all = [
+        BookingState::Queued,
+        BookingState::Granted,
+        BookingState::Ended,
+    ];
+    let mut wanted = query.chosen("state", &all.map(|state| (state.word(), state)));
+    match query.text("status") {
         None => {}
         Some("active") => drop(wanted.insert(BookingState::Granted)),
         Some("released") => drop(wanted.insert(BookingState::Ended)),
-        Some(_) => return Err(invalid("status", "is neither `active` nor `released`")),
+        Some(_) => query.mistake("status", "is neither `active` nor `released`"),
     }
-    Ok(wanted)
+    wanted
 }

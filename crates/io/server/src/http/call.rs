@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::RequestPartsExt as _;
-use axum::body::Body;
+use axum::body::Body as HttpBody;
 use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::response::Response;
+use bursar_client::api::body::{self, Body};
 use bursar_client::api::{BODY_BYTES_MAX, IDEMPOTENCY_HEADER};
+use bursar_client::object::Object;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_units::BookingId;
@@ -17,13 +19,13 @@ use futures_util::{Stream, StreamExt as _, stream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::respond::{Refused, bytes};
-use super::{App, body, query::Query};
+use super::{App, query::Query};
 use crate::caller::Caller;
 use crate::right::Right;
-use crate::service::{Mode, Service};
+use crate::service::{Mode, Service, tenant_of};
 
 /// How long a body may take to arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -115,7 +117,7 @@ impl Call {
                 }
             }
         });
-        bytes(media_type, Body::from_stream(held))
+        bytes(media_type, HttpBody::from_stream(held))
     }
 
     /// A part of the address, as a name of its kind.
@@ -136,22 +138,46 @@ impl Call {
     }
 
     /// The body, which must be there.
-    pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        body::read(&self.body)
+    pub(super) fn body<T: Body>(&self) -> Result<T, Problem> {
+        self.require_body()?;
+        self.body_or_empty()
     }
 
     /// The body; nothing at all is an empty object.
-    pub(super) fn body_or_empty<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        if self.body.is_empty() {
-            body::read(b"{}")
-        } else {
-            self.body()
-        }
+    pub(super) fn body_or_empty<T: Body>(&self) -> Result<T, Problem> {
+        body::read(&self.body).map_err(|problem| *problem)
     }
 
-    /// The bytes of the body.
-    pub(super) fn bytes(&self) -> &Bytes {
-        &self.body
+    /// The body of a request that counts for a tenant: one that must be named and is not is a
+    /// mistake like the others.
+    pub(super) fn body_for_tenant<T: Body>(&self) -> Result<T, Problem> {
+        self.body().map_err(|mut problem| {
+            let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            if body.is_object() && body.get("tenant").is_none() {
+                let missing = tenant_of(&self.caller, None).err();
+                problem
+                    .errors
+                    .extend(missing.into_iter().flat_map(|missing| missing.errors));
+            }
+            match problem.code {
+                Code::Invalid => Problem::invalid(problem.errors),
+                _ => problem,
+            }
+        })
+    }
+
+    /// The body, which is a declared object.
+    pub(super) fn declared(&self) -> Result<Object, Problem> {
+        self.require_body()?;
+        body::read_declared(&self.body).map_err(|problem| *problem)
+    }
+
+    fn require_body(&self) -> Result<(), Problem> {
+        if self.body.is_empty() {
+            let detail = "the body is empty, it must be a JSON object";
+            return Err(Problem::new(Code::Malformed, detail));
+        }
+        Ok(())
     }
 
     /// Whether the write is real.
@@ -187,7 +213,7 @@ impl Call {
     }
 }
 
-async fn read_body(headers: &HeaderMap, body: axum::body::Body) -> Result<Bytes, Problem> {
+async fn read_body(headers: &HeaderMap, body: HttpBody) -> Result<Bytes, Problem> {
     let stated = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());

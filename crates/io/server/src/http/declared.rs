@@ -5,7 +5,6 @@ use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnsw
 use bursar_client::object::{self, Object};
 use bursar_client::problem::FieldError;
 use bursar_units::ObjectName;
-use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -161,7 +160,7 @@ async fn explain(call: Call) -> Handled {
 async fn put(call: Call, kind: &str) -> Handled {
     call.query.only(&["dryRun"])?;
     let name: ObjectName = call.name("name")?;
-    let object = object::read_value(&call.body::<Value>()?).map_err(Problem::invalid)?;
+    let object = call.declared()?;
     let found = match &object {
         Object::Limit { .. } => "Limit",
         Object::Node { .. } => "Node",

@@ -1,6 +1,5 @@
 //! `/v1/executions`.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use bursar_client::Problem;
@@ -19,7 +18,6 @@ use utoipa_axum::routes;
 use super::App;
 use super::bookings::wait;
 use super::call::Call;
-use super::query::invalid;
 use super::respond::{Handled, json};
 use crate::service::{ExecutionFilter, Logs, LogsFrom};
 
@@ -47,7 +45,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 )]
 async fn submit_execution(call: Call) -> Handled {
     call.query.only(&["dryRun"])?;
-    let (id, request) = (call.name("id")?, call.body::<ExecutionRequest>()?);
+    let request = call.body_for_tenant::<ExecutionRequest>()?;
+    let id = call.name("id")?;
     json(
         call.service()
             .submit_execution(&call.caller, id, request, call.mode()?)
@@ -65,8 +64,10 @@ async fn submit_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution(call: Call) -> Handled {
-    call.query.only(&["wait", "minRecord"])?;
-    let (id, wait) = (call.name("id")?, wait(&call.query)?);
+    let mut query = call.query.parameters(&["wait", "minRecord"]);
+    let wait = wait(&mut query);
+    query.end()?;
+    let id = call.name("id")?;
     let looked = call.service().execution(&call.caller, &id, wait);
     json(call.hold(looked).await?)
 }
@@ -104,8 +105,7 @@ async fn cancel_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_executions(call: Call) -> Handled {
-    let query = &call.query;
-    query.only(&[
+    let mut query = call.query.parameters(&[
         "class",
         "tenant",
         "state",
@@ -114,19 +114,21 @@ async fn list_executions(call: Call) -> Handled {
         "limit",
         "cursor",
         "minRecord",
-    ])?;
+    ]);
     let states = ExecutionState::ALL.map(|state| (state.word(), state));
     let outcomes = ExecutionOutcome::ALL.map(|outcome| (outcome.word(), outcome));
     let filter = ExecutionFilter {
-        class: query.read("class")?,
-        tenant: query.read("tenant")?,
-        states: chosen("state", query.get("state"), &states)?,
-        outcomes: chosen("outcome", query.get("outcome"), &outcomes)?,
-        id: query.read("id")?,
+        class: query.read("class"),
+        tenant: query.read("tenant"),
+        states: query.chosen("state", &states),
+        outcomes: query.chosen("outcome", &outcomes),
+        id: query.read("id"),
     };
+    let page = query.page();
+    query.end()?;
     let listed = call
         .service()
-        .executions(&call.caller, filter, query.page()?, query.get("cursor"))
+        .executions(&call.caller, filter, page, call.query.get("cursor"))
         .await?;
     json(listed)
 }
@@ -143,17 +145,23 @@ async fn list_executions(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution_logs(call: Call) -> Handled {
-    let query = &call.query;
-    query.only(&["stream", "follow", "from", "minRecord"])?;
+    let mut query = call
+        .query
+        .parameters(&["stream", "follow", "from", "minRecord"]);
     let wanted = LogsFrom {
-        stream: match query.get("stream") {
-            None | Some("stdout") => Stream::Stdout,
+        stream: match query.text("stream") {
             Some("stderr") => Stream::Stderr,
-            Some(_) => return Err(invalid("stream", "is neither `stdout` nor `stderr`").into()),
+            named => {
+                if named.is_some_and(|named| named != "stdout") {
+                    query.mistake("stream", "is neither `stdout` nor `stderr`");
+                }
+                Stream::Stdout
+            }
         },
-        from: query.read("from")?.unwrap_or_default(),
-        follow: query.flag("follow")?,
+        from: query.read("from").unwrap_or_default(),
+        follow: query.flag("follow"),
     };
+    query.end()?;
     let id: BookingId = call.name("id")?;
     let logs = call
         .shared_service()
@@ -171,21 +179,4 @@ fn pieces(logs: Logs) -> impl futures_util::Stream<Item = io::Result<Bytes>> + S
     stream::unfold(logs, |mut logs| async move {
         logs.next().await.map(|piece| (piece, logs))
     })
-}
-
-/// The values that some words with commas name.
-fn chosen<T: Copy + Ord>(
-    name: &str,
-    text: Option<&str>,
-    all: &[(&str, T)],
-) -> Result<BTreeSet<T>, Problem> {
-    let find = |wanted: &str| {
-        let found = all.iter().find(|(word, _)| *word == wanted);
-        found.map(|(_, value)| *value).ok_or_else(|| {
-            let words: Vec<String> = all.iter().map(|(word, _)| format!("`{word}`")).collect();
-            invalid(name, &format!("is none of {}", words.join(", ")))
-        })
-    };
-    let words = text.into_iter().flat_map(|text| text.split(','));
-    words.map(find).collect()
 }

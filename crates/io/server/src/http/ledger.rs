@@ -16,7 +16,6 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::call::Call;
-use super::query::invalid;
 use super::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter};
 
@@ -62,22 +61,21 @@ async fn get_ledger(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<RecordView>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_records(call: Call) -> Handled {
-    let query = &call.query;
-    query.only(&["from", "cursor", "limit", "object", "raw", "minRecord"])?;
-    let from: Option<u64> = match (query.read("cursor")?, query.read("from")?) {
-        (Some(_), Some(_)) => return Err(invalid("from", "goes without `cursor`").into()),
-        (cursor, from) => cursor.or(from),
-    };
+    let mut query =
+        call.query
+            .parameters(&["from", "cursor", "limit", "object", "raw", "minRecord"]);
+    let (cursor, from) = (query.read::<u64>("cursor"), query.read("from"));
+    if cursor.is_some() && from.is_some() {
+        query.mistake("from", "goes without `cursor`");
+    }
     let filter = RecordFilter {
-        from: from.unwrap_or(0),
-        object: query.get("object").map(str::to_owned),
-        is_raw: query.flag("raw")?,
+        from: cursor.or(from).unwrap_or(0),
+        object: query.text("object").map(str::to_owned),
+        is_raw: query.flag("raw"),
     };
-    json(
-        call.service()
-            .records(&call.caller, filter, query.page()?)
-            .await?,
-    )
+    let page = query.page();
+    query.end()?;
+    json(call.service().records(&call.caller, filter, page).await?)
 }
 
 /// Records as JSON lines, with all that is needed to check them offline: the last line is a

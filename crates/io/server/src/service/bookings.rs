@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bursar_client::api::{
-    BATCH_OPERATIONS_MAX, Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking,
-    Operation, ReleaseRequest, State as BookingState,
+    Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Booking, Operation, ReleaseRequest,
+    State as BookingState,
 };
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
@@ -28,8 +28,6 @@ pub use list::BookingFilter;
 
 /// The longest a look at a booking may wait for it to change.
 pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
-/// The longest reason an operator may give, in characters.
-const REASON_LENGTH_MAX: usize = 1_024;
 
 /// How a booking is to be looked at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,11 +72,6 @@ impl Service {
         batch: Batch,
         mode: Mode,
     ) -> Result<Answer<BatchAnswer>, Problem> {
-        let count = batch.operations.len();
-        if count > BATCH_OPERATIONS_MAX {
-            let detail = format!("{count} operations, a batch has at most {BATCH_OPERATIONS_MAX}");
-            return Err(Problem::new(Code::TooLarge, detail));
-        }
         let asked = self.commands(caller, batch.operations);
         let commands: Vec<Command> = asked
             .iter()
@@ -228,7 +221,12 @@ impl Service {
         let mut own = BTreeMap::new();
         let command = |operation: Operation| {
             let id = operation.id().clone();
-            let command = self.command(caller, operation, &own);
+            let mistakes = operation.mistakes();
+            let command = if mistakes.is_empty() {
+                self.command(caller, operation, &own)
+            } else {
+                Err(Problem::invalid(mistakes))
+            };
             if let Ok(Command::Reserve { id, request }) = &command {
                 own.insert(id.clone(), request.tenant.clone());
             }
@@ -264,7 +262,7 @@ impl Service {
                 })
             }
             Operation::Release { id, request } => {
-                let command = release(caller, id, request)?;
+                let command = release(caller, id, &request)?;
                 if let Command::Release { id, .. } = &command {
                     self.require_own(caller, id, own)?;
                 }
@@ -426,7 +424,7 @@ fn decided(reply: &Reply, id: &BookingId) -> Option<Booking> {
 }
 
 /// The tenant that is meant: the one named, or the only one there is.
-pub(super) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
+pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     if let Some(tenant) = named {
         return Ok(tenant);
     }
@@ -451,34 +449,21 @@ pub(super) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, 
 }
 
 /// A release by its holder, or by force.
-fn release(caller: &Caller, id: BookingId, asked: ReleaseRequest) -> Result<Command, Problem> {
-    let invalid =
-        |field: &str, message: &str| Err(Problem::invalid(vec![FieldError::new(field, message)]));
-    if !asked.force {
-        if asked.reason.is_some() {
-            return invalid("reason", "goes with `force` only");
-        }
-        let Some(fence) = asked.fence else {
-            return invalid(
-                "fence",
-                "is missing; an operator without it sends `force` and `reason`",
-            );
-        };
-        let outcome = asked.outcome.map(answers::engine_outcome);
-        return Ok(Command::Release {
+fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Command, Problem> {
+    match (asked.force, asked.fence, &asked.reason) {
+        (false, Some(fence), None) => Ok(Command::Release {
             id,
             fence: Fence(fence),
-            outcome,
+            outcome: asked.outcome.map(answers::engine_outcome),
             exit_code: asked.exit_code,
-        });
-    }
-    caller.require_operate("take a booking back by force")?;
-    match asked.reason.map(|reason| reason.trim().to_owned()) {
-        Some(reason) if reason.chars().count() > REASON_LENGTH_MAX => {
-            invalid("reason", "is longer than 1,024 characters")
+        }),
+        (true, None, Some(reason)) => {
+            caller.require_operate("take a booking back by force")?;
+            let reason = reason.trim().to_owned();
+            Ok(Command::Force { id, reason })
         }
-        Some(reason) if !reason.is_empty() => Ok(Command::Force { id, reason }),
-        _ => invalid("reason", "is missing; it goes on record with `force`"),
+        // The reader of the body has refused it already.
+        _ => Err(Problem::invalid(asked.mistakes())),
     }
 }
 

@@ -87,10 +87,6 @@ impl Service {
             is_root,
             own_user,
         } = self.where_it_runs()?;
-        let mistakes = asked.mistakes();
-        if !mistakes.is_empty() {
-            return Err(Problem::invalid(mistakes));
-        }
         let tenant = tenant_of(caller, asked.tenant.take())?;
         caller.require_tenant(&tenant)?;
         let user = runs_as::runs_as(caller, *is_root, *own_user)?;

@@ -110,7 +110,7 @@ pub fn of_failure(failure: &Failure) -> Problem {
     let hint = match code {
         Code::OutcomeUnknown => "; repeat the request with the same id, that is safe",
         Code::StoreAway => "; the log of the server says where its records are",
-        Code::DiskLow => "; only what gives back is taken until space is freed",
+        Code::DiskLow => "; only requests that free resources are accepted until there is space",
         _ => "",
     };
     Problem {

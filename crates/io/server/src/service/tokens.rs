@@ -25,8 +25,6 @@ use crate::caller::Caller;
 
 /// How long a token is good where nobody says.
 const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
-/// How long a token may be good: ten years.
-const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
 
 /// Secrets that are known until they are forgotten: a day, and so many.
 #[derive(Default)]
@@ -224,44 +222,11 @@ fn created(
 }
 
 fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Problem> {
-    let mut errors = Vec::new();
-    if let Err(error) = Label::new(asked.name.as_str()) {
-        errors.push(FieldError::new("name", error.to_string()));
-    }
-    if asked.roles.is_empty() {
-        errors.push(FieldError::new(
-            "roles",
-            "is empty; give `view`, `use` or `operate`",
-        ));
-    }
-    let may_use = asked.roles.contains(&ApiRole::Use);
-    if may_use && asked.tenants.is_empty() {
-        errors.push(FieldError::new(
-            "tenants",
-            "is missing; `use` acts as the tenants listed",
-        ));
-    }
-    if !may_use && !asked.tenants.is_empty() && !asked.roles.contains(&ApiRole::Operate) {
-        errors.push(FieldError::new("tenants", "goes with the role `use`"));
-    }
-    let expires = match asked.expires.as_deref().map(str::parse::<Millis>) {
-        None => EXPIRES_DEFAULT,
-        Some(Ok(length)) if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) => length,
-        Some(Ok(_)) => {
-            errors.push(FieldError::new(
-                "expires",
-                "must be more than 0 and at most 3650d",
-            ));
-            EXPIRES_DEFAULT
-        }
-        Some(Err(error)) => {
-            errors.push(FieldError::new("expires", error.to_string()));
-            EXPIRES_DEFAULT
-        }
-    };
-    if !errors.is_empty() {
-        return Err(Problem::invalid(errors));
-    }
+    let lifetime = asked.lifetime().map_err(|wrong| {
+        let error = FieldError::new("expires", wrong);
+        Problem::invalid(vec![error])
+    })?;
+    let expires = lifetime.unwrap_or(EXPIRES_DEFAULT);
     Ok(Token {
         name: asked.name,
         sha256: sha256(secret.as_bytes()),

@@ -161,7 +161,7 @@ async fn an_apply_is_all_or_none_and_names_every_mistake() {
 async fn an_explanation_is_the_engines_and_hides_whom_the_caller_may_not_see() {
     let world = World::new();
     world
-        .limit("tenant", r#"{"tenant":"each","slots":64}"#)
+        .limit("tenants", r#"{"tenant":"each","slots":64}"#)
         .await;
     world.grant("a", "python", "acme").await;
     let told = world.ask("GET", "/v1/explain/booking/a", "").await.json();
@@ -178,13 +178,13 @@ async fn an_explanation_is_the_engines_and_hides_whom_the_caller_may_not_see() {
         .await
         .is_problem("not-found");
     let told = world
-        .ask_as(user(&["zeta"]), "GET", "/v1/explain/limit/tenant", "")
+        .ask_as(user(&["zeta"]), "GET", "/v1/explain/limit/tenants", "")
         .await
         .json();
-    assert_eq!(told["headline"], "limit tenant is open: 0/64 in use");
+    assert_eq!(told["headline"], "limit tenants is open: 0/64 in use");
     assert_eq!(
         world
-            .ask("GET", "/v1/explain/limit/tenant", "")
+            .ask("GET", "/v1/explain/limit/tenants", "")
             .await
             .status,
         200
@@ -195,7 +195,7 @@ async fn an_explanation_is_the_engines_and_hides_whom_the_caller_may_not_see() {
         .is_problem("not-found");
     assert_eq!(other["suggestion"], "limit");
     let limit = world
-        .ask_as(user(&["zeta"]), "GET", "/v1/limits/tenant", "")
+        .ask_as(user(&["zeta"]), "GET", "/v1/limits/tenants", "")
         .await
         .json();
     assert_eq!(

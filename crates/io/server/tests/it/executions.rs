@@ -479,7 +479,7 @@ async fn wrong_bodies_are_refused_with_all_their_mistakes() {
     check(r#","command":"a","env":{"A=B":"c"}"#, &["env"]).await;
     check(r#","command":"a","env":{"":"c"}"#, &["env"]).await;
     check(r#","command":"a","env":{"A":"b\u0000"}"#, &["env.A"]).await;
-    check(r#","command":"a","env":{"A":7}"#, &["env"]).await;
+    check(r#","command":"a","env":{"A":7}"#, &["env.A"]).await;
     check(r#","command":"a","env":["A"]"#, &["env"]).await;
     check(r#","command":"a","directory":"srv""#, &["directory"]).await;
     check(r#","command":"a","directory":"/s\u0000""#, &["directory"]).await;

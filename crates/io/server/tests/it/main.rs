@@ -14,6 +14,7 @@ mod declared;
 mod events;
 mod executions;
 mod garbage;
+mod inputs;
 mod ledger;
 mod listen;
 mod market;

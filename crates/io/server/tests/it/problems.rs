@@ -101,10 +101,16 @@ async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
         errors,
         [
             ("class".to_owned(), String::new()),
-            ("priority".to_owned(), String::new()),
+            (
+                "priority".to_owned(),
+                "one of urgent, high, normal, low, batch".to_owned()
+            ),
             ("slot".to_owned(), meant("slots")),
             ("ttlMS".to_owned(), meant("ttlMs")),
-            ("waitMs".to_owned(), String::new()),
+            (
+                "waitMs".to_owned(),
+                "0 to 9007199254740991 is allowed".to_owned()
+            ),
         ]
     );
     let batch = r#"{"operations":[{"op":"cancel","id":"a"},{"op":"release","id":"a","fense":1},{"op":"reserve","id":"a/b"}]}"#;
@@ -120,7 +126,11 @@ async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
         .collect();
     assert_eq!(
         json!(paths),
-        json!(["operations[1].fense", "operations[2].id"]),
+        json!([
+            "operations[1].fense",
+            "operations[2].id",
+            "operations[2].class"
+        ]),
         "{problem:#}"
     );
     let twice = r#"{"class":"python","class":"rust","tenant":"acme"}"#;

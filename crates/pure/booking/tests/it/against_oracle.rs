@@ -13,7 +13,7 @@ use crate::world::{Step, any_steps, execution_steps, run, shield_steps};
 /// so each must have been met often enough.
 #[test]
 fn any_world_goes_as_the_plain_rules_say() {
-    let met = worlds(2_000, any_steps());
+    let met = worlds(3_000, any_steps());
     for rule in [
         "granted at once",
         "queued",

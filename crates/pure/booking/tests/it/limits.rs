@@ -455,6 +455,28 @@ fn the_limit_on_each_tenant_ships_once_and_stays() {
 }
 
 #[test]
+fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
+    let mut desk = Desk::new();
+    let shipped = decide::missing_shipped(&desk.bookings);
+    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
+        .unwrap();
+    desk.set(0, &[("fair", slots_limit("", "each", 7))])
+        .unwrap();
+    assert!(desk.bookings.limit("tenants").is_none());
+    assert_eq!(desk.bookings.limit("fair").unwrap().limit.slots, Some(7));
+
+    // One that was changed is the operator's word already: two of one scope are refused.
+    let mut desk = Desk::new();
+    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
+        .unwrap();
+    desk.set(0, &[("tenants", slots_limit("", "each", 9))])
+        .unwrap();
+    let refused = desk.set(0, &[("fair", slots_limit("", "each", 7))]);
+    assert!(matches!(refused, Err(Refusal::SameScopes { .. })));
+    assert_eq!(desk.bookings.limit("tenants").unwrap().limit.slots, Some(9));
+}
+
+#[test]
 fn nothing_ships_over_what_an_operator_declared() {
     for (taken, limit) in [
         ("fair", slots_limit("", "each", 7)),

@@ -239,6 +239,7 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
             "booking.queued",
             "booking.refused",
             "booking.released",
+            "execution.adopted",
             "execution.started",
             "execution.stopping",
             "execution.stuck",

@@ -18,6 +18,7 @@ use super::{ONE_NAME, new_id};
 use crate::columns::amount;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::ExecArguments;
+use crate::layout::escaped_line;
 use crate::session::Session;
 
 /// How long one may wait where no limit says less (S1); the limit's word is taken otherwise.
@@ -408,6 +409,7 @@ impl Line {
     }
 
     fn say(&mut self, session: &mut Session, text: &str) {
+        let text = &*escaped_line(text);
         if self.kind == Kind::Silent || self.said.as_deref() == Some(text) {
             return;
         }

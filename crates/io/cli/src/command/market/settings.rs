@@ -9,11 +9,14 @@ use bursar_market::clear::{Policy, VALUE_MAX};
 use bursar_market::node::Settings as NodeSettings;
 use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
 use bursar_market::sense::Window;
-use bursar_node::market::{DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged};
+use bursar_node::market::{
+    DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged, check_declared,
+};
 use bursar_units::Millis;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
+use crate::failure::{Failure, Stop, chain};
 use crate::grammar::MarketWord;
 
 /// The process whose cgroups tell where we are: our own.
@@ -116,6 +119,14 @@ impl Settings {
             executions,
             process: PROCESS.into(),
         }
+    }
+}
+
+impl Cgroup {
+    /// Refuses cgroups that cannot be managed together.
+    pub(in crate::command) fn check(all: &[Self]) -> Result<(), Stop> {
+        let declared: Vec<Declared> = all.iter().map(|cgroup| cgroup.0.clone()).collect();
+        check_declared(&declared).map_err(|error| Failure::usage(chain(&error)).into())
     }
 }
 
@@ -348,7 +359,7 @@ mod tests {
             ),
             (
                 "[market]\nclear = \"soon\"\n",
-                "bursar.toml:2: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
+                "bursar.toml:2: `clear`: `soon` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
             ),
             (
                 "[market]\nbucket = \"2s\"\nwindow = \"5s\"\n",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bursar_engine::words;
-use bursar_node::market::{Acts, Agent, Error, Mode, Options, View, Why};
+use bursar_node::market::{Acts, Agent, Mode, Options, View, Why};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Stop, chain};
@@ -34,7 +34,6 @@ impl Sharing {
         let mode = options.mode;
         let agent = match Agent::start(options) {
             Ok(agent) => Ok(Arc::new(agent)),
-            Err(error @ Error::Twice(_)) => return Err(Failure::usage(chain(&error)).into()),
             Err(error) if mode == Mode::Act => {
                 let message = format!("the market cannot act: {}", chain(&error));
                 return Err(Failure::unavailable(message).into());

@@ -243,8 +243,10 @@ fn draw(session: &mut Session, seen: &Seen, first: &mut usize) -> Result<(), Sto
     } else {
         text(&seen.markets, &look, Page::of(session, columns))
     };
-    let frame = frame(&body, &foot(seen, &look), lines, first);
-    session.console.data(&look.letters(&frame))
+    // What moves the cursor is ours, and comes after all else was escaped.
+    let (body, foot) = (look.shown(&body), look.shown(&foot(seen, &look)));
+    let frame = frame(&body, &foot, lines, first);
+    session.console.data(&look.plain(frame))
 }
 
 /// The last line: how it ends, and how old what is shown is if nothing newer comes.

@@ -16,6 +16,8 @@ use crate::failure::{Failure, Stop, chain};
 pub(super) const DIRECTORY: &str = "executions";
 /// The process whose cgroups are divided: our own.
 const PROCESS: &str = "/proc/self";
+/// What stands for the ledger's id while there is none.
+const NO_LEDGER: &str = "none";
 
 /// The executor of this machine, and what it was found to be.
 pub(super) struct Found {
@@ -36,18 +38,8 @@ impl Found {
         };
         let directory = settings.data.join(DIRECTORY);
         let local = open(directory, &ledger, settings.require_isolation)?;
-        let trees = cgroup::find(Path::new(PROCESS), &ledger);
-        for tree in &trees {
-            // Looking made it. The first execution makes it again, so that a server which runs
-            // none leaves none behind, however it ends; one with executions in it stays.
-            let _in_use = std::fs::remove_dir(&tree.base);
-        }
-        if trees.is_empty() && settings.require_isolation {
-            let message = format!("executions cannot be kept apart: {NOTHING}");
-            let hint = "leave out `--require-isolation`, or give this service a cgroup of its own \
-                        (`Delegate=yes`)";
-            return Err(Failure::unavailable(message).hint(hint).into());
-        }
+        let trees = find(&ledger);
+        require_isolation(settings, &trees)?;
         Ok(Self {
             local: Arc::new(local),
             trees,
@@ -100,6 +92,35 @@ impl Found {
         let here = limits.into_iter().filter(is_here);
         here.map(Controller::word).collect()
     }
+}
+
+/// Refuses settings that want more than this machine has, before there is a ledger.
+pub(super) fn check(settings: &Settings) -> Result<(), Stop> {
+    if settings.require_isolation {
+        require_isolation(settings, &find(NO_LEDGER))?;
+    }
+    Ok(())
+}
+
+/// The hierarchies in which executions of a ledger are kept apart.
+fn find(ledger: &str) -> Vec<Tree> {
+    let trees = cgroup::find(Path::new(PROCESS), ledger);
+    for tree in &trees {
+        // Looking made it. The first execution makes it again, so that a server which runs
+        // none leaves none behind, however it ends; one with executions in it stays.
+        let _in_use = std::fs::remove_dir(&tree.base);
+    }
+    trees
+}
+
+fn require_isolation(settings: &Settings, trees: &[Tree]) -> Result<(), Stop> {
+    if !trees.is_empty() || !settings.require_isolation {
+        return Ok(());
+    }
+    let message = format!("executions cannot be kept apart: {NOTHING}");
+    let hint = "leave out `--require-isolation`, or give this service a cgroup of its own \
+                (`Delegate=yes`)";
+    Err(Failure::unavailable(message).hint(hint).into())
 }
 
 /// The executor of a ledger whose executions are kept in a directory.

@@ -10,6 +10,7 @@ use bursar_ledger::writer::Poison;
 use bursar_server::metrics::Metrics;
 
 use crate::failure::chain;
+use crate::session::Session;
 
 /// Where commands are kept whose deciding panicked (L2).
 const POISON: &str = "poison";
@@ -81,9 +82,9 @@ impl Observe for Observer {
     }
 }
 
-/// Logs to stderr: warnings, or with `-v` everything.
-pub(in crate::command) fn log_to_stderr(is_verbose: bool) {
-    let level = if is_verbose {
+/// Logs to stderr: warnings, or with `-v` everything; in colour only where a person looks.
+pub(in crate::command) fn log_to_stderr(session: &Session) {
+    let level = if session.common.verbose {
         "bursar=debug,bursar_server=debug,bursar_ledger=debug,info"
     } else {
         "warn"
@@ -91,6 +92,7 @@ pub(in crate::command) fn log_to_stderr(is_verbose: bool) {
     let filter = tracing_subscriber::EnvFilter::new(level);
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(session.paints_words())
         // A terminal that went away takes no complaint either, and saying so would panic.
         .log_internal_errors(false)
         .with_env_filter(filter);

@@ -80,7 +80,9 @@ impl File {
         };
         let text = std::fs::read_to_string(session.path(path))
             .map_err(|error| Failure::file("read", path.display(), &error))?;
-        Ok(config::parse(&text, &path.display().to_string())?)
+        let file: Self = config::parse(&text, &path.display().to_string())?;
+        market::Cgroup::check(&file.cgroup)?;
+        Ok(file)
     }
 }
 

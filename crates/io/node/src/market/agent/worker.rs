@@ -21,7 +21,7 @@ use crate::market::target::Finder;
 use crate::market::view::{HISTORY_MAX, HISTORY_MS};
 use crate::market::{
     Acts, Deed, Error, Mode, Observed, Options, Point, PointPod, Resize, Restored, Rules,
-    Unmanaged, View, Why, lock, machine,
+    Unmanaged, View, Why, check_declared, lock, machine,
 };
 
 use super::RESIZES_MAX;
@@ -84,15 +84,7 @@ struct Watched {
 impl Worker {
     /// Opens everything, puts back what nobody wants any more, and looks for the first time.
     pub(super) fn open(options: Options) -> Result<Self, Error> {
-        let mut names: Vec<&str> = options
-            .cgroups
-            .iter()
-            .map(|one| one.name.as_str())
-            .collect();
-        names.sort_unstable();
-        if let Some([name, _]) = names.array_windows().find(|[one, next]| one == next) {
-            return Err(Error::Twice((*name).to_owned()));
-        }
+        check_declared(&options.cgroups)?;
         let lock = lock(&options.directory)?;
         let hierarchies = Hierarchies::find(&options.process).ok_or(Error::NoHierarchy)?;
         let online_milli = machine::online_milli(&options.process).ok_or(Error::NoProcessors)?;

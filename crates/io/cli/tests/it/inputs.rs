@@ -1,0 +1,357 @@
+//! Wrong words are answered in plain words, terminals obey nobody but us, and a start that is
+//! refused leaves nothing behind.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
+use serde_json::json;
+
+use crate::house::{Ended, House, ended};
+
+/// The first line that a command says on stderr.
+fn first(ended: &Ended) -> &str {
+    ended.stderr.lines().next().unwrap_or_default()
+}
+
+#[test]
+fn wrong_values_of_flags_are_told_in_plain_words() {
+    let house = House::new();
+    for (words, expected) in [
+        ("limit set python --slots -5", "--slots cannot be negative"),
+        ("limit set python --slots=-5", "--slots cannot be negative"),
+        (
+            "limit set python --slots 1.5",
+            "--slots must be a whole number from 0, or `none`",
+        ),
+        (
+            "limit set python --weight -5",
+            "--weight cannot be negative",
+        ),
+        (
+            "booking reserve python --slots 1.5",
+            "--slots must be a whole number, not `1.5`",
+        ),
+        (
+            "booking reserve python --cpu -1",
+            "--cpu cannot be negative",
+        ),
+        (
+            "booking reserve python --ttl -5s",
+            "--ttl cannot be negative",
+        ),
+        (
+            "booking reserve python --ttl 5",
+            "--ttl: `5` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d",
+        ),
+        (
+            "booking renew job --fence 1e3",
+            "--fence must be a whole number, not `1e3`",
+        ),
+        ("ledger tail --from -1", "--from cannot be negative"),
+        (
+            "up --listen hello",
+            "--listen needs ADDRESS:PORT, such as 127.0.0.1:7171",
+        ),
+        ("--timeout 0 bookings", "--timeout must be more than 0"),
+        ("bookings --timeout 0s", "--timeout must be more than 0"),
+        (
+            "bookings --where class",
+            "--where takes KEY=VALUE, not `class`",
+        ),
+        (
+            "bookings -w list",
+            "put --watch after the subcommand that accepts it",
+        ),
+    ] {
+        let ended = house.run(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(ended.code, 2, "{words}: {}", ended.stderr);
+        assert_eq!(first(&ended), format!("error: {expected}"), "{words}");
+    }
+    let flag = house.run(&["bookings", "-5"]);
+    assert_eq!(first(&flag), "error: `bursar booking` has no flag `-5`");
+}
+
+#[test]
+fn wrong_settings_name_the_key_in_plain_words() {
+    let house = House::new();
+    for (text, expected) in [
+        (
+            "[server]\nlisten = \"hello\"\n",
+            ":2: `listen` needs ADDRESS:PORT, such as \"127.0.0.1:7171\"",
+        ),
+        (
+            "[server]\nlisten = 7171\n",
+            ":2: `listen` must be a text in quotes",
+        ),
+        (
+            "[executor]\nshare-user = 1\n",
+            ":2: `share-user` must be true or false",
+        ),
+        (
+            "[auth]\n\nanonymous = \"write\"\n",
+            ":3: `anonymous` must be one of read, none",
+        ),
+        (
+            "[market]\nsense = \"5\"\n",
+            ":2: `sense`: `5` is not a duration",
+        ),
+    ] {
+        std::fs::write(house.path("bursar.toml"), text).unwrap();
+        let ended = house.run(&["up", "--config", "bursar.toml"]);
+        assert_eq!(ended.code, 2, "{text}");
+        let said = first(&ended);
+        assert!(
+            said.starts_with(&format!("error: bursar.toml{expected}")),
+            "{text}: {said}"
+        );
+    }
+}
+
+/// The files of a directory.
+fn files(path: &std::path::Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return Vec::new();
+    };
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    entries
+        .map(|entry| name(entry).into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_start_that_is_refused_leaves_nothing_behind() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let twice = "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmax = 1\n".repeat(2);
+    for (settings, flags, code, expected) in [
+        ("", vec!["--listen", &taken], 3, "could not listen on"),
+        ("", vec!["--listen", "0.0.0.0:0"], 3, "no token exists"),
+        ("[server]\nport = 1\n", vec![], 2, "is not a key"),
+        (&twice, vec![], 2, "cgroup `a` is declared twice"),
+    ] {
+        let house = House::new();
+        std::fs::write(house.path("bursar.toml"), settings).unwrap();
+        let mut words = vec!["up", "--config", "bursar.toml", "--data", "data"];
+        words.extend(flags);
+        let ended = house.run(&words);
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+        assert_eq!(
+            files(&house.path("data")),
+            Vec::<String>::new(),
+            "{expected}"
+        );
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_data_and_port_names_the_first() {
+    let house = House::new();
+    let server = house.up(&[]);
+    let address = server.address.strip_prefix("http://").unwrap().to_owned();
+    let second = house.run(&["up", "--listen", &address]);
+    let expected = format!("in use by process {}", server.pid());
+    assert!(second.stderr.contains(&expected), "{}", second.stderr);
+}
+
+#[test]
+fn a_log_that_no_terminal_shows_has_no_colours() {
+    let house = House::new();
+    let server = house.up(&["-v"]);
+    house.ok(&["booking", "reserve", "python"]);
+    let ended = server.interrupted();
+    assert!(ended.stderr.contains("DEBUG"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
+}
+
+#[test]
+fn a_refusal_lists_every_mistake_on_a_line_of_its_own() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let hidden = "ac\u{202e}me";
+    let words = [
+        "booking", "reserve", hidden, "--tenant", hidden, "--ttl", "1ms",
+    ];
+    let ended = house.run(&words);
+    let expected = "\
+error: 3 mistakes, nothing was done
+  class has the invisible character U+202E; leave it out
+  tenant has the invisible character U+202E; leave it out
+  ttlMs must be between 1000 and 86400000
+";
+    assert_eq!((ended.code, ended.stderr.as_str()), (2, expected));
+    let json = house.run(&[&words[..], &["-o", "json"]].concat());
+    let problem: serde_json::Value = serde_json::from_str(&json.stderr).unwrap();
+    assert_eq!(problem["errors"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn words_of_a_command_line_are_escaped_in_its_errors() {
+    let house = House::new();
+    for words in [
+        vec!["book\u{1b}[2Jings"],
+        vec!["bookings", "--where", "a\u{202e}b=c"],
+        vec!["context", "use", "x\u{9b}31m\nerror: y"],
+        vec!["--server", "http://\u{202e}x", "bookings"],
+        vec!["ledger", "check", "--store", "a\u{1b}]0;b"],
+        vec!["apply", "-f", "no\u{1b}[2J"],
+    ] {
+        for format in ["table", "json"] {
+            let ended = house.run(&[&words[..], &["-o", format]].concat());
+            assert_ne!(ended.code, 0, "{words:?}");
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
+            assert!(!said.contains(obeyed), "{words:?}: {said:?}");
+            assert!(!said.contains("\nerror: y"), "{said:?}");
+        }
+    }
+    // A file that is shown with its mistakes.
+    std::fs::write(
+        house.path("evil.yaml"),
+        "kind: \"a\u{202e}b\" # \u{9b}31m\n",
+    )
+    .unwrap();
+    let ended = house.run(&["apply", "-f", "evil.yaml"]);
+    assert!(ended.stderr.contains(r"\u{202e}"), "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains(['\u{202e}', '\u{9b}']),
+        "{:?}",
+        ended.stderr
+    );
+}
+
+/// A server that says of everything what no terminal should obey.
+struct Hostile {
+    address: String,
+}
+
+/// Clears the screen, turns the direction, breaks the line, and imitates our own colours.
+const EVIL: &str = "x\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{fdd0}\nerror: y";
+
+impl Hostile {
+    fn new(key: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                reader.read_line(&mut line).unwrap();
+                // The rest of the request has no body: it is read so that closing loses nothing.
+                let mut header = String::new();
+                while reader.read_line(&mut header).unwrap() > 2 {
+                    header.clear();
+                }
+                let path = line.split(' ').nth(1).unwrap_or_default();
+                let (status, body) = Self::answer(path, key.trim());
+                let head = format!(
+                    "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n\
+                     content-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all((head + &body).as_bytes()).unwrap();
+            }
+        });
+        Self { address }
+    }
+
+    fn answer(path: &str, key: &str) -> (u16, String) {
+        let path = path.split('?').next().unwrap_or_default();
+        // A label of an earlier version, which had no line breaks.
+        let label = EVIL.replace(['\n', ' ', '\u{1b}', '\u{9b}'], "");
+        let booking = json!({
+            "id": "job", "state": "ended", "class": label, "tenant": label, "slots": 1,
+            "end": "forced", "reason": EVIL, "queuedAt": "2026-11-16T10:00:00.000Z",
+        });
+        let body = match path {
+            "/v1/bookings" => json!({"items": [booking], "record": 1}),
+            "/v1/bookings/job" => booking,
+            "/v1/explain/booking/job" => json!({
+                "object": {"kind": "Booking", "name": "job"}, "headline": EVIL, "state": "queued",
+                "reason": EVIL, "changes": [EVIL], "record": 1,
+                "who": [{"tenant": label, "slots": 1, "limits": []}],
+            }),
+            "/v1/ledger" => json!({
+                "ledger": EVIL, "generation": 0, "records": 2, "prunedBelow": 0, "key": key,
+                "store": EVIL,
+            }),
+            "/v1/records" => json!({
+                "items": [{"seq": 1, "at": "2026-11-16T10:00:00.000Z", "by": label,
+                           "summary": [EVIL]}],
+                "record": 1,
+            }),
+            _ => {
+                let problem = json!({
+                    "type": "/problems/not-found", "title": EVIL, "status": 404,
+                    "code": "not-found", "detail": EVIL, "suggestion": EVIL,
+                });
+                return (404, problem.to_string());
+            }
+        };
+        (200, body.to_string())
+    }
+}
+
+#[test]
+fn nothing_that_a_server_says_is_obeyed_by_a_terminal() {
+    let house = House::new();
+    let key = {
+        let _server = house.up(&[]);
+        house.ok(&["ledger", "key"])
+    };
+    let server = Hostile::new(key);
+    for words in [
+        vec!["bookings", "--where", "state=ended"],
+        vec!["bookings", "--where", "state=ended", "-o", "wide"],
+        vec!["booking", "show", "job"],
+        vec!["explain", "booking/job"],
+        vec!["ledger", "tail", "--from", "0"],
+        vec!["bookings", "--where", "state=ended", "-o", "json"],
+        vec!["bookings", "--where", "state=ended", "-o", "yaml"],
+        vec!["booking", "show", "job", "-o", "json"],
+        vec!["booking", "show", "job", "-o", "yaml"],
+        vec!["explain", "booking/job", "-o", "json"],
+        vec!["ledger", "tail", "--from", "0", "-o", "json"],
+        vec!["ledger", "tail", "--from", "0", "-o", "yaml"],
+        vec!["limit", "show", "none"],
+        vec!["limit", "show", "none", "-o", "json"],
+    ] {
+        for color in ["NO_COLOR", "CLICOLOR_FORCE"] {
+            let mut command = house.command(&words);
+            command
+                .env(color, "1")
+                .env("BURSAR_SERVER", &server.address);
+            let ended = ended(command.output().unwrap());
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let is_refused = words.contains(&"none");
+            assert_eq!(ended.code, i32::from(is_refused), "{words:?}: {said}");
+            assert!(said.contains("202e"), "{words:?}: {said:?}");
+            // Our own colours, which only one of the two has.
+            let mut plain = said.clone();
+            for code in ["0", "1", "2", "31", "32", "33"] {
+                plain = plain.replace(&format!("\u{1b}[{code}m"), "");
+            }
+            assert!(
+                color == "CLICOLOR_FORCE" || plain == said,
+                "{words:?}: {said:?}"
+            );
+            let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
+            assert!(!plain.contains(obeyed), "{words:?}: {plain:?}");
+            assert!(!plain.contains("\nerror: y"), "{words:?}: {plain:?}");
+            if words.contains(&"json") {
+                let text = if is_refused {
+                    &ended.stderr
+                } else {
+                    &ended.stdout
+                };
+                let value: serde_json::Value = serde_json::from_str(text).unwrap();
+                assert!(
+                    value.to_string().contains('\u{202e}'),
+                    "JSON means the same"
+                );
+            }
+        }
+    }
+}
