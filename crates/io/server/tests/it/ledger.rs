@@ -7,10 +7,11 @@ use bursar_journal::merkle::verify_inclusion;
 use bursar_journal::proof::Proof;
 use bursar_journal::record::read_entries;
 use bursar_journal::tile::tile_hashes;
-use bursar_ledger::store::Reader as _;
+use bursar_ledger::index::{FILE_NAME, Index, Indexer, Pace, Progress};
+use bursar_ledger::store::{Reader as _, Store as _};
 use serde_json::json;
 
-use crate::world::{World, user};
+use crate::world::{LEDGER, World, user};
 
 async fn key(world: &World) -> VerifierKey {
     let status = world.ask("GET", "/v1/ledger", "").await.json();
@@ -113,6 +114,124 @@ async fn proofs_and_searches_take_the_same_subjects_and_refuse_others_in_the_sam
             assert_eq!(refused["detail"], words, "{path}");
         }
     }
+}
+
+/// Method: the same questions without an index, after each commit to one, and with a damaged one.
+#[tokio::test(start_paused = true)]
+async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let index = Index::of(directory.path(), LEDGER, 0);
+    let world = World::indexed(index.clone());
+    world
+        .limit("python", r#"{"class":"python","slots":3}"#)
+        .await;
+    work(&world, 20).await;
+    world
+        .limit("python", r#"{"class":"python","slots":9}"#)
+        .await;
+    // Its proof signs a checkpoint over all records, so that none is made later.
+    let last = format!("/v1/proofs/record/{}", world.service.record());
+    assert_eq!(world.ask("GET", &last, "").await.status, 200);
+    let scanned = answers(&world).await;
+    assert_eq!(scanned, naive(&world).await);
+    let pace = Pace {
+        records_max: 9,
+        records_min: 1,
+    };
+    let (reader, head) = (world.store.reader().unwrap(), world.service.record() + 1);
+    let mut indexer = Indexer::new(index, pace);
+    let mut steps = 0;
+    while indexer.step(reader.as_ref(), head).unwrap() == Progress::Behind {
+        steps += 1;
+        assert_eq!(answers(&world).await, scanned, "step {steps}");
+    }
+    assert!(3 < steps, "{steps}");
+    assert_eq!(answers(&world).await, scanned, "all is indexed");
+    std::fs::write(directory.path().join(FILE_NAME), "damaged").unwrap();
+    assert_eq!(answers(&world).await, scanned, "damaged");
+}
+
+const ABOUT: [&str; 5] = [
+    "booking/job-3",
+    "booking/job-19",
+    "limit/python",
+    "record/5",
+    "node/nobody",
+];
+
+/// All pages of some searches in several sizes, then some proofs.
+async fn answers(world: &World) -> Vec<String> {
+    let mut answers = Vec::new();
+    for (about, limit) in ABOUT
+        .iter()
+        .flat_map(|about| [(about, 1), (about, 2), (about, 100)])
+    {
+        let mut cursor = "0".to_owned();
+        while !cursor.is_empty() {
+            let path = format!("/v1/records?object={about}&limit={limit}&cursor={cursor}");
+            let page = world.ask("GET", &path, "").await.json();
+            let items = page["items"].as_array().unwrap().iter();
+            let seqs: Vec<&serde_json::Value> = items.map(|item| &item["seq"]).collect();
+            cursor = page["nextCursor"].as_str().unwrap_or_default().to_owned();
+            answers.push(format!("{about} {limit}: {seqs:?} then {cursor:?}"));
+        }
+    }
+    for about in ABOUT {
+        let proof = world.ask("GET", &format!("/v1/proofs/{about}"), "").await;
+        let records = Proof::parse(&proof.text()).map(|proof| {
+            let records = proof.records.iter().map(|record| record.seq);
+            records.collect::<Vec<_>>()
+        });
+        answers.push(format!("{about}: {} {:?}", proof.status, records.ok()));
+    }
+    answers
+}
+
+/// The same, by the rule: a page ends behind its last record if it is full, else at the head.
+async fn naive(world: &World) -> Vec<String> {
+    let reader = world.store.reader().unwrap();
+    let kept = reader.records(0, usize::MAX).unwrap();
+    let all = |about: &str| -> Vec<u64> {
+        let subject: Subject = about.parse().unwrap();
+        let is_about = |seq: u64, bytes: &[u8]| {
+            let record = bursar_engine::codec::decode(seq, bytes, |_| None).unwrap();
+            subject.is_of(&record)
+        };
+        let about = kept
+            .iter()
+            .filter(|kept| is_about(kept.seq, kept.bytes.as_deref().unwrap()));
+        about.map(|kept| kept.seq).collect()
+    };
+    let head = world.service.record() + 1;
+    let mut answers = Vec::new();
+    for (about, limit) in ABOUT
+        .iter()
+        .flat_map(|about| [(about, 1), (about, 2), (about, 100)])
+    {
+        let mut left = all(about);
+        loop {
+            let page: Vec<u64> = left.drain(..limit.min(left.len())).collect();
+            let next = match page.last() {
+                Some(last) if page.len() == limit && last + 1 < head => (last + 1).to_string(),
+                _ => String::new(),
+            };
+            answers.push(format!(
+                "{about} {limit}: {:?} then {next:?}",
+                json!(page).as_array().unwrap()
+            ));
+            if next.is_empty() {
+                break;
+            }
+        }
+    }
+    for about in ABOUT {
+        let seqs = all(about);
+        answers.push(match seqs.is_empty() {
+            false => format!("{about}: 200 OK {:?}", Some(seqs)),
+            true => format!("{about}: 404 Not Found None"),
+        });
+    }
+    answers
 }
 
 /// Method: the ledger is on its three threads, where a checkpoint is signed each second only.

@@ -12,6 +12,7 @@ use bursar_engine::token::Role;
 use bursar_ledger::clock::Clock;
 use bursar_ledger::committer::Committer;
 use bursar_ledger::data::{Keys, signs_with};
+use bursar_ledger::index::Index;
 use bursar_ledger::key::Signer;
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::memory::MemoryStore;
@@ -33,6 +34,9 @@ use tower::ServiceExt as _;
 pub(crate) const NOW_MS: u64 = 1_794_823_200_000;
 
 const STORE_FILE: &str = "ledger.db";
+
+/// The id of every ledger here.
+pub(crate) const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 
 /// Everything a test needs.
 pub(crate) struct World {
@@ -87,6 +91,11 @@ impl World {
         Self::inline(Some(STORE_FILE), |service| {
             service.executing(executor, OwnUser::Everyone)
         })
+    }
+
+    /// The same, with an index of its records.
+    pub(crate) fn indexed(index: Index) -> Self {
+        Self::inline(None, |service| service.indexed(index))
     }
 
     /// The same, on a node whose CPU is shared.
@@ -154,7 +163,7 @@ impl World {
                 sign: signs_with(shared, Arc::clone(clock)),
             })
         };
-        let id = || "0198f3c2-0000-7000-8000-000000000000".to_owned();
+        let id = || LEDGER.to_owned();
         let begun = begin(
             Box::new(store.clone()),
             State::default(),
