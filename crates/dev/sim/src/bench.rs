@@ -16,6 +16,7 @@ mod memory;
 mod pairs;
 pub mod peer;
 mod recovery;
+mod search;
 pub mod table;
 pub mod usage;
 mod world;
@@ -43,6 +44,8 @@ pub enum Part {
     Http,
     /// A start without a snapshot.
     Recovery,
+    /// The records of one booking, by a scan and by the index.
+    Search,
     /// The same pairs in the peer that speaks SQL.
     Postgres,
     /// The same pairs in the peer that runs Lua.
@@ -128,6 +131,9 @@ pub fn bookings(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<T
     }
     if wanted(Part::Recovery) {
         bench.recovery(&mut table)?;
+    }
+    if wanted(Part::Search) {
+        bench.search(&mut table)?;
     }
     Ok(table)
 }
@@ -275,6 +281,24 @@ impl Bench<'_> {
             }),
             near: seen.near,
         });
+        Ok(())
+    }
+
+    fn search(&self, table: &mut Table) -> anyhow::Result<()> {
+        for records in [self.scale.records / 50, self.scale.records / 5] {
+            let size = table::grouped(records);
+            self.begin(&format!("a search of {size} records"))?;
+            let seen = search::measure(&self.place(&format!("search-{records}"))?, records)?;
+            for (how, took_us) in [("a scan", seen.scan_us), ("the index", seen.index_us)] {
+                table.push(Row {
+                    name: format!("a booking's records of {size}, by {how}"),
+                    seen: format!("{} ms", table::thousandths(took_us)),
+                    ratio: None,
+                    goal: None,
+                    near: seen.near.clone(),
+                });
+            }
+        }
         Ok(())
     }
 

@@ -71,8 +71,8 @@ struct Header {
     generation: u64,
     /// Version of the rule that lists subjects.
     rule: u32,
-    /// The first record that had its payload when the index was begun.
-    first: u64,
+    /// The first record that had its payload when the index was begun, if that could be told.
+    first: Option<u64>,
     /// How many records are indexed.
     records: u64,
     /// Leaf hash of the last of them, if it is known.
@@ -177,7 +177,9 @@ impl Header {
                 ledger: row.get(0)?,
                 generation: count(row, 1)?,
                 rule: row.get(2)?,
-                first: count(row, 3)?,
+                first: row
+                    .get::<_, Option<i64>>(3)?
+                    .and_then(|first| first.try_into().ok()),
                 records: count(row, 4)?,
                 leaf: row.get::<_, Option<[u8; 32]>>(5)?.map(Hash),
             })

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use bursar_engine::codec::decode;
 use bursar_engine::subject::{self, Subject, subjects_of};
 use bursar_journal::hash::Hash;
-use rusqlite::{CachedStatement, Connection, OpenFlags, TransactionBehavior, params};
+use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{APPLICATION_ID, FORMAT, Header, Index, last_leaf};
 use crate::durable::{self, beside};
@@ -34,7 +35,7 @@ const SCHEMA: &str = "
     CREATE TABLE header (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         ledger TEXT NOT NULL, generation INTEGER NOT NULL, rule INTEGER NOT NULL,
-        first INTEGER NOT NULL, records INTEGER NOT NULL, leaf BLOB
+        first INTEGER, records INTEGER NOT NULL, leaf BLOB
     );
 ";
 
@@ -43,6 +44,8 @@ const SCHEMA: &str = "
 pub struct Pace {
     /// Records that one commit indexes at most.
     pub records_max: u64,
+    /// Subjects after which a commit takes no further record: until then they are in memory.
+    pub subjects_max: usize,
     /// Records that must be waiting: fewer are quicker to scan than to index.
     pub records_min: u64,
 }
@@ -51,6 +54,7 @@ impl Pace {
     /// The pace of a running ledger.
     pub const RUNNING: Self = Self {
         records_max: 4_096,
+        subjects_max: 65_536,
         records_min: 256,
     };
 }
@@ -131,22 +135,18 @@ impl Indexer {
             Some(open) => open,
             None => self.begin(reader)?,
         };
-        let Pace {
-            records_max,
-            records_min,
-        } = self.pace;
-        let waiting = head.saturating_sub(open.header.records);
-        let until = open.header.records + waiting.min(records_max);
-        let extended = match waiting {
-            _ if waiting < records_min => Ok(()),
-            _ => open.extend(reader, until),
+        let waiting = |open: &Writing| head.saturating_sub(open.header.records);
+        let extended = match waiting(&open) {
+            few if few < self.pace.records_min => Ok(()),
+            waiting => open.extend(reader, waiting, self.pace),
         };
+        let waiting = waiting(&open);
         self.open = Some(open);
         extended?;
-        match head.saturating_sub(until) {
-            left if left < records_min || waiting < records_min => Ok(Progress::CaughtUp),
-            _ => Ok(Progress::Behind),
+        if waiting < self.pace.records_min {
+            return Ok(Progress::CaughtUp);
         }
+        Ok(Progress::Behind)
     }
 
     /// Opens the file that is there, if it fits.
@@ -177,16 +177,17 @@ impl Indexer {
     fn begin(&self, reader: &dyn Reader) -> Result<Writing, Error> {
         let path = &self.index.path;
         let first = match first_kept(reader) {
-            Err(store::Error::Damaged { .. }) => 0,
-            first => first?,
+            Err(store::Error::Damaged { .. }) => None,
+            first => Some(first?),
         };
+        let records = first.unwrap_or(0);
         let header = Header {
             ledger: self.index.ledger.clone(),
             generation: self.index.generation,
             rule: subject::VERSION,
             first,
-            records: first,
-            leaf: last_leaf(reader, first)?,
+            records,
+            leaf: last_leaf(reader, records)?,
         };
         // A journal that is left would be played into the new file.
         for suffix in ["", "-journal", "-wal", "-shm"] {
@@ -208,7 +209,7 @@ impl Indexer {
                 header.ledger,
                 number(header.generation)?,
                 header.rule,
-                number(header.first)?,
+                header.first.map(number).transpose()?,
                 number(header.records)?,
                 header.leaf.map(|leaf| leaf.0),
             ],
@@ -235,47 +236,62 @@ impl Writing {
 
     /// Whether payloads were pruned since: their names do not stay here (L13).
     fn is_pruned(&self, reader: &dyn Reader) -> Result<bool, store::Error> {
-        if self.header.first == self.header.records {
+        let first = self.header.first;
+        let Some(first) = first.filter(|first| *first < self.header.records) else {
             return Ok(false);
-        }
-        match reader.records(self.header.first, 1) {
+        };
+        match reader.records(first, 1) {
             Ok(kept) => Ok(kept.first().is_some_and(|kept| kept.bytes.is_none())),
             Err(store::Error::Damaged { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Indexes the records up to `until`, all or none of them.
-    fn extend(&mut self, reader: &dyn Reader, until: u64) -> Result<(), Error> {
+    /// Indexes as many of the waiting records as the pace allows, all or none of them.
+    fn extend(&mut self, reader: &dyn Reader, waiting: u64, pace: Pace) -> Result<(), Error> {
+        let until = self.header.records + waiting.min(pace.records_max);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut next = self.header.records;
-        {
-            let sql = "INSERT OR IGNORE INTO about (subject, seq) VALUES (?1, ?2)";
-            let mut insert = transaction.prepare_cached(sql)?;
-            while next < until {
-                let end = until.min(next.saturating_add(READ));
-                for kept in read(reader, next, end)? {
-                    note(reader, &kept, &mut insert)?;
-                }
-                next = end;
-            }
-        }
+        let range = self.header.records..until;
+        let records = note_all(reader, range, pace.subjects_max, &transaction)?;
         let header = Header {
-            records: until,
-            leaf: last_leaf(reader, until)?,
+            records,
+            leaf: last_leaf(reader, records)?,
             ..self.header.clone()
         };
         let leaf = header.leaf.map(|leaf| leaf.0);
         transaction.execute(
             "UPDATE header SET records = ?1, leaf = ?2",
-            params![number(until)?, leaf],
+            params![number(records)?, leaf],
         )?;
         transaction.commit()?;
         self.header = header;
         Ok(())
     }
+}
+
+/// Notes the subjects of the records of a range until there are `max`, and says where it ended.
+fn note_all(
+    reader: &dyn Reader,
+    records: Range<u64>,
+    max: usize,
+    transaction: &Transaction<'_>,
+) -> Result<u64, Error> {
+    let sql = "INSERT OR IGNORE INTO about (subject, seq) VALUES (?1, ?2)";
+    let mut insert = transaction.prepare_cached(sql)?;
+    let (mut next, mut noted) = (records.start, 0);
+    while next < records.end {
+        let end = records.end.min(next.saturating_add(READ));
+        for kept in read(reader, next, end)? {
+            noted += note(reader, &kept, &mut insert)?;
+            if max <= noted {
+                return Ok(kept.seq.saturating_add(1));
+            }
+        }
+        next = end;
+    }
+    Ok(next)
 }
 
 /// The records of a range that can be read. One that is damaged will not be better later.
@@ -295,10 +311,14 @@ fn read(reader: &dyn Reader, from: u64, until: u64) -> Result<Vec<Kept>, store::
     Ok(kept)
 }
 
-/// Notes the subjects of a record. One that cannot be decoded has none.
-fn note(reader: &dyn Reader, kept: &Kept, insert: &mut CachedStatement<'_>) -> Result<(), Error> {
+/// Notes the subjects of a record, and says how many. One that cannot be decoded has none.
+fn note(
+    reader: &dyn Reader,
+    kept: &Kept,
+    insert: &mut CachedStatement<'_>,
+) -> Result<usize, Error> {
     let Some(bytes) = &kept.bytes else {
-        return Ok(());
+        return Ok(0);
     };
     let failed = RefCell::new(None);
     let blob = |sha256: &Hash| match reader.blob(sha256) {
@@ -314,13 +334,14 @@ fn note(reader: &dyn Reader, kept: &Kept, insert: &mut CachedStatement<'_>) -> R
         Some(error) => return Err(error.into()),
     }
     let seq = number(kept.seq)?;
+    let mut noted = 0;
     for subject in decoded.iter().flat_map(subjects_of) {
         // A record is found by its number without an index.
         if !matches!(subject, Subject::Record(_)) {
-            insert.execute(params![subject.to_string(), seq])?;
+            noted += insert.execute(params![subject.to_string(), seq])?;
         }
     }
-    Ok(())
+    Ok(noted)
 }
 
 /// A connection for writing to a file that is there.

@@ -28,10 +28,9 @@ use crate::{durable, index, lock, snapshots};
 const CHUNK: usize = 1_024;
 
 /// What may stand where a ledger is restored: it is replaced, or is no part of the ledger.
-const STAYS: [&str; 8] = [
+const STAYS: [&str; 7] = [
     lock::FILE_NAME,
     newest::FILE_NAME,
-    index::FILE_NAME,
     "ledger.key.new",
     "executions",
     "market",
@@ -159,9 +158,12 @@ pub fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
     Ok(true)
 }
 
-/// Whether a file is an unfinished restore, or what was rescued of a lost store.
+/// Whether a file is an unfinished restore, what was rescued of a lost store, or an index, which the
+/// next start makes anew.
 fn is_left_alone(name: &str) -> bool {
-    name.starts_with(UNFINISHED) || name.starts_with(RESCUE)
+    [UNFINISHED, RESCUE, index::FILE_NAME]
+        .iter()
+        .any(|left| name.starts_with(left))
 }
 
 /// The names in a directory, sorted.

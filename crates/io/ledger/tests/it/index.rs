@@ -29,12 +29,14 @@ use crate::world::{LEDGER, World, label};
 /// A pace at which the file takes many commits.
 const SLOW: Pace = Pace {
     records_max: 7,
+    subjects_max: usize::MAX,
     records_min: 1,
 };
 
 /// A pace at which everything is indexed at once.
 const QUICK: Pace = Pace {
     records_max: u64::MAX,
+    subjects_max: usize::MAX,
     records_min: 1,
 };
 
@@ -274,13 +276,60 @@ fn names_of_pruned_records_leave_the_index() {
     assert_eq!(names("booking/job-1"), 0);
     assert_eq!(indexed(&index, reader.as_ref()), 600);
     Exam::of(reader.as_ref()).same(reader.as_ref(), &index, "pruned");
-    // An index that ends among pruned records fits by the leaf hash that is left of its last one.
-    let older = Index::of(world.directory.path(), LEDGER, 0);
-    Connection::open(path(&world))
-        .unwrap()
-        .execute_batch("UPDATE header SET leaf = zeroblob(32)")
-        .unwrap();
-    assert_eq!(indexed(&older, reader.as_ref()), 0);
+    // All that it covers is pruned: it fits by the leaf hash that is left of its last record.
+    let half = Index::of(world.directory.path(), LEDGER, 0);
+    fs::remove_file(path(&world)).unwrap();
+    let mut indexer = Indexer::new(half.clone(), SLOW);
+    indexer.step(reader.as_ref(), 600).unwrap();
+    assert_eq!(indexed(&half, reader.as_ref()), 519);
+    world.live(900);
+    world.store.prune(768).unwrap();
+    assert_eq!(indexed(&half, reader.as_ref()), 519);
+    Exam::of(reader.as_ref()).same(reader.as_ref(), &half, "pruned beyond it");
+    indexer.step(reader.as_ref(), 900).unwrap();
+    assert_eq!(
+        indexed(&half, reader.as_ref()),
+        775,
+        "begun anew behind them"
+    );
+}
+
+/// Method: a ledger of which some records are pruned and another is missing.
+#[test]
+fn a_damaged_and_pruned_ledger_is_indexed_once_and_not_for_ever() {
+    let mut world = World::sqlite();
+    world.live(600);
+    world.store.prune(256).unwrap();
+    world.tamper("DELETE FROM journal WHERE seq = 300");
+    let (reader, index) = (world.reader(), index_of(&world));
+    let mut indexer = Indexer::new(index.clone(), QUICK);
+    for _ in 0..2 {
+        let done = indexer.step(reader.as_ref(), 600).unwrap();
+        assert_eq!(done, Progress::CaughtUp);
+        assert_eq!(indexed(&index, reader.as_ref()), 600);
+    }
+}
+
+#[test]
+fn a_commit_to_the_index_takes_a_bounded_number_of_subjects() {
+    let mut world = World::sqlite();
+    world.large();
+    world.large();
+    world.live(10);
+    let (reader, index) = (world.reader(), index_of(&world));
+    let pace = Pace {
+        subjects_max: 100,
+        ..QUICK
+    };
+    let mut indexer = Indexer::new(index.clone(), pace);
+    for (records, progress) in [
+        (5, Progress::Behind),
+        (6, Progress::Behind),
+        (10, Progress::CaughtUp),
+    ] {
+        assert_eq!(indexer.step(reader.as_ref(), 10).unwrap(), progress);
+        assert_eq!(indexed(&index, reader.as_ref()), records);
+    }
 }
 
 /// Method: statements of somebody who can write to the file, and whether the answers stay whole.
@@ -509,6 +558,7 @@ fn the_child_that_is_killed() {
     };
     let pace = Pace {
         records_max: 1,
+        subjects_max: usize::MAX,
         records_min: 1,
     };
     loop {
@@ -580,6 +630,8 @@ fn an_index_of_the_generation_before_a_restore_is_not_used() {
     let data = copies.path().join("data");
     fs::create_dir(&data).unwrap();
     fs::copy(path(&world), data.join(FILE_NAME)).unwrap();
+    // Left by a kill in the middle of a commit.
+    fs::write(data.join("ledger.index-journal"), "").unwrap();
     let reader = SqliteReader::inspect(&copy).unwrap();
     let keys = world.signer.verifiers();
     let now = Instant::default();

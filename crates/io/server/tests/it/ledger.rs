@@ -136,6 +136,7 @@ async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
     assert_eq!(scanned, naive(&world).await);
     let pace = Pace {
         records_max: 9,
+        subjects_max: usize::MAX,
         records_min: 1,
     };
     let (reader, head) = (world.store.reader().unwrap(), world.service.record() + 1);

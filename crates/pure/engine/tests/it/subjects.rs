@@ -13,19 +13,22 @@ const JOURNALS: [&str; 2] = [
     include_str!("../../../../../tests/journals/0.2.0.jsonl"),
 ];
 
-/// The version of the rule, and the hash of all subjects of all those records.
+/// The version of the rule, and the hash of all subjects of the first journal.
 const SUBJECTS: (u32, &str) = (
     1,
-    "49a49aaa634a54e0dcb0a1faf55cc2dfad36064e33bab2edd1b03eb4f3be9f69",
+    "cd352b60b92dd977cf967d09d2a14a6e7ce001dbc31cdbe9b6b5e995e7cc2795",
 );
 
 fn records() -> Vec<(Value, Record)> {
+    JOURNALS.into_iter().flat_map(records_of).collect()
+}
+
+fn records_of(journal: &str) -> Vec<(Value, Record)> {
     let read = |(seq, line): (u64, &str)| {
         let record = decode(seq, line.as_bytes(), |_| None).ok()?;
         Some((serde_json::from_str(line).unwrap(), record))
     };
-    let journal = |journal: &'static str| (0..).zip(journal.lines()).filter_map(read);
-    JOURNALS.into_iter().flat_map(journal).collect()
+    (0..).zip(journal.lines()).filter_map(read).collect()
 }
 
 /// What a record is about, read from its JSON naively: each kind of event and change has its field.
@@ -43,7 +46,7 @@ fn stated(json: &Value) -> BTreeSet<String> {
             match kind.as_str() {
                 "reserved" | "granted" | "renewed" | "ended" | "started" | "stopping"
                 | "stopFailed" | "exited" => note("booking", "id"),
-                "submitted" => {
+                "submitted" | "adopted" => {
                     let id = fields["booking"]["id"].as_str().unwrap();
                     stated.insert(format!("booking/{id}"));
                 }
@@ -107,11 +110,11 @@ fn a_record_is_about_exactly_the_subjects_that_are_listed_of_it() {
     }
 }
 
-/// Method: a hash of the subjects of all released journals.
+/// Method: a hash of the subjects of a journal that is never added to.
 #[test]
 fn the_version_rises_when_an_old_record_gets_other_subjects() {
     let mut lines = String::new();
-    for (_, record) in records() {
+    for (_, record) in records_of(JOURNALS[0]) {
         let subjects: BTreeSet<String> = subjects_of(&record)
             .map(|subject| subject.to_string())
             .collect();

@@ -63,8 +63,8 @@ impl Service {
         })
     }
 
-    /// Refuses a caller that may not have this list. A search reads the store from its first
-    /// record on, so it is for callers that are known.
+    /// Refuses a caller that may not have this list. A search may read the store from its
+    /// first record on, so it is for callers that are known.
     fn may_list(
         &self,
         caller: &Caller,

@@ -1,0 +1,84 @@
+//! The records of one booking, found by a scan of all records and by the index, as a proof finds
+//! them: a reader is opened, and each record found is decoded.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use bursar_engine::codec::decode;
+use bursar_engine::subject::{Subject, subjects_of};
+use bursar_ledger::index::{Index, search};
+use bursar_ledger::store::Reader;
+
+use super::chains::Chains;
+use super::world::World;
+
+/// How long writing the records may take on a slow disk.
+const TIME_MAX: Duration = Duration::from_secs(90);
+/// How long the index may take to follow.
+const INDEXED_MAX: Duration = Duration::from_mins(2);
+/// How often each way is taken; the median is told.
+const TIMES: usize = 21;
+
+/// What was seen.
+pub(super) struct Seen {
+    pub(super) scan_us: u64,
+    pub(super) index_us: u64,
+    pub(super) near: String,
+}
+
+/// Writes that many records through a running ledger, waits for its index, and searches.
+pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
+    let world = World::begin(directory)?;
+    let first = world.ledger().view().read().head;
+    Chains::start(world.ledger(), 5, (records - first) / 2)?.finish(TIME_MAX)?;
+    let written = Instant::now();
+    let head = world.ledger().view().read().head;
+    let (readers, index) = (world.data.readers(), world.data.index());
+    let subject = booking_at(readers()?.as_ref(), head / 2)?;
+    let reader = readers()?;
+    // The last few wait for more: they are scanned.
+    while index.about(reader.as_ref(), &subject, 0, 1).records + 256 < head {
+        if INDEXED_MAX < written.elapsed() {
+            bail!("the index did not follow within {INDEXED_MAX:?}");
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    let behind = written.elapsed();
+    let took = |index: Option<&Index>| -> anyhow::Result<u64> {
+        let mut times = Vec::with_capacity(TIMES);
+        for _ in 0..TIMES {
+            let started = Instant::now();
+            let found = search(readers()?.as_ref(), index, &subject, 0..head, 1_000)?;
+            times.push(started.elapsed());
+            if found.len() != 2 {
+                bail!("{subject} has {} records", found.len());
+            }
+        }
+        times.sort();
+        let median = times.get(TIMES / 2).copied().unwrap_or_default();
+        Ok(u64::try_from(median.as_micros())?)
+    };
+    let (scan_us, index_us) = (took(None)?, took(Some(&index))?);
+    world.stop()?;
+    let size = std::fs::metadata(directory.join(bursar_ledger::index::FILE_NAME))?.len();
+    Ok(Seen {
+        scan_us,
+        index_us,
+        near: format!(
+            "CPU of one thread; the index has {} MiB and was complete {} ms after the last record",
+            size >> 20,
+            behind.as_millis()
+        ),
+    })
+}
+
+/// The booking that a record is about.
+fn booking_at(reader: &dyn Reader, seq: u64) -> anyhow::Result<Subject> {
+    let kept = reader.records(seq, 1)?.pop();
+    let bytes = kept.and_then(|kept| kept.bytes).context("no record")?;
+    let record = decode(seq, &bytes, |_| None)?;
+    let mut bookings =
+        subjects_of(&record).filter(|subject| matches!(subject, Subject::Booking(_)));
+    bookings.next().context("the record is about no booking")
+}
