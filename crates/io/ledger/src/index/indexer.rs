@@ -17,7 +17,7 @@ use bursar_journal::hash::Hash;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{APPLICATION_ID, FORMAT, Header, Index, last_leaf};
-use crate::durable::{self, beside};
+use crate::durable;
 use crate::store::sqlite::{FileId, file_id, number};
 use crate::store::{self, Kept, Reader, first_kept};
 
@@ -189,10 +189,8 @@ impl Indexer {
             records,
             leaf: last_leaf(reader, records)?,
         };
-        // A journal that is left would be played into the new file.
-        for suffix in ["", "-journal", "-wal", "-shm"] {
-            durable::remove(&beside(path, suffix))?;
-        }
+        // SQLite itself drops a journal that it finds beside an empty file.
+        durable::remove(path)?;
         OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -511,15 +511,27 @@ fn a_commit_that_was_cut_short_is_taken_back() {
         fs::copy(world.directory.path().join(name), copied.path().join(name)).unwrap();
     }
     drop(file);
-    for name in [FILE_NAME, "ledger.index-journal"] {
-        fs::copy(copied.path().join(name), world.directory.path().join(name)).unwrap();
-    }
+    let kill = || {
+        for name in [FILE_NAME, "ledger.index-journal"] {
+            fs::copy(copied.path().join(name), world.directory.path().join(name)).unwrap();
+        }
+    };
+    kill();
     exam.same(reader.as_ref(), &index, "before a writer comes");
     Indexer::new(index.clone(), SLOW)
         .step(reader.as_ref(), 60)
         .unwrap();
     assert_eq!(indexed(&index, reader.as_ref()), 14);
     exam.same(reader.as_ref(), &index, "after");
+    // A journal that is left is not played into a file that was made anew.
+    kill();
+    fs::write(path(&world).with_extension("index-wal"), "left").unwrap();
+    fs::remove_file(path(&world)).unwrap();
+    Indexer::new(index.clone(), SLOW)
+        .step(reader.as_ref(), 60)
+        .unwrap();
+    assert_eq!(indexed(&index, reader.as_ref()), 7);
+    exam.same(reader.as_ref(), &index, "with a journal that was left");
 }
 
 /// Method: a child process indexes one record a commit and is killed after so many.
@@ -646,6 +658,26 @@ fn an_index_of_the_generation_before_a_restore_is_not_used() {
     indexer.step(&reader, head).unwrap();
     assert_eq!(indexed(&restored, &reader), head);
     exam.same(&reader, &restored, "made anew");
+}
+
+/// Method: two ledgers of the same name whose records differ from the fourth on.
+#[test]
+fn an_index_of_other_records_under_the_same_name_is_not_used() {
+    let (mut world, mut other) = (World::sqlite(), World::sqlite());
+    world.live(60);
+    other.next_id();
+    other.live(60);
+    Indexer::new(index_of(&other), QUICK)
+        .step(other.reader().as_ref(), 60)
+        .unwrap();
+    fs::rename(path(&other), path(&world)).unwrap();
+    let (reader, index) = (world.reader(), index_of(&world));
+    assert_eq!(indexed(&index, reader.as_ref()), 0);
+    Exam::of(reader.as_ref()).same(reader.as_ref(), &index, "of other records");
+    Indexer::new(index.clone(), QUICK)
+        .step(reader.as_ref(), 60)
+        .unwrap();
+    assert_eq!(indexed(&index, reader.as_ref()), 60);
 }
 
 fn path(world: &World<SqliteStore>) -> std::path::PathBuf {
