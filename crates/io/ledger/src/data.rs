@@ -15,10 +15,11 @@ use crate::clock::Clock;
 use crate::durable;
 use crate::key::{self, Signer};
 use crate::lock::Lock;
+use crate::maintain::UNFINISHED;
 use crate::pipeline::{Ledger, Observe, Running};
 use crate::recover::{self, Recovered};
 use crate::snapshots::{Skipped, Snapshots, Wrong, load_anchored};
-use crate::store::sqlite::{self, SqliteReader, SqliteStore};
+use crate::store::sqlite::{self, RESCUE, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
 use keeper::Keeper;
@@ -125,7 +126,8 @@ impl Data {
     }
 }
 
-fn make_directory(path: &Path) -> Result<(), Error> {
+/// Makes a data directory that is not there, and refuses one that others can write to.
+pub(crate) fn make_directory(path: &Path) -> Result<(), store::Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()
         .recursive(true)
@@ -133,26 +135,28 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         .create(path);
     made.map_err(|source| {
         let path = path.display().to_string();
-        Error::Store(store::Error::File {
+        store::Error::File {
             operation: "make the directory",
             path,
             source,
-        })
+        }
     })?;
-    Ok(check_private(path)?)
+    check_private(path)
 }
 
-/// Refuses a directory in which others than its owner can write: they could put another ledger
-/// into it.
+/// Refuses a directory in which others than this user and root can write: they could put another
+/// ledger into it.
 fn check_private(path: &Path) -> Result<(), store::Error> {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let found = std::fs::metadata(path).map_err(|source| durable::failed("read", path, source))?;
     let mode = found.permissions().mode() & 0o7777;
-    if mode & 0o022 == 0 {
-        return Ok(());
-    }
+    let ours = rustix::process::geteuid().as_raw();
     let path = path.display().to_string();
-    Err(store::Error::Shared { path, mode })
+    match found.uid() {
+        _ if mode & 0o022 != 0 => Err(store::Error::Shared { path, mode }),
+        owner if owner != ours && owner != 0 => Err(store::Error::Foreign { path, owner }),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.
@@ -164,8 +168,14 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
     if is_there(file)? {
         return Ok(());
     }
-    for left in [key::FILE_NAME, newest::FILE_NAME] {
-        let left = path.join(left);
+    let left = [
+        key::FILE_NAME.to_owned(),
+        key::NEW_FILE_NAME.to_owned(),
+        newest::FILE_NAME.to_owned(),
+        UNFINISHED.to_owned(),
+        format!("{RESCUE}.db"),
+    ];
+    for left in left.map(|name| path.join(name)) {
         if is_there(&left)? {
             return Err(key::Error::ledger_missing(&left).into());
         }
@@ -176,8 +186,10 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
 /// The key of what was recovered. One is made only where there is nothing that it signed.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
     if state.head == 0 {
+        let note = path.with_file_name(newest::FILE_NAME);
         return match Signer::load(path)? {
             Some(_) => Err(key::Error::ledger_missing(path)),
+            None if note.exists() => Err(key::Error::ledger_missing(&note)),
             None => Signer::create_new(path, ledger, state.generation),
         };
     }

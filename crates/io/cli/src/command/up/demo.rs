@@ -97,7 +97,7 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
         "ledger.db-wal",
         "ledger.db-shm",
         "ledger.checkpoint",
-        "ledger.key.new",
+        key::NEW_FILE_NAME,
         key::FILE_NAME,
         lock::FILE_NAME,
         super::SOCKET,
