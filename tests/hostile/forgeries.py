@@ -39,8 +39,9 @@ class Forgeries(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.house = cls.enterClassContext(rig.House())
-        cls.other = cls.enterClassContext(rig.House())
+        cls.house, cls.other = rig.House(), rig.House()
+        cls.addClassCleanup(cls.house.close)
+        cls.addClassCleanup(cls.other.close)
         cls.key = cls.house.home / "key"
         with cls.house.up() as server:
             server.must("PUT", "/v1/limits/py", rig.limit("py", **{"class": "py", "slots": 3}))
@@ -93,8 +94,9 @@ class Forgeries(unittest.TestCase):
             for forgery, code in zip(changed, codes)
             if code not in REFUSED
         ]
-        shown = "\n".join(wrong[:40])
-        self.assertEqual(wrong, [], f"{len(wrong)} of {len(changed)} forgeries:\n{shown}")
+        if wrong:
+            shown = "\n".join(wrong[:40])
+            self.fail(f"{len(wrong)} of {len(changed)} forgeries were not refused:\n{shown}")
         print(f"{len(changed)} forgeries ... ", end="", flush=True)
 
     def test_untouched_files_verify(self) -> None:

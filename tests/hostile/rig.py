@@ -125,6 +125,9 @@ class House:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Stops what a failed test left running, and removes everything."""
         for server in self.started:
             server.end(signal.SIGINT)
