@@ -14,10 +14,10 @@ use bursar_engine::State;
 use crate::clock::Clock;
 use crate::durable;
 use crate::key::{self, Signer};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::pipeline::{Ledger, Observe, Running};
 use crate::recover::{self, Recovered};
-use crate::snapshots::{Skipped, Snapshots, Wrong, load_anchored};
+use crate::snapshots::{self, Skipped, Snapshots, Wrong, load_anchored};
 use crate::store::sqlite::{self, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
@@ -139,7 +139,8 @@ fn make_directory(path: &Path) -> Result<(), Error> {
             source,
         })
     })?;
-    Ok(check_private(path)?)
+    check_private(path)?;
+    Ok(check_kinds(path)?)
 }
 
 /// Refuses a directory in which others than its owner can write: they could put another ledger
@@ -153,6 +154,33 @@ fn check_private(path: &Path) -> Result<(), store::Error> {
     }
     let path = path.display().to_string();
     Err(store::Error::Shared { path, mode })
+}
+
+/// Refuses a directory with something else in place of a file or directory of ours. What the system
+/// and SQLite say of it names neither the cause nor the way out. The ledger file itself is looked
+/// at when it is opened.
+fn check_kinds(path: &Path) -> Result<(), store::Error> {
+    let [log, shared] = ["wal", "shm"].map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
+    for (name, expected) in [
+        (lock::FILE_NAME, "file"),
+        (log.as_str(), "file"),
+        (shared.as_str(), "file"),
+        (key::FILE_NAME, "file"),
+        (newest::FILE_NAME, "file"),
+        (snapshots::DIRECTORY_NAME, "directory"),
+    ] {
+        let place = path.join(name);
+        let found = match std::fs::metadata(&place) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(durable::failed("read", &place, source)),
+        };
+        if found.is_dir() != (expected == "directory") {
+            let path = place.display().to_string();
+            return Err(store::Error::WrongKind { path, expected });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.
