@@ -133,12 +133,26 @@ def older(path: pathlib.Path, earlier: pathlib.Path) -> bool:
 def block(path: pathlib.Path, earlier: pathlib.Path) -> bool:
     """A thing of the wrong kind is in its place, which root cannot read either."""
     was_directory = path.is_dir() and not path.is_symlink()
-    remove(path, earlier)
+    if os.path.lexists(path):
+        remove(path, earlier)
     if was_directory:
         path.write_bytes(b"no directory\n")
     else:
         path.mkdir()
         (path / "inside").write_bytes(b"no file\n")
+    return True
+
+
+def junk(path: pathlib.Path, _: pathlib.Path) -> bool:
+    """Bytes that mean nothing."""
+    path.write_bytes(bytes(range(256)) * 20)
+    return True
+
+
+def lie(path: pathlib.Path, _: pathlib.Path) -> bool:
+    """A snapshot that says that nothing is held."""
+    text = '{"head":20,"sha256":"' + "0" * 64 + '","edge":{"size":20,"hashes":[]}}\n'
+    path.write_text(text)
     return True
 
 
@@ -190,6 +204,15 @@ class Losses(unittest.TestCase):
                     cases.append(Case(base, told, [name], damage))
         self.judge(cases)
 
+    def test_what_does_not_belong_there_harms_nothing(self) -> None:
+        names = ["api.sock", "poison", "ledger.db-journal", "ledger.rescue.db", "ledger.key.new"]
+        names += ["ledger.key.next", "snapshots", "snapshots/20.jsonl", "executions/else/status.json"]
+        cases = []
+        for name in map(pathlib.Path, names):
+            for damage in (Damage("a file", junk), Damage("a snapshot", lie), Damage("a directory", block)):
+                cases.append(Case(self.stopped, self.told, [name], damage))
+        self.judge(cases)
+
     def test_what_is_left_of_a_ledger_never_starts_an_empty_one(self) -> None:
         store = ["ledger.db", "ledger.db-wal", "ledger.db-shm"]
         remove_all = DAMAGES[0]
@@ -232,11 +255,12 @@ class Case(NamedTuple):
         """Spoils a copy and starts a server on it; says how that went."""
         with rig.House() as house:
             copy(self.base, house.data)
-            changed = [
-                self.damage.spoil(house.data / name, earlier / name)
-                for name in self.names
-                if os.path.lexists(house.data / name)
-            ]
+            changed = []
+            for name in self.names:
+                path = house.data / name
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if os.path.lexists(path) or self.damage.spoil in (junk, lie, block):
+                    changed.append(self.damage.spoil(path, earlier / name))
             if not any(changed):
                 return "same"
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import unittest
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
@@ -351,7 +352,7 @@ def stream(server: rig.Server, path: str, token: Optional[str]) -> Tuple[int, st
                 if not more:
                     break
                 read += more
-        except TimeoutError:
+        except socket.timeout:
             pass
         return response.status, read.decode("utf-8", "replace")
     finally:

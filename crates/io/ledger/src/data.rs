@@ -160,11 +160,13 @@ fn check_private(path: &Path) -> Result<(), store::Error> {
 /// and SQLite say of it names neither the cause nor the way out. The ledger file itself is looked
 /// at when it is opened.
 fn check_kinds(path: &Path) -> Result<(), store::Error> {
-    let [log, shared] = ["wal", "shm"].map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
+    let beside = ["wal", "shm", "journal"];
+    let [log, shared, old_log] = beside.map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
     for (name, expected) in [
         (lock::FILE_NAME, "file"),
         (log.as_str(), "file"),
         (shared.as_str(), "file"),
+        (old_log.as_str(), "file"),
         (key::FILE_NAME, "file"),
         (newest::FILE_NAME, "file"),
         (snapshots::DIRECTORY_NAME, "directory"),

@@ -152,6 +152,7 @@ fn something_else_in_place_of_a_file_is_refused_with_the_way_out() {
         "lock",
         "ledger.db-wal",
         "ledger.db-shm",
+        "ledger.db-journal",
         "ledger.key",
         "ledger.checkpoint",
         "snapshots",
