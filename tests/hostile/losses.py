@@ -339,6 +339,21 @@ class Running(unittest.TestCase):
                     self.assertEqual(told.missing(server, tokens_ended=True), [])
                 house.ok("ledger", "check", "--store", str(house.data))
 
+    def test_a_data_directory_that_was_moved_acknowledges_nothing_and_can_be_put_back(self) -> None:
+        with rig.House() as house:
+            told, server = begin(house)
+            moved = house.home / "moved"
+            house.data.rename(moved)
+            server.socket = str(moved / "api.sock")
+            statuses = [self.write(server, told, f"late-{number}") for number in range(3)]
+            self.assertIn(statuses[0], (503, 504))
+            self.assertEqual(statuses[1:], [503, 503])
+            server.stop()
+            self.assertFalse(house.data.exists(), "nothing new begins under the old name")
+            moved.rename(house.data)
+            with house.up() as server:
+                self.assertEqual(told.missing(server), [])
+
     def test_the_loss_of_another_file_loses_nothing_that_was_acknowledged(self) -> None:
         for name in ("ledger.db-shm", "ledger.key", "ledger.checkpoint", "lock", "executions", "market"):
             with self.subTest(name), rig.House() as house:
