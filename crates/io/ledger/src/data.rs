@@ -14,11 +14,11 @@ use bursar_engine::State;
 use crate::clock::Clock;
 use crate::durable;
 use crate::key::{self, Signer};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::maintain::UNFINISHED;
 use crate::pipeline::{Ledger, Observe, Running};
 use crate::recover::{self, Recovered};
-use crate::snapshots::{Skipped, Snapshots, Wrong, load_anchored};
+use crate::snapshots::{self, Skipped, Snapshots, Wrong, load_anchored};
 use crate::store::sqlite::{self, RESCUE, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
@@ -52,6 +52,7 @@ pub fn open(
     progress: impl FnMut(u64, u64),
 ) -> Result<Data, Error> {
     make_directory(path)?;
+    check_kinds(path)?;
     let lock = Lock::take(path)?;
     let (file, key_path) = (path.join(sqlite::FILE_NAME), path.join(key::FILE_NAME));
     check_not_lost(path, &file)?;
@@ -157,6 +158,35 @@ fn check_private(path: &Path) -> Result<(), store::Error> {
         owner if owner != ours && owner != 0 => Err(store::Error::Foreign { path, owner }),
         _ => Ok(()),
     }
+}
+
+/// Refuses a directory with something else in place of a file or directory of ours. What the system
+/// and SQLite say of it names neither the cause nor the way out. The ledger file itself is looked
+/// at when it is opened.
+fn check_kinds(path: &Path) -> Result<(), store::Error> {
+    let beside = ["wal", "shm", "journal"];
+    let [log, shared, old_log] = beside.map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
+    for (name, expected) in [
+        (lock::FILE_NAME, "file"),
+        (log.as_str(), "file"),
+        (shared.as_str(), "file"),
+        (old_log.as_str(), "file"),
+        (key::FILE_NAME, "file"),
+        (newest::FILE_NAME, "file"),
+        (snapshots::DIRECTORY_NAME, "directory"),
+    ] {
+        let place = path.join(name);
+        let found = match std::fs::metadata(&place) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(durable::failed("read", &place, source)),
+        };
+        if found.is_dir() != (expected == "directory") {
+            let path = place.display().to_string();
+            return Err(store::Error::WrongKind { path, expected });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.

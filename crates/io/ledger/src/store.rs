@@ -123,6 +123,14 @@ pub enum Error {
         /// Its owner.
         owner: u32,
     },
+    /// Something else is where a file or directory of ours should be.
+    #[error("{path} is not a {expected}; move away what is in its place")]
+    WrongKind {
+        /// The place.
+        path: String,
+        /// What should be there.
+        expected: &'static str,
+    },
     /// The disk is full. Nothing that was committed is lost.
     #[error("the disk that holds {path} is full; free some space, all that was committed is there")]
     Full {

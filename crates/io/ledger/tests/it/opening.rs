@@ -182,6 +182,50 @@ fn a_directory_that_others_can_write_to_is_refused_with_the_way_out() {
     }
 }
 
+#[test]
+fn something_else_in_place_of_a_file_is_refused_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path()).unwrap().stop();
+    let names = [
+        "lock",
+        "ledger.db-wal",
+        "ledger.db-shm",
+        "ledger.db-journal",
+        "ledger.key",
+        "ledger.checkpoint",
+        "snapshots",
+    ];
+    for name in names {
+        let place = directory.path().join(name);
+        let aside = directory.path().join("aside");
+        let was_there = fs::rename(&place, &aside).is_ok();
+        if name == "snapshots" {
+            fs::write(&place, "no directory").unwrap();
+        } else {
+            fs::create_dir(&place).unwrap();
+        }
+        let error = refused(directory.path());
+        let Error::Store(error @ bursar_ledger::store::Error::WrongKind { .. }) = error else {
+            panic!("{name}: {error}")
+        };
+        let shown = error.to_string();
+        assert!(shown.contains(&place.display().to_string()), "{shown}");
+        assert!(
+            shown.contains("; move away what is in its place"),
+            "{shown}"
+        );
+        if name == "snapshots" {
+            fs::remove_file(&place).unwrap();
+        } else {
+            fs::remove_dir(&place).unwrap();
+        }
+        if was_there {
+            fs::rename(&aside, &place).unwrap();
+        }
+        open(directory.path()).unwrap().stop();
+    }
+}
+
 /// Method: the file takes no record, as on a full disk, until it does.
 #[test]
 fn a_first_record_that_found_no_space_is_written_when_there_is_some() {
@@ -293,6 +337,7 @@ fn a_key_that_waits_is_taken_at_the_start_if_it_is_on_record_and_forgotten_other
         idempotency: None,
     });
     world.live(10);
+    world.sign();
     let data = open(world.directory.path()).unwrap();
     assert_eq!(data.keys().verifiers(), next.verifiers());
     data.stop();
