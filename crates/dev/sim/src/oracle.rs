@@ -168,9 +168,14 @@ impl Oracle {
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
             }
             Command::Change { changes } => {
+                let was_bounded = self.bounds_each_tenant();
                 self.make_way(at, changes, &mut events);
                 for change in changes {
                     self.change(at, change, &mut events);
+                }
+                let [_, (name, limit)] = shipped();
+                if was_bounded && !self.bounds_each_tenant() && !self.limits.contains_key(&name) {
+                    self.change(at, &Change::SetLimit { name, limit }, &mut events);
                 }
                 self.pump(at, &mut { STEPS_MAX }, &mut events);
             }
@@ -422,6 +427,11 @@ impl Oracle {
             }
         };
         events.extend(event.map(|event| (at, event)));
+    }
+
+    fn bounds_each_tenant(&self) -> bool {
+        let mut limits = self.limits.values();
+        limits.any(|limit| limit.class.is_none() && limit.tenant == Some(Scope::Each))
     }
 
     /// A limit on each tenant that an operator declares takes the place of the one that ships.

@@ -1,8 +1,9 @@
 //! The project's own chores, started as `cargo xtask`.
 //!
 //! Promises: a check either runs or fails, it never skips; everything it runs is plain `cargo` and
-//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Two parts
-//! need more and install it where they may: `python` a Python, and `vm` an emulator with a kernel.
+//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Some parts
+//! need more and install it where they may: `unit`, `python` and `hostile` a Python, and `vm` an
+//! emulator with a kernel.
 //!
 //! Deliberately absent: any crate of ours. Simulation, fuzzing and benches are binaries of
 //! `bursar-sim`, which this crate starts through cargo, so that `cargo xtask` itself builds in seconds.
@@ -10,6 +11,7 @@
 pub mod arrows;
 pub mod debian;
 pub mod drift;
+pub mod hostile;
 pub mod invocation;
 pub mod metadata;
 pub mod policy;

@@ -62,9 +62,13 @@ pub fn compile(target: &str) -> Invocation {
 
 /// Runs the tests against the server of that target directory.
 pub fn tests(target: &str) -> Invocation {
+    against_server(&["-m", "unittest", "--verbose", "test_bursar"], target)
+}
+
+/// Runs something in Python that finds the server of that target directory in `BURSAR_BIN`.
+pub fn against_server(arguments: &[&str], target: &str) -> Invocation {
     let server = format!("{target}/debug/bursar");
-    python(&["-m", "unittest", "--verbose", "test_bursar"], target)
-        .with_variable("BURSAR_BIN", &server)
+    python(arguments, target).with_variable("BURSAR_BIN", &server)
 }
 
 fn python(arguments: &[&str], target: &str) -> Invocation {
@@ -73,7 +77,7 @@ fn python(arguments: &[&str], target: &str) -> Invocation {
 }
 
 /// Where cargo puts what it builds.
-fn target(root: &Path) -> anyhow::Result<String> {
+pub fn target(root: &Path) -> anyhow::Result<String> {
     let arguments = ["metadata", "--format-version", "1", "--locked", "--no-deps"];
     let text = Invocation::cargo(&arguments).output(root)?;
     let built: Built =

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
-use crate::{drift, policy, python, report, scripts, simulator, tidy, tree, vm};
+use crate::{drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
 
 /// One part, in the order in which all of them run: what fails fast comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -26,6 +26,8 @@ pub enum Part {
     Drift,
     /// The Python client against the real server
     Python,
+    /// Attacks on the real server: kills, forgeries, foreign tenants, lost files
+    Hostile,
     /// A million steps of the whole system on virtual time, with faults
     Simulate,
     /// The corpus of every parser, and ten seconds of mutations
@@ -36,7 +38,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in their order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Format,
         Self::Tidy,
         Self::Policy,
@@ -45,6 +47,7 @@ impl Part {
         Self::Docs,
         Self::Drift,
         Self::Python,
+        Self::Hostile,
         Self::Simulate,
         Self::Fuzz,
         Self::Vm,
@@ -61,16 +64,17 @@ impl Part {
             Self::Docs => "docs",
             Self::Drift => "drift",
             Self::Python => "python",
+            Self::Hostile => "hostile",
             Self::Simulate => "simulate",
             Self::Fuzz => "fuzz",
             Self::Vm => "vm",
         }
     }
 
-    /// Whether it starts `python3`: the client's tests do, and tests of the program, as a command
-    /// that people run. Whatever else tests start is part of every Debian.
+    /// Whether it starts `python3`: the client's tests and the hostile ones do, and tests of the
+    /// program, as a command that people run. Whatever else tests start is part of every Debian.
     pub fn needs_python(self) -> bool {
-        matches!(self, Self::Unit | Self::Python)
+        matches!(self, Self::Unit | Self::Python | Self::Hostile)
     }
 
     /// What a person would type to do the same by hand, for parts that are one command.
@@ -90,7 +94,9 @@ impl Part {
             }
             Self::Simulate => Some(simulator::test_simulation()),
             Self::Fuzz => Some(simulator::test_fuzz()),
-            Self::Tidy | Self::Policy | Self::Drift | Self::Python | Self::Vm => None,
+            Self::Tidy | Self::Policy | Self::Drift | Self::Python | Self::Hostile | Self::Vm => {
+                None
+            }
         }
     }
 
@@ -107,6 +113,7 @@ impl Part {
             Self::Docs => scripts::check(root),
             Self::Drift => drift::check(root),
             Self::Python => python::check(root),
+            Self::Hostile => hostile::check(root),
             Self::Vm => vm::check(root),
             Self::Format | Self::Lint | Self::Unit | Self::Simulate | Self::Fuzz => Ok(()),
         }

@@ -16,11 +16,12 @@ use crate::clock::Clock;
 use crate::durable;
 use crate::index::Index;
 use crate::key::{self, Signer};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
+use crate::maintain::UNFINISHED;
 use crate::pipeline::{Ledger, Observe, Running};
 use crate::recover::{self, Recovered};
-use crate::snapshots::{Skipped, Snapshots, Wrong, load_anchored};
-use crate::store::sqlite::{self, SqliteReader, SqliteStore};
+use crate::snapshots::{self, Skipped, Snapshots, Wrong, load_anchored};
+use crate::store::sqlite::{self, RESCUE, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
 use crate::term::{Begun, Error, Hand, begin_with};
 use indexing::Indexing;
@@ -59,6 +60,7 @@ pub fn open(
     progress: impl FnMut(u64, u64),
 ) -> Result<Data, Error> {
     make_directory(path)?;
+    check_kinds(path)?;
     let lock = Lock::take(path)?;
     let (file, key_path) = (path.join(sqlite::FILE_NAME), path.join(key::FILE_NAME));
     check_not_lost(path, &file)?;
@@ -172,7 +174,8 @@ fn index_of(path: &Path, ledger: &Ledger) -> Index {
     Index::of(path, &state.ledger, state.generation)
 }
 
-fn make_directory(path: &Path) -> Result<(), Error> {
+/// Makes a data directory that is not there, and refuses one that others can write to.
+pub(crate) fn make_directory(path: &Path) -> Result<(), store::Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()
         .recursive(true)
@@ -180,26 +183,57 @@ fn make_directory(path: &Path) -> Result<(), Error> {
         .create(path);
     made.map_err(|source| {
         let path = path.display().to_string();
-        Error::Store(store::Error::File {
+        store::Error::File {
             operation: "make the directory",
             path,
             source,
-        })
+        }
     })?;
-    Ok(check_private(path)?)
+    check_private(path)
 }
 
-/// Refuses a directory in which others than its owner can write: they could put another ledger
-/// into it.
+/// Refuses a directory in which others than this user and root can write: they could put another
+/// ledger into it.
 fn check_private(path: &Path) -> Result<(), store::Error> {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let found = std::fs::metadata(path).map_err(|source| durable::failed("read", path, source))?;
     let mode = found.permissions().mode() & 0o7777;
-    if mode & 0o022 == 0 {
-        return Ok(());
-    }
+    let ours = rustix::process::geteuid().as_raw();
     let path = path.display().to_string();
-    Err(store::Error::Shared { path, mode })
+    match found.uid() {
+        _ if mode & 0o022 != 0 => Err(store::Error::Shared { path, mode }),
+        owner if owner != ours && owner != 0 => Err(store::Error::Foreign { path, owner }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a directory with something else in place of a file or directory of ours. What the system
+/// and SQLite say of it names neither the cause nor the way out. The ledger file itself is looked
+/// at when it is opened.
+fn check_kinds(path: &Path) -> Result<(), store::Error> {
+    let beside = ["wal", "shm", "journal"];
+    let [log, shared, old_log] = beside.map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
+    for (name, expected) in [
+        (lock::FILE_NAME, "file"),
+        (log.as_str(), "file"),
+        (shared.as_str(), "file"),
+        (old_log.as_str(), "file"),
+        (key::FILE_NAME, "file"),
+        (newest::FILE_NAME, "file"),
+        (snapshots::DIRECTORY_NAME, "directory"),
+    ] {
+        let place = path.join(name);
+        let found = match std::fs::metadata(&place) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(durable::failed("read", &place, source)),
+        };
+        if found.is_dir() != (expected == "directory") {
+            let path = place.display().to_string();
+            return Err(store::Error::WrongKind { path, expected });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.
@@ -211,8 +245,14 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
     if is_there(file)? {
         return Ok(());
     }
-    for left in [key::FILE_NAME, newest::FILE_NAME] {
-        let left = path.join(left);
+    let left = [
+        key::FILE_NAME.to_owned(),
+        key::NEW_FILE_NAME.to_owned(),
+        newest::FILE_NAME.to_owned(),
+        UNFINISHED.to_owned(),
+        format!("{RESCUE}.db"),
+    ];
+    for left in left.map(|name| path.join(name)) {
         if is_there(&left)? {
             return Err(key::Error::ledger_missing(&left).into());
         }
@@ -223,8 +263,10 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
 /// The key of what was recovered. One is made only where there is nothing that it signed.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
     if state.head == 0 {
+        let note = path.with_file_name(newest::FILE_NAME);
         return match Signer::load(path)? {
             Some(_) => Err(key::Error::ledger_missing(path)),
+            None if note.exists() => Err(key::Error::ledger_missing(&note)),
             None => Signer::create_new(path, ledger, state.generation),
         };
     }

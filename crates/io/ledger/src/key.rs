@@ -27,8 +27,8 @@ use crate::{durable, store};
 /// The name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.key";
 
-/// What the name ends in while the ledger of the key has no durable record.
-const NEW: &str = ".new";
+/// The name while the ledger of the key has no durable record.
+pub const NEW_FILE_NAME: &str = "ledger.key.new";
 
 /// How long a replaced key goes on signing, so that whoever pinned it can learn of the new one.
 pub const BOTH_SIGN: Millis = Millis::from_hours(30 * 24);
@@ -86,8 +86,9 @@ pub enum Error {
     },
     /// There is a key, or a checkpoint that it signed, but no record.
     #[error(
-        "{path} is there, but no ledger: the store was lost or moved; put `ledger.db` back, restore \
-         a backup with `bursar ledger restore`, or move {path} away to begin a new ledger"
+        "{path} is there, but no ledger: the store was lost or moved; put `ledger.db` back, or restore \
+         a backup or `ledger.rescue.db` with `bursar ledger restore`; to begin a new ledger, use \
+         another directory"
     )]
     LedgerMissing {
         /// The file that is there.
@@ -144,13 +145,13 @@ impl Signer {
             key: random_key(name)?,
             earlier: Vec::new(),
         };
-        signer.write(&durable::beside(path, NEW))?;
+        signer.write(&path.with_file_name(NEW_FILE_NAME))?;
         Ok(signer)
     }
 
     /// The key that [`Self::create_new`] has made, if it is not in its place yet.
     pub fn load_new(path: &Path) -> Result<Option<Self>, Error> {
-        let new = Self::load(&durable::beside(path, NEW))?;
+        let new = Self::load(&path.with_file_name(NEW_FILE_NAME))?;
         Ok(new.map(|new| Self {
             path: path.to_owned(),
             ..new
@@ -160,7 +161,8 @@ impl Signer {
     /// Puts a new key into its place: the first record of its ledger is durable.
     pub fn promote_new(&self) -> Result<(), Error> {
         let failed = |source| durable::failed("write", &self.path, source);
-        Ok(durable::rename(&durable::beside(&self.path, NEW), &self.path).map_err(failed)?)
+        let new = self.path.with_file_name(NEW_FILE_NAME);
+        Ok(durable::rename(&new, &self.path).map_err(failed)?)
     }
 
     /// Reads the key file; `None` if there is none.
@@ -205,14 +207,6 @@ impl Signer {
                 line: 1,
                 source: KeyError::PrivateForm,
             }),
-        }
-    }
-
-    /// Reads the key of a ledger, and makes it where there is none: for a ledger that begins.
-    pub fn load_or_create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
-        match Self::load_for(path, ledger, generation) {
-            Err(Error::KeyMissing { .. }) => Self::create(path, ledger, generation),
-            loaded => loaded,
         }
     }
 

@@ -20,7 +20,8 @@ use crate::store::{self, Kept, Reader};
 pub use backup::backup;
 pub use excerpt::Export;
 pub use export::{Exported, export};
-pub use restore::{Restored, Tokens, restore, set_aside};
+pub(crate) use restore::UNFINISHED;
+pub use restore::{Restored, Tokens, restore};
 pub use tiles::export_tiles;
 
 /// Why something could not be done.
@@ -51,14 +52,6 @@ pub enum Error {
     Exists {
         /// The file.
         path: String,
-    },
-    /// A ledger is only restored to where there is nothing.
-    #[error("{path} is not empty (it holds {found}); name a new directory, or move it away")]
-    NotEmpty {
-        /// The directory.
-        path: String,
-        /// What it holds.
-        found: String,
     },
     /// No record of the copy is good.
     #[error("no record of the copy is good; name another copy")]

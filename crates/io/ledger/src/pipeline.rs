@@ -151,7 +151,7 @@ impl Ledger {
             signal: Arc::clone(&signal),
             observe,
             kept_at: Monotonic::now(),
-            is_away: false,
+            away: Away::No,
         };
         let view = Arc::clone(&ledger.view);
         let threads = vec![
@@ -512,8 +512,18 @@ struct StoreThread {
     signal: Arc<Mutex<Signal>>,
     observe: Arc<dyn Observe>,
     kept_at: Monotonic,
-    /// The store's files are gone, and what was left is rescued.
-    is_away: bool,
+    away: Away,
+}
+
+/// Whether the store's files were taken away.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Away {
+    /// No.
+    No,
+    /// Yes, and what is left could not be written yet.
+    Lost,
+    /// Yes, and what was left is in a file.
+    Rescued,
 }
 
 impl StoreThread {
@@ -561,10 +571,23 @@ impl StoreThread {
     /// The store's files are gone: what is left is written beside them, and nothing is taken any
     /// more. The store is not opened again: that would destroy what the open files still hold.
     fn lose_store(&mut self) {
-        self.is_away = true;
         self.intake.refuse(Some(&Failure::StoreAway));
-        self.observe.store_away(&self.committer.store().rescue());
         self.end(&Failure::StoreAway);
+        self.rescue();
+    }
+
+    /// Writes what is left of the store. What failed is tried again as long as the process lives,
+    /// and said once.
+    fn rescue(&mut self) {
+        let rescued = self.committer.store().rescue();
+        if rescued.is_ok() || self.away == Away::No {
+            self.observe.store_away(&rescued);
+        }
+        self.away = if rescued.is_ok() {
+            Away::Rescued
+        } else {
+            Away::Lost
+        };
     }
 
     /// After an unknown outcome: everyone is told so, and the store is asked until it answers.
@@ -635,11 +658,11 @@ impl StoreThread {
     /// Once a second: a checkpoint over what is new, and a look at the disk.
     fn housekeep(&mut self) {
         self.kept_at = Monotonic::now();
-        if self.is_away {
-            return;
-        }
-        if self.committer.store().is_away() {
-            return self.lose_store();
+        match self.away {
+            Away::Rescued => return,
+            Away::Lost => return self.rescue(),
+            Away::No if self.committer.store().is_away() => return self.lose_store(),
+            Away::No => {}
         }
         match self.committer.checkpoint() {
             Ok(Some(size)) => self.observe.signed(size),

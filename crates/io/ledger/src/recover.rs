@@ -52,7 +52,7 @@ pub enum Error {
     Tree(String),
     /// The file that holds the newest checkpoint beside the key is damaged (L11).
     #[error(
-        "{path} is damaged: {reason}; put the file back, or restore the newest backup as a new \
+        "{path} cannot be verified: {reason}; put the file back, or restore the newest backup as a new \
          generation with `bursar ledger restore`"
     )]
     Checkpoint {

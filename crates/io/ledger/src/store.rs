@@ -112,6 +112,25 @@ pub enum Error {
         /// Its permissions.
         mode: u32,
     },
+    /// The data directory is another user's.
+    #[error(
+        "{path} belongs to user {owner}, who could put another ledger there; run `chown` on it, or \
+         name another directory"
+    )]
+    Foreign {
+        /// The directory.
+        path: String,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Something else is where a file or directory of ours should be.
+    #[error("{path} is not a {expected}; move away what is in its place")]
+    WrongKind {
+        /// The place.
+        path: String,
+        /// What should be there.
+        expected: &'static str,
+    },
     /// The disk is full. Nothing that was committed is lost.
     #[error("the disk that holds {path} is full; free some space, all that was committed is there")]
     Full {
@@ -196,7 +215,7 @@ pub trait Store: Send {
     }
 
     /// Writes all that is still open of a store that is away into a new file beside its path, and
-    /// says where. The store stays as it is and takes nothing more: closing would destroy it.
+    /// says where. May be tried again until it succeeds; then the store takes nothing more.
     fn rescue(&mut self) -> Result<String, Error> {
         Err(Error::Database {
             operation: "write what is left",

@@ -63,7 +63,9 @@ pub enum Error {
         source: io::Error,
     },
     /// The socket cannot be had.
-    #[error("could not make the socket {path}")]
+    #[error(
+        "could not make the socket {path}; move away what is in its place, or name another data directory"
+    )]
     Socket {
         /// Its path.
         path: PathBuf,

@@ -326,7 +326,7 @@ pub fn renewal(
 }
 
 /// Changes what is declared: all of it or nothing, then settles once. An operator's own limit on
-/// each tenant takes the place of the shipped one.
+/// each tenant takes the place of the shipped one, which comes back when that one ends.
 pub fn change(
     bookings: &mut Bookings,
     at: Instant,
@@ -336,8 +336,16 @@ pub fn change(
     let replaced = replaces_shipped(bookings, changes);
     let changes: Vec<&Change> = replaced.iter().chain(changes).collect();
     check_changes(bookings, &changes)?;
+    let was_bounded = bounds_each_tenant(bookings);
     for change in changes {
         if let Some(event) = change_event(bookings, change) {
+            emit(bookings, at, event, events);
+        }
+    }
+    if was_bounded && !bounds_each_tenant(bookings) {
+        let shipped = shipped_for_tenants(bookings);
+        let event = shipped.and_then(|shipped| change_event(bookings, &shipped));
+        if let Some(event) = event {
             emit(bookings, at, event, events);
         }
     }
@@ -654,17 +662,23 @@ pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
         let name = present.name.clone();
         (present.limit == Limit::shipped()).then_some(Change::SetLimit { name, limit })
     });
-    let is_taken = bookings.limits.iter().any(|declared| {
-        let of = &declared.limit;
-        of.class.is_none() && of.tenant == Some(Scope::Each)
-            || declared.name.as_str() == TENANTS_NAME
-    });
-    let tenants = ObjectName::new(TENANTS_NAME).ok().filter(|_| !is_taken);
-    let tenants = tenants.map(|name| Change::SetLimit {
-        name,
-        limit: Limit::shipped_for_tenants(),
-    });
+    let is_bounded = bounds_each_tenant(bookings);
+    let tenants = shipped_for_tenants(bookings).filter(|_| !is_bounded);
     default.into_iter().chain(tenants).collect()
+}
+
+/// Whether some limit is for each tenant.
+fn bounds_each_tenant(bookings: &Bookings) -> bool {
+    let mut limits = bookings.limits.iter();
+    limits.any(|of| of.limit.class.is_none() && of.limit.tenant == Some(Scope::Each))
+}
+
+/// The shipped limit on each tenant, unless its name is taken.
+fn shipped_for_tenants(bookings: &Bookings) -> Option<Change> {
+    let name = ObjectName::new(TENANTS_NAME).ok();
+    let name = name.filter(|name| bookings.limit(name.as_str()).is_none())?;
+    let limit = Limit::shipped_for_tenants();
+    Some(Change::SetLimit { name, limit })
 }
 
 /// The event of a change; `None` where it would change nothing.

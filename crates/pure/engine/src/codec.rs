@@ -138,6 +138,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the record is good, and only of a newer program (L8).
+    pub fn is_newer(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownKind { .. } | Self::UnknownVersion { .. } | Self::NewerLevel { .. }
+        )
+    }
+}
+
 /// A record's frame on its way out.
 #[derive(Serialize)]
 struct Frame<'a, C, E> {

@@ -93,7 +93,7 @@ fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -
         Event::Market(event) => market::told(event),
         Event::Genesis { ledger } => ledger_told("ledger.begun", format!("ledger {ledger} begun")),
         Event::Level { n } => ledger_told(
-            "ledger.levelled",
+            "ledger.upgraded",
             format!("the records of level {} begin", words::number(*n)),
         ),
         Event::Resumed { .. } => ledger_told(

@@ -55,6 +55,7 @@ fn a_bare_machine_gets_a_python_before_the_first_test_starts_one() {
     let mut parts = Part::ALL.into_iter().filter(|part| part.needs_python());
     assert_eq!(parts.next(), Some(Part::Unit));
     assert_eq!(parts.next(), Some(Part::Python));
+    assert_eq!(parts.next(), Some(Part::Hostile));
 }
 
 #[test]

@@ -96,7 +96,11 @@ fn changed(mut spec: LimitSpec, flags: &LimitSet) -> LimitSpec {
     spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
-    spec.max_queue_per_tenant = flags.max_queue_per_tenant.or(spec.max_queue_per_tenant);
+    // A tenth of another queue is another number.
+    let kept = spec
+        .max_queue_per_tenant
+        .filter(|_| flags.max_queue.is_none());
+    spec.max_queue_per_tenant = flags.max_queue_per_tenant.or(kept);
     spec.max_wait = flags
         .max_wait
         .map(|wait| wait.to_string())

@@ -426,6 +426,10 @@ fn cannot_open(session: &Session, data: &Path, error: &term::Error) -> Stop {
             Failure::unavailable(message)
                 .hint("stop that one first, or name another with `--data DIR`")
         }
+        (term::Error::Recover(bursar_ledger::recover::Error::Fold(fold)), _) if fold.is_newer() => {
+            Failure::unavailable(message)
+                .hint("install a newer bursar; nothing is wrong with the ledger")
+        }
         (_, Some(Store::Damaged { .. } | Store::NotALedger { .. }))
         | (term::Error::Recover(_), _) => Failure::new(exit::UNVERIFIED, message).hint(format!(
             "`bursar ledger check --store {}` says where",

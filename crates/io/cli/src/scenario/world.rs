@@ -399,7 +399,7 @@ fn load_key(path: &Path, ledger: &str, generation: u64) -> Result<Signer, key::E
             })
         })?;
     }
-    Signer::load_or_create(path, ledger, generation)
+    Signer::load_for(path, ledger, generation)
 }
 
 /// Who calls until the script says otherwise.

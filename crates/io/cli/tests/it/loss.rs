@@ -125,6 +125,20 @@ fn a_data_directory_that_others_can_write_to_is_refused_with_the_command_to_type
     assert!(ended.stderr.contains("chmod go-w"), "{}", ended.stderr);
 }
 
+#[test]
+fn something_else_in_place_of_the_executions_is_refused_with_the_way_out() {
+    let house = House::new();
+    assert_eq!(house.up(&[]).interrupt(), 0);
+    let place = house.data().join("executions");
+    fs::rename(&place, house.data().join("aside")).unwrap();
+    fs::write(&place, "no directory").unwrap();
+    let ended = house.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    for said in [place.to_str().unwrap(), "hint: move away"] {
+        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    }
+}
+
 fn fence(house: &House, id: &str) -> u64 {
     let words = [
         "booking", "reserve", "python", "--id", id, "--ttl", "1h", "-o", "json",

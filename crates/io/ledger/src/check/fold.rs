@@ -144,6 +144,11 @@ impl Fold {
         }
     }
 
+    /// The level of the newest records.
+    pub(super) fn level(&self) -> u64 {
+        self.state.level
+    }
+
     /// The first record that cannot be folded.
     pub(super) fn problem_at(&self) -> Option<u64> {
         self.problem.as_ref().map(|(seq, _)| *seq)

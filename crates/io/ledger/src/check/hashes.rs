@@ -166,13 +166,10 @@ impl<'a> Hashes<'a> {
         let announced: Vec<_> = announced.filter(|_| keys.is_empty()).collect();
         let keys = if keys.is_empty() { &announced } else { keys };
         let checked = note.map_err(Into::into).and_then(|note| {
-            note.map(|note| newest::check_note(data, &note, builder, self.reader, keys))
-                .transpose()
+            newest::check_note(data, (note, fold.level()), builder, self.reader, keys)
         });
-        match checked {
-            Ok(_) => None,
-            Err(error) => Some(Check::failed("newest", error.to_string())),
-        }
+        let failed = checked.err();
+        failed.map(|error| Check::failed("newest", error.to_string()))
     }
 
     /// Holds the computed roots against the checkpoints that a trusted key has signed.

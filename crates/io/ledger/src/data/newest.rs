@@ -20,17 +20,15 @@ pub(crate) const FILE_NAME: &str = "ledger.checkpoint";
 /// It is no secret, but nobody else's business.
 const MODE: u32 = 0o600;
 
-/// Refuses a journal that does not extend the checkpoint in the file, if there is one.
+/// Refuses a journal that does not extend the checkpoint in the file, or has lost the file.
 pub(super) fn check(
     data: &Path,
     recovered: &Recovered,
     reader: &dyn Reader,
     keys: &[VerifierKey],
 ) -> Result<(), Error> {
-    match read(data)? {
-        Some(note) => check_note(data, &note, &recovered.builder, reader, keys).map(drop),
-        None => Ok(()),
-    }
+    let Recovered { state, builder } = recovered;
+    check_note(data, (read(data)?, state.level), builder, reader, keys)
 }
 
 /// Signs as `sign` does, and keeps the note before anybody sees it.
@@ -54,24 +52,32 @@ pub(crate) fn read(data: &Path) -> Result<Option<String>, store::Error> {
     }
 }
 
-/// Refuses records that do not extend the note that was read from the file, and says how many the
-/// note signs.
+/// Refuses records that do not extend the note that was read from the file. Since level 1 the file is
+/// written before a server listens, so that a missing one was lost.
 pub(crate) fn check_note(
     data: &Path,
-    note: &str,
+    (note, level): (Option<String>, u64),
     builder: &Builder,
     reader: &dyn Reader,
     keys: &[VerifierKey],
-) -> Result<u64, Error> {
-    let mut opened = keys.iter().map(|key| Checkpoint::open(note, key));
+) -> Result<(), Error> {
+    let refused = |reason: String| Error::Checkpoint {
+        path: data.join(FILE_NAME).display().to_string(),
+        reason,
+    };
+    let Some(note) = note else {
+        return match level {
+            0 => Ok(()),
+            _ => Err(refused("it is missing".to_owned())),
+        };
+    };
+    let mut opened = keys.iter().map(|key| Checkpoint::open(&note, key));
     if !opened.clone().any(|opened| opened.is_ok()) {
         let reason = opened.find_map(Result::err).map(|error| error.to_string());
-        return Err(Error::Checkpoint {
-            path: data.join(FILE_NAME).display().to_string(),
-            reason: reason.unwrap_or_else(|| "there is no key to check it with".to_owned()),
-        });
+        let no_key = || "there is no key to check it with".to_owned();
+        return Err(refused(reason.unwrap_or_else(no_key)));
     }
-    check_extends_note(reader, builder, keys, note)
+    check_extends_note(reader, builder, keys, &note).map(drop)
 }
 
 /// Keeps a note in place of the one before it.

@@ -152,15 +152,20 @@ impl Indexer {
     /// Opens the file that is there, if it fits.
     fn resume(&self, reader: &dyn Reader) -> Result<Option<Writing>, store::Error> {
         let path = &self.index.path;
-        let Some(file) = file_id(path) else {
+        let Ok(Some(file)) = file_id(path) else {
             return Ok(None);
         };
         let open = || {
             let connection = connect(path)?;
-            // A commit that was cut short is taken back here.
+            // A commit that was cut short is taken back here. Nothing else is changed before it is
+            // sure that the file is an index.
             let header = Header::read(&connection)?;
-            let is_cut = self.index.is_cut(&connection)?;
-            Ok(header.filter(|_| !is_cut).map(|header| Writing {
+            let is_whole = !self.index.is_cut(&connection)?;
+            let Some(header) = header.filter(|_| is_whole) else {
+                return Ok(None);
+            };
+            prepare(&connection)?;
+            Ok(Some(Writing {
                 connection,
                 file,
                 header,
@@ -197,6 +202,7 @@ impl Indexer {
             .mode(0o600)
             .open(path)?;
         let connection = connect(path)?;
+        prepare(&connection)?;
         let mark =
             format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};");
         connection.execute_batch(&format!("BEGIN; {mark} {SCHEMA}"))?;
@@ -214,7 +220,7 @@ impl Indexer {
         )?;
         connection.execute_batch("COMMIT")?;
         let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        let file = file_id(path).ok_or_else(gone)?;
+        let file = file_id(path)?.ok_or_else(gone)?;
         self.index.is_wrong.store(false, Ordering::Relaxed);
         Ok(Writing {
             connection,
@@ -227,7 +233,7 @@ impl Indexer {
 impl Writing {
     /// Whether the path still leads to the open file, and it holds what was written.
     fn is_ours(&self, path: &Path) -> bool {
-        file_id(path) == Some(self.file)
+        file_id(path).is_ok_and(|file| file == Some(self.file))
             && Header::read(&self.connection)
                 .is_ok_and(|header| header.as_ref() == Some(&self.header))
     }
@@ -347,12 +353,16 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+/// Sets how a connection writes.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String =
         connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
     if mode != "delete" {
         return Err(rusqlite::Error::InvalidQuery);
     }
     // A chunk reaches the file at its commit and not before: look-ups go on meanwhile.
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF")?;
-    Ok(connection)
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF")
 }

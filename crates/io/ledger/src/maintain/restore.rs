@@ -17,29 +17,18 @@ use bursar_units::{Instant, Label, Millis};
 
 use super::{Error, KeptLeaves};
 use crate::check::{Asked, Report, check, state_after};
-use crate::data::newest;
+use crate::data::{make_directory, newest};
 use crate::key::{self, Signer};
 use crate::store::sqlite::{FILE_NAME, RESCUE, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
-use crate::{durable, index, lock, snapshots};
+use crate::{durable, index, snapshots};
 
 /// Records that are replayed in one commit.
 const CHUNK: usize = 1_024;
 
-/// What may stand where a ledger is restored: it is replaced, or is no part of the ledger.
-const STAYS: [&str; 7] = [
-    lock::FILE_NAME,
-    newest::FILE_NAME,
-    "ledger.key.new",
-    "executions",
-    "market",
-    "poison",
-    "api.sock",
-];
-
 /// The unfinished ledger; a left one is from a restoring that was cut short.
-const UNFINISHED: &str = "ledger.db.restoring";
+pub(crate) const UNFINISHED: &str = "ledger.db.restoring";
 
 /// What becomes of the tokens of a copy. Some may have been revoked after it was made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,22 +48,27 @@ pub struct Restored {
     pub left: u64,
     /// How many tokens have ended with it.
     pub tokens_ended: usize,
+    /// Whether there was a ledger, which was moved aside.
+    pub is_moved: bool,
     /// How the new ledger signs.
     pub origin: Name,
     /// What the check of the copy found.
     pub report: Report,
 }
 
-/// Makes a ledger in the directory `data`, which must be empty, of the good records of a copy.
+/// Makes a ledger in the directory `data` of the good records of a copy.
+///
+/// The new ledger is whole beside its place before the one that is there is touched; that one is
+/// then moved into the new directory `aside`. Nobody else may use the directory.
 pub fn restore(
     copy: &dyn Reader,
     keys: &[VerifierKey],
-    data: &Path,
+    (data, aside): (&Path, &Path),
     now: Instant,
     tokens: Tokens,
     progress: impl FnMut(u64, u64),
 ) -> Result<Restored, Error> {
-    check_empty(data)?;
+    make_directory(data)?;
     let first = copy.excerpt().map_or(0, |edge| edge.size());
     let asked = Asked {
         keys,
@@ -118,6 +112,7 @@ pub fn restore(
     let note = signer.sign(now, builder.size(), builder.root());
     store.put_checkpoint(builder.size(), &note)?;
     store.close()?;
+    let is_moved = set_aside(data, aside)?;
     // What the ledger before had signed last is no longer what this one must extend.
     newest::keep(data, &note)?;
     let place = data.join(FILE_NAME);
@@ -128,19 +123,16 @@ pub fn restore(
         records: good,
         left,
         tokens_ended,
+        is_moved,
         origin: signer.origin().clone(),
         report,
     })
 }
 
-/// Moves the ledger of a directory that nobody uses into the new directory `aside`, and leaves what
-/// is no part of it, above all `executions/`. Says whether there was anything to move.
-pub fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
-    let names = match names_in(data) {
-        Ok(names) => names,
-        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(source) => return Err(durable::failed("read", data, source)),
-    };
+/// Moves the ledger of a directory into the new directory `aside`, and leaves what is no part of it,
+/// above all `executions/`. Says whether there was anything to move.
+fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
+    let names = names_in(data).map_err(|source| durable::failed("read", data, source))?;
     let is_moved = |name: &String| {
         !is_left_alone(name) && (name.starts_with("ledger.") || name == snapshots::DIRECTORY_NAME)
     };
@@ -158,12 +150,11 @@ pub fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
     Ok(true)
 }
 
-/// Whether a file is an unfinished restore, what was rescued of a lost store, or an index, which the
-/// next start makes anew.
+/// Whether a file is of this restore, was rescued of a lost store, or is an index, which the next
+/// start makes anew.
 fn is_left_alone(name: &str) -> bool {
-    [UNFINISHED, RESCUE, index::FILE_NAME]
-        .iter()
-        .any(|left| name.starts_with(left))
+    let is_of = |left: &&str| name.starts_with(*left);
+    [UNFINISHED, RESCUE, index::FILE_NAME].iter().any(is_of) || name == key::NEW_FILE_NAME
 }
 
 /// The names in a directory, sorted.
@@ -173,22 +164,6 @@ fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
     names.sort();
     Ok(names)
-}
-
-/// Makes the directory, or makes sure that nothing in it would be lost. Executions run on: they
-/// belong to the ledger whatever becomes of its records (X5).
-fn check_empty(data: &Path) -> Result<(), Error> {
-    let failed = |source| durable::failed("read", data, source);
-    std::fs::create_dir_all(data).map_err(failed)?;
-    for found in names_in(data).map_err(failed)? {
-        if !STAYS.contains(&found.as_str()) && !is_left_alone(&found) {
-            return Err(Error::NotEmpty {
-                path: data.display().to_string(),
-                found,
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Writes the first `good` records of a copy, with their tiles and all that belongs to them.

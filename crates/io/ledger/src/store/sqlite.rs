@@ -11,7 +11,8 @@ mod failure;
 mod reader;
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ pub struct SqliteStore {
     /// Absent only after a reopen that failed, and after a rescue.
     connection: Option<Connection>,
     /// The files that the connection has open, once it has written.
-    open: Option<[FileId; 2]>,
+    open: Option<[Option<FileId>; 2]>,
 }
 
 /// A file, whatever its name: device and inode.
@@ -112,9 +113,17 @@ impl SqliteStore {
         })
     }
 
-    /// The ledger file and its write-ahead log, as their path leads to them now.
-    fn files(&self) -> Option<[FileId; 2]> {
-        Some([file_id(&self.path)?, file_id(&beside(&self.path, "-wal"))?])
+    /// The ledger file and its write-ahead log, as their path leads to them now; `None` for one that
+    /// is not there.
+    fn files(&self) -> std::io::Result<[Option<FileId>; 2]> {
+        Ok([file_id(&self.path)?, file_id(&beside(&self.path, "-wal"))?])
+    }
+
+    /// Notes which files the connection has open.
+    fn note_files(&mut self) -> Result<(), Error> {
+        let files = self.files();
+        self.open = Some(files.map_err(|source| Place(&self.path).file("open", source))?);
+        Ok(())
     }
 
     /// A name beside the ledger file that is free for a rescued copy.
@@ -219,7 +228,7 @@ impl Store for SqliteStore {
                 })
             })
         })?;
-        self.open = self.files();
+        self.note_files()?;
         Ok(term)
     }
 
@@ -257,7 +266,7 @@ impl Store for SqliteStore {
         }
         let head = reader::head(&connection).map_err(place.failed("read"))?;
         self.connection = Some(connection);
-        self.open = self.files();
+        self.note_files()?;
         Ok(head)
     }
 
@@ -324,7 +333,9 @@ impl Store for SqliteStore {
     }
 
     fn is_away(&self) -> bool {
-        self.open.is_some() && self.open != self.files()
+        // What cannot be looked at now is no evidence.
+        let there = self.files().ok();
+        there.is_some_and(|there| self.open.is_some_and(|open| open != there))
     }
 
     fn rescue(&mut self) -> Result<String, Error> {
@@ -332,26 +343,45 @@ impl Store for SqliteStore {
         let place = Place(&path);
         let connection = self
             .connection
-            .take()
+            .as_ref()
             .ok_or_else(|| place.closed("write what is left"))?;
+        // The directory may be gone with the files.
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory(&path));
+        made.map_err(|source| place.file("write", source))?;
         let shown = path.display().to_string();
-        let written = connection.execute("VACUUM INTO ?1", [&shown]);
+        let written = connection
+            .execute("VACUUM INTO ?1", [&shown])
+            .map_err(place.failed("write what is left"))
+            .and_then(|_| {
+                File::open(&path)
+                    .and_then(|file| file.sync_all())
+                    .and_then(|()| File::open(directory(&path))?.sync_all())
+                    .map_err(|source| place.file("write", source))
+            });
+        if let Err(error) = written {
+            // Half a copy is none; it is tried again.
+            let _left = durable::remove(&path);
+            return Err(error);
+        }
         // Closing would remove the log of whatever stands at the path now.
-        std::mem::forget(connection);
-        written.map_err(place.failed("write what is left"))?;
-        let synced = File::open(&path)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| File::open(directory(&path))?.sync_all());
-        synced.map_err(|source| place.file("write", source))?;
+        std::mem::forget(self.connection.take());
         Ok(shown)
     }
 }
 
-/// The file that a path leads to now. It is not opened: closing it would give up SQLite's own locks
-/// on it.
-pub(crate) fn file_id(path: &Path) -> Option<FileId> {
-    let metadata = std::fs::metadata(path).ok()?;
-    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+/// The file that a path leads to now, if there is one. It is not opened: closing it would give up
+/// SQLite's own locks.
+pub(crate) fn file_id(path: &Path) -> std::io::Result<Option<FileId>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 fn insert(transaction: &Transaction<'_>, append: &Append) -> rusqlite::Result<()> {

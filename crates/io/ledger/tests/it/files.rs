@@ -20,12 +20,12 @@ fn a_key_is_made_once_for_its_owner_alone_and_signs_as_the_ledger() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger.key");
     assert!(Signer::load(&path).unwrap().is_none());
-    let made = Signer::load_or_create(&path, LEDGER, 3).unwrap();
+    let made = Signer::create(&path, LEDGER, 3).unwrap();
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    let loaded = Signer::load_or_create(&path, LEDGER, 3).unwrap();
+    let loaded = Signer::load_for(&path, LEDGER, 3).unwrap();
     assert_eq!(loaded.verifiers(), made.verifiers());
     assert_eq!(loaded.origin().as_str(), format!("bursar/{LEDGER}/3"));
     let root = sha256(b"a root");
@@ -81,7 +81,7 @@ fn a_damaged_key_file_and_the_key_of_another_ledger_are_refused() {
         );
     }
     fs::write(&path, whole).unwrap();
-    let error = Signer::load_or_create(&path, LEDGER, 1).unwrap_err();
+    let error = Signer::load_for(&path, LEDGER, 1).unwrap_err();
     assert!(matches!(error, key::Error::OtherLedger { .. }), "{error}");
 }
 

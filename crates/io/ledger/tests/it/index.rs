@@ -391,7 +391,7 @@ fn a_forged_index_can_hide_records_and_never_invents_any() {
 /// What somebody does to the file of an index.
 type Harm = fn(&Path);
 
-const HARMS: [(&str, Harm); 8] = [
+const HARMS: [(&str, Harm); 9] = [
     ("removed", |path| fs::remove_file(path).unwrap()),
     ("empty", |path| fs::write(path, "").unwrap()),
     ("a text", |path| fs::write(path, "x".repeat(9_000)).unwrap()),
@@ -414,6 +414,10 @@ const HARMS: [(&str, Harm); 8] = [
         let sql = "PRAGMA journal_mode = WAL; DELETE FROM header";
         file.execute_batch(sql).unwrap();
     }),
+    ("a link to the ledger", |path| {
+        fs::remove_file(path).unwrap();
+        std::os::unix::fs::symlink(path.with_extension("db"), path).unwrap();
+    }),
     ("locked by another process", |path| {
         let file = Connection::open(path).unwrap();
         file.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -429,6 +433,7 @@ fn a_file_that_is_lost_or_damaged_is_made_anew_and_nobody_notices() {
     world.live(60);
     let (reader, index) = (world.reader(), index_of(&world));
     let exam = Exam::of(reader.as_ref());
+    let ledger = fs::read(world.file()).unwrap();
     for (how, harm) in HARMS {
         for is_later in [false, true] {
             let mut indexer = Indexer::new(index.clone(), QUICK);
@@ -446,6 +451,7 @@ fn a_file_that_is_lost_or_damaged_is_made_anew_and_nobody_notices() {
             exam.same(reader.as_ref(), &index, how);
             let mode = fs::metadata(path(&world)).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o600, "{how}");
+            assert_eq!(fs::read(world.file()).unwrap(), ledger, "{how}");
         }
     }
 }
@@ -646,8 +652,8 @@ fn an_index_of_the_generation_before_a_restore_is_not_used() {
     fs::write(data.join("ledger.index-journal"), "").unwrap();
     let reader = SqliteReader::inspect(&copy).unwrap();
     let keys = world.signer.verifiers();
-    let now = Instant::default();
-    restore(&reader, &keys, &data, now, Tokens::End, |_, _| ()).unwrap();
+    let (now, aside) = (Instant::default(), &copies.path().join("aside"));
+    restore(&reader, &keys, (&data, aside), now, Tokens::End, |_, _| ()).unwrap();
     let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
     let restored = Index::of(&data, LEDGER, 1);
     assert_eq!(indexed(&restored, &reader), 0);

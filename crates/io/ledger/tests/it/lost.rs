@@ -21,11 +21,17 @@ use crate::world::label;
 /// What somebody does to the files of a store that is in use.
 type Loss = fn(&Path);
 
-const LOSSES: [(&str, Loss); 4] = [
+const LOSSES: [(&str, Loss); 6] = [
     ("all removed", |data| {
         for suffix in ["", "-wal", "-shm"] {
             fs::remove_file(data.join(format!("ledger.db{suffix}"))).unwrap();
         }
+    }),
+    ("the directory removed", |data| {
+        fs::remove_dir_all(data).unwrap();
+    }),
+    ("the directory moved", |data| {
+        fs::rename(data, data.with_extension("moved")).unwrap();
     }),
     ("the log removed", |data| {
         fs::remove_file(data.join("ledger.db-wal")).unwrap();
@@ -42,10 +48,11 @@ const LOSSES: [(&str, Loss); 4] = [
 #[test]
 fn a_write_to_a_store_that_is_gone_is_unknown_then_refused_and_its_records_are_rescued() {
     for (how, lose) in LOSSES {
-        let directory = tempfile::tempdir().unwrap();
-        let (data, seen) = open(directory.path());
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("data");
+        let (data, seen) = open(&directory);
         set_node(&data, "before").unwrap();
-        lose(directory.path());
+        lose(&directory);
         // The batch after the loss may meet it, or the housekeeping before it did.
         let met = set_node(&data, "after").unwrap_err();
         assert!(
@@ -58,7 +65,7 @@ fn a_write_to_a_store_that_is_gone_is_unknown_then_refused_and_its_records_are_r
         assert!(view.bookings.node("before").is_some(), "{how}");
         data.stop();
         let rescued = seen.away.lock().unwrap().clone();
-        let rescue = directory.path().join("ledger.rescue.db");
+        let rescue = directory.join("ledger.rescue.db");
         assert_eq!(rescued, [Ok(rescue.display().to_string())], "{how}");
         let kept = SqliteReader::open(&rescue).unwrap();
         assert!(kept.head().unwrap() >= view.head, "{how}");
@@ -85,7 +92,7 @@ fn an_idle_ledger_notices_within_seconds() {
     let began = std::time::Instant::now();
     while data.ledger.refuses() != Some(Failure::StoreAway) {
         assert!(began.elapsed() < Duration::from_secs(30), "nobody noticed");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(10));
     }
     data.stop();
 }
@@ -103,11 +110,42 @@ fn the_end_of_a_ledger_that_lost_its_store_touches_nothing_at_its_path() {
     assert_eq!(fs::read_to_string(&log).unwrap(), "of somebody else");
 }
 
+/// Method: a file stands where the directory was, until it does not.
+#[test]
+fn a_rescue_that_failed_is_tried_again_and_said_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("data");
+    let (data, seen) = open(&directory);
+    set_node(&data, "before").unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    fs::write(&directory, "in the way").unwrap();
+    let told = |count: usize| {
+        let began = std::time::Instant::now();
+        while seen.away.lock().unwrap().len() < count {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "nothing was said"
+            );
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    };
+    told(1);
+    fs::remove_file(&directory).unwrap();
+    told(2);
+    data.stop();
+    let away = seen.away.lock().unwrap().clone();
+    let rescue = directory.join("ledger.rescue.db").display().to_string();
+    assert!(
+        matches!(away.as_slice(), [Err(_), Ok(path)] if *path == rescue),
+        "{away:?}"
+    );
+}
+
 #[test]
 fn a_second_rescue_keeps_the_first() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("ledger.rescue.db"), "the first").unwrap();
     let (data, seen) = open(directory.path());
+    fs::write(directory.path().join("ledger.rescue.db"), "the first").unwrap();
     fs::remove_file(directory.path().join("ledger.db")).unwrap();
     let _met = set_node(&data, "after");
     data.stop();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bursar_engine::Command;
-use bursar_journal::checkpoint::Checkpoint;
+use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_inclusion, verify_inclusion};
 use bursar_journal::record::read_entries;
@@ -13,13 +13,14 @@ use bursar_journal::tile::{Builder, Path as Name, TileId, Tiles, tile_hashes};
 use bursar_ledger::check::{Asked, Report, check};
 use bursar_ledger::key::Signer;
 use bursar_ledger::maintain::{
-    Error, Export, Exported, Tokens, backup, export, export_tiles, first_at, prunable, restore,
+    Error, Export, Exported, Restored, Tokens, backup, export, export_tiles, first_at, prunable,
+    restore,
 };
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::sqlite::{SqliteReader, SqliteStore};
 use bursar_ledger::store::{Reader, Store};
-use bursar_units::Millis;
+use bursar_units::{Instant, Millis};
 
 use crate::world::{World, examine, lines};
 
@@ -263,7 +264,7 @@ fn a_restored_ledger_goes_on_as_an_honest_fork() {
     let data = world.directory.path().join("restored");
     let keys = world.signer.verifiers();
     let reader = SqliteReader::inspect(&copy).unwrap();
-    let restored = restore(&reader, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
+    let restored = restore_to(&reader, &keys, &data, world.now).unwrap();
     assert_eq!((restored.records, restored.left), (300, 0));
     assert!(restored.report.is_ok());
     assert_eq!(
@@ -313,7 +314,7 @@ fn what_still_verifies_of_a_damaged_copy_is_restored() {
         let data = world.directory.path().join("restored");
         let reader = SqliteReader::open(&world.file()).unwrap();
         let keys = world.signer.verifiers();
-        let restored = restore(&reader, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
+        let restored = restore_to(&reader, &keys, &data, world.now).unwrap();
         assert_eq!(
             (restored.records, restored.left),
             (good, 300 - good),
@@ -329,27 +330,82 @@ fn what_still_verifies_of_a_damaged_copy_is_restored() {
     }
 }
 
+/// Method: a good copy, a bad one, and a part, each restored over a ledger that is in the way.
 #[test]
-fn a_ledger_is_restored_only_to_where_nothing_is_lost() {
+fn the_ledger_that_is_there_is_touched_only_when_the_new_one_is_whole() {
     let mut world = World::sqlite();
     world.live(20);
-    let reader = SqliteReader::open(&world.file()).unwrap();
-    let error = restore(
-        &reader,
+    world.sign();
+    let copy = world.directory.path().join("copy.db");
+    backup(&world.file(), &copy).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (data, aside) = (
+        directory.path().join("data"),
+        directory.path().join("aside"),
+    );
+    fs::create_dir_all(data.join("executions/e-1")).unwrap();
+    for name in [
+        "ledger.db",
+        "ledger.key",
+        "ledger.checkpoint",
+        "config.toml",
+    ] {
+        fs::write(data.join(name), name).unwrap();
+    }
+    let there = || {
+        let names = ["ledger.db", "ledger.key", "ledger.checkpoint"];
+        names.map(|name| fs::read_to_string(data.join(name)).is_ok_and(|text| text == name))
+    };
+
+    // What cannot be restored leaves all as it was.
+    let empty = directory.path().join("empty.db");
+    drop(SqliteStore::open(&empty).unwrap());
+    let bad = SqliteReader::open(&empty).unwrap();
+    let refused = restore(
+        &bad,
         &[],
-        world.directory.path(),
+        (&data, &aside),
+        world.now,
+        Tokens::End,
+        |_, _| (),
+    );
+    assert!(matches!(refused, Err(Error::NothingGood)));
+    assert_eq!((there(), aside.exists()), ([true; 3], false));
+
+    let good = SqliteReader::open(&copy).unwrap();
+    let restored = restore(
+        &good,
+        &[],
+        (&data, &aside),
         world.now,
         Tokens::End,
         |_, _| (),
     )
-    .unwrap_err();
-    assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
-    let data = world.directory.path().join("restored");
-    fs::create_dir(&data).unwrap();
-    fs::write(data.join("lock"), "1\n").unwrap();
-    fs::write(data.join("ledger.db.restoring"), "cut short").unwrap();
-    restore(&reader, &[], &data, world.now, Tokens::End, |_, _| ()).unwrap();
-    assert_eq!(report_on(&data, &world.signer).records, 22);
+    .unwrap();
+    assert!(restored.is_moved);
+    assert_eq!(there(), [false; 3]);
+    for name in ["ledger.db", "ledger.key", "ledger.checkpoint"] {
+        assert_eq!(fs::read_to_string(aside.join(name)).unwrap(), name);
+    }
+    // What is no part of the ledger stays.
+    assert!(data.join("executions/e-1").exists());
+    assert_eq!(
+        fs::read_to_string(data.join("config.toml")).unwrap(),
+        "config.toml"
+    );
+    let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
+    assert_eq!(reader.head().unwrap(), 22);
+}
+
+/// Restores where nothing is in the way.
+fn restore_to(
+    copy: &dyn Reader,
+    keys: &[VerifierKey],
+    data: &Path,
+    now: Instant,
+) -> Result<Restored, Error> {
+    let aside = data.with_extension("before");
+    restore(copy, keys, (data, &aside), now, Tokens::End, |_, _| ())
 }
 
 /// Method: each of the three steps is left out, and made up for.
@@ -433,7 +489,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
     ] {
         let data = world.directory.path().join(name);
         let keys = world.signer.verifiers();
-        let restored = restore(copy, &keys, &data, world.now, Tokens::End, |_, _| ()).unwrap();
+        let restored = restore_to(copy, &keys, &data, world.now).unwrap();
         assert_eq!((restored.records, restored.left), (700, 0));
         let report = report_on(&data, &world.signer);
         assert!(report.is_ok(), "{name}: {:?}", report.checks);

@@ -54,7 +54,16 @@ fn what_is_left_of_a_ledger_begins_no_second_history() {
     for suffix in ["", "-wal", "-shm"] {
         let _absent = fs::remove_file(directory.path().join(format!("ledger.db{suffix}")));
     }
-    for left in ["ledger.key", "ledger.checkpoint"] {
+    for left in ["ledger.rescue.db", "ledger.db.restoring", "ledger.key.new"] {
+        fs::write(directory.path().join(left), "").unwrap();
+    }
+    for left in [
+        "ledger.key",
+        "ledger.key.new",
+        "ledger.checkpoint",
+        "ledger.db.restoring",
+        "ledger.rescue.db",
+    ] {
         let path = directory.path().join(left);
         let error = refused(directory.path());
         let Error::Key(error @ key::Error::LedgerMissing { .. }) = error else {
@@ -73,15 +82,44 @@ fn what_is_left_of_a_ledger_begins_no_second_history() {
 }
 
 #[test]
-fn a_key_beside_a_store_without_records_begins_no_ledger() {
+fn what_is_left_beside_a_store_without_records_begins_no_ledger() {
+    for left in ["ledger.key", "ledger.checkpoint"] {
+        let directory = tempfile::tempdir().unwrap();
+        drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
+        let key = directory.path().join("ledger.key");
+        Signer::create(&key, LEDGER, 0).unwrap();
+        fs::rename(&key, directory.path().join(left)).unwrap();
+        let error = refused(directory.path());
+        assert!(
+            matches!(error, Error::Key(key::Error::LedgerMissing { .. })),
+            "{left}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_store_that_lost_its_checkpoint_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
-    Signer::create(&directory.path().join("ledger.key"), LEDGER, 0).unwrap();
+    open(directory.path()).unwrap().stop();
+    fs::remove_file(directory.path().join("ledger.checkpoint")).unwrap();
     let error = refused(directory.path());
-    assert!(matches!(
-        error,
-        Error::Key(key::Error::LedgerMissing { .. })
-    ));
+    assert!(
+        matches!(error, Error::Recover(recover::Error::Checkpoint { .. })),
+        "{error}"
+    );
+}
+
+/// Method: root gives the directory to somebody else.
+#[test]
+fn a_directory_of_somebody_else_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(directory.path(), Some(4_242), None).unwrap();
+    let error = refused(directory.path());
+    let Error::Store(error @ bursar_ledger::store::Error::Foreign { owner: 4_242, .. }) = error
+    else {
+        panic!("{error}")
+    };
+    assert!(error.to_string().contains("chown"), "{error}");
 }
 
 #[test]
@@ -141,6 +179,50 @@ fn a_directory_that_others_can_write_to_is_refused_with_the_way_out() {
         );
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        open(directory.path()).unwrap().stop();
+    }
+}
+
+#[test]
+fn something_else_in_place_of_a_file_is_refused_with_the_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    open(directory.path()).unwrap().stop();
+    let names = [
+        "lock",
+        "ledger.db-wal",
+        "ledger.db-shm",
+        "ledger.db-journal",
+        "ledger.key",
+        "ledger.checkpoint",
+        "snapshots",
+    ];
+    for name in names {
+        let place = directory.path().join(name);
+        let aside = directory.path().join("aside");
+        let was_there = fs::rename(&place, &aside).is_ok();
+        if name == "snapshots" {
+            fs::write(&place, "no directory").unwrap();
+        } else {
+            fs::create_dir(&place).unwrap();
+        }
+        let error = refused(directory.path());
+        let Error::Store(error @ bursar_ledger::store::Error::WrongKind { .. }) = error else {
+            panic!("{name}: {error}")
+        };
+        let shown = error.to_string();
+        assert!(shown.contains(&place.display().to_string()), "{shown}");
+        assert!(
+            shown.contains("; move away what is in its place"),
+            "{shown}"
+        );
+        if name == "snapshots" {
+            fs::remove_file(&place).unwrap();
+        } else {
+            fs::remove_dir(&place).unwrap();
+        }
+        if was_there {
+            fs::rename(&aside, &place).unwrap();
+        }
         open(directory.path()).unwrap().stop();
     }
 }
@@ -239,6 +321,7 @@ fn rotatings_go_one_after_the_other() {
 fn a_key_that_waits_is_taken_at_the_start_if_it_is_on_record_and_forgotten_otherwise() {
     let mut world = World::sqlite();
     world.live(10);
+    world.sign();
     let next = world.signer.rotate(world.now).unwrap();
     next.keep_next().unwrap();
     open(world.directory.path()).unwrap().stop();
@@ -255,6 +338,7 @@ fn a_key_that_waits_is_taken_at_the_start_if_it_is_on_record_and_forgotten_other
         idempotency: None,
     });
     world.live(10);
+    world.sign();
     let data = open(world.directory.path()).unwrap();
     assert_eq!(data.keys().verifiers(), next.verifiers());
     data.stop();
@@ -374,7 +458,7 @@ fn an_older_ledger_in_the_place_of_a_newer_one_is_refused_until_it_is_restored()
     restore(
         &copy,
         &keys,
-        restored.path(),
+        (restored.path(), &restored.path().join("before")),
         Instant::default(),
         Tokens::End,
         |_, _| (),

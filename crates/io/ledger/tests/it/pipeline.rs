@@ -235,7 +235,12 @@ fn what_was_answered_is_found_after_the_process_is_gone() {
     let before = snapshot::hash(&first.ledger.view().read()).unwrap();
     // Threads keep the lock and the file: a copy of the files is what a dead machine leaves.
     let copy = tempfile::tempdir().unwrap();
-    for file in ["ledger.db", "ledger.db-wal", "ledger.key"] {
+    for file in [
+        "ledger.checkpoint",
+        "ledger.db",
+        "ledger.db-wal",
+        "ledger.key",
+    ] {
         std::fs::copy(directory.path().join(file), copy.path().join(file)).unwrap();
     }
     first.stop();

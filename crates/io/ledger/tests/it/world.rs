@@ -201,6 +201,7 @@ impl<S: Store> World<S> {
         let note = self
             .signer
             .sign(self.now, self.builder.size(), self.builder.root());
+        std::fs::write(self.directory.path().join("ledger.checkpoint"), &note).unwrap();
         self.store
             .put_checkpoint(self.builder.size(), &note)
             .unwrap();

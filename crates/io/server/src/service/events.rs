@@ -30,6 +30,8 @@ use crate::caller::{Caller, Owner};
 
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
+/// How far back a caller that is not known may begin: a page that was left open for a while.
+const ANONYMOUS_RECORDS_MAX: u64 = 10_000;
 /// The kinds of events there are, as the first part of their names.
 const KINDS: [&str; 7] = [
     "booking",
@@ -196,8 +198,10 @@ impl Service {
             ready: VecDeque::new(),
             _permit: permit,
         };
-        if next > head {
-            // From a ledger that has been restored since, or made up.
+        let is_far = ANONYMOUS_RECORDS_MAX < head.saturating_sub(next);
+        // From a ledger that has been restored since, or made up; or to have the whole store read
+        // for somebody who is not known.
+        if next > head || is_far && stream.caller.require_known("read the past").is_err() {
             stream.reset(head);
         }
         Ok(stream)

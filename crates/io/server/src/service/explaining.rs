@@ -41,9 +41,9 @@ impl Service {
             "limit" => {
                 let name = ObjectName::new(name).map_err(named)?;
                 let none = || sight::no_limit(&state, caller, &name);
-                sight::limit(&state, caller, &name).ok_or_else(none)?;
+                let declared = sight::limit(&state, caller, &name).ok_or_else(none)?;
                 let told = explain::limit(&state, &name, |counter| {
-                    sight::sees_counter(&state, caller, counter)
+                    sight::sees_counter(&state, caller, &declared.limit, counter)
                 });
                 (told.ok_or_else(none)?, Vec::new())
             }

@@ -36,9 +36,15 @@ pub(super) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Pro
     }
 }
 
-/// Whether a caller sees a counter of a limit that it sees. Classes are shared, but their names
-/// are made up by tenants: a caller sees those in which its own tenants hold or wait.
-pub(super) fn sees_counter(state: &State, caller: &Caller, counter: &CounterView<'_>) -> bool {
+/// Whether a caller sees a counter of a limit that it sees. A class that the limit names is shared.
+/// Names of other classes are made up by tenants: a caller sees those in which its own tenants hold
+/// or wait.
+pub(super) fn sees_counter(
+    state: &State,
+    caller: &Caller,
+    limit: &Limit,
+    counter: &CounterView<'_>,
+) -> bool {
     let is_used = |class: &Label| {
         let mut own = caller.tenants.iter();
         own.any(|tenant| state.bookings.is_used_by(class, tenant))
@@ -46,8 +52,8 @@ pub(super) fn sees_counter(state: &State, caller: &Caller, counter: &CounterView
     match (counter.tenant, counter.class) {
         _ if caller.sees_all() => true,
         (Some(tenant), _) => caller.sees_tenant(tenant),
-        (None, Some(class)) => is_used(class),
-        (None, None) => caller.sees(Owner::Shared),
+        (None, Some(class)) if limit.class == Some(Scope::Each) => is_used(class),
+        (None, _) => caller.sees(Owner::Shared),
     }
 }
 

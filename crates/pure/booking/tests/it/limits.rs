@@ -464,6 +464,14 @@ fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
         .unwrap();
     assert!(desk.bookings.limit("tenants").is_none());
     assert_eq!(desk.bookings.limit("fair").unwrap().limit.slots, Some(7));
+    // It comes back with the end of that one: nobody is without a bound.
+    let drop = Change::DropLimit { name: name("fair") };
+    desk.record(|b, events| decide::change(b, at(0), &[drop], events))
+        .unwrap();
+    assert_eq!(
+        desk.bookings.limit("tenants").unwrap().limit.slots,
+        Some(1_000)
+    );
 
     // One that was changed is the operator's word already: two of one scope are refused.
     let mut desk = Desk::new();

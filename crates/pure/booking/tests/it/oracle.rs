@@ -804,6 +804,30 @@ impl Oracle {
             .sum()
     }
 
+    pub(crate) fn bounds_each_tenant(&self) -> bool {
+        self.limits.values().any(is_each_tenant)
+    }
+
+    /// Whether the shipped limit on each tenant is there, and makes way for another.
+    pub(crate) fn makes_way(&self, limit: &Limit) -> bool {
+        is_each_tenant(limit) && self.limits.get("tenants") == Some(&Limit::shipped_for_tenants())
+    }
+
+    pub(crate) fn make_way(&mut self, limit: &Limit) {
+        if self.makes_way(limit) {
+            self.limits.remove("tenants");
+        }
+    }
+
+    /// "changeable, not deletable": where the last limit on each tenant ended, it is back.
+    pub(crate) fn bring_back_tenants(&mut self, was_bounded: bool) {
+        if was_bounded && !self.bounds_each_tenant() {
+            let shipped = Limit::shipped_for_tenants();
+            self.limits.insert("tenants".to_owned(), shipped);
+            self.met.insert("tenants came back");
+        }
+    }
+
     fn waiting_under(&self, limit: &Limit, request: &Request) -> u64 {
         let waits = |booking: &&Booking| matches!(booking.state, State::Waiting { .. });
         u64::try_from(self.together(limit, request).filter(waits).count()).unwrap()
@@ -914,4 +938,8 @@ fn due_of(booking: &Booking) -> Option<u64> {
 
 fn refused(code: &'static str) -> Told {
     Told::Refused(code, None)
+}
+
+fn is_each_tenant(limit: &Limit) -> bool {
+    limit.class.is_none() && limit.tenant == Some(Scope::Each)
 }

@@ -214,7 +214,9 @@ impl World {
             }
             Step::SetLimit(which, limit) => self.set_limit(*which, limit),
             Step::DropLimit(which) => {
+                let was_bounded = self.oracle.bounds_each_tenant();
                 if self.oracle.limits.remove(&limit_name(*which)).is_some() {
+                    self.oracle.bring_back_tenants(was_bounded);
                     let change = Change::DropLimit {
                         name: name(&limit_name(*which)),
                     };
@@ -345,7 +347,8 @@ impl World {
             .oracle
             .limits
             .iter()
-            .find(|(n, l)| **n != text && scopes(l) == scopes(limit));
+            .find(|(n, l)| **n != text && scopes(l) == scopes(limit))
+            .filter(|_| !self.oracle.makes_way(limit));
         let change = Change::SetLimit {
             name: name(&text),
             limit: limit.clone(),
@@ -361,7 +364,10 @@ impl World {
             self.oracle.met.insert("same scopes");
             return;
         }
+        let was_bounded = self.oracle.bounds_each_tenant();
+        self.oracle.make_way(limit);
         self.oracle.limits.insert(text, limit.clone());
+        self.oracle.bring_back_tenants(was_bounded);
         self.change(&change);
     }
 

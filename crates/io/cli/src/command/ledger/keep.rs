@@ -231,26 +231,36 @@ pub(super) fn restore(
     made.map_err(|error| Failure::file("make", &shown, &error))?;
     let lock = Lock::take(&data)
         .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
-    let kept = set_aside(session, &data)?;
     let now = session.now();
+    let mut aside = data.as_os_str().to_owned();
+    aside.push(format!(".before-{}", now.ms()));
+    let aside = PathBuf::from(aside);
+    let kept = session.environment.shown(&aside);
     let mut progress = Progress::new(session, "records");
     let restored = maintain::restore(
         copy.reader.as_ref(),
         &copy.keys,
-        &data,
+        (&data, &aside),
         now,
         tokens,
         |done, total| progress.at(done, total),
     );
     drop((progress, lock));
     let restored = restored.map_err(|error| {
-        Failure::new(
-            exit::UNVERIFIED,
-            format!("{} was not restored: {}", copy.shown, chain(&error)),
-        )
+        let message = format!("{} was not restored: {}", copy.shown, chain(&error));
+        let failure = Failure::new(exit::UNVERIFIED, message);
+        if aside.exists() {
+            failure.hint(format!("the ledger that was there is in {kept}"))
+        } else {
+            failure
+        }
     })?;
+    let kept = restored.is_moved.then_some(kept);
     let trust = pin_again(session, &data, replaced.as_ref());
-    let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "tokensEnded": restored.tokens_ended, "origin": restored.origin.as_str()});
+    let signed = restored.report.checkpoint.as_ref();
+    let signed = signed.map_or(0, |signed| signed.size);
+    let unsigned = restored.records.saturating_sub(signed);
+    let value = json!({"store": shown, "records": restored.records, "leftBehind": restored.left, "tokensEnded": restored.tokens_ended, "unsigned": unsigned, "before": kept, "origin": restored.origin.as_str()});
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
         if restored.left > 0 {
@@ -272,15 +282,13 @@ pub(super) fn restore(
                 ),
             ));
         }
-        let signed = restored.report.checkpoint.as_ref();
-        let signed = signed.map_or(0, |signed| signed.size);
         if signed < restored.records {
             let last = words::number(restored.records.saturating_sub(1));
             let first = words::number(signed);
             let unsigned = format!("records {first} to {last}, no checkpoint signs them");
             lines.push(("unsigned".to_owned(), unsigned));
         }
-        lines.extend(kept.map(|kept| ("before".to_owned(), kept)));
+        lines.extend(kept.clone().map(|kept| ("before".to_owned(), kept)));
         format!(
             "{shown} restored, {}\n{}",
             words::count(restored.records, "record"),
@@ -289,6 +297,12 @@ pub(super) fn restore(
     })?;
     if let Some(trust) = trust {
         session.aside(&trust);
+    }
+    if restored.tokens_ended > 0 {
+        session.aside(
+            "note: nobody can come in by a token; a server that listens beyond loopback starts only \
+             when there is one: start it on 127.0.0.1 and run `bursar token create`\n",
+        );
     }
     Ok(())
 }
@@ -325,16 +339,6 @@ fn pin_again(session: &mut Session, data: &Path, replaced: Option<&Signer>) -> O
 
 fn signer_of(data: &Path) -> Option<Signer> {
     Signer::load(&data.join(key::FILE_NAME)).ok().flatten()
-}
-
-/// Moves a present ledger out of the way; executions and what else is no part of it stay.
-fn set_aside(session: &Session, data: &Path) -> Result<Option<String>, Stop> {
-    let mut aside = data.as_os_str().to_owned();
-    aside.push(format!(".before-{}", session.now().ms()));
-    let aside = PathBuf::from(aside);
-    let is_moved =
-        maintain::set_aside(data, &aside).map_err(|error| Failure::unavailable(chain(&error)))?;
-    Ok(is_moved.then(|| session.environment.shown(&aside)))
 }
 
 pub(super) async fn prune(

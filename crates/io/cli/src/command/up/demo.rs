@@ -100,7 +100,7 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
         "ledger.checkpoint",
         index::FILE_NAME,
         "ledger.index-journal",
-        "ledger.key.new",
+        key::NEW_FILE_NAME,
         key::FILE_NAME,
         lock::FILE_NAME,
         super::SOCKET,

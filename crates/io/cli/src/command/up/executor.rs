@@ -138,7 +138,10 @@ pub(super) fn open(
         require_isolation,
         process: PROCESS.into(),
     });
-    opened.map_err(|error| Failure::unavailable(chain(&error)).into())
+    opened.map_err(|error| {
+        let hint = "move away what is in its place: what executions leave there is not needed for the ledger";
+        Failure::unavailable(chain(&error)).hint(hint).into()
+    })
 }
 
 /// Why nothing is kept apart.

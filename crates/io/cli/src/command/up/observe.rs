@@ -67,8 +67,9 @@ impl Observe for Observer {
             ),
             Err(error) => tracing::error!(
                 error = chain(error),
-                "store.away: the files of the store are gone and its records could not be rescued; \
-                 stop the server and restore a backup with `bursar ledger restore`"
+                "store.away: the files of the store are gone and its records could not be written yet; \
+                 do not stop the server: it holds the last copy, and tries again each second. Make \
+                 room on the disk, or make the directory writable"
             ),
         }
     }

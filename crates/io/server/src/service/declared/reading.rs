@@ -136,7 +136,7 @@ fn shown(
     shown.metadata.resource_version = Some(limit_version(&declared.limit));
     let mut counters = state.bookings.counters_of(declared);
     let all = counters.len();
-    counters.retain(|counter| sees_counter(state, caller, counter));
+    counters.retain(|counter| sees_counter(state, caller, &declared.limit, counter));
     let mut in_use = Amount::default();
     for counter in &counters {
         in_use.add(&counter.used);

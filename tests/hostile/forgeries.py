@@ -1,0 +1,295 @@
+"""Forgeries: a changed export or proof never verifies; an untouched one always does (L11).
+
+Every forgery is made from a good file by one change. `bursar audit verify` must exit 4, or 2 where what
+is left is no such file at all. Exit 0 means that a forged file was called good.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pathlib
+import re
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+import rig
+
+#: What a forged file may exit with: it does not verify, or it is no export and no proof at all.
+REFUSED = (4, 2)
+
+#: The kinds of things that records speak of; a proof claims one of them.
+KINDS = ["record", "booking", "limit", "node", "pod", "token"]
+
+
+class Forgery(NamedTuple):
+    """A changed file, and what was changed."""
+
+    what: str
+    data: bytes
+
+
+class Forgeries(unittest.TestCase):
+    """One ledger with records of several kinds, another one beside it, and files of both."""
+
+    house: rig.House
+    other: rig.House
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.house, cls.other = rig.House(), rig.House()
+        cls.addClassCleanup(cls.house.close)
+        cls.addClassCleanup(cls.other.close)
+        cls.key = cls.house.home / "key"
+        with cls.house.up() as server:
+            server.must("PUT", "/v1/limits/py", rig.limit("py", **{"class": "py", "slots": 3}))
+            server.token("reader", "view", [])
+            for id, tenant in (("job-1", "victim"), ("job-2", "acme")):
+                granted = server.must("PUT", f"/v1/bookings/{id}", {"class": "py", "tenant": tenant})
+            server.must("POST", "/v1/bookings/job-2/release", {"fence": granted["fence"]})
+            cls.key.write_text(server.must("GET", "/v1/ledger")["key"] + "\n")
+            cls.export = server.export("good.jsonl").read_bytes()
+            cls.proofs = {
+                name: cls.fetch(server, name)
+                for name in ("booking/job-1", "booking/job-2", "limit/py", "record/0", "token/reader")
+            }
+        with cls.other.up() as server:
+            server.must("PUT", "/v1/bookings/job-1", {"class": "py", "tenant": "victim"})
+            server.must("PUT", "/v1/limits/py", rig.limit("py", **{"class": "py", "slots": 3}))
+            cls.other_export = server.export("other.jsonl").read_bytes()
+            cls.other_proof = cls.fetch(server, "booking/job-1")
+
+    @classmethod
+    def fetch(cls, server: rig.Server, name: str) -> bytes:
+        """A proof as the command writes it."""
+        path = server.house.home / "fetched.proof"
+        ended = server.command("audit", "proof", name, "--out", str(path))
+        if ended.code != 0:
+            raise AssertionError(f"no proof of {name}: {ended.stderr}")
+        return path.read_bytes()
+
+    def verify(self, forgery: Forgery, place: pathlib.Path) -> int:
+        """What the auditor says, who has seen nothing of this ledger before."""
+        place.mkdir()
+        (place / "file").write_bytes(forgery.data)
+        state = {"XDG_STATE_HOME": str(place / "state")}
+        ended = self.house.run(
+            "audit", "verify", str(place / "file"), "--key", str(self.key), environment=state
+        )
+        return ended.code
+
+    def refuse(self, forgeries: List[Forgery], originals: List[bytes]) -> None:
+        """None of these verifies."""
+        self.assertGreater(len(forgeries), 0)
+        base = self.house.home / self.id()
+        base.mkdir()
+        changed = [forgery for forgery in forgeries if forgery.data not in originals]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            places = (base / str(number) for number in range(len(changed)))
+            codes = list(pool.map(self.verify, changed, places))
+        wrong = [
+            f"exit {code}: {forgery.what}"
+            for forgery, code in zip(changed, codes)
+            if code not in REFUSED
+        ]
+        if wrong:
+            shown = "\n".join(wrong[:40])
+            self.fail(f"{len(wrong)} of {len(changed)} forgeries were not refused:\n{shown}")
+        print(f"{len(changed)} forgeries ... ", end="", flush=True)
+
+    def test_untouched_files_verify(self) -> None:
+        for name, data in {"export": self.export, **self.proofs}.items():
+            place = self.house.home / f"good-{name.replace('/', '-')}"
+            self.assertEqual(self.verify(Forgery(name, data), place), 0, name)
+
+    def test_no_line_of_an_export_can_be_dropped_doubled_swapped_or_edited(self) -> None:
+        lines = self.export.splitlines(keepends=True)
+        forgeries = []
+        for index, line in enumerate(lines):
+            before, after = lines[:index], lines[index + 1 :]
+            name = f"line {index + 1} ({line[:20]!r})"
+            forgeries.append(forge(f"{name} dropped", before + after))
+            forgeries.append(forge(f"{name} doubled", before + [line, line] + after))
+            if after:
+                swapped = before + [after[0], line] + after[1:]
+                forgeries.append(forge(f"{name} swapped with the next", swapped))
+            forgeries.append(forge(f"{name} emptied", before + [b"{}\n"] + after))
+            forgeries.append(forge(f"everything from {name} on cut off", before))
+            forgeries.append(forge(f"{name} cut in half", before + [line[: len(line) // 2]]))
+            for what, changed in members(line):
+                forgeries.append(forge(f"{name}: {what}", before + [changed] + after))
+        self.refuse(forgeries, [self.export])
+
+    def test_what_no_signature_covers_does_not_verify(self) -> None:
+        lines = self.export.splitlines(keepends=True)
+        records = [line for line in lines if b'"seq":' in line[:20]]
+        header, signed = lines[0], lines[len(records) + 1 :]
+        newest = json.loads(records[-1])
+        invented = []
+        for number in (1, 2):
+            record = {**newest, "seq": newest["seq"] + number, "t": newest["t"] + number}
+            record["cmd"] = {"resume": {"wall": record["t"]}}
+            record["ev"] = [{"resumed": {"wall": record["t"]}}]
+            invented.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        edited = [record.replace(b"victim", b"robber") for record in records]
+        other = self.other_export.splitlines(keepends=True)
+        others_signed = [line for line in other if b'"seq":' not in line[:20]][1:]
+        forgeries = [
+            forge("the header alone", [header]),
+            forge("records without a signature", [header] + records),
+            forge("edited records without a signature", [header] + edited),
+            forge("edited records with the old signature", [header] + edited + signed),
+            forge("an invented record before the signature", [header] + records + invented[:1] + signed),
+            forge("an invented record at the end", lines + invented[:1]),
+            forge("two invented records at the end", lines + invented),
+            forge("only invented records", [header] + invented),
+            forge("the signature of another ledger", [header] + records + others_signed),
+            forge("signatures of both ledgers", lines + others_signed),
+            forge("the records of another ledger", [other[0]] + other[1:-1] + signed[-1:]),
+            forge("another ledger as a whole", other),
+            forge("two exports in one file", lines + lines),
+            forge("nothing", []),
+            forge("an empty line", [b"\n"]),
+        ]
+        self.refuse(forgeries, [self.export])
+
+    def test_no_byte_of_a_checkpoint_can_be_changed(self) -> None:
+        forgeries: List[Forgery] = []
+        chosen = rig.random_of("checkpoint")
+        for name, data in (("export", self.export), ("proof", self.proofs["booking/job-1"])):
+            text = data.decode()
+            note = re.search(r'"checkpoint":"((?:[^"\\]|\\.)*)"', text)
+            assert note is not None
+            for place in chosen.sample(range(*note.span(1)), 100):
+                # Not the letter of an escape: that would be no JSON.
+                if not re.match(r"[\w+/=]", text[place]) or text[place - 1] == "\\":
+                    continue
+                new = "B" if text[place] == "A" else "A"
+                what = f"{name}: character {place - note.start(1)} of the checkpoint is {new}"
+                changed = text[:place] + new + text[place + 1 :]
+                forgeries.append(Forgery(what, changed.encode()))
+        self.refuse(forgeries, [])
+
+    def test_no_member_of_a_proof_can_be_changed(self) -> None:
+        forgeries = []
+        for name, data in self.proofs.items():
+            proof = json.loads(data)
+            for what, changed in members(data):
+                if allowed(proof, what):
+                    continue
+                forgeries.append(Forgery(f"proof of {name}: {what}", changed))
+            for part in (1, 2, 3):
+                forgeries.append(Forgery(f"proof of {name} cut", data[: len(data) * part // 4]))
+        good, other = (json.loads(data) for data in (self.proofs["booking/job-1"], self.other_proof))
+        for member in good:
+            mixed = {**good, member: other[member]}
+            if member != "keys":
+                forgeries.append(Forgery(f"`{member}` of another ledger", compact(mixed)))
+        forgeries.append(Forgery("a proof of another ledger", self.other_proof))
+        self.refuse(forgeries, list(self.proofs.values()))
+
+    def test_a_proof_says_that_records_may_have_been_left_out(self) -> None:
+        proof = json.loads(self.proofs["booking/job-2"])
+        self.assertEqual(len(proof["records"]), 2)
+        path = self.house.home / "half.proof"
+        path.write_bytes(compact({**proof, "records": proof["records"][:1]}))
+        ended = self.house.run("audit", "verify", str(path), "--key", str(self.key))
+        self.assertIn("not checked: that these are all", ended.stdout + ended.stderr)
+
+    def test_a_proof_is_only_of_what_its_records_are_about(self) -> None:
+        kinds = [*KINDS, "wedding", "tenant", "class", "Booking", ""]
+        forgeries = []
+        for name in ("booking/job-1", "limit/py", "token/reader"):
+            proof = json.loads(self.proofs[name])
+            seq = proof["records"][0]["seq"]
+            # Names that occur somewhere in the text of the record, and one of another booking.
+            text = proof["records"][0]["bytes"]
+            names = {"root", "job-1", "victim", "py", "reader", "view", "reserve", "id", str(seq)}
+            names = {other for other in names if f'"{other}"' in text} | {"job-2", ""}
+            for claimed in [f"{kind}/{other}" for kind in kinds for other in sorted(names)]:
+                if claimed not in (name, f"record/{seq}"):
+                    what = f"proof of {name} claims {claimed}"
+                    forgeries.append(Forgery(what, compact({**proof, "object": claimed})))
+        self.refuse(forgeries, [])
+
+
+def allowed(proof: Dict[str, Any], what: str) -> bool:
+    """Changes that leave a good proof: `keys` only proposes what to pin to readers without a key,
+    so it decides nothing here, and one of several records can be left out, which is said."""
+    shorter = len(proof["records"]) > 1 and re.fullmatch(r"records\.\d dropped", what) is not None
+    return shorter or what.startswith("keys")
+
+
+def forge(what: str, lines: List[bytes]) -> Forgery:
+    """A file of these lines."""
+    return Forgery(what, b"".join(lines))
+
+
+def compact(value: Any) -> bytes:
+    """JSON as the program writes it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def members(line: bytes) -> Iterator[Tuple[str, bytes]]:
+    """Every member of the JSON in a line dropped, edited and renamed; and every item of a list
+    dropped and doubled."""
+    whole = json.loads(line)
+    for path in paths(whole):
+        for what, changed in edits(whole, path):
+            yield f"{'.'.join(map(str, path))} {what}", compact(changed)
+
+
+def paths(value: Any, prefix: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
+    """The way to everything in a JSON value."""
+    items: List[Tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    for key, inner in items:
+        yield (*prefix, key)
+        yield from paths(inner, (*prefix, key))
+
+
+def edits(whole: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[str, Any]]:
+    """One thing in a JSON value changed in every way we know."""
+
+    def change() -> Tuple[Any, Any]:
+        changed = copy.deepcopy(whole)
+        inside = changed
+        for key in path[:-1]:
+            inside = inside[key]
+        return changed, inside
+
+    key = path[-1]
+    changed, inside = change()
+    old = inside.pop(key)
+    yield "dropped", changed
+    changed, inside = change()
+    inside[key] = another(old)
+    yield "edited", changed
+    changed, inside = change()
+    if isinstance(inside, list):
+        inside.insert(key, old)
+        yield "doubled", changed
+    else:
+        renamed: Dict[str, Any] = {f"{name}2" if name == key else name: inside[name] for name in inside}
+        inside.clear()
+        inside.update(renamed)
+        yield "renamed", changed
+
+
+def another(value: Any) -> Any:
+    """A value of the same type that differs."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str):
+        last = "b" if value.endswith("a") else "a"
+        return value[:-1] + last
+    if isinstance(value, list):
+        return []
+    return {}

@@ -1,0 +1,369 @@
+"""The oracle: judges a run by its export and by the answers that clients noted, and by nothing else.
+
+It is written from the rules of bookings (S1 to S7) and of the ledger (L1, L5, L7), not from the code.
+Events are replayed one by one; what contradicts a rule or a noted answer is a finding.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+
+#: Events that move no slot.
+_SILENT = {
+    "genesis",
+    "level",
+    "keyRotated",
+    "nodeSet",
+    "nodeDropped",
+    "unsettled",
+    "tokenCreated",
+    "tokenRevoked",
+    "anchored",
+    "keyed",
+    "marketSet",
+    "marketLabelled",
+    "marketDigested",
+}
+
+#: A write may be answered with a state that is this many records newer than its own: no more than
+#: that are committed together by the few clients of a run.
+_TOGETHER_MAX = 64
+
+#: After so many findings the rest is left out: one broken rule shows in many places.
+_FINDINGS_MAX = 20
+
+
+class Note(NamedTuple):
+    """One request of a client, with what came of it."""
+
+    #: How many restores there had been when it was sent.
+    generation: int
+    #: What was asked: reserve, release, renew, cancel, force, look or limit.
+    what: str
+    #: Of which booking or limit.
+    name: str
+    #: The fence that was sent, or the slots of a limit that was set.
+    sent: Optional[int]
+    #: The HTTP status; `None` if no answer came.
+    status: Optional[int]
+    #: The answer.
+    body: Dict[str, Any]
+
+    @property
+    def record(self) -> int:
+        """The last record that the answer reflects."""
+        return int(self.body.get("record", -1))
+
+
+@dataclass
+class Booking:
+    """A booking as the events tell it."""
+
+    class_: str
+    tenant: str
+    slots: int
+    lane: Tuple[str, str, str]
+    ttl: int
+    reserved_seq: int
+    #: Until when it waits, at least.
+    wait_until: int
+    #: Until when its holder may be silent, at least.
+    patience: int = 0
+    fence: Optional[int] = None
+    granted_seq: Optional[int] = None
+    end: Optional[str] = None
+    ended_seq: Optional[int] = None
+    ended_at: int = 0
+
+
+@dataclass
+class Replay:
+    """The state that follows from the events of an export."""
+
+    bookings: Dict[str, Booking] = field(default_factory=dict)
+    limits: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: For each limit the sequence of (record, slots); -1 is "no such limit", `None` "unbounded".
+    limit_history: Dict[str, List[Tuple[int, Optional[int]]]] = field(default_factory=dict)
+    used: Dict[Tuple[str, ...], int] = field(default_factory=dict)
+    lanes: Dict[Tuple[str, str, str], List[str]] = field(default_factory=dict)
+    #: The records that say `restored`.
+    restores: List[int] = field(default_factory=list)
+    last_fence: int = 0
+    #: Changes of limits to fewer slots than were in use, to see that the run had some.
+    lowered_below_use: int = 0
+    findings: List[str] = field(default_factory=list)
+
+    def find(self, what: str) -> None:
+        """Notes what is wrong."""
+        if len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(what)
+
+    def holders(self) -> Set[str]:
+        """The bookings that hold slots at the end."""
+        held = (item for item in self.bookings.items() if item[1].fence is not None)
+        return {id for id, booking in held if booking.end is None}
+
+    # The events, one by one.
+
+    def replay(self, records: List[Dict[str, Any]]) -> None:
+        """Replays the records of an export."""
+        last_time = 0
+        for index, record in enumerate(records):
+            seq, at = record["seq"], record["t"]
+            if seq != index:
+                self.find(f"record {seq} stands where {index} should: the sequence has a gap")
+            if at < last_time:
+                self.find(f"record {seq}: time went back from {last_time} to {at}")
+            last_time = at
+            for event in record["ev"]:
+                ((kind, body),) = event.items()
+                self._event(seq, at, kind, body)
+
+    def _event(self, seq: int, at: int, kind: str, body: Dict[str, Any]) -> None:
+        at = body.get("t", at)
+        if kind in ("granted", "renewed", "ended") and body["id"] not in self.bookings:
+            self.find(f"record {seq}: {body['id']} is {kind}, and was never reserved")
+        elif kind == "reserved":
+            self._reserved(seq, at, body)
+        elif kind == "granted":
+            self._grant(seq, at, body["id"], body["fence"])
+        elif kind == "renewed":
+            booking = self.bookings[body["id"]]
+            booking.patience = max(booking.patience, body["expires"])
+        elif kind == "ended":
+            self._ended(seq, at, body)
+        elif kind == "resumed":
+            self._resumed(at)
+        elif kind == "limitSet":
+            self._limit(seq, body["name"], body)
+        elif kind == "limitDropped":
+            self._limit(seq, body["name"], None)
+        elif kind == "restored":
+            self.restores.append(seq)
+        elif kind not in _SILENT:
+            self.find(f"record {seq}: the oracle does not know the event `{kind}`")
+
+    def _reserved(self, seq: int, at: int, body: Dict[str, Any]) -> None:
+        id = body["id"]
+        if id in self.bookings:
+            self.find(f"record {seq}: {id} was reserved a second time")
+        lane = (body["class"], body["tenant"], body.get("priority", "normal"))
+        wait_until = at + body.get("waitMs", 0)
+        self.bookings[id] = Booking(
+            body["class"], body["tenant"], body["slots"], lane, body["ttlMs"], seq, wait_until
+        )
+        self.lanes.setdefault(lane, []).append(id)
+        if "fence" in body:
+            self._grant(seq, at, id, body["fence"])
+
+    def _grant(self, seq: int, at: int, id: str, fence: int) -> None:
+        booking = self.bookings[id]
+        if fence <= self.last_fence:
+            self.find(f"record {seq}: fence {fence} of {id} is not above {self.last_fence}")
+        self.last_fence = max(self.last_fence, fence)
+        if booking.fence is not None or booking.end is not None:
+            self.find(f"record {seq}: {id} was granted again")
+            return
+        lane = self.lanes[booking.lane]
+        if lane[0] != id:
+            self.find(f"record {seq}: {id} was granted before {lane[0]} of the same lane")
+        lane.remove(id)
+        booking.fence, booking.granted_seq, booking.patience = fence, seq, at + booking.ttl
+        for key in _counters(booking):
+            self.used[key] = self.used.get(key, 0) + booking.slots
+            name = self._limit_of(key)
+            size = self.limits[name].get("slots") if name else None
+            if size is not None and self.used[key] > size:
+                self.find(
+                    f"record {seq}: {id} was granted, and limit {name} of {size} slots "
+                    f"has {self.used[key]} in use ({'/'.join(key)})"
+                )
+
+    def _ended(self, seq: int, at: int, body: Dict[str, Any]) -> None:
+        id, end = body["id"], body["end"]
+        booking = self.bookings[id]
+        if booking.end is not None:
+            self.find(f"record {seq}: {id} ended twice")
+            return
+        booking.end, booking.ended_seq, booking.ended_at = end, seq, at
+        if booking.fence is None:
+            self.lanes[booking.lane].remove(id)
+            if end not in ("cancelled", "wait-over", "forced"):
+                self.find(f"record {seq}: {id} was waiting, and ended as {end}")
+            if end == "wait-over" and at < booking.wait_until:
+                self.find(f"record {seq}: the wait of {id} was over too early")
+            return
+        if end == "expired" and at < booking.patience:
+            early = booking.patience - at
+            self.find(f"record {seq}: {id} expired {early} ms before its holder was overdue")
+        for key in _counters(booking):
+            self.used[key] -= booking.slots
+
+    def _resumed(self, at: int) -> None:
+        """Our own absence expires nobody (L5)."""
+        for booking in self.bookings.values():
+            if booking.end is not None:
+                continue
+            if booking.fence is None:
+                booking.wait_until = max(booking.wait_until, at)
+            else:
+                booking.patience = max(booking.patience, at + booking.ttl)
+
+    # The limits (S1).
+
+    def _limit(self, seq: int, name: str, spec: Optional[Dict[str, Any]]) -> None:
+        if spec is None:
+            self.limits.pop(name, None)
+        else:
+            self.limits[name] = spec
+        slots = -1 if spec is None else spec.get("slots")
+        self.limit_history.setdefault(name, []).append((seq, slots))
+        if spec is not None and slots is not None:
+            above = (key for key, used in self.used.items() if used > slots)
+            self.lowered_below_use += any(self._limit_of(key) == name for key in above)
+
+    def _limit_of(self, key: Tuple[str, ...]) -> Optional[str]:
+        """The one limit that bounds a counter: a limit that names a value beats `each`."""
+        kind, names = key[0], key[1:]
+        members = {"class": ["class"], "tenant": ["tenant"], "pair": ["class", "tenant"]}
+        wanted = members.get(kind, [])
+        best: Tuple[int, Optional[str]] = (-1, None)
+        for name, spec in self.limits.items():
+            if [member for member in ("class", "tenant") if member in spec] != wanted:
+                continue
+            rank = 0
+            for weight, member, value in zip((2, 1), wanted, names):
+                if spec[member] == {"named": value}:
+                    rank += weight
+                elif spec[member] != "each":
+                    rank = -1
+                    break
+            best = max(best, (rank, name), key=lambda pair: pair[0])
+        return best[1]
+
+    # The answers.
+
+    def compare(self, notes: List[Note]) -> None:
+        """An answer implies its record (L1); what was lost to a restore is left out."""
+        fences: Dict[int, str] = {}
+        highest: Dict[int, int] = {}
+        asked: Set[str] = set()
+        for note in notes:
+            if note.what == "reserve":
+                asked.add(note.name)
+            fence = note.body.get("fence")
+            if fence is not None and note.body.get("state") in ("granted", "ended"):
+                if fences.setdefault(fence, note.name) != note.name:
+                    self.find(f"fence {fence} was told of {note.name} and of {fences[fence]}")
+                highest[note.generation] = max(highest.get(note.generation, 0), fence)
+            if note.status is None or note.record < 0:
+                continue
+            if note.generation < len(self.restores):
+                if note.record >= self.restores[note.generation] - _TOGETHER_MAX:
+                    continue
+            self._answer(note)
+        for id in set(self.bookings) - asked:
+            self.find(f"{id} is in the export, and no client asked for it")
+        for generation, restored in enumerate(self.restores):
+            before = max((highest.get(g, 0) for g in range(generation + 1)), default=0)
+            for id, booking in self.bookings.items():
+                if (booking.granted_seq or 0) > restored and (booking.fence or 0) <= before:
+                    self.find(
+                        f"{id} got fence {booking.fence} after restore {generation + 1}, "
+                        f"although {before} was told before it"
+                    )
+
+    def _answer(self, note: Note) -> None:
+        told = f"{note.what} {note.name} was answered {note.status} as of record {note.record}"
+        if note.what == "limit":
+            self._limit_answer(note, told)
+            return
+        booking = self.bookings.get(note.name)
+        known = booking is not None and booking.reserved_seq <= note.record
+        code = note.body.get("code")
+        if code in ("not-found", "over-limit", "never-fits", "queue-full"):
+            if known and (note.what == "reserve" or code == "not-found"):
+                self.find(f"{told} ({code}), and it is on record before")
+            return
+        state = note.body.get("state")
+        if state is None:
+            self._refused(note, booking, told)
+            return
+        if booking is None or not known:
+            self.find(f"{told} ({state}), and no such record is in the export")
+            return
+        fence = note.body.get("fence")
+        if fence is not None and fence != booking.fence:
+            self.find(f"{told} with fence {fence}; the export says {booking.fence}")
+        granted = booking.granted_seq is not None and booking.granted_seq <= note.record
+        ended = booking.ended_seq is not None and booking.ended_seq <= note.record
+        # A write is answered with its own record and with the present state, which may be newer.
+        is_write = note.what != "look"
+        if state == "granted" and not (granted or is_write and booking.granted_seq is not None):
+            grant = booking.granted_seq
+            self.find(f"{told} (granted); the export has its grant in record {grant}")
+        end = note.body.get("end")
+        if state == "ended" and (end != booking.end or not (ended or is_write)):
+            self.find(f"{told} (ended, {end}); the export says {booking.end}")
+        if state == "queued" and (granted or ended):
+            self.find(f"{told} (queued), and it was granted or ended before")
+        expires = note.body.get("expiresAt")
+        if state == "granted" and expires is not None and booking.end == "expired":
+            if booking.ended_at < _milliseconds(expires):
+                self.find(f"{told}, good until {expires}, and it expired before that")
+
+    def _refused(self, note: Note, booking: Optional[Booking], told: str) -> None:
+        """A holder with the right fence is refused only if its booking has ended."""
+        if note.body.get("code") != "stale-fence" or booking is None:
+            return
+        right = note.sent is not None and note.sent == booking.fence
+        if right and (booking.ended_seq is None or booking.ended_seq > note.record):
+            self.find(f"{told} (stale-fence), and the holder had the right fence")
+
+    def _limit_answer(self, note: Note, told: str) -> None:
+        if note.status not in (200, 201):
+            return
+        slots: Optional[int] = -1
+        for seq, value in self.limit_history.get(note.name, []):
+            if seq <= note.record:
+                slots = value
+        if slots != note.sent:
+            self.find(f"{told} with {note.sent} slots; the export says {slots}")
+
+
+def judge_records(records: List[Dict[str, Any]], notes: List[Note]) -> Replay:
+    """Everything that is wrong with records, given what clients were told."""
+    replay = Replay()
+    replay.replay(records)
+    replay.compare(notes)
+    return replay
+
+
+def read(path: pathlib.Path) -> List[Dict[str, Any]]:
+    """The records of an export, without what proves them."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if "seq" in line]
+
+
+def judge(path: pathlib.Path, notes: List[Note]) -> Replay:
+    """Everything that is wrong with an export, given what clients were told."""
+    return judge_records(read(path), notes)
+
+
+def _counters(booking: Booking) -> List[Tuple[str, ...]]:
+    """What a booking is counted in: everything, its tenant, its class, and both."""
+    return [
+        ("everything",),
+        ("tenant", booking.tenant),
+        ("class", booking.class_),
+        ("pair", booking.class_, booking.tenant),
+    ]
+
+
+def _milliseconds(text: str) -> int:
+    moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,107 @@
+"""Checks of the oracle itself: an oracle that finds nothing would call every run good."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, Dict, List, Optional
+
+import oracle
+
+
+class Oracle(unittest.TestCase):
+    """The oracle finds what it is there to find: each broken rule in a small history of its own."""
+
+    def setUp(self) -> None:
+        asked = {"class": "red", "tenant": "ada", "slots": 1, "ttlMs": 1000, "waitMs": 60_000}
+        self.events: List[List[Dict[str, Any]]] = [
+            [{"genesis": {"ledger": "l", "format": 1}}],
+            [{"limitSet": {"name": "red", "class": {"named": "red"}, "slots": 1}}],
+            [{"reserved": {"id": "a", **asked, "fence": 1}}],
+            [{"reserved": {"id": "b", **asked}}],
+            [{"reserved": {"id": "c", **asked}}],
+            [{"ended": {"id": "a", "end": "released"}}, {"granted": {"id": "b", "fence": 2}}],
+            [{"resumed": {"wall": 6000}}],
+            [{"ended": {"id": "b", "end": "expired", "t": 7000}}, {"granted": {"id": "c", "fence": 3}}],
+        ]
+        self.notes = [
+            self.note("reserve", "a", None, 201, 2, state="granted", fence=1),
+            self.note("reserve", "b", None, 202, 3, state="queued"),
+            self.note("reserve", "c", None, None, -1),
+            self.note("release", "a", 1, 200, 5, state="ended", end="released", fence=1),
+            self.note("look", "b", None, 200, 6, state="granted", fence=2),
+        ]
+
+    @staticmethod
+    def note(
+        what: str, name: str, sent: Optional[int], status: Optional[int], record: int, **body: Any
+    ) -> oracle.Note:
+        """What a client was told."""
+        return oracle.Note(0, what, name, sent, status, {**body, "record": record})
+
+    def findings(self) -> str:
+        """What the oracle says of the history as it now is."""
+        records = [
+            {"seq": seq, "t": seq * 1000, "ev": events} for seq, events in enumerate(self.events)
+        ]
+        return "\n".join(oracle.judge_records(records, self.notes).findings)
+
+    def test_a_good_history_has_no_findings(self) -> None:
+        self.assertEqual(self.findings(), "")
+
+    def test_it_finds_a_grant_above_a_limit(self) -> None:
+        del self.events[5][0]
+        self.assertIn("limit red of 1 slots has 2 in use", self.findings())
+
+    def test_it_finds_a_grant_above_a_lowered_limit(self) -> None:
+        self.events[4].append({"limitSet": {"name": "all", "slots": 0}})
+        self.assertIn("limit all of 0 slots has 1 in use", self.findings())
+
+    def test_it_finds_a_fence_that_does_not_rise(self) -> None:
+        self.events[7][1]["granted"]["fence"] = 2
+        self.assertIn("fence 2 of c is not above 2", self.findings())
+
+    def test_it_finds_a_second_grant(self) -> None:
+        self.events[7][1]["granted"] = {"id": "b", "fence": 3}
+        self.assertIn("b was granted again", self.findings())
+
+    def test_it_finds_one_that_barged(self) -> None:
+        self.events[5][1]["granted"]["id"] = "c"
+        self.assertIn("c was granted before b", self.findings())
+
+    def test_it_finds_an_expiry_in_our_absence(self) -> None:
+        self.events[7][0]["ended"]["t"] = 6500
+        self.assertIn("b expired 500 ms before", self.findings())
+
+    def test_it_finds_answers_without_a_record(self) -> None:
+        self.notes.append(self.note("reserve", "d", None, 201, 7, state="granted", fence=4))
+        self.notes.append(self.note("release", "c", 3, 200, 7, state="ended", end="released"))
+        self.notes.append(self.note("look", "b", None, 200, 6, state="granted", fence=9))
+        self.notes.append(self.note("look", "a", None, 404, 6, code="not-found"))
+        self.notes.append(self.note("release", "c", 3, 409, 7, code="stale-fence"))
+        self.notes.append(self.note("limit", "red", 7, 200, 7))
+        for found in (
+            "reserve d was answered 201 as of record 7 (granted), and no such record",
+            "release c was answered 200 as of record 7 (ended, released); the export says None",
+            "with fence 9; the export says 2",
+            "look a was answered 404 as of record 6 (not-found), and it is on record",
+            "(stale-fence), and the holder had the right fence",
+            "limit red was answered 200 as of record 7 with 7 slots; the export says 1",
+        ):
+            self.assertIn(found, self.findings())
+
+    def test_it_finds_records_without_a_request_and_fences_told_twice(self) -> None:
+        self.notes = [note for note in self.notes if note.name != "c"]
+        self.notes.append(self.note("look", "x", None, None, -1, state="granted", fence=1))
+        self.assertIn("c is in the export, and no client asked for it", self.findings())
+        self.assertIn("fence 1 was told of x and of a", self.findings())
+
+    def test_it_finds_a_fence_that_a_restore_gave_out_again(self) -> None:
+        self.notes.append(self.note("reserve", "lost", None, 201, 9, state="granted", fence=3))
+        self.events[6].append({"restored": {"generation": 1}})
+        self.assertIn("c got fence 3 after restore 1, although 3 was told before", self.findings())
+
+    def test_it_finds_gaps_and_time_that_goes_back(self) -> None:
+        records: List[Dict[str, Any]] = [{"seq": 0, "t": 5, "ev": []}, {"seq": 2, "t": 4, "ev": []}]
+        found = "\n".join(oracle.judge_records(records, []).findings)
+        self.assertIn("the sequence has a gap", found)
+        self.assertIn("time went back", found)

@@ -1,0 +1,372 @@
+"""Tenants: what a caller gets who has no business with a tenant, on every route of the server.
+
+The table has at least one row for each method and path of `openapi.json`; a route without a row
+fails, and so does a row without a route. The victim's names hold a marker that must be in no answer to
+the token of another tenant, and nobody's answer holds a fence or what an execution wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import unittest
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+
+import rig
+
+#: Part of the victim's tenant and class, of its arguments and of its output.
+MARKER = "zq7x"
+#: Begins the names of the victim's things; an intruder may guess them, and learns nothing.
+KNOWN = "known-"
+TENANT, CLASS = f"{MARKER}-tenant", f"{MARKER}-class"
+OUTPUT = f"{MARKER}-output"
+
+#: The answers, in groups: it is done, not for this caller, and as if it did not exist.
+DONE, FORBIDDEN, ABSENT = {200, 201, 202}, {401, 403}, {404}
+HIDDEN = FORBIDDEN | ABSENT
+
+
+class Row(NamedTuple):
+    """One request, and what callers must get."""
+
+    #: The path with its query; a template is filled in as it is.
+    path: str
+    #: What the token of another tenant gets.
+    use: Set[int]
+    #: What a reader gets: a `view` token, and on loopback a caller without a token.
+    view: Set[int]
+    body: Any = None
+    #: What a caller without a token gets, where that is less.
+    nobody: Optional[Set[int]] = None
+
+
+LIMIT = rig.limit("known-limit", tenant="acme", slots=1)
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "machine"},
+    "status": {"allocatable": {"cpu": "4"}},
+}
+MINE = {"class": "shared", "tenant": "acme"}
+THEIRS = {"class": CLASS, "tenant": TENANT}
+RUN = {"class": "shared", "tenant": "acme", "command": "/bin/true"}
+TOKEN = {"name": "robber", "roles": ["operate"], "tenants": [TENANT]}
+EXPORTED = {"from": 0, "below": 1}
+#: A guess; the right fences are larger.
+FENCE = {"fence": 1}
+
+ROWS: Dict[str, List[Row]] = {
+    "GET /healthz": [Row("/healthz", DONE, DONE)],
+    "GET /readyz": [Row("/readyz", DONE, DONE)],
+    "GET /openapi.json": [Row("/openapi.json", DONE, DONE)],
+    "GET /problems/{code}": [Row("/problems/busy", DONE, DONE)],
+    "GET /metrics": [Row("/metrics", FORBIDDEN, DONE)],
+    "GET /log/checkpoint": [Row("/log/checkpoint", DONE, DONE)],
+    "GET /log/inclusion/{record}": [Row("/log/inclusion/9", DONE, DONE)],
+    "GET /log/tile/{path}": [
+        Row("/log/tile/0/000.p/9", DONE, DONE),
+        # Entries are the records as they are stored, with their fences.
+        Row("/log/tile/entries/000.p/9", HIDDEN, HIDDEN),
+    ],
+    "POST /v1/apply": [Row("/v1/apply", FORBIDDEN, FORBIDDEN, {"objects": [LIMIT]})],
+    "GET /v1/bookings": [
+        Row("/v1/bookings", DONE, DONE),
+        Row("/v1/bookings?state=granted&limit=1000", DONE, DONE),
+        Row("/v1/bookings?id=known-held", DONE | HIDDEN, DONE),
+        Row(f"/v1/bookings?tenant={TENANT}", DONE | HIDDEN, DONE),
+        Row(f"/v1/bookings?class={CLASS}", DONE, DONE),
+    ],
+    "POST /v1/bookings": [
+        Row(
+            "/v1/bookings",
+            DONE,
+            DONE | FORBIDDEN,
+            {
+                "operations": [
+                    {"op": "cancel", "id": "known-queued"},
+                    {"op": "release", "id": "known-held", "fence": 1},
+                    {"op": "renew", "id": "known-held", "fence": 1},
+                    {"op": "release", "id": "known-held", "force": True, "reason": "mine"},
+                    {"op": "reserve", "id": "known-held", **MINE},
+                    {"op": "reserve", "id": "batch-1", **THEIRS},
+                ]
+            },
+        ),
+    ],
+    "GET /v1/bookings/{id}": [
+        Row("/v1/bookings/known-held", ABSENT, DONE),
+        Row("/v1/bookings/known-held?fence=1", ABSENT, DONE),
+        Row("/v1/bookings/known-queued?wait=1ms", ABSENT, DONE),
+        Row("/v1/bookings/mine", DONE, DONE),
+    ],
+    "PUT /v1/bookings/{id}": [
+        Row("/v1/bookings/known-held", {409} | HIDDEN, FORBIDDEN, MINE),
+        Row("/v1/bookings/known-held", FORBIDDEN, FORBIDDEN, THEIRS),
+        Row("/v1/bookings/known-held?dryRun=true", {409} | HIDDEN, FORBIDDEN, MINE),
+        Row("/v1/bookings/new-1", FORBIDDEN, FORBIDDEN, THEIRS),
+        Row("/v1/bookings/new-2", {429}, FORBIDDEN, MINE),
+        Row("/v1/bookings/new-2?dryRun=true", {429}, FORBIDDEN, MINE),
+    ],
+    "POST /v1/bookings/{id}/cancel": [
+        Row("/v1/bookings/known-queued/cancel", ABSENT, FORBIDDEN, {}),
+        Row("/v1/bookings/known-run/cancel", ABSENT, FORBIDDEN, {}),
+    ],
+    "POST /v1/bookings/{id}/release": [
+        Row("/v1/bookings/known-held/release", ABSENT, FORBIDDEN, FENCE),
+        Row("/v1/bookings/known-held/release", HIDDEN, FORBIDDEN, {"force": True, "reason": "x"}),
+    ],
+    "POST /v1/bookings/{id}/renew": [
+        Row("/v1/bookings/known-held/renew", ABSENT, FORBIDDEN, FENCE),
+    ],
+    "GET /v1/events": [
+        Row("/v1/events?from=0", DONE, DONE),
+        Row(f"/v1/events?from=0&tenant={TENANT}", DONE | HIDDEN, DONE),
+    ],
+    "GET /v1/executions": [
+        Row("/v1/executions", DONE, DONE),
+        Row("/v1/executions?id=known-run", DONE | HIDDEN, DONE),
+        Row(f"/v1/executions?tenant={TENANT}", DONE | HIDDEN, DONE),
+    ],
+    "GET /v1/executions/{id}": [Row("/v1/executions/known-run", ABSENT, DONE)],
+    "PUT /v1/executions/{id}": [
+        Row("/v1/executions/known-run", {409} | HIDDEN, FORBIDDEN, RUN),
+        Row("/v1/executions/new-3", FORBIDDEN, FORBIDDEN, {**RUN, **THEIRS}),
+    ],
+    "POST /v1/executions/{id}/cancel": [
+        Row("/v1/executions/known-run/cancel", ABSENT, FORBIDDEN, {}),
+    ],
+    "GET /v1/executions/{id}/logs": [
+        Row("/v1/executions/known-run/logs", ABSENT, FORBIDDEN),
+        Row("/v1/executions/known-run/logs?stream=stdout&follow=true", ABSENT, FORBIDDEN),
+    ],
+    "GET /v1/explain/{kind}/{name}": [
+        Row("/v1/explain/booking/known-held", ABSENT, DONE),
+        Row("/v1/explain/booking/known-queued", ABSENT, DONE),
+        Row("/v1/explain/booking/known-run", ABSENT, DONE),
+        Row("/v1/explain/limit/known-limit", ABSENT, DONE),
+        Row("/v1/explain/limit/known-pair", ABSENT, DONE),
+        Row("/v1/explain/limit/everything", DONE, DONE),
+        Row("/v1/explain/limit/shared", DONE, DONE),
+        Row("/v1/explain/limit/tenants", DONE, DONE),
+        Row("/v1/explain/limit/default", DONE, DONE),
+        # It waits behind the victim.
+        Row("/v1/explain/booking/mine", DONE, DONE),
+    ],
+    "GET /v1/identity": [Row("/v1/identity", DONE, DONE)],
+    "GET /v1/ledger": [Row("/v1/ledger", DONE, DONE)],
+    "GET /v1/ledger/backup": [Row("/v1/ledger/backup", FORBIDDEN, FORBIDDEN)],
+    "GET /v1/ledger/export": [
+        Row("/v1/ledger/export", FORBIDDEN, FORBIDDEN),
+        Row("/v1/ledger/export?from=9&to=9", FORBIDDEN, FORBIDDEN),
+    ],
+    "POST /v1/ledger/exported": [Row("/v1/ledger/exported", FORBIDDEN, FORBIDDEN, EXPORTED)],
+    "POST /v1/ledger/prune": [
+        Row("/v1/ledger/prune", FORBIDDEN, FORBIDDEN, {"before": "2030-01-01T00:00:00Z"}),
+    ],
+    "POST /v1/ledger/rotate-key": [Row("/v1/ledger/rotate-key", FORBIDDEN, FORBIDDEN, {})],
+    "GET /v1/limits": [Row("/v1/limits", DONE, DONE)],
+    "GET /v1/limits/{name}": [
+        Row("/v1/limits/known-limit", ABSENT, DONE),
+        Row("/v1/limits/known-pair", ABSENT, DONE),
+        Row("/v1/limits/everything", DONE, DONE),
+        Row("/v1/limits/shared", DONE, DONE),
+        Row("/v1/limits/tenants", DONE, DONE),
+        Row("/v1/limits/default", DONE, DONE),
+        # A name beside it: no suggestion gives the right one away.
+        Row("/v1/limits/nown-limit", ABSENT, ABSENT),
+    ],
+    "PUT /v1/limits/{name}": [
+        Row("/v1/limits/known-limit", FORBIDDEN, FORBIDDEN, LIMIT),
+        Row("/v1/limits/known-limit?dryRun=true", FORBIDDEN, FORBIDDEN, LIMIT),
+    ],
+    "DELETE /v1/limits/{name}": [
+        Row("/v1/limits/known-limit", FORBIDDEN, FORBIDDEN),
+        Row("/v1/limits/known-limit?dryRun=true", FORBIDDEN, FORBIDDEN),
+    ],
+    "GET /v1/nodes": [Row("/v1/nodes", DONE, DONE)],
+    "GET /v1/nodes/{name}": [Row("/v1/nodes/machine", DONE, DONE)],
+    "PUT /v1/nodes/{name}": [Row("/v1/nodes/machine", FORBIDDEN, FORBIDDEN, NODE)],
+    "DELETE /v1/nodes/{name}": [Row("/v1/nodes/machine", FORBIDDEN, FORBIDDEN)],
+    "GET /v1/nodes/{name}/market": [
+        Row("/v1/nodes/machine/market", HIDDEN, DONE | ABSENT),
+    ],
+    "POST /v1/nodes/{name}/restore": [
+        Row("/v1/nodes/machine/restore", FORBIDDEN, FORBIDDEN, {}),
+    ],
+    "GET /v1/proofs/{kind}/{id}": [
+        Row("/v1/proofs/booking/known-held", HIDDEN, FORBIDDEN),
+        Row("/v1/proofs/limit/known-limit", HIDDEN, FORBIDDEN),
+        Row("/v1/proofs/limit/known-pair", HIDDEN, FORBIDDEN),
+        Row("/v1/proofs/token/known-token", HIDDEN, HIDDEN),
+        Row("/v1/proofs/record/{held}", HIDDEN, FORBIDDEN),
+    ],
+    "GET /v1/records": [
+        Row("/v1/records", DONE | FORBIDDEN, DONE),
+        Row("/v1/records?raw=true", DONE | FORBIDDEN, DONE | FORBIDDEN),
+        Row("/v1/records?from={held}&limit=1", DONE | FORBIDDEN, DONE),
+        Row("/v1/records?object=booking/known-held", DONE | HIDDEN, DONE, nobody=FORBIDDEN),
+        Row("/v1/records?object=limit/known-limit", DONE | HIDDEN, DONE, nobody=FORBIDDEN),
+        Row("/v1/records?object=booking/known-held&raw=true", DONE | HIDDEN, DONE | FORBIDDEN),
+    ],
+    "GET /v1/tokens": [Row("/v1/tokens", FORBIDDEN, FORBIDDEN)],
+    "POST /v1/tokens": [Row("/v1/tokens", FORBIDDEN, FORBIDDEN, TOKEN)],
+    "DELETE /v1/tokens/{name}": [Row("/v1/tokens/known-token", FORBIDDEN, FORBIDDEN)],
+}
+
+
+class Tenants(unittest.TestCase):
+    """A server with a victim, and callers who should learn nothing and change nothing."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.house = rig.House()
+        cls.addClassCleanup(cls.house.close)
+        backup = str(cls.house.home / "backup")
+        with cls.house.up() as server:
+            assert server.command("ledger", "backup", "--out", backup).code == 0
+        # Fences after a restore are long numbers, which are in no answer by chance.
+        cls.house.ok("ledger", "restore", backup, "--yes", "--store", str(cls.house.data))
+        cls.server = server = cls.house.up()
+        limits: Dict[str, Dict[str, Any]] = {
+            "everything": {"slots": 500},
+            "shared": {"class": "shared", "slots": 1},
+            "known-limit": {"tenant": TENANT, "slots": 77},
+            "known-pair": {"tenant": TENANT, "class": CLASS, "slots": 55},
+        }
+        for name, spec in limits.items():
+            server.must("PUT", f"/v1/limits/{name}", rig.limit(name, **spec))
+        server.must("PUT", "/v1/nodes/machine", NODE)
+        cls.victim = server.token("known-token", "use", [TENANT])
+        cls.intruder = server.token("intruder", "use", ["acme"])
+        cls.viewer = server.token("viewer", "view", [])
+        hour = 3_600_000
+        # The first fence of a generation is in the record of the restore, which readers see.
+        server.must("PUT", "/v1/bookings/first", {"class": "other", "tenant": "other"})
+        held = {**THEIRS, "ttlMs": hour}
+        answer = server.ask_tcp("PUT", "/v1/bookings/known-held", held, token=cls.victim).json()
+        cls.held = str(answer["record"])
+        shared = {"class": "shared", "tenant": TENANT, "ttlMs": hour}
+        other = server.must("PUT", "/v1/bookings/known-shared", shared)
+        server.must("PUT", "/v1/bookings/known-queued", {**shared, "waitMs": hour})
+        cls.fences = [str(answer["fence"]), str(other["fence"])]
+        run = {**THEIRS, "command": "/bin/echo", "args": [OUTPUT]}
+        server.must("PUT", "/v1/executions/known-run", run)
+        cls.ended("/v1/executions/known-run")
+        mine = {**MINE, "waitMs": hour}
+        queued = server.ask_tcp("PUT", "/v1/bookings/mine", mine, token=cls.intruder)
+        assert queued.status == 202, queued.text()
+        # Proofs are of signed records.
+        rig.eventually(lambda: server.must("GET", "/v1/ledger")["checkpoint"]["records"] > answer["record"])
+
+    @classmethod
+    def ended(cls, path: str) -> None:
+        """Waits for an execution to end."""
+        rig.eventually(lambda: cls.server.must("GET", path)["state"] == "ended")
+
+    def test_every_route_has_a_row_and_every_row_a_route(self) -> None:
+        described = self.server.must("GET", "/openapi.json")["paths"]
+        routes = {f"{method.upper()} {path}" for path in described for method in described[path]}
+        self.assertEqual(sorted(routes - set(ROWS)), [], "routes without a row")
+        self.assertEqual(sorted(set(ROWS) - routes), [], "rows without a route")
+        for route, rows in ROWS.items():
+            template = re.sub(r"\\{path\\}", ".+", re.escape(route.split()[1]))
+            pattern = re.sub(r"\\{\w+\\}", "[^/]+", template)
+            for row in rows:
+                self.assertRegex(row.path.split("?")[0], f"^{pattern}$")
+
+    def test_another_tenant_learns_nothing_and_changes_nothing(self) -> None:
+        self.attack("the token of another tenant", self.intruder, "use", [MARKER, KNOWN, *self.fences])
+
+    def test_a_reader_sees_no_fence_and_no_output(self) -> None:
+        self.attack("a view token", self.viewer, "view", [OUTPUT, *self.fences])
+
+    def test_nobody_sees_a_fence_or_an_output_and_changes_anything(self) -> None:
+        self.attack("a caller without a token", None, "nobody", [OUTPUT, *self.fences])
+
+    def test_the_victim_itself_sees_its_things(self) -> None:
+        # Without this the other tests could pass because there is nothing to see.
+        for path, seen in (
+            ("/v1/bookings", "known-held"),
+            ("/v1/bookings/known-held", self.fences[0]),
+            ("/v1/limits", "known-limit"),
+            ("/v1/executions/known-run/logs", OUTPUT),
+        ):
+            answer = self.server.ask_tcp("GET", path, token=self.victim)
+            self.assertIn(seen, answer.text(), path)
+
+    def attack(self, who: str, token: Optional[str], column: str, secrets: List[str]) -> None:
+        """Sends every row as one caller; afterwards the victim's things are as they were."""
+        before = self.belongings()
+        wrong = []
+        for route, rows in ROWS.items():
+            for row in rows:
+                expected = getattr(row, column)
+                if column == "nobody" and expected is None:
+                    expected = row.view
+                path = row.path.replace("{held}", self.held)
+                method = route.split()[0]
+                status, text = self.send(method, path, row.body, token)
+                told = f"{who}: {method} {path}"
+                if status not in expected:
+                    wrong.append(f"{told} answered {status}, not {sorted(expected)}: {text[:200]}")
+                found = leaks(text, path, row.body, secrets)
+                if found:
+                    wrong.append(f"{told} answered {status} and told {found}")
+        self.assertEqual(self.belongings(), before, "the victim's things have changed")
+        if wrong:
+            self.fail(f"{len(wrong)} wrong answers:\n" + "\n".join(wrong))
+
+    def send(self, method: str, path: str, body: Any, token: Optional[str]) -> Tuple[int, str]:
+        """The status and the text of an answer; of a stream what comes within a moment."""
+        if not path.startswith("/v1/events"):
+            answer = self.server.ask_tcp(method, path, body, token=token)
+            return answer.status, answer.text()
+        return stream(self.server, path, token)
+
+    def belongings(self) -> Dict[str, Any]:
+        """What the operator sees of the victim."""
+        seen: Dict[str, Any] = {}
+        for name in ("known-held", "known-shared", "known-queued", "known-run"):
+            booking = self.server.must("GET", f"/v1/bookings/{name}")
+            kept = ("state", "fence", "end", "class", "tenant", "slots", "expiresAt")
+            seen[name] = {key: booking.get(key) for key in kept}
+        for name in ("known-limit", "known-pair"):
+            seen[name] = self.server.must("GET", f"/v1/limits/{name}")["spec"]
+        seen["tokens"] = [token["name"] for token in self.server.must("GET", "/v1/tokens")["items"]]
+        seen["ledger"] = self.server.must("GET", "/v1/ledger")["key"]
+        return seen
+
+
+def stream(server: rig.Server, path: str, token: Optional[str]) -> Tuple[int, str]:
+    """What a stream of events sends until it is silent for a moment."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    connection = rig.connect(server.address, timeout=1.0)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        read = b""
+        try:
+            while len(read) < 1_000_000:
+                more = response.read1(65536)
+                if not more:
+                    break
+                read += more
+        except socket.timeout:
+            pass
+        return response.status, read.decode("utf-8", "replace")
+    finally:
+        connection.close()
+
+
+def leaks(text: str, path: str, body: Any, secrets: List[str]) -> List[str]:
+    """The secrets in an answer; what the caller sent itself may come back."""
+    sent = re.findall(r"[\w.-]+", f"{path} {json.dumps(body)}")
+    for word in sorted(sent, key=len, reverse=True):
+        if MARKER in word or word.startswith(KNOWN):
+            text = text.replace(word, "")
+    return [
+        f"{secret} ({text[max(0, text.find(secret) - 60):][:120]!r})"
+        for secret in secrets
+        if secret in text
+    ]
