@@ -9,6 +9,7 @@ use std::time::Duration;
 use bursar_engine::{Answer, Command, State};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_ledger::clock::MachineClock;
+use bursar_ledger::committer::Committer;
 use bursar_ledger::data::{self, Data, RotateError};
 use bursar_ledger::intake::Failure;
 use bursar_ledger::key::{self, Signer};
@@ -134,7 +135,7 @@ fn a_checkpoint_is_kept_before_anybody_can_ask_for_one_and_follows_each_signatur
     assert_eq!(first, newest());
     let keys = data.keys();
     wait_for(keys.rotate(label("ada"), None)).unwrap();
-    let signed = wait_for(data.ledger.on_store(|committer| committer.checkpoint()));
+    let signed = wait_for(data.ledger.on_store(Committer::checkpoint));
     assert!(signed.unwrap().unwrap().is_some() || newest() != first);
     assert_eq!(fs::read_to_string(&path).unwrap(), newest());
     data.stop();
@@ -154,7 +155,7 @@ fn no_checkpoint_is_seen_that_is_not_kept() {
     };
     let before = count();
     wait_for(data.keys().rotate(label("ada"), None)).unwrap();
-    let signed = wait_for(data.ledger.on_store(|committer| committer.checkpoint()));
+    let signed = wait_for(data.ledger.on_store(Committer::checkpoint));
     assert!(signed.unwrap().is_err());
     assert_eq!(count(), before);
     fs::remove_dir(&path).unwrap();

@@ -102,10 +102,9 @@ fn the_old_records_fold_as_they_did() {
 fn kinds(data: &Path) -> Vec<String> {
     let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
     let records = reader.records(0, 1_000).unwrap();
-    let kinds = records.into_iter().flat_map(|kept| {
+    let kinds = records.into_iter().filter_map(|kept| {
         let record: serde_json::Value = serde_json::from_slice(&kept.bytes.unwrap()).unwrap();
-        let command = record["cmd"].as_object().unwrap().keys().next().cloned();
-        command
+        record["cmd"].as_object().unwrap().keys().next().cloned()
     });
     kinds.collect()
 }
