@@ -349,7 +349,12 @@ class Running(unittest.TestCase):
             self.assertIn(statuses[0], (503, 504))
             self.assertEqual(statuses[1:], [503, 503])
             server.stop()
-            self.assertFalse(house.data.exists(), "nothing new begins under the old name")
+            # What the server still had is at the old path, and no new ledger begins beside it.
+            self.assertEqual([path.name for path in house.data.iterdir()], ["ledger.rescue.db"])
+            with self.assertRaises(rig.NotStarted) as refused:
+                house.up()
+            self.assertEqual(refused.exception.ended.code, 3)
+            shutil.rmtree(house.data)
             moved.rename(house.data)
             with house.up() as server:
                 self.assertEqual(told.missing(server), [])

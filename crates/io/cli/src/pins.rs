@@ -3,16 +3,19 @@
 //!
 //! `known-ledgers` has a line per key of a ledger: `ledger key pinned-at [server]`. The last line
 //! of a ledger is the key that signs now; those before it vouched for it and still verify what
-//! they signed. `checkpoints` has a line per checkpoint: `origin size root`. A checkpoint stays
-//! there until a consistency proof shows that a larger one extends it: two that no proof joins may
-//! be the evidence of two histories. Both are small text files that a person can read and mend.
+//! they signed. `checkpoints` has a line per checkpoint: `origin size root [parted]`. A checkpoint
+//! stays there until a consistency proof shows that a larger one extends it. `parted` marks the
+//! checkpoints of an origin that were shown not to be of one history. Both are small text files that
+//! a person can read and mend; a line of `checkpoints` that cannot be read is kept as it is.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use bursar_client::api::instant;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::proof::Check;
 use bursar_units::Instant;
+use bursar_units::words::number;
 
 use crate::environment::Environment;
 use crate::failure::Failure;
@@ -21,6 +24,8 @@ use crate::failure::Failure;
 const LINES_MAX: usize = 1_000;
 /// How many checkpoints of one ledger are remembered that no proof joins.
 const UNJOINED_MAX: usize = 64;
+/// The last word of a checkpoint's line that was shown to be of another history than a second one.
+const PARTED: &str = "parted";
 
 /// A ledger whose key is known.
 #[derive(Clone, Debug)]
@@ -33,6 +38,24 @@ pub(crate) struct Pin {
     pub(crate) at: Instant,
     /// Under which address, where that means something.
     pub(crate) server: Option<String>,
+}
+
+/// A checkpoint that was seen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Seen {
+    /// What was signed.
+    pub(crate) checkpoint: Checkpoint,
+    /// Whether it was shown that it and another one of its origin are not of one history.
+    pub(crate) is_parted: bool,
+}
+
+/// A line of the file of checkpoints.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Line {
+    /// A checkpoint.
+    Seen(Seen),
+    /// Something that this version cannot read.
+    Unknown(String),
 }
 
 /// The files.
@@ -96,41 +119,59 @@ impl Pins {
     }
 
     /// The checkpoints seen of an origin that no proof has joined, the oldest first.
-    pub(crate) fn seen(&self, origin: &str) -> Vec<Checkpoint> {
-        let mut all = self.checkpoints().unwrap_or_default();
-        all.retain(|seen| seen.origin.as_str() == origin);
-        all
+    pub(crate) fn seen(&self, origin: &str) -> Vec<Seen> {
+        let lines = self.checkpoints().unwrap_or_default();
+        let seen = lines.iter().filter_map(Line::seen);
+        seen.filter(|seen| seen.checkpoint.origin.as_str() == origin)
+            .cloned()
+            .collect()
     }
 
-    /// Remembers a checkpoint, and forgets those that a consistency proof has joined with it. Says
-    /// how many others had to be forgotten because there are too many.
+    /// Remembers a checkpoint, forgets those that a consistency proof has joined with it, and marks
+    /// it and those that were shown not to be of its history. Says how many others had to be
+    /// forgotten because there are too many.
     pub(crate) fn see(
         &self,
         checkpoint: &Checkpoint,
         joined: &[Checkpoint],
+        parted: &[Checkpoint],
     ) -> Result<usize, Failure> {
         let _lock = self.lock()?;
         let before = self.checkpoints()?;
         let mut all = before.clone();
-        all.retain(|seen| seen == checkpoint || !joined.contains(seen));
-        if !all.contains(checkpoint) {
-            all.push(checkpoint.clone());
+        for added in parted.iter().chain([checkpoint]) {
+            if !all.iter().any(|line| line.is(added)) {
+                all.push(Line::Seen(Seen {
+                    checkpoint: added.clone(),
+                    is_parted: false,
+                }));
+            }
         }
+        let is_joined =
+            |seen: &Seen| seen.checkpoint != *checkpoint && joined.contains(&seen.checkpoint);
+        // A checkpoint that extends a marked one is of the same history.
+        let is_parted = !parted.is_empty()
+            || all
+                .iter()
+                .filter_map(Line::seen)
+                .any(|seen| is_joined(seen) && seen.is_parted);
+        all.retain(|line| !line.seen().is_some_and(is_joined));
+        for line in &mut all {
+            let is_newest = line.is(checkpoint);
+            if let Line::Seen(seen) = line {
+                seen.is_parted |= is_newest && is_parted || parted.contains(&seen.checkpoint);
+            }
+        }
+        mark(&mut all);
         let kept = all.len();
         let ledger = ledger_of(checkpoint);
-        let of_ledger = all.iter().filter(|seen| ledger_of(seen) == ledger).count();
-        let mut excess = of_ledger.saturating_sub(UNJOINED_MAX);
-        all.retain(|seen| {
-            let is_forgotten = ledger_of(seen) == ledger && 0 < excess;
-            excess -= usize::from(is_forgotten);
-            !is_forgotten
+        forget(&mut all, UNJOINED_MAX, |seen| {
+            ledger_of(&seen.checkpoint) == ledger
         });
-        all.drain(..all.len().saturating_sub(LINES_MAX));
+        forget(&mut all, LINES_MAX, |_| true);
         let forgotten = kept - all.len();
         if all != before {
-            let lines = all
-                .iter()
-                .map(|seen| format!("{} {} {}\n", seen.origin, seen.size, seen.root));
+            let lines = all.iter().map(Line::text);
             write(&self.checkpoints_path(), &lines.collect::<String>())?;
         }
         Ok(forgotten)
@@ -150,22 +191,16 @@ impl Pins {
         text.lines().filter_map(read).collect()
     }
 
-    fn checkpoints(&self) -> Result<Vec<Checkpoint>, Failure> {
+    fn checkpoints(&self) -> Result<Vec<Line>, Failure> {
         let path = self.checkpoints_path();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(Failure::file("read", path.display(), &error)),
         };
-        let read = |line: &str| {
-            let mut words = line.split_whitespace();
-            Some(Checkpoint {
-                origin: words.next()?.parse().ok()?,
-                size: words.next()?.parse().ok()?,
-                root: words.next()?.parse().ok()?,
-            })
-        };
-        Ok(text.lines().filter_map(read).collect())
+        let mut lines: Vec<Line> = text.lines().map(Line::read).collect();
+        mark(&mut lines);
+        Ok(lines)
     }
 
     /// Keeps others out while the checkpoints are read and written again.
@@ -178,13 +213,117 @@ impl Pins {
     }
 }
 
-/// Two checkpoints of one size that differ: two histories of the ledger.
-pub(crate) fn two_histories(seen: &[Checkpoint]) -> Option<(&Checkpoint, &Checkpoint)> {
-    let differ = |one: &Checkpoint, other: &&Checkpoint| {
-        one.origin == other.origin && one.size == other.size && one.root != other.root
-    };
-    seen.iter()
-        .find_map(|one| Some((one, seen.iter().find(|other| differ(one, other))?)))
+impl Line {
+    fn read(line: &str) -> Self {
+        let seen = || {
+            let mut words = line.split_whitespace();
+            let checkpoint = Checkpoint {
+                origin: words.next()?.parse().ok()?,
+                size: words.next()?.parse().ok()?,
+                root: words.next()?.parse().ok()?,
+            };
+            let is_parted = match words.next() {
+                None => false,
+                Some(PARTED) => true,
+                Some(_) => return None,
+            };
+            words.next().is_none().then_some(Seen {
+                checkpoint,
+                is_parted,
+            })
+        };
+        seen().map_or_else(|| Self::Unknown(line.to_owned()), Self::Seen)
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Seen(Seen {
+                checkpoint,
+                is_parted,
+            }) => {
+                let Checkpoint { origin, size, root } = checkpoint;
+                if *is_parted {
+                    format!("{origin} {size} {root} {PARTED}\n")
+                } else {
+                    format!("{origin} {size} {root}\n")
+                }
+            }
+            Self::Unknown(line) => format!("{line}\n"),
+        }
+    }
+
+    fn seen(&self) -> Option<&Seen> {
+        match self {
+            Self::Seen(seen) => Some(seen),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    fn is(&self, checkpoint: &Checkpoint) -> bool {
+        self.seen()
+            .is_some_and(|seen| seen.checkpoint == *checkpoint)
+    }
+}
+
+/// Marks checkpoints of one size that differ, and takes the mark from one that is left alone: a
+/// proof has joined the others with it.
+fn mark(lines: &mut [Line]) {
+    let before: Vec<Seen> = lines.iter().filter_map(Line::seen).cloned().collect();
+    for line in lines.iter_mut() {
+        if let Line::Seen(seen) = line {
+            let one = &seen.checkpoint;
+            seen.is_parted |= before.iter().any(|other| differ(one, &other.checkpoint));
+        }
+    }
+    let marked: Vec<Seen> = lines.iter().filter_map(Line::seen).cloned().collect();
+    for line in lines {
+        if let Line::Seen(seen) = line {
+            let origin = &seen.checkpoint.origin;
+            let others = marked
+                .iter()
+                .filter(|other| other.is_parted && other.checkpoint.origin == *origin);
+            seen.is_parted &= 1 < others.count();
+        }
+    }
+}
+
+/// Forgets the oldest of the checkpoints in question until `max` are left; marked ones, which are
+/// evidence, come last.
+fn forget(lines: &mut Vec<Line>, max: usize, is_meant: impl Fn(&Seen) -> bool) {
+    let meant = |line: &Line| line.seen().is_some_and(&is_meant);
+    let mut excess = lines
+        .iter()
+        .filter(|line| meant(line))
+        .count()
+        .saturating_sub(max);
+    for is_parted in [false, true] {
+        lines.retain(|line| {
+            let is_next = line.seen().is_some_and(|seen| seen.is_parted == is_parted);
+            let is_forgotten = 0 < excess && is_next && meant(line);
+            excess -= usize::from(is_forgotten);
+            !is_forgotten
+        });
+    }
+}
+
+/// Whether two checkpoints of one size state different roots: two histories of the ledger.
+pub(crate) fn differ(one: &Checkpoint, other: &Checkpoint) -> bool {
+    one.origin == other.origin && one.size == other.size && one.root != other.root
+}
+
+/// The line on two histories that were found before, unless all of them are joined now.
+pub(crate) fn two_histories(seen: &[Seen], joined: &[Checkpoint]) -> Option<Check> {
+    let parted = seen.iter().filter(|seen| seen.is_parted);
+    let parted: Vec<&Checkpoint> = parted.map(|seen| &seen.checkpoint).collect();
+    if parted.iter().all(|parted| joined.contains(parted)) {
+        return None;
+    }
+    let sizes = parted.iter().map(|parted| number(parted.size));
+    let detail = format!(
+        "two histories: the checkpoints seen before of {} records do not all agree",
+        sizes.collect::<Vec<_>>().join(" and ")
+    );
+    Some(Check::failed("consistent", detail))
 }
 
 /// The ledger that a checkpoint is of: `bursar/<ledger>/<generation>` without its generation.
@@ -228,6 +367,18 @@ mod tests {
         (directory, pins)
     }
 
+    fn seen(pins: &Pins, origin: &str) -> Vec<Checkpoint> {
+        let seen = pins.seen(origin).into_iter();
+        seen.map(|seen| seen.checkpoint).collect()
+    }
+
+    /// The sizes of the checkpoints that are marked.
+    fn marked(pins: &Pins, origin: &str) -> Vec<u64> {
+        let seen = pins.seen(origin).into_iter();
+        let marked = seen.filter(|seen| seen.is_parted);
+        marked.map(|seen| seen.checkpoint.size).collect()
+    }
+
     #[test]
     fn a_checkpoint_is_kept_until_a_proof_joins_it_with_a_larger_one() {
         let (_directory, pins) = pins();
@@ -237,12 +388,12 @@ mod tests {
         );
         let other = checkpoint("bursar/b/0", 5, 1);
         for seen in [&one, &two, &other, &one] {
-            assert_eq!(pins.see(seen, &[]).unwrap(), 0);
+            assert_eq!(pins.see(seen, &[], &[]).unwrap(), 0);
         }
-        assert_eq!(pins.seen("bursar/a/0"), [one.clone(), two.clone()]);
-        assert_eq!(pins.see(&two, &[one, two.clone()]).unwrap(), 0);
-        assert_eq!(pins.seen("bursar/a/0"), [two]);
-        assert_eq!(pins.seen("bursar/b/0"), [other]);
+        assert_eq!(seen(&pins, "bursar/a/0"), [one.clone(), two.clone()]);
+        assert_eq!(pins.see(&two, &[one, two.clone()], &[]).unwrap(), 0);
+        assert_eq!(seen(&pins, "bursar/a/0"), [two]);
+        assert_eq!(seen(&pins, "bursar/b/0"), [other]);
     }
 
     #[test]
@@ -253,36 +404,53 @@ mod tests {
             checkpoint("bursar/a/0", 10, 2),
         );
         let fork = checkpoint("bursar/a/1", 10, 3);
-        pins.see(&one, &[]).unwrap();
-        pins.see(&fork, &[]).unwrap();
-        assert_eq!(
-            two_histories(&[one.clone(), fork]),
-            None,
-            "a generation is a fork on record"
-        );
-        pins.see(&two, &[]).unwrap();
-        let seen = pins.seen("bursar/a/0");
-        assert_eq!(two_histories(&seen), Some((&one, &two)));
+        pins.see(&one, &[], &[]).unwrap();
+        pins.see(&fork, &[], &[]).unwrap();
+        for origin in ["bursar/a/0", "bursar/a/1"] {
+            let known = two_histories(&pins.seen(origin), &[]);
+            assert!(known.is_none(), "a generation is a fork on record");
+        }
+        pins.see(&two, &[], &[]).unwrap();
+        assert_eq!(seen(&pins, "bursar/a/0"), [one, two]);
+        assert!(two_histories(&pins.seen("bursar/a/0"), &[]).is_some());
+        assert_eq!(marked(&pins, "bursar/a/1"), [0; 0]);
     }
 
     #[test]
-    fn the_oldest_of_too_many_are_forgotten_and_counted() {
+    fn two_histories_stay_marked_while_both_grow_until_a_proof_joins_them() {
+        let (_directory, pins) = pins();
+        let at = |size, root| checkpoint("bursar/a/0", size, root);
+        pins.see(&at(5, 5), &[], &[]).unwrap();
+        pins.see(&at(10, 1), &[], &[]).unwrap();
+        pins.see(&at(20, 2), &[], &[at(10, 1)]).unwrap();
+        assert_eq!(marked(&pins, "bursar/a/0"), [10, 20]);
+        pins.see(&at(30, 1), &[at(10, 1), at(5, 5)], &[]).unwrap();
+        assert_eq!(marked(&pins, "bursar/a/0"), [20, 30]);
+        let known = two_histories(&pins.seen("bursar/a/0"), &[at(30, 1)]).unwrap();
+        assert!(!known.ok && known.detail.contains("20 and 30"), "{known:?}");
+        pins.see(&at(40, 3), &[at(20, 2), at(30, 1)], &[]).unwrap();
+        assert_eq!(seen(&pins, "bursar/a/0"), [at(40, 3)]);
+        assert_eq!(marked(&pins, "bursar/a/0"), [0; 0]);
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_are_forgotten_and_counted_and_marked_ones_last() {
         let (_directory, pins) = pins();
         let other = checkpoint("bursar/b/0", 1, 1);
-        pins.see(&other, &[]).unwrap();
+        pins.see(&other, &[], &[]).unwrap();
         let max = u64::try_from(UNJOINED_MAX).unwrap();
-        for size in 1..=max {
+        let of = |size: u64| {
             // A generation counts as part of its ledger.
-            let origin = format!("bursar/a/{}", size % 2);
-            assert_eq!(pins.see(&checkpoint(&origin, size, 1), &[]).unwrap(), 0);
+            checkpoint(&format!("bursar/a/{}", size % 2), size, 1)
+        };
+        pins.see(&of(3), &[], &[of(1)]).unwrap();
+        for size in (2..=max).filter(|size| *size != 3) {
+            assert_eq!(pins.see(&of(size), &[], &[]).unwrap(), 0);
         }
-        assert_eq!(
-            pins.see(&checkpoint("bursar/a/0", max + 1, 1), &[])
-                .unwrap(),
-            1
-        );
-        assert!(pins.seen("bursar/a/1").iter().all(|seen| seen.size != 1));
-        assert_eq!(pins.seen("bursar/b/0"), [other]);
+        assert_eq!(pins.see(&of(max + 2), &[], &[]).unwrap(), 1);
+        assert_eq!(marked(&pins, "bursar/a/1"), [1, 3]);
+        assert!(seen(&pins, "bursar/a/0").iter().all(|seen| seen.size != 2));
+        assert_eq!(seen(&pins, "bursar/b/0"), [other]);
     }
 
     #[test]
@@ -290,9 +458,21 @@ mod tests {
         let (_directory, pins) = pins();
         let old = format!("bursar/a/0 7 {}\n", Hash([9; 32]));
         std::fs::write(pins.checkpoints_path(), &old).unwrap();
-        assert_eq!(pins.seen("bursar/a/0"), [checkpoint("bursar/a/0", 7, 9)]);
+        assert_eq!(seen(&pins, "bursar/a/0"), [checkpoint("bursar/a/0", 7, 9)]);
         std::fs::write(pins.checkpoints_path(), [0xff]).unwrap();
-        assert!(pins.see(&checkpoint("bursar/a/0", 8, 1), &[]).is_err());
+        assert!(pins.see(&checkpoint("bursar/a/0", 8, 1), &[], &[]).is_err());
         assert_eq!(std::fs::read(pins.checkpoints_path()).unwrap(), [0xff]);
+    }
+
+    #[test]
+    fn lines_that_cannot_be_read_are_kept() {
+        let (_directory, pins) = pins();
+        let line = |size: u64| format!("bursar/a/0 {size} {}\n", Hash([1; 32]));
+        let later = line(7).replace('\n', " a word of a later version\n");
+        let text = format!("# mine\n{}{later}\n", line(5));
+        std::fs::write(pins.checkpoints_path(), &text).unwrap();
+        pins.see(&checkpoint("bursar/a/0", 9, 1), &[], &[]).unwrap();
+        let written = std::fs::read_to_string(pins.checkpoints_path()).unwrap();
+        assert_eq!(written, text + &line(9));
     }
 }

@@ -1,5 +1,6 @@
 //! Stores and exports as files: whatever a path names, opened for reading.
 
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,9 @@ pub(crate) fn open(session: &Session, path: &Path) -> Result<Opened, Stop> {
         });
     }
     let reader = SqliteReader::open(&file).map_err(|error| unreadable(&shown, &error))?;
-    let beside = file.parent().filter(|_| found.is_dir());
+    // A store under its own name has its key and its newest checkpoint beside it; a copy has not.
+    let is_in_place = file.file_name() == Some(OsStr::new(FILE_NAME));
+    let beside = file.parent().filter(|_| is_in_place);
     let snapshots = beside
         .and_then(|data| Snapshots::of(data).load_all(&reader).ok())
         .map(|(good, _)| good);

@@ -71,6 +71,8 @@ pub struct Report {
     pub checkpoint: Option<Checkpoint>,
     /// The checkpoints seen before that the records under the newest one extend.
     pub joined: Vec<Checkpoint>,
+    /// The checkpoints seen before that those records contradict.
+    pub parted: Vec<Checkpoint>,
     /// How far the record of each node's market had come at its last digest, where every record is
     /// good.
     pub digests: Vec<(ObjectName, Position)>,
@@ -155,6 +157,7 @@ pub fn check(
         damage,
         checkpoint: verdict.newest,
         joined: verdict.joined,
+        parted: verdict.parted,
         digests,
     })
 }

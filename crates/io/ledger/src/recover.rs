@@ -26,7 +26,7 @@ pub struct Recovered {
     pub builder: Builder,
 }
 
-/// Why a ledger cannot be gone on with.
+/// Why a stored ledger cannot be resumed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// It could not be read.

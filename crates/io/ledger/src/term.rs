@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the ledger cannot be opened")]
     Store(#[from] store::Error),
     /// What is stored.
-    #[error("the ledger cannot be gone on with")]
+    #[error("the stored ledger cannot be resumed")]
     Recover(#[from] recover::Error),
     /// The signing key.
     #[error("the ledger cannot be signed")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bursar_booking::decide::Change;
-use bursar_booking::limit::Scope;
+use bursar_booking::limit::{Scope, TENANTS_NAME};
 use bursar_booking::{Limit, Priority, Request};
 use bursar_engine::Command;
 use bursar_ledger::clock::MachineClock;
@@ -81,7 +81,7 @@ impl World {
     pub(super) fn begin_with(directory: &Path, slots: u64) -> anyhow::Result<Self> {
         let world = Self::open(directory)?;
         world.ask(Command::Change {
-            changes: vec![limit(CLASS, slots)?],
+            changes: vec![limit(CLASS, slots)?, tenants(slots)?],
         })?;
         Ok(world)
     }
@@ -143,6 +143,16 @@ pub(super) fn request() -> anyhow::Result<Request> {
 /// A class, tenant or principal.
 pub(super) fn label(text: &str) -> anyhow::Result<Label> {
     Label::new(text).with_context(|| format!("{text:?} is no label"))
+}
+
+/// Room for one tenant that holds everything: the limit that ships is smaller.
+pub(super) fn tenants(slots: u64) -> anyhow::Result<Change> {
+    let limit = Limit {
+        slots: Some(slots),
+        ..Limit::shipped_for_tenants()
+    };
+    let name = ObjectName::new(TENANTS_NAME)?;
+    Ok(Change::SetLimit { name, limit })
 }
 
 /// A limit on a class, named like it.

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
 use crate::layout::Look;
-use crate::pins::{Pin, Pins, two_histories};
+use crate::pins::{Pin, Pins, differ, two_histories};
 use crate::session::{Reach, Session};
 
 /// How wide the names of checks are.
@@ -78,14 +78,30 @@ struct Trusted {
     key: VerifierKey,
     /// Where it comes from, in words.
     from: String,
+    /// Whether another key is pinned for the ledger.
+    is_foreign: bool,
 }
 
 impl Trusted {
-    /// Whether the key is one of the ledger that a checkpoint is of: what it signs in the name of
-    /// another is no evidence about that one.
+    /// Whether what the key signs is evidence about the ledger that a checkpoint is of: not if it is
+    /// the key of another ledger, or if another key is pinned for this one.
     fn is_of(&self, checkpoint: &Checkpoint) -> bool {
         let ledger = |name: &str| name.split('/').nth(1).map(str::to_owned);
-        ledger(self.key.name().as_str()) == ledger(checkpoint.origin.as_str())
+        ledger(self.key.name().as_str()) == ledger(checkpoint.origin.as_str()) && !self.is_foreign
+    }
+
+    /// Warns of a key that is not the pinned one.
+    fn warn(&self, session: &mut Session) {
+        if !self.is_foreign {
+            return;
+        }
+        let pins = Pins::of(&session.environment).map(|pins| pins.path());
+        let pins = pins.map(|path| session.environment.shown(&path));
+        session.aside(&format!(
+            "warning: another key than the {} is pinned for this ledger in {}; this checkpoint is not remembered\n",
+            self.from,
+            pins.unwrap_or_default()
+        ));
     }
 }
 
@@ -115,6 +131,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
         )
     })?;
     let trusted = trusted(session, &proof.checkpoint, key)?;
+    trusted.warn(session);
     let mut checks = proof.verify(&trusted.key);
     if let Some(signed) = checks.first_mut().filter(|check| check.ok) {
         signed.detail = format!("{}, {}", signed.detail, trusted.from);
@@ -129,7 +146,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
     let is_ok = checks.iter().all(|check| check.ok);
     // A checkpoint that was signed is evidence, whatever else is wrong with the file.
     if let Some(checkpoint) = checkpoint.filter(|seen| trusted.is_of(seen)) {
-        history::remember(session, &checkpoint, &[]);
+        history::remember(session, &checkpoint, &[], &[]);
     }
     let took = if session.is_virtual() {
         0
@@ -183,10 +200,13 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
         Ok((key, from))
     };
     let (report, failure) = check_export(session, file, trusting, seen)?;
+    if let Some(used) = &used {
+        used.warn(session);
+    }
     let checkpoint = report.checkpoint.filter(|_| report.damage.is_none());
     let before = checkpoint.as_ref().and_then(|checkpoint| {
         let seen = seen(checkpoint.origin.as_str()).into_iter();
-        let size = seen.map(|seen| seen.size).max()?;
+        let size = seen.map(|seen| seen.checkpoint.size).max()?;
         (checkpoint.size < size && failure.is_none()).then_some((checkpoint.size, size))
     });
     if let Some((here, size)) = before {
@@ -198,7 +218,7 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
     }
     let is_of = |seen: &Checkpoint| used.as_ref().is_some_and(|used| used.is_of(seen));
     if let Some(checkpoint) = checkpoint.filter(is_of) {
-        history::remember(session, &checkpoint, &report.joined);
+        history::remember(session, &checkpoint, &report.joined, &report.parted);
     }
     if let Some(failure) = failure {
         let mut failed = report.checks.iter().filter(|check| !check.ok);
@@ -278,13 +298,16 @@ fn decode(proven: &Proven) -> Result<codec::Record, codec::Error> {
 /// The checkpoint against those seen of the same ledger, as far as one file can say.
 fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     let pins = Pins::of(&session.environment)?;
-    let mut seen = pins.seen(checkpoint.origin.as_str());
-    let is_known = seen.contains(checkpoint);
-    seen.push(checkpoint.clone());
-    if let Some((one, other)) = two_histories(&seen) {
-        return Some(Check::failed("consistent", history::two(one, other)));
+    let seen = pins.seen(checkpoint.origin.as_str());
+    let mut checkpoints = seen.iter().map(|seen| &seen.checkpoint);
+    if let Some(other) = checkpoints.clone().find(|other| differ(checkpoint, other)) {
+        return Some(Check::failed("consistent", history::two(other, checkpoint)));
     }
-    is_known.then(|| {
+    let known = two_histories(&seen, &[]);
+    if known.is_some() {
+        return known;
+    }
+    checkpoints.any(|seen| seen == checkpoint).then(|| {
         let size = words::number(checkpoint.size);
         Check::passed(
             "consistent",
@@ -296,14 +319,20 @@ fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
 /// The key for a checkpoint: from the file given, the context, or the pins. Of several that are
 /// trusted it is the one that signed, or the newest where none did.
 fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted, Stop> {
+    // `bursar/<uuid>/<generation>`: the pin is of the ledger.
+    let origin = note.lines().next().unwrap_or_default();
+    let ledger = origin.split('/').nth(1).unwrap_or_default();
+    let pins = Pins::of(&session.environment).map(|pins| pins.all_of_ledger(ledger));
+    let pins = pins.unwrap_or_default();
     if let Some(file) = file {
         let text = std::fs::read_to_string(session.path(file))
             .map_err(|error| Failure::file("read", file.display(), &error))?;
-        let key = text
+        let key: VerifierKey = text
             .trim()
             .parse()
             .map_err(|error| Failure::usage(format!("{} holds no key: {error}", file.display())))?;
         return Ok(Trusted {
+            is_foreign: !pins.is_empty() && pins.iter().all(|pin| pin.key != key),
             key,
             from: format!("key of {}", file.display()),
         });
@@ -315,6 +344,7 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
         return Ok(Trusted {
             key: key.clone(),
             from,
+            is_foreign: false,
         });
     }
     let config = Config::read(session.environment.config.as_deref())?;
@@ -336,13 +366,9 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
         return Ok(Trusted {
             key,
             from: format!("stated in context {}", name.unwrap_or_default()),
+            is_foreign: false,
         });
     }
-    // `bursar/<uuid>/<generation>`: the pin is of the ledger.
-    let origin = note.lines().next().unwrap_or_default();
-    let ledger = origin.split('/').nth(1).unwrap_or_default();
-    let pins = Pins::of(&session.environment).map(|pins| pins.all_of_ledger(ledger));
-    let pins = pins.unwrap_or_default();
     let signed = |pin: &&Pin| Checkpoint::open(note, &pin.key).is_ok();
     let Some(pin) = pins.iter().find(signed).or(pins.first()) else {
         let message = format!("there is no key to verify with: ledger {ledger} is not pinned here");
@@ -353,6 +379,7 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
     Ok(Trusted {
         from: format!("pinned {}", session.look().date(pin.at)),
         key: pin.key.clone(),
+        is_foreign: false,
     })
 }
 

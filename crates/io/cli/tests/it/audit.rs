@@ -1,7 +1,13 @@
 //! What an auditor is told: forged files, other names, older stores and second histories.
 
 use std::fs;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use bursar_journal::checkpoint::{Checkpoint, SigningKey};
+use bursar_journal::hash::Hash;
+use bursar_journal::proof::Proof;
 
 use crate::house::{House, tree};
 
@@ -38,6 +44,48 @@ fn copy(from: &Path, to: &Path) {
     for name in ["ledger.db", "ledger.key", "ledger.checkpoint"] {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
+}
+
+/// Who answers a request.
+enum Answered {
+    /// The server with this data directory.
+    By(PathBuf),
+    /// Nobody: with this body.
+    With(String),
+}
+
+/// A server that has each request answered by another; gives its address.
+fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) -> String {
+    let socket = house.path("between.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let answer = move |client: UnixStream| -> std::io::Result<()> {
+        let mut reader = BufReader::new(client.try_clone()?);
+        let mut request = String::new();
+        while !request.ends_with("\r\n\r\n") && reader.read_line(&mut request)? != 0 {}
+        let (first, rest) = request.split_once("\r\n").unwrap_or_default();
+        let mut client = client;
+        match choose(first.split(' ').nth(1).unwrap_or_default()) {
+            Answered::With(body) => write!(
+                client,
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            ),
+            Answered::By(data) => {
+                let mut server = UnixStream::connect(data.join("api.sock"))?;
+                write!(server, "{first}\r\nconnection: close\r\n{rest}")?;
+                let mut answer = Vec::new();
+                server.read_to_end(&mut answer)?;
+                client.write_all(&answer)
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            // A client that goes away is none of our business.
+            let _gone = client.and_then(&answer);
+        }
+    });
+    format!("unix:{}", socket.display())
 }
 
 #[test]
@@ -254,15 +302,18 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
     }
     fs::copy(older.join("ledger.db"), data.join("ledger.db")).unwrap();
     let checked = house.run(&["ledger", "check"]);
+    let file = data.join("ledger.db").to_str().unwrap().to_owned();
+    let named = house.run(&["ledger", "check", "--store", &file]);
     let started = house.run(&["up", "--listen", "127.0.0.1:0"]);
     assert_eq!(
-        (checked.code, started.code),
-        (4, 4),
-        "{}{}",
+        (checked.code, named.code, started.code),
+        (4, 4, 4),
+        "{}{}{}",
         checked.stdout,
+        named.stdout,
         started.stderr
     );
-    for said in [&checked.stdout, &started.stderr] {
+    for said in [&checked.stdout, &named.stdout, &started.stderr] {
         assert!(
             said.contains("the ledger was rolled back: it holds "),
             "{said}"
@@ -330,16 +381,31 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
         assert!(
             other
                 .stderr
-                .contains("stay in ~/.local/state/bursar/checkpoints"),
+                .contains("stays in ~/.local/state/bursar/checkpoints"),
             "{}",
             other.stderr
         );
         let both = seen(&auditor);
-        assert!(both.len() == 2 && both[0] == one[0], "{both:?}");
+        assert!(both.len() == 2 && both[0].starts_with(&one[0]), "{both:?}");
+        assert!(
+            both.iter().all(|line| line.ends_with(" parted")),
+            "{both:?}"
+        );
     }
-    // The shorter one says nothing of what the longer one signed, and takes nothing from it.
-    assert_eq!(verify("one.jsonl").code, 0);
-    assert_eq!(seen(&auditor).len(), 2);
+    // Alone the shorter ones agree with what was seen; that there are two histories is known.
+    for file in ["one.jsonl", "common.jsonl"] {
+        let shorter = verify(file);
+        assert_eq!(shorter.code, 4, "{}{}", shorter.stdout, shorter.stderr);
+        let said = "FAIL  consistent    two histories: the checkpoints seen before of ";
+        assert!(shorter.stdout.contains(said), "{}", shorter.stdout);
+    }
+    assert!(
+        seen(&auditor)
+            .iter()
+            .filter(|line| line.ends_with(" parted"))
+            .count()
+            == 2
+    );
 }
 
 /// Method: what was seen before is written by hand, as an earlier version would have left it.
@@ -357,7 +423,10 @@ fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history()
             "FAIL  consistent  two histories: 9 records were signed with root 0707… and with root ";
         assert!(verified.stdout.contains(said), "{}", verified.stdout);
         let both = seen(&house);
-        assert!(both.len() == 2 && both[0] == other, "{both:?}");
+        assert!(
+            both.len() == 2 && both[0] == format!("{other} parted"),
+            "{both:?}"
+        );
     }
 }
 
@@ -413,5 +482,167 @@ fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history()
     assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
     assert!(proof.stderr.contains("two histories: "), "{}", proof.stderr);
     let both = seen(&house);
-    assert!(both.len() == 2 && both[0] == one[0], "{both:?}");
+    assert!(both.len() == 2 && both[0].starts_with(&one[0]), "{both:?}");
+
+    // What was shown once is said of every later file.
+    for file in ["one-0.proof", "one-3.proof", "two-19.proof"] {
+        let verified = house.run(&["audit", "verify", file]);
+        assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
+        let said = "FAIL  consistent  two histories: ";
+        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+    }
+    let again = house.run(&["audit", "proof", "booking/two-19"]);
+    assert_eq!(again.code, 4, "{}{}", again.stdout, again.stderr);
+    assert!(again.stderr.contains("two histories: "), "{}", again.stderr);
+}
+
+/// Method: a whole data directory is put back, with its checkpoint.
+#[test]
+fn a_server_that_was_rolled_back_is_told_by_what_was_seen() {
+    let house = House::new();
+    let server = house.up(&["--data", "one"]);
+    house.ok(&["booking", "reserve", "python", "--id", "common"]);
+    assert_eq!(server.interrupt(), 0);
+    copy(&house.path("one"), &house.path("older"));
+    let server = house.up(&["--data", "one"]);
+    for id in ["a", "b", "c"] {
+        house.ok(&["booking", "reserve", "python", "--id", id]);
+    }
+    house.ok(&["audit", "proof", "booking/c"]);
+    assert_eq!(server.interrupt(), 0);
+    let before = seen(&house);
+
+    let _server = house.up(&["--data", "older"]);
+    for _ in 0..2 {
+        let proof = house.run(&["audit", "proof", "booking/common"]);
+        assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
+        let said = " were seen: it was rolled back";
+        assert!(proof.stderr.contains(said), "{}", proof.stderr);
+        assert!(seen(&house).contains(&before[0]), "{:?}", seen(&house));
+    }
+}
+
+/// Method: the auditor has seen a checkpoint of each of two histories. A server answers with a
+/// checkpoint from before they parted, and has the tiles of each checkpoint from its own history.
+#[test]
+fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
+    let house = House::new();
+    let server = house.up(&["--data", "common"]);
+    house.ok(&["booking", "reserve", "python", "--id", "common"]);
+    house.ok(&["audit", "proof", "booking/common"]);
+    let proof = fs::read_to_string(house.path("common.proof")).unwrap();
+    let checkpoint = Proof::parse(&proof).unwrap().checkpoint;
+    let key = house.ok(&["ledger", "key"]);
+    assert_eq!(server.interrupt(), 0);
+    let auditor = House::new();
+    fs::write(auditor.path("lab.key"), key).unwrap();
+    // The longer first: a shorter export alone does not contradict it.
+    for (name, records) in [("two", 9), ("one", 5)] {
+        copy(&house.path("common"), &house.path(name));
+        let server = house.up(&["--data", name]);
+        for number in 0..records {
+            let id = format!("{name}-{number}");
+            house.ok(&["booking", "reserve", "python", "--id", &id]);
+        }
+        let file = format!("{name}.jsonl");
+        house.ok(&["ledger", "export", "--out", &file]);
+        assert_eq!(server.interrupt(), 0);
+        fs::copy(house.path(&file), auditor.path(&file)).unwrap();
+        auditor.ok(&["audit", "verify", &file, "--key", "lab.key"]);
+    }
+    let both = seen(&auditor);
+    assert_eq!(both.len(), 2, "{both:?}");
+    let size_of_two = both[0].split(' ').nth(1).unwrap();
+    let tile_of_two = format!("/log/tile/0/000.p/{size_of_two}");
+
+    let _servers = ["one", "two"].map(|name| house.up(&["--data", name]));
+    let [one, two] = ["one", "two"].map(|name| house.path(name));
+    let address = between(&auditor, move |path| match path {
+        "/v1/proofs/booking/common" => Answered::With(proof.clone()),
+        "/log/checkpoint" => Answered::With(checkpoint.clone()),
+        _ if path == tile_of_two => Answered::By(two.clone()),
+        _ => Answered::By(one.clone()),
+    });
+    let words = ["--server", &address, "audit", "proof", "booking/common"];
+    let proof = auditor.run(&words);
+    let after = seen(&auditor);
+    assert!(both.iter().all(|line| after.contains(line)), "{after:?}");
+    assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
+}
+
+#[test]
+fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
+    let house = House::new();
+    let _server = house.up(&["--data", "one"]);
+    house.ok(&["booking", "reserve", "python", "--id", "a"]);
+    house.ok(&["audit", "proof", "booking/a"]);
+    house.ok(&["booking", "reserve", "python", "--id", "b"]);
+    let data = house.path("one");
+    let address = between(&house, move |path| {
+        if path.starts_with("/log/tile/") {
+            Answered::With("no tile".to_owned())
+        } else {
+            Answered::By(data.clone())
+        }
+    });
+    let proof = house.run(&["--server", &address, "audit", "proof", "booking/b"]);
+    assert_eq!(proof.code, 0, "{}{}", proof.stdout, proof.stderr);
+    let said = "warning: not proven that ";
+    assert!(proof.stderr.contains(said), "{}", proof.stderr);
+    let both = seen(&house);
+    assert!(
+        both.len() == 2 && !both.concat().contains("parted"),
+        "{both:?}"
+    );
+    house.ok(&["audit", "proof", "booking/b", "-O", "b2.proof"]);
+    assert_eq!(seen(&house).len(), 1, "{:?}", seen(&house));
+}
+
+/// Method: a second key in the ledger's name signs another root of the same size.
+#[test]
+fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
+    let house = auditor();
+    let origin = format!("bursar/{LEDGER}/0");
+    let forger = SigningKey::from_seed(origin.parse().unwrap(), [7; 32]);
+    fs::write(house.path("forger.key"), forger.verifier().to_string()).unwrap();
+    let forged = Checkpoint {
+        origin: origin.parse().unwrap(),
+        size: 9,
+        root: Hash([7; 32]),
+    };
+    let good = earlier("0.1.0.proof");
+    let proof = Proof {
+        checkpoint: forged.sign([&forger]),
+        ..Proof::parse(&good).unwrap()
+    };
+    fs::write(house.path("good.proof"), good).unwrap();
+    fs::write(house.path("forged.proof"), proof.to_text().unwrap()).unwrap();
+    let verified = house.run(&["audit", "verify", "forged.proof", "--key", "forger.key"]);
+    assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
+    let said = "warning: another key than the key of forger.key is pinned for this ledger in ~/";
+    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+
+    // The same for an export: the forger signs what the ledger has signed.
+    let export = earlier("0.1.0.jsonl");
+    let mut lines: Vec<String> = export.lines().map(str::to_owned).collect();
+    let last = lines.last_mut().unwrap();
+    let mut signed: serde_json::Value = serde_json::from_str(last).unwrap();
+    let note = signed["checkpoint"].as_str().unwrap();
+    let genuine = Checkpoint::open(note, &earlier("0.1.0.key").trim().parse().unwrap()).unwrap();
+    signed["checkpoint"] = genuine.sign([&forger]).into();
+    *last = signed.to_string();
+    fs::write(house.path("forged.jsonl"), lines.join("\n") + "\n").unwrap();
+    let verified = house.run(&["audit", "verify", "forged.jsonl", "--key", "forger.key"]);
+    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    assert!(
+        verified.stdout.contains("ok    hashes"),
+        "{}",
+        verified.stdout
+    );
+
+    assert!(seen(&house).is_empty(), "{:?}", seen(&house));
+    let verified = house.run(&["audit", "verify", "good.proof", "--key", "lab.key"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
+    assert!(!verified.stderr.contains("warning"), "{}", verified.stderr);
+    assert_eq!(seen(&house).len(), 1);
 }

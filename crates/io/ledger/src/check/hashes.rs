@@ -48,6 +48,8 @@ pub(super) struct Verdict {
     pub(super) newest: Option<Checkpoint>,
     /// The checkpoints seen before that are extended.
     pub(super) joined: Vec<Checkpoint>,
+    /// The checkpoints seen before that are not.
+    pub(super) parted: Vec<Checkpoint>,
 }
 
 /// A whole tree knows its tiles; of a part only the edge is known.
@@ -204,13 +206,15 @@ impl<'a> Hashes<'a> {
             );
             Check::failed("consistent", detail)
         });
+        let history = history.collect();
         Verdict {
             check,
             gaps: gaps.map(|gap| Check::failed("signed", gap)).collect(),
-            history: history.collect(),
+            history,
             damaged_at,
             newest,
             joined,
+            parted,
         }
     }
 

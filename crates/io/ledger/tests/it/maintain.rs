@@ -447,7 +447,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
         idempotency: None,
     });
     world.commit();
-    // A blanking that came half way is seen, and can be gone on with.
+    // A prune that was cut short is seen, and can be completed.
     assert_eq!(world.store.prune(100).unwrap(), 100);
     let pruned = |world: &World<_>| {
         prunable(world.reader().as_ref(), world.state.anchor)

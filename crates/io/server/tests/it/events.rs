@@ -26,7 +26,7 @@ pub(crate) struct Event {
 
 impl Follower {
     pub(crate) async fn new(router: &Router, query: &str, last: Option<&str>) -> Self {
-        let mut request = Request::get(format!("/v1/events{query}"));
+        let mut request = Request::get(format!("/v1/events{query}")).header("host", "localhost");
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }

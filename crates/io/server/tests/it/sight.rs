@@ -9,6 +9,7 @@ use bursar_server::{Anonymous, Caller, CallerSource, Peer, router};
 use http::Request;
 use serde_json::{Value, json};
 
+use crate::events::Follower;
 use crate::world::{Reply, World, caller, operator, send, user, viewer};
 
 /// A ledger with limits of every kind, and two tenants that use them.
@@ -233,6 +234,54 @@ async fn a_limit_with_many_counters_answers_the_largest_and_counts_the_rest() {
         assert!(classes.is_sorted(), "{classes:?}");
         assert!(classes.contains(&"class-0007") && classes.contains(&"class-1999"));
     }
+}
+
+/// Method: the caller holds nothing in the class that the limit names.
+#[tokio::test(start_paused = true)]
+async fn the_use_of_a_shared_class_is_told_before_ones_first_booking() {
+    let world = World::new();
+    let made = world
+        .limit("python", r#"{"class":"python","slots":3}"#)
+        .await;
+    assert_eq!(made.status, 201);
+    world.grant("theirs", "python", "zeta").await;
+    world.grant("hidden", "secret-project", "zeta").await;
+    let python = get(&world, acme(), "/v1/limits/python").await.json();
+    assert_eq!(python["status"]["inUse"]["slots"], 1);
+    let told = get(&world, acme(), "/v1/explain/limit/python").await.json();
+    assert!(
+        told["headline"].as_str().unwrap().contains("1/3"),
+        "{told:#}"
+    );
+    let default = get(&world, acme(), "/v1/limits/default").await;
+    assert!(!String::from_utf8_lossy(&default.bytes).contains("secret-project"));
+}
+
+/// Method: more records than a page that was left open can have missed.
+#[tokio::test(start_paused = true)]
+async fn the_whole_past_is_not_read_for_a_caller_that_is_not_known() {
+    let world = World::new();
+    let more = world
+        .limit("tenants", r#"{"tenant":"each","slots":90000}"#)
+        .await;
+    assert_eq!(more.status, 200, "{more:?}");
+    for batch in 0..10 {
+        let reserve = |n: u64| {
+            json!({"op":"reserve","id":format!("b-{batch}-{n}"),"class":format!("c-{batch}-{n}"),
+                   "tenant":"acme"})
+        };
+        let operations: Vec<Value> = (0..1_010).map(reserve).collect();
+        let body = json!({ "operations": operations }).to_string();
+        assert_eq!(world.ask("POST", "/v1/bookings", &body).await.status, 200);
+    }
+    let callers = CallerSource::Connection(Anonymous::Read);
+    let unknown =
+        router(Arc::clone(&world.service), callers).layer(axum::Extension(Peer::Loopback));
+    let mut follower = Follower::new(&unknown, "?from=0", None).await;
+    assert_eq!(follower.next().await.unwrap().name, "reset");
+    let known = world.router(acme());
+    let mut follower = Follower::new(&known, "?from=0", None).await;
+    assert_eq!(follower.next().await.unwrap().name, "booking.granted");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,7 @@ fn a_record_of_a_higher_level_is_refused_by_name() {
     );
     let error = decode_events(7, bytes.as_bytes(), |_| None).unwrap_err();
     assert!(matches!(error, Error::NewerLevel { seq: 7, level } if level == LEVEL + 1));
+    assert!(error.is_newer(), "nothing is wrong with the ledger");
     let said = error.to_string();
     assert_eq!(
         said,

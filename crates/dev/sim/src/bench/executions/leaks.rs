@@ -30,7 +30,7 @@ use bursar_units::{BookingId, Instant, Millis};
 use tokio::task::JoinHandle;
 
 use super::super::table::grouped;
-use super::super::world::{CLASS, TENANT, label, limit};
+use super::super::world::{CLASS, TENANT, label, limit, tenants};
 use super::records::{self, Said};
 use super::{Progress, order, work};
 use crate::clock::BEGINNING_MS;
@@ -177,7 +177,7 @@ impl Story {
     }
 
     async fn declare(&mut self) -> anyhow::Result<()> {
-        let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?];
+        let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)?];
         let by = label("operator")?;
         let answered = self
             .life

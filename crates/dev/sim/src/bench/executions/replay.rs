@@ -26,7 +26,7 @@ use super::super::http::server::Server;
 use super::super::http::{SECRET, operator};
 use super::super::table::grouped;
 use super::super::usage::Usage;
-use super::super::world::{World, limit, near};
+use super::super::world::{World, limit, near, tenants};
 use super::records::{self, Said};
 use super::trace::{Request, Trace};
 use super::{Progress, runtime};
@@ -62,7 +62,7 @@ struct Waits(Vec<u64>);
 /// Replays it.
 pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
     let world = World::open(directory)?;
-    let changes = vec![limit(CLASS, SLOTS)?];
+    let changes = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)?];
     world.ask(Command::Change { changes })?;
     let token = operator(world.ledger().now())?;
     world.ask(Command::CreateToken { token })?;

@@ -3,28 +3,35 @@
 //! A checkpoint is remembered until a consistency proof shows that a larger one extends it. A
 //! server offers such proofs through its tiles, an export through its records.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bursar_client::Client;
 use bursar_engine::words;
 use bursar_journal::checkpoint::Checkpoint;
 use bursar_journal::hash::Hash;
-use bursar_journal::merkle::{ProveError, prove_consistency, verify_consistency};
+use bursar_journal::merkle::{ProveError, VerifyError, prove_consistency, verify_consistency};
 use bursar_journal::tile::{Path as TilePath, TileId, Tiles, tile_hashes};
 
 use crate::failure::{Failure, Stop, chain, exit};
-use crate::pins::Pins;
+use crate::pins::{Pins, two_histories};
 use crate::session::Session;
 
 /// Tiles that a consistency proof may need: two for each level, at both ends.
 const TILES_MAX: usize = 32;
 
-/// Remembers a checkpoint in place of those that are joined with it.
-pub(super) fn remember(session: &mut Session, checkpoint: &Checkpoint, joined: &[Checkpoint]) {
+/// Remembers a checkpoint in place of those that are joined with it, and marks those that are not
+/// of its history.
+pub(super) fn remember(
+    session: &mut Session,
+    checkpoint: &Checkpoint,
+    joined: &[Checkpoint],
+    parted: &[Checkpoint],
+) {
     let Some(pins) = Pins::of(&session.environment) else {
         return;
     };
-    match pins.see(checkpoint, joined) {
+    match pins.see(checkpoint, joined, parted) {
         Ok(0) => {}
         Ok(forgotten) => {
             let forgotten = u64::try_from(forgotten).unwrap_or(u64::MAX);
@@ -43,43 +50,70 @@ pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> 
         return Ok(());
     };
     // The file itself is verified by `audit verify`; here only what a pinned key signs counts.
-    let Ok(trusted) = super::trusted(session, note, None) else {
+    let Some(checkpoint) = signed(session, note) else {
         return Ok(());
     };
-    let opened = Checkpoint::open(note, &trusted.key).ok();
-    let Some(checkpoint) = opened.filter(|opened| trusted.is_of(opened)) else {
-        return Ok(());
-    };
+    remember(session, &checkpoint, &[], &[]);
+    let origin = checkpoint.origin.as_str();
+    let mut seen: Vec<Checkpoint> = pins
+        .seen(origin)
+        .into_iter()
+        .map(|seen| seen.checkpoint)
+        .collect();
+    seen.sort_by_key(|seen| Reverse(seen.size));
+    let largest = seen.first().map_or(0, |seen| seen.size);
     let mut newest = checkpoint.clone();
-    let mut joined = vec![checkpoint.clone()];
-    let mut parted = None;
-    for seen in pins.seen(checkpoint.origin.as_str()) {
-        let (old, new) = if seen.size < checkpoint.size {
-            (&seen, &checkpoint)
-        } else {
-            (&checkpoint, &seen)
-        };
+    if newest.size < largest {
+        // The server showed a larger checkpoint before, so it has one, unless it was rolled back.
+        let note = client.checkpoint().await?;
+        let signed = signed(session, &note).filter(|signed| signed.origin == newest.origin);
+        newest = signed
+            .filter(|signed| newest.size < signed.size)
+            .unwrap_or(newest);
+    }
+    // From the newest one of the server down: each is held against the next larger one that is
+    // proven to be of the server's history, so that whatever is forgotten is extended by one kept.
+    let mut extended = vec![newest.clone()];
+    let mut parted = Vec::new();
+    for old in seen.iter().filter(|seen| seen.size <= newest.size) {
+        let new = extended.last().unwrap_or(&newest);
+        if old == new {
+            continue;
+        }
         match is_extended(client, old, new).await {
-            Ok(true) => {
-                if newest.size < seen.size {
-                    newest = seen.clone();
-                }
-                joined.push(seen);
-            }
-            Ok(false) => parted = Some(two(&seen, &checkpoint)),
-            Err(why) => session.verbose(&format!(
-                "the server does not prove that {} records extend {}: {why}",
-                new.size, old.size
+            Ok(true) => extended.push(old.clone()),
+            Ok(false) => parted.push(old.clone()),
+            Err(why) => session.aside(&format!(
+                "warning: not proven that {} extend the {} seen before, both checkpoints are kept: {why}\n",
+                words::count(new.size, "record"),
+                words::number(old.size)
             )),
         }
     }
-    remember(session, &newest, &joined);
-    match parted {
+    remember(session, &newest, &extended, &parted);
+    let known = || two_histories(&pins.seen(origin), &[]).map(|check| check.detail);
+    let detail = if newest.size < largest {
+        Some(format!(
+            "the server has {} signed, {} were seen: it was rolled back",
+            words::count(newest.size, "record"),
+            words::number(largest)
+        ))
+    } else {
+        parted.first().map(|old| two(old, &newest)).or_else(known)
+    };
+    match detail {
         None => Ok(()),
         Some(detail) => Err(Failure::new(exit::UNVERIFIED, detail)
             .hint(hint(session))
             .into()),
     }
+}
+
+/// The checkpoint of a note, if a key has signed it that is trusted for its ledger.
+fn signed(session: &Session, note: &str) -> Option<Checkpoint> {
+    let trusted = super::trusted(session, note, None).ok()?;
+    let opened = Checkpoint::open(note, &trusted.key).ok();
+    opened.filter(|opened| trusted.is_of(opened))
 }
 
 /// Two checkpoints that are not of one history, in words.
@@ -101,7 +135,7 @@ pub(super) fn hint(session: &Session) -> String {
     let kept = Pins::of(&session.environment)
         .map(|pins| session.environment.shown(&pins.checkpoints_path()));
     format!(
-        "keep the files and show them to the operator; both checkpoints stay in {}",
+        "keep the files and show them to the operator; what was seen before stays in {}",
         kept.unwrap_or_default()
     )
 }
@@ -127,7 +161,11 @@ async fn is_extended(client: &Client, old: &Checkpoint, new: &Checkpoint) -> Res
             Err(error) => return Err(chain(&error)),
         }
     };
-    Ok(verify_consistency(old.size, &old.root, new.size, &new.root, &proof).is_ok())
+    match verify_consistency(old.size, &old.root, new.size, &new.root, &proof) {
+        Ok(()) => Ok(true),
+        Err(VerifyError::Root { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The tiles that were fetched so far.

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::failure::{Failure, Stop, chain, exit};
 use crate::grammar::CheckArguments;
 use crate::layout::{Look, Meaning};
+use crate::pins::{Seen, two_histories};
 use crate::progress::Progress;
 use crate::session::{Reach, Session};
 use crate::store::{self, Opened, data_directory};
@@ -234,7 +235,7 @@ pub(in crate::command) fn export(
     session: &mut Session,
     file: &Path,
     trusted: impl FnOnce(&Session, &str) -> Result<(VerifierKey, String), Stop>,
-    seen: impl FnOnce(&str) -> Vec<Checkpoint>,
+    seen: impl FnOnce(&str) -> Vec<Seen>,
 ) -> Result<(Report, Option<Failure>), Stop> {
     let began = Instant::now();
     let subject = store::open(session, file)?;
@@ -247,9 +248,10 @@ pub(in crate::command) fn export(
     let (keys, from): (Vec<_>, Vec<_>) = trusted.transpose()?.into_iter().unzip();
     let origin = notes.last().and_then(|(_, note)| note.lines().next());
     let seen = origin.map(seen).unwrap_or_default();
+    let checkpoints: Vec<Checkpoint> = seen.iter().map(|seen| seen.checkpoint.clone()).collect();
     let asked = Asked {
         keys: &keys,
-        seen: &seen,
+        seen: &checkpoints,
         unsigned: Unsigned::Refused,
         ..Asked::default()
     };
@@ -259,6 +261,10 @@ pub(in crate::command) fn export(
     });
     drop(progress);
     let mut report = report.map_err(|error| store::unreadable(&subject.shown, &error))?;
+    if report.parted.is_empty() {
+        let known = two_histories(&seen, &report.joined);
+        report.checks.extend(known);
+    }
     if let (Some(first), Some(from)) = (report.checks.first_mut(), from.first())
         && first.ok
     {
