@@ -117,16 +117,17 @@ pub enum Begun {
 /// What lives of an execution.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Life {
-    /// Its process runs.
+    /// A process of it runs.
     Running {
-        /// What was to be kept of it; empty where an earlier version started it.
+        /// What was to be kept of it; empty where an earlier version started it, or where its
+        /// directory is missing or unreadable.
         note: String,
         /// How it is kept apart.
         isolation: Isolation,
+        /// Whether its shim lives, so that its exit will be known. Without one it ends as lost,
+        /// and [`Executor::start`] and [`Executor::exit`] would kill it.
+        has_shim: bool,
     },
-    /// Something runs, or is about to, and this executor cannot watch it now: its directory is
-    /// somewhere else, or not yet written.
-    Unwatched,
     /// Nothing.
     Nothing,
 }

@@ -165,6 +165,7 @@ impl Executor for Null {
         Ok(run.map_or(Life::Nothing, |run| Life::Running {
             note: run.note.clone(),
             isolation: Isolation::Cgroup,
+            has_shim: true,
         }))
     }
 

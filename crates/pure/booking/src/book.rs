@@ -578,7 +578,8 @@ impl Bookings {
     }
 
     /// One that runs holds at once, whatever the limits say and whoever waits: it takes no turn and
-    /// passes nobody, for it was granted in records that were lost.
+    /// passes nobody, for it was granted in records that were lost. One that was about to start
+    /// holds already.
     fn adopt(
         &mut self,
         at: Instant,
@@ -587,17 +588,17 @@ impl Bookings {
         fence: Fence,
         isolation: execution::Isolation,
     ) {
-        let (terms, since) = match self.queued.remove(id) {
-            Some(queued) => {
-                self.deadlines.remove(&wait_deadline(id, queued.until));
-                self.room.leave(queued.terms.lane(), queued.sequence);
-                self.count_waiting(&queued.terms, -1);
-                (queued.terms, queued.since)
-            }
-            None if self.standing(id).is_some() => return,
-            None => (self.take_terms(request), at),
-        };
-        self.hold(at, id, terms, fence, since);
+        if let Some(queued) = self.queued.remove(id) {
+            self.deadlines.remove(&wait_deadline(id, queued.until));
+            self.room.leave(queued.terms.lane(), queued.sequence);
+            self.count_waiting(&queued.terms, -1);
+            self.hold(at, id, queued.terms, fence, queued.since);
+        } else if self.standing(id).is_none() {
+            let terms = self.take_terms(request);
+            self.hold(at, id, terms, fence, at);
+        } else if self.wanted(id) != Some(execution::Wanted::Start) {
+            return;
+        }
         self.progress(id, |order, progress| {
             progress.stage = Stage::Running;
             progress.started = Some((at, isolation));

@@ -51,8 +51,9 @@ pub enum Event {
         /// How it is kept apart.
         isolation: Isolation,
     },
-    /// An execution that the ledger did not know, or knew as queued, was found running after a
-    /// restore: it holds what it was granted in the records that were lost, above limits too (X5).
+    /// An execution that the ledger did not know, or knew as queued or about to start, was found
+    /// running after a restore: it holds what it was granted in the records that were lost, above
+    /// limits too (X5).
     Adopted {
         /// Which.
         id: BookingId,

@@ -367,9 +367,10 @@ pub fn started(
     Ok(Reply::Noted)
 }
 
-/// The process of an execution runs that the ledger does not know, or knows as queued: a restore
-/// has lost the records that granted it. It is charged whatever the limits say. `fence` is what the
-/// program was given; it keeps that unless another holder has it.
+/// The process of an execution runs that the ledger does not know, or knows as queued or about to
+/// start: a restore has lost the records that granted it. It is charged whatever the limits say.
+/// `fence` is what the program was given; it keeps that unless another holder has it, or the
+/// ledger has granted one since.
 pub fn adopt(
     bookings: &mut Bookings,
     at: Instant,
@@ -378,13 +379,16 @@ pub fn adopt(
     found: (Option<Fence>, Isolation),
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
-    let request = match bookings.standing(id) {
+    let granted = match bookings.standing(id) {
         Some(Standing::Ended(_)) => return Ok(Reply::AlreadyEnded),
+        Some(Standing::Granted(granted)) if wanted(granted) == Some(Wanted::Start) => {
+            Some(granted.fence)
+        }
         Some(Standing::Granted(_)) => return Ok(Reply::Repeated),
-        // The ledger knows what was asked, and that is older than what was found.
-        Some(Standing::Queued { .. }) => bookings.request(id).unwrap_or_else(|| request.clone()),
-        None => request.clone(),
+        Some(Standing::Queued { .. }) | None => None,
     };
+    // What the ledger knows was asked counts more than what was found.
+    let request = bookings.request(id).unwrap_or_else(|| request.clone());
     if request.order().is_none() {
         return Err(Refusal::NotAnExecution);
     }
@@ -396,7 +400,9 @@ pub fn adopt(
     let event = Event::Adopted {
         id: id.clone(),
         request,
-        fence: fence.filter(is_free).unwrap_or(bookings.next_fence()),
+        fence: granted
+            .or(fence.filter(is_free))
+            .unwrap_or(bookings.next_fence()),
         isolation,
     };
     finish(bookings, at, event, events);

@@ -193,7 +193,7 @@ async fn lost(
 /// Gives the slot back and says how it went; answers the exit code.
 ///
 /// A server that is away gets [`RELEASE_WAIT`] to come back, or until a signal; what is not given
-/// back then is said, and ends by its ttl.
+/// back then is said, also with `-q`, and ends by its ttl.
 async fn give_back(
     session: &mut Session,
     client: &Client,
@@ -221,7 +221,7 @@ async fn give_back(
                     // It was meant for the program, which may have ended by it.
                     continue;
                 }
-                session.aside(&format!(
+                session.say(&format!(
                     "warning: booking {id} was not given back: interrupted by signal {}; its ttl ends it\n",
                     signal.as_raw()
                 ));
@@ -253,12 +253,12 @@ async fn give_back(
         }
         Err(slot::Error::NotGivenBack { ends, source, .. }) => {
             let ends = session.look().moment(ends);
-            session.aside(&format!(
+            session.say(&format!(
                 "warning: booking {id} was not given back: {}; its ttl ends it {ends}, or one ttl after the server starts again\n",
                 chain(&source)
             ));
         }
-        Err(error) => session.aside(&format!(
+        Err(error) => session.say(&format!(
             "warning: booking {id} was not given back: {}; its ttl ends it\n",
             chain(&error)
         )),

@@ -182,7 +182,9 @@ pub(crate) struct CancelArguments {
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar booking logs job-1 -f",
-    after_help = "Its output goes to stdout and its errors to stderr; with `--stream` the one goes to stdout.",
+    after_help = "Its output goes to stdout and its errors to stderr; with `--stream` the one goes to stdout.\n\
+                  Files and pipes get the bytes as they are; a terminal gets control characters and invisible\n\
+                  characters escaped (`\\u{1b}`), but for line feed and tab.",
     help_template = HELP
 )]
 pub(crate) struct LogsArguments {

@@ -434,32 +434,33 @@ fn a_server_that_comes_back_in_time_finds_the_slot_held() {
 fn a_slot_that_cannot_be_given_back_is_told_and_changes_no_exit_code() {
     let house = House::new();
     let server = house.up(&[]);
-    let mut running = Running::exec(
-        &house,
-        &[
-            "--id",
-            "job-1",
-            "--",
-            "sh",
-            "-c",
-            "echo ready; read x; exit 5",
-        ],
-    );
-    assert_eq!(running.line(), "ready\n");
+    let script = "echo ready; read x; exit 5";
+    let start = |flags: &[&str], id| {
+        let words = [flags, &["--id", id, "--", "sh", "-c", script]].concat();
+        let mut running = Running::exec(&house, &words);
+        assert_eq!(running.line(), "ready\n");
+        running
+    };
+    let (mut loud, mut quiet) = (start(&[], "job-1"), start(&["-q"], "job-2"));
     server.kill();
-    running.write("go\n");
-    let ended = running.end();
-    assert_eq!(ended.code, 5);
-    let warning = "\nwarning: booking job-1 was not given back: cannot reach ";
-    assert!(
-        ended.stderr.contains(warning)
-            && ended.stderr.contains("; its ttl ends it ")
-            && ended
-                .stderr
-                .ends_with(", or one ttl after the server starts again\n"),
-        "{}",
-        ended.stderr
-    );
+    loud.write("go\n");
+    quiet.write("go\n");
+    for (running, waiting, id) in [
+        (loud, "giving back booking job-1: ", "job-1"),
+        (quiet, "", "job-2"),
+    ] {
+        let ended = running.end();
+        assert_eq!(ended.code, 5);
+        let warning = format!("warning: booking {id} was not given back: cannot reach ");
+        let (before, after) = ended.stderr.split_once(&warning).unwrap();
+        assert!(before.starts_with(waiting), "{before}");
+        assert_eq!(before.lines().count(), usize::from(!waiting.is_empty()));
+        assert!(
+            after.contains("; its ttl ends it ")
+                && after.ends_with(", or one ttl after the server starts again\n"),
+            "{after}"
+        );
+    }
 }
 
 /// The program ends while its signal is still on its way through us.

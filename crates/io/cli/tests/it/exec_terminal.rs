@@ -61,6 +61,32 @@ fn keys_and_window_reach_the_program_once_and_its_code_comes_back() {
     assert_eq!(house.ok(&["bookings", "-o", "name"]), "");
 }
 
+/// What it wrote comes as bytes where no terminal reads it.
+#[test]
+fn a_detached_program_cannot_control_the_terminal_of_whoever_reads_its_logs() {
+    let house = House::new();
+    let _server = house.up(&[]);
+    let script = r"printf 'a\033[2J\tb\342\200\256\n'; printf '\033]0;c\007\n' >&2";
+    let words = ["exec", "--detach", "--id", "evil", "--", "sh", "-c", script];
+    house.ok(&words);
+    let piped = house.run(&["booking", "logs", "evil", "-f"]);
+    assert_eq!(piped.stdout, "a\u{1b}[2J\tb\u{202e}\n");
+    assert_eq!(piped.stderr, "\u{1b}]0;c\u{7}\n");
+    for (stream, shown) in [
+        ("stdout", "a\\u{1b}[2J\tb\\u{202e}\r\n"),
+        ("stderr", "\\u{1b}]0;c\\u{7}\r\n"),
+    ] {
+        let words = ["bursar", "booking", "logs", "evil", "--stream", stream];
+        assert_eq!(at_terminal(&house, &words).end().stdout, shown);
+    }
+    let both = at_terminal(&house, &["bursar", "booking", "logs", "evil"]);
+    let both = both.end().stdout;
+    assert!(
+        !both.contains('\u{1b}') && !both.contains('\u{7}'),
+        "{both:?}"
+    );
+}
+
 #[test]
 fn a_program_that_a_key_ends_gives_its_slot_back() {
     let house = House::new();

@@ -6,14 +6,20 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use bursar_client::Client;
 use bursar_client::api::{ExecutionRequest, LogStream};
 use bursar_client::client::{Address, Follow, Mode, Options, Transport};
 use bursar_units::{BookingId, Label};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
 use crate::house::House;
+
+/// How long an execution may take to run before a test fails.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -241,10 +247,7 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
     wait_until_running(&house, 1);
     let before = shown(&house, &house.data(), "a");
     server.kill();
-    let (executions, aside) = (house.data().join("executions"), house.path("aside"));
-    std::fs::rename(&executions, &aside).unwrap();
     house.ok(&["ledger", "restore", "early.backup", "--yes"]);
-    std::fs::rename(&aside, &executions).unwrap();
 
     let again = house.up(&[]);
     wait_until_running(&house, 1);
@@ -279,6 +282,78 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
         doctor.contains("no execution of the lost records runs"),
         "{doctor}"
     );
+    let checked = house.ok(&["ledger", "check"]);
+    assert!(!checked.contains("FAIL"), "{checked}");
+    let id = ledger(&house.data());
+    assert_eq!(again.interrupt(), 0);
+    assert_nothing_left(&id);
+}
+
+/// Kills the shim of an execution whose server is gone; its program stays.
+fn kill_shim(id: &str) {
+    let shims = processes("cmdline", &[format!("\0shim\0run\0{id}\0")]);
+    assert_eq!(shims.len(), 1, "{shims:?}");
+    let number = shims[0].file_name().unwrap().to_str().unwrap();
+    let pid = Pid::from_raw(number.parse().unwrap()).unwrap();
+    let shim = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    // Until it is dead it holds the lock.
+    poll(&mut [PollFd::new(&shim, PollFlags::IN)], None).unwrap();
+}
+
+/// X5: nobody watches what runs, and of `bare` there is nothing but its cgroup.
+///
+/// Method: the shim is killed, and with it dies the program, but not what the program has started.
+#[test]
+fn what_runs_without_a_shim_over_a_restore_is_listed_charged_and_ends_by_itself() {
+    let house = House::new();
+    let (begun, ready) = (house.path("begun"), gate(&house, "ready"));
+    let gates = [gate(&house, "orphan"), gate(&house, "bare")];
+    let script = |gate: &Path| {
+        format!(
+            "(trap '' HUP; echo x >> {}; echo > {}; read go < {})& wait",
+            begun.display(),
+            ready.display(),
+            gate.display()
+        )
+    };
+    let server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "early.backup"]);
+    let ids = ["orphan", "bare"];
+    for (id, gate) in ids.iter().zip(&gates) {
+        submit(&house.data(), id, &script(gate), |_| ());
+        assert_eq!(std::fs::read_to_string(&ready).unwrap(), "\n");
+    }
+    wait_until_running(&house, 2);
+    server.kill();
+    for id in ids {
+        kill_shim(id);
+    }
+    std::fs::remove_dir_all(house.data().join("executions/e-bare")).unwrap();
+    house.ok(&["ledger", "restore", "early.backup", "--yes"]);
+
+    let again = house.up(&[]);
+    // Whether it comes before or after the first look at the machine, it meets what runs.
+    submit(&house.data(), "orphan", &script(&gates[0]), |_| ());
+    wait_until_running(&house, 2);
+    let doctor = house.ok(&["doctor"]);
+    assert!(
+        doctor.contains("2 executions found running after the restore: bare, orphan\n"),
+        "{doctor}"
+    );
+    let bare = shown(&house, &house.data(), "bare");
+    assert_eq!(
+        (&bare["tenant"], &bare["slots"]),
+        (&"unknown".into(), &1.into())
+    );
+    let refused = house.run(&["exec", "--detach", "--id", "bare", "--", "true"]);
+    assert_eq!(refused.code, 125, "{}", refused.stderr);
+    for (id, gate) in ids.iter().zip(&gates) {
+        open(gate);
+        let booking = ended(&house, &house.data(), id);
+        assert_eq!(booking["execution"]["outcome"], "lost", "{booking}");
+    }
+    assert_eq!(std::fs::read_to_string(&begun).unwrap(), "x\nx\n");
     let checked = house.ok(&["ledger", "check"]);
     assert!(!checked.contains("FAIL"), "{checked}");
     let id = ledger(&house.data());
@@ -386,23 +461,39 @@ fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
     assert_nothing_left(&ledger(&house.data()));
 }
 
-/// Reads the list again whenever something changes, until so many run.
+/// Reads the list again whenever something changes, until so many run; fails after [`PATIENCE`].
 fn wait_until_running(house: &House, count: usize) {
     let mut watch = house
         .command(&["bookings", "-w", "-o", "json", "--where", "state=running"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut running = BTreeSet::new();
-    for line in BufReader::new(watch.stdout.take().unwrap()).lines() {
-        let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        running.insert(row["id"].to_string());
-        if running.len() == count {
-            break;
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut running = BTreeSet::new();
+        for line in lines {
+            let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            running.insert(row["id"].to_string());
+            tell.send(running.len()).unwrap_or_default();
+        }
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let mut running = 0;
+    while running < count {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match told.recv_timeout(left) {
+            Ok(now) => running = now,
+            Err(_) => break,
         }
     }
     watch.kill().unwrap();
     watch.wait().unwrap();
+    reader.join().unwrap();
+    assert!(
+        running >= count,
+        "{running} of {count} run after {PATIENCE:?}"
+    );
 }
 
 #[test]

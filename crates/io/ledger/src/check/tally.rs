@@ -77,15 +77,14 @@ impl Tally {
                 }
             }
             Booking::Granted { id, .. } => self.grant(seq, id),
-            // It may lead above a limit, and later grants may not.
+            // It may lead above a limit, and later grants may not. One that was about to start is
+            // charged already.
             Booking::Adopted { id, request, .. } => {
                 self.changes += 1;
                 if !self.open.contains_key(id) {
                     self.begin(seq, id, request);
                 }
-                if !self.charge(id) {
-                    self.note_wrong(seq, id, "is adopted when it is active");
-                }
+                let _is_new = self.charge(id);
             }
             Booking::Ended { id, .. } | Booking::Exited { id, .. } => self.end(seq, id),
             Booking::LimitSet { name, limit } => {

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use bursar_booking::execution::Exit;
+use bursar_booking::execution::{Exit, Isolation};
 use bursar_units::BookingId;
 use tokio::time::{Instant, sleep};
 
@@ -10,7 +10,7 @@ use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed, told};
 use crate::cgroup::Group;
 use crate::executor::{Error, Life};
 use crate::place::{self, Lock, Marker};
-use crate::shim::{Ending, Spawned, Status};
+use crate::shim::{Ending, Status};
 
 /// What there is of an execution.
 pub(super) enum Look {
@@ -69,20 +69,17 @@ impl Local {
         })
     }
 
-    /// What lives of an execution. What runs without a shim counts as running: whoever watches it
-    /// finds that it is lost, and ends it.
+    /// What lives of an execution: a shim, or processes that have none.
     pub(super) fn lives(&self, id: &BookingId) -> Result<Life, Error> {
-        let (marker, remains) = match self.look(id)? {
+        let remains = match self.look(id)? {
             Look::Ended(_) => return Ok(Life::Nothing),
-            Look::Alive(Some(Marker::Spawned(spawned))) => return Ok(running(spawned)),
-            Look::Alive(_) => return Ok(Life::Unwatched),
-            Look::Orphaned(remains) => (self.marker(id)?, remains),
-            Look::Fresh(remains) | Look::Absent(remains) => (None, remains),
+            Look::Alive(marker) => return Ok(running(marker, true)),
+            Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => remains,
         };
-        Ok(match marker {
-            _ if !self.is_populated(id, &remains)? => Life::Nothing,
-            Some(Marker::Spawned(spawned)) => running(spawned),
-            _ => Life::Unwatched,
+        Ok(if self.is_populated(id, &remains)? {
+            running(self.marker(id)?, false)
+        } else {
+            Life::Nothing
         })
     }
 
@@ -174,10 +171,16 @@ impl Local {
     }
 }
 
-fn running(spawned: Spawned) -> Life {
+fn running(marker: Option<Marker>, has_shim: bool) -> Life {
+    let (note, isolation) = match marker {
+        Some(Marker::Spawned(spawned)) => (spawned.note.clone(), spawned.isolation()),
+        // Whether its limits are kept is not known.
+        _ => (String::new(), Isolation::None),
+    };
     Life::Running {
-        isolation: spawned.isolation(),
-        note: spawned.note,
+        note,
+        isolation,
+        has_shim,
     }
 }
 

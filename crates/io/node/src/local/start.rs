@@ -44,7 +44,8 @@ impl Local {
                 Ok(Look::Fresh(remains) | Look::Absent(remains)) => {
                     match self.is_populated(id, &remains) {
                         Ok(false) => {}
-                        // Its directory is gone or somewhere else, and it must not run twice.
+                        // Its directory is gone or somewhere else, and it must not run twice. A
+                        // ledger that was restored adopts it before it comes to this (X5).
                         Ok(true) => return never(RUNS_ALREADY.to_owned()),
                         Err(error) => {
                             not_seen(id, &error).await;

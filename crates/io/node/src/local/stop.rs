@@ -34,7 +34,12 @@ impl Local {
                 Look::Fresh(remains) | Look::Absent(remains) => {
                     // Only now does it matter that this could not be written.
                     asked.map_err(failed("write to", place.path()))?;
-                    return self.settle(id, &remains, never_started()).await;
+                    let ending = if self.is_populated(id, &remains)? {
+                        Ending::Lost
+                    } else {
+                        never_started()
+                    };
+                    return self.settle(id, &remains, ending).await;
                 }
                 Look::Alive(marker) => marker,
             };

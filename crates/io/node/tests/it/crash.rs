@@ -55,6 +55,7 @@ async fn what_runs_tells_a_server_that_does_not_know_it_what_was_noted_of_it() {
     let running = Life::Running {
         note: job.note,
         isolation: Isolation::Cgroup,
+        has_shim: true,
     };
     assert_eq!(host.local().life(&a).unwrap(), running);
     go.tell("\n").await;
@@ -83,6 +84,7 @@ async fn what_has_lost_its_shim_still_lives_and_what_an_earlier_version_started_
     let running = Life::Running {
         note: String::new(),
         isolation: Isolation::Cgroup,
+        has_shim: false,
     };
     assert_eq!(host.local().life(&a).unwrap(), running);
     assert_eq!(host.exit(&a).await, Exit::Lost);
@@ -101,7 +103,12 @@ async fn what_runs_for_another_directory_of_the_same_ledger_is_left_alone_and_no
     })
     .unwrap();
     assert_eq!(other.list().unwrap(), std::slice::from_ref(&a));
-    assert_eq!(other.life(&a).unwrap(), Life::Unwatched);
+    let running = Life::Running {
+        note: String::new(),
+        isolation: Isolation::None,
+        has_shim: false,
+    };
+    assert_eq!(other.life(&a).unwrap(), running);
     let job = Job {
         work: other.keep(&shell("echo twice")).unwrap(),
         ..host.shell("")

@@ -1,16 +1,19 @@
 //! What runs and the ledger does not know, because a restore has lost the records about it (X5).
 //!
 //! A program carries the command by which it would be adopted: what was asked for it and under
-//! which fence, as the ledger writes it. Programs that an earlier version started carry none, and
-//! count as one slot of class and tenant [`UNKNOWN`] for as long as any execution may run.
+//! which fence, as the ledger writes it. Programs that an earlier version started, or whose
+//! directory is missing, carry none, and count as one slot of class and tenant [`UNKNOWN`] for as
+//! long as any execution may run.
 
-use bursar_engine::Command;
 use bursar_engine::booking::execution::{
     Digest, GRACE_DEFAULT, Isolation, MAX_TIME_MAX, Order, START_TIMEOUT_DEFAULT,
 };
-use bursar_engine::booking::{Extras, Fence, Priority, Request};
+use bursar_engine::booking::{Extras, Fence, Priority, Reply, Request};
 use bursar_engine::codec::{command_text, read_command_text};
+use bursar_engine::{Answer, Command};
 use bursar_units::{Amount, BookingId, Label, Millis};
+
+use super::outbox::Outbox;
 
 /// The class and tenant of what says nothing of itself.
 const UNKNOWN: &str = "unknown";
@@ -28,8 +31,24 @@ pub(super) fn note(id: &BookingId, request: &Request, fence: Fence) -> String {
     command_text(&adopt).unwrap_or_default()
 }
 
+/// Adopts what was found under an id; `None` when the runner ends.
+pub(super) async fn adopt(
+    outbox: &Outbox,
+    id: &BookingId,
+    note: &str,
+    isolation: Isolation,
+) -> Option<()> {
+    let answer = outbox.send(command(id, note, isolation)?).await?;
+    if answer == Ok(Answer::Booking(Reply::Noted)) {
+        tracing::warn!(%id, "execution.adopted");
+    } else {
+        tracing::warn!(%id, "execution.unknown-left-alone");
+    }
+    Some(())
+}
+
 /// The command that adopts what was found under an id.
-pub(super) fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> {
+fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> {
     let (request, fence) = match read_command_text(note) {
         Ok(Command::Adopt {
             id: noted,

@@ -7,13 +7,19 @@ use bursar_engine::booking::execution::{
     Exit, GRACE_DEFAULT, Isolation, STOPS_UNTIL_STUCK, Wanted,
 };
 use bursar_engine::booking::{End, Standing};
-use bursar_node::executor::{Begun, Job, Left};
+use bursar_node::executor::{Begun, Job, Left, Life};
 use bursar_units::BookingId;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::outbox::Outbox;
+use super::reconcile::life;
 use super::{Ordering, Shared, adopt};
 
+/// How often an adopted execution is looked at that has no shim.
+const UNWATCHED_PAUSE: Duration = Duration::from_secs(1);
+/// How often one is looked at that could not be seen.
+const UNSEEN_PAUSE: Duration = Duration::from_secs(5);
 /// How long after a stop that worked its result may take to be known.
 const RESULT_WITHIN: Duration = Duration::from_secs(10);
 /// The pause after the first stop that failed; it doubles up to [`STOP_PAUSE_MAX`].
@@ -51,22 +57,69 @@ async fn start(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
         if shared.wanted(id) != Some(Wanted::Start) {
             return Some(());
         }
+        let start = async {
+            match unwatched(shared, id).await {
+                Some(found) => Err(found),
+                None => Ok(shared.executor.start(id, &job).await),
+            }
+        };
         tokio::select! {
-            begun = shared.executor.start(id, &job) => begun,
+            begun = start => begun,
             // Cancelled or overdue: what was begun is stopped, and nothing is begun any more.
             () = no_longer(shared, id, Wanted::Start, changed) => return Some(()),
         }
     };
     match begun {
-        Begun::Running(isolation) => report_started(outbox, id, isolation).await,
-        Begun::Gone(exit) => report_exit(outbox, id, exit).await,
+        Ok(Begun::Running(isolation)) => report_started(outbox, id, isolation).await,
+        Ok(Begun::Gone(exit)) => report_exit(outbox, id, exit).await,
+        Err((note, isolation)) => adopt::adopt(outbox, id, &note, isolation).await,
     }
 }
 
 async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notify) -> Told {
+    let exit = async {
+        if is_adopted(shared, id) {
+            while unwatched(shared, id).await.is_some() {
+                sleep(UNWATCHED_PAUSE).await;
+            }
+        }
+        shared.executor.exit(id).await
+    };
     tokio::select! {
-        exit = shared.executor.exit(id) => report_exit(outbox, id, exit).await,
+        exit = exit => report_exit(outbox, id, exit).await,
         () = no_longer(shared, id, Wanted::Watch, changed) => Some(()),
+    }
+}
+
+/// What runs of an execution without a shim, in a ledger that was ever restored: the executor would
+/// kill it as lost, but it may be a program of the lost records (X5).
+async fn unwatched(shared: &Shared, id: &BookingId) -> Option<(String, Isolation)> {
+    if shared.ledger.view().read().generation == 0 {
+        return None;
+    }
+    let mut seen = life(shared, id).await;
+    while seen.is_none() {
+        // It may run: nothing is done until that is known.
+        sleep(UNSEEN_PAUSE).await;
+        seen = life(shared, id).await;
+    }
+    match seen {
+        Some(Life::Running {
+            note,
+            isolation,
+            has_shim: false,
+        }) => Some((note, isolation)),
+        _ => None,
+    }
+}
+
+fn is_adopted(shared: &Shared, id: &BookingId) -> bool {
+    let state = shared.ledger.view().read();
+    match state.bookings.standing(id) {
+        Some(Standing::Granted(granted)) => granted
+            .progress()
+            .is_some_and(|progress| progress.is_adopted),
+        _ => false,
     }
 }
 

@@ -3,15 +3,15 @@
 //! It looks at executions only and touches only what carries our ledger's id. Something is
 //! stopped only if the ledger knows its id as ended, or has not known it in two listings that are
 //! [`TWICE`] apart; a listing that failed is no listing. A ledger that was ever restored may have
-//! lost what it knew: there, what runs and is unknown, or known as queued, is adopted instead, and
-//! what cannot be watched from here is left alone. That a process is gone is never concluded
-//! here: the task of each execution asks the executor for that one.
+//! lost what it knew: there, what runs and was not started as far as the ledger knows is adopted
+//! instead, whether a shim watches it or not, and never killed. That a process is gone is never
+//! concluded here: the task of each execution asks the executor for that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar_engine::booking::Standing;
+use bursar_engine::booking::{End, Standing};
 use bursar_node::executor::{Left, Life};
 use bursar_units::BookingId;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -74,49 +74,58 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
     }
 }
 
-/// What a restored ledger may have lost: it is there, and its slot is not held (X5).
+/// What a restored ledger may have lost: it is there, and its slot is not held (X5). One that has
+/// ended without a start may be here too: its process, if it has any, is one of the lost records.
 fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     let state = shared.ledger.view().read();
     if state.generation == 0 {
         return Vec::new();
     }
     let is_stray = |id: &&BookingId| {
-        let standing = state.bookings.standing(id);
-        matches!(standing, None | Some(Standing::Queued { .. }))
+        match state.bookings.standing(id) {
+            None | Some(Standing::Queued { .. }) => true,
+            // Its own task adopts one that is about to start.
+            Some(Standing::Granted(_)) => false,
+            Some(Standing::Ended(ended)) => {
+                let course = ended.course();
+                let has_started = course.is_some_and(|course| course.started.is_some());
+                // An operator forced it, so nobody waited for its start.
+                !has_started && ended.end() != End::Forced
+            }
+        }
     };
     listed.iter().filter(is_stray).cloned().collect()
 }
 
 /// Whether nothing lives of a stray; what runs is adopted.
 async fn is_dead(shared: &Shared, outbox: &Outbox, id: &BookingId) -> bool {
+    match life(shared, id).await {
+        None => false,
+        Some(Life::Nothing) => true,
+        Some(Life::Running {
+            note, isolation, ..
+        }) => {
+            adopt::adopt(outbox, id, &note, isolation).await;
+            false
+        }
+    }
+}
+
+/// What lives of an execution, if that can be seen.
+pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
     let (executor, looked_at) = (Arc::clone(&shared.executor), id.clone());
-    let life = match tokio::task::spawn_blocking(move || executor.life(&looked_at)).await {
-        Ok(Ok(life)) => life,
+    match tokio::task::spawn_blocking(move || executor.life(&looked_at)).await {
+        Ok(Ok(life)) => Some(life),
         Ok(Err(error)) => {
             shared.trouble();
             tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-seen");
-            return false;
+            None
         }
         Err(_) => {
             shared.trouble();
-            return false;
-        }
-    };
-    match life {
-        Life::Nothing => return true,
-        Life::Unwatched => tracing::warn!(%id, "execution.unknown-left-alone"),
-        Life::Running { note, isolation } => {
-            let command = adopt::command(id, &note, isolation);
-            let adopted = match command {
-                Some(command) => outbox.send(command).await,
-                None => None,
-            };
-            if adopted.is_some_and(|answer| answer.is_ok()) {
-                tracing::warn!(%id, "execution.adopted");
-            }
+            None
         }
     }
-    false
 }
 
 /// What must go, with what may stay of it.

@@ -38,14 +38,34 @@ struct Told {
     residue: BTreeSet<BookingId>,
     /// What was to be kept of each that was begun.
     notes: BTreeMap<BookingId, String>,
-    /// What runs and cannot be watched from here.
-    elsewhere: BTreeSet<BookingId>,
+    /// What runs without a shim.
+    unwatched: BTreeSet<BookingId>,
+    /// What was killed although nobody asked for its end.
+    killed: BTreeSet<BookingId>,
     cleaned: Vec<(BookingId, Left)>,
     listings_fail: bool,
     /// Whether everything ends at once with 0.
     is_quick: bool,
     /// Whose next start is a defect.
     defective: BTreeSet<BookingId>,
+}
+
+impl Told {
+    /// How a process ended, if it has. As the real one does, this ends what has no shim.
+    fn exit(&mut self, id: &BookingId) -> Option<Option<Exit>> {
+        if self.unwatched.contains(id) {
+            self.kill(id);
+            return Some(Some(Exit::Lost));
+        }
+        self.processes.get(id).cloned()
+    }
+
+    fn kill(&mut self, id: &BookingId) {
+        if let Some(running) = self.processes.get_mut(id).filter(|exit| exit.is_none()) {
+            *running = Some(Exit::Signal(9));
+            self.killed.insert(id.clone());
+        }
+    }
 }
 
 impl Machine {
@@ -64,7 +84,7 @@ impl Machine {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let exit = self.told.lock().unwrap().processes.get(id).cloned();
+            let exit = self.told.lock().unwrap().exit(id);
             match exit {
                 Some(Some(exit)) => return exit,
                 Some(None) => changed.await,
@@ -87,6 +107,10 @@ impl Executor for Machine {
         let is_defective = self.told(|told| told.defective.remove(id));
         assert!(!is_defective, "a defect, as the test wants it");
         let begun = self.told(|told| {
+            if told.unwatched.contains(id) {
+                let reason = "it runs already".to_owned();
+                return Begun::Gone(Exit::NotStarted { reason });
+            }
             let exit = told.is_quick.then_some(Exit::Code(0));
             if !told.processes.contains_key(id) {
                 *told.begun.entry(id.clone()).or_default() += 1;
@@ -130,10 +154,10 @@ impl Executor for Machine {
 
     fn life(&self, id: &BookingId) -> Result<Life, Error> {
         Ok(self.told(|told| match told.processes.get(id) {
-            _ if told.elsewhere.contains(id) => Life::Unwatched,
             Some(None) => Life::Running {
                 note: told.notes.get(id).cloned().unwrap_or_default(),
                 isolation: Isolation::Cgroup,
+                has_shim: !told.unwatched.contains(id),
             },
             Some(Some(_)) | None => Life::Nothing,
         }))
@@ -141,6 +165,7 @@ impl Executor for Machine {
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
         self.told(|told| {
+            told.kill(id);
             told.cleaned.push((id.clone(), left));
             if left == Left::Nothing {
                 told.residue.remove(id);
@@ -202,6 +227,16 @@ impl Scene {
     async fn submit(&self, id: &str) {
         let (id, request) = (name(id), order("python"));
         self.send(Command::Reserve { id, request }).await.unwrap();
+    }
+
+    /// The ledger is a restored one from now on.
+    async fn restore(&self) {
+        let restore = Command::Restore {
+            size: 1,
+            fence: None,
+            end_tokens: false,
+        };
+        self.send(restore).await.unwrap();
     }
 
     async fn cancel(&self, id: &str) {
@@ -507,21 +542,13 @@ async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_a
     scene.until("held", "running").await;
     // The copy knew this one as queued.
     scene.submit("waits").await;
-    scene
-        .send(Command::Restore {
-            size: 1,
-            fence: None,
-            end_tokens: false,
-        })
-        .await
-        .unwrap();
+    scene.restore().await;
     scene.machine.told(|told| {
         told.notes.extend(notes);
-        for id in ["run", "waits", "old", "elsewhere"] {
+        for id in ["run", "waits", "old"] {
             told.processes.insert(name(id), None);
             told.residue.insert(name(id));
         }
-        told.elsewhere.insert(name("elsewhere"));
         told.processes.insert(name("over"), Some(Exit::Code(0)));
         told.residue.insert(name("over"));
     });
@@ -545,7 +572,75 @@ async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_a
     scene.until("run", "failed").await;
     scene.cancel("old").await;
     scene.until("old", "cancelled").await;
-    assert_eq!(standing(scene.ledger(), &name("elsewhere")), "unknown");
+}
+
+/// A restored ledger, and a program of the lost records that has no shim.
+async fn scene_with_unwatched(id: &str) -> Scene {
+    let scene = Scene::new();
+    scene.restore().await;
+    scene.machine.told(|told| {
+        told.processes.insert(name(id), None);
+        told.unwatched.insert(name(id));
+    });
+    scene
+}
+
+/// It is charged, is never killed or begun again, and is lost once it has gone by itself.
+async fn assert_waited_for(scene: &mut Scene, id: &str) {
+    scene.until(id, "running").await;
+    scene.machine.told(|told| told.residue.insert(name(id)));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    scene.restart();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(standing(scene.ledger(), &name(id)), "running");
+    assert_eq!(scene.held(), 1);
+    scene.machine.end(id, Exit::Code(0));
+    scene.until(id, "lost").await;
+    let (begun, killed) = scene
+        .machine
+        .told(|told| (told.begun.len(), told.killed.clone()));
+    assert_eq!((begun, killed), (0, BTreeSet::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restore_what_runs_without_a_shim_is_adopted_and_waited_for() {
+    let mut scene = scene_with_unwatched("orphan").await;
+    scene
+        .machine
+        .told(|told| told.residue.insert(name("orphan")));
+    assert_waited_for(&mut scene, "orphan").await;
+}
+
+/// Method: no listing has seen it when its id is submitted.
+#[tokio::test(start_paused = true)]
+async fn the_same_id_submitted_before_the_first_listing_meets_what_runs_without_a_shim() {
+    let mut scene = scene_with_unwatched("orphan").await;
+    scene.submit("orphan").await;
+    assert_waited_for(&mut scene, "orphan").await;
+}
+
+/// Method: no listing has seen it when its id is queued and cancelled.
+#[tokio::test(start_paused = true)]
+async fn an_id_that_ended_without_a_start_costs_no_program_of_the_lost_records_its_life() {
+    let scene = scene_with_unwatched("orphan").await;
+    scene
+        .world
+        .limit("python", r#"{"class":"python","slots":1}"#)
+        .await;
+    scene.submit("held").await;
+    scene.until("held", "running").await;
+    scene.submit("orphan").await;
+    scene.cancel("orphan").await;
+    scene
+        .machine
+        .told(|told| told.residue.insert(name("orphan")));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(scene.machine.told(|told| told.killed.is_empty()));
+    assert!(scene.machine.told(|told| told.cleaned.is_empty()));
+    scene.machine.end("orphan", Exit::Code(0));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let cleaned = scene.machine.told(|told| told.cleaned.clone());
+    assert_eq!(cleaned, [(name("orphan"), Left::Output)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -221,7 +221,8 @@ impl Oracle {
     }
 
     /// "the unknown ones are adopted (…, charged even above limits), never killed or doubled": one
-    /// that waits holds from now on, and no turn is taken, nobody passed.
+    /// that waits holds from now on, and no turn is taken, nobody passed; one that was about to
+    /// start keeps the fence of its grant.
     pub(crate) fn adopt(
         &mut self,
         now: u64,
@@ -229,13 +230,21 @@ impl Oracle {
         request: &Request,
         (fence, isolation): (Option<u64>, Isolation),
     ) -> Told {
-        let request = match self.find(id) {
+        let (request, held) = match self.find(id) {
             Some(known) => match known.state {
+                State::Holding {
+                    fence,
+                    granted_at,
+                    way: Some(way),
+                    ..
+                } if way.stage() == "starting" => {
+                    (known.request.clone(), Some((fence, granted_at)))
+                }
                 State::Holding { .. } => return Told::Repeated,
                 State::Ended { .. } => return Told::AlreadyEnded,
-                State::Waiting { .. } => known.request.clone(),
+                State::Waiting { .. } => (known.request.clone(), None),
             },
-            None => request.clone(),
+            None => (request.clone(), None),
         };
         let Some(order) = request.order() else {
             return refused("not-an-execution");
@@ -249,9 +258,10 @@ impl Oracle {
         };
         let fence = fence.filter(|given| !is_taken(given));
         let fence = fence.unwrap_or(self.fence + 1);
+        let (fence, granted_at) = held.unwrap_or((fence, now));
         let state = State::Holding {
             fence,
-            granted_at: now,
+            granted_at,
             until: Some(now + order.max_time.ms()),
             way: Some(Way {
                 started: Some((now, isolation)),

@@ -225,7 +225,7 @@ fn ordinal(number: u64) -> String {
 async fn leave(session: &mut Session, asked: Asked) {
     let id = asked.booking().id.clone();
     if !matches!(timeout(LEAVE, asked.leave()).await, Ok(Ok(()))) {
-        session.aside(&format!(
+        session.say(&format!(
             "warning: the queue could not be left, `bursar booking cancel {id}` does it later\n"
         ));
     }
