@@ -310,7 +310,9 @@ pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
 /// How it went; of one that waits, what is before it.
 fn outcome(row: &Booking, _: &Look) -> String {
     if let Some(outcome) = outcome_words(row) {
-        return outcome;
+        // The explanation behind the colon would push other columns out.
+        let short = outcome.split(": ").next().unwrap_or_default();
+        return short.to_owned();
     }
     match (row.state, row.outcome) {
         (State::Queued, _) => {

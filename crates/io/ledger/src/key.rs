@@ -87,8 +87,8 @@ pub enum Error {
     /// There is a key, or a checkpoint that it signed, but no record.
     #[error(
         "{path} is there, but no ledger: the store was lost or moved; put `ledger.db` back, or restore \
-         a backup or `ledger.rescue.db` with `bursar ledger restore`; to begin a new ledger, use \
-         another directory"
+         the newest `ledger.rescue….db` or backup with `bursar ledger restore`; to begin a new ledger, \
+         use another directory"
     )]
     LedgerMissing {
         /// The file that is there.
@@ -278,6 +278,12 @@ impl Signer {
     pub fn ledger_begun(&self) -> Option<&str> {
         let (_, of) = self.origin().as_str().split_once('/')?;
         of.strip_suffix("/0")
+    }
+
+    /// The generation that it signs of that ledger, if it does.
+    pub(crate) fn generation_of(&self, ledger: &str) -> Option<u64> {
+        let origin = self.origin().as_str().strip_prefix("bursar/")?;
+        origin.strip_prefix(ledger)?.strip_prefix('/')?.parse().ok()
     }
 
     /// The origin of the checkpoints: `bursar/<ledger uuid>/<generation>`.

@@ -82,7 +82,8 @@ pub enum Error {
     /// Nobody without a token may come from elsewhere.
     #[error(
         "{address} is reached from beyond this machine, and no token exists that would let \
-         anybody in; create one first with `bursar token create`, or listen on 127.0.0.1"
+         anybody in; start it on 127.0.0.1 first, run `bursar token create`, then start it with this \
+         address"
     )]
     NoTokens {
         /// The address.

@@ -154,6 +154,8 @@ pub enum Command {
         /// The least first fence of the new generation, [`first_fence`] of the time of the restore;
         /// absent before level 1.
         fence: Option<Fence>,
+        /// The generation of the ledger whose place it takes; the new one is above that too.
+        replaces: Option<u64>,
         /// Whether all tokens end: some may have been revoked after the copy was made.
         end_tokens: bool,
     },

@@ -205,9 +205,12 @@ pub fn decide(
             Event::Pruned { below: *below }
         }
         Command::Restore {
-            fence, end_tokens, ..
+            fence,
+            replaces,
+            end_tokens,
+            ..
         } => Event::Restored {
-            generation: state.generation + 1,
+            generation: state.generation.max(replaces.unwrap_or(0)) + 1,
             fence: fence.map(|least| least.max(state.bookings.next_fence())),
             tokens_ended: *end_tokens,
         },

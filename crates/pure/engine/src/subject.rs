@@ -152,8 +152,13 @@ impl fmt::Display for Subject {
 pub fn subjects_of(record: &Record) -> impl Iterator<Item = Subject> {
     let events = record.events.iter();
     std::iter::once(Subject::Record(record.seq))
-        .chain(events.flat_map(|(_, event)| in_event(event).into_iter().flatten()))
+        .chain(events.flat_map(|(_, event)| subjects_in(event)))
         .chain(changes(&record.command).iter().map(declared))
+}
+
+/// The subjects of an event.
+pub fn subjects_in(event: &Event) -> impl Iterator<Item = Subject> + use<> {
+    in_event(event).into_iter().flatten()
 }
 
 /// The subjects of an event, at most two.

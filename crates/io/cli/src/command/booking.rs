@@ -662,7 +662,12 @@ fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -
     } else {
         format!(" --slots {}", arguments.slots)
     };
-    without_a_slot(problem).hint(format!(
+    let failure = without_a_slot(problem);
+    // A full queue is no reason to wait in it.
+    if arguments.wait != Millis::ZERO {
+        return failure;
+    }
+    failure.hint(format!(
         "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
         tenant.unwrap_or_default()
     ))

@@ -102,6 +102,9 @@ pub struct RecordView {
     /// Who asked; absent where the record names what the caller may not see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// What it is about, as in `booking/job-1`, of all that the caller may see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
     /// What followed, one sentence for each event that the caller may see.
     pub summary: Vec<String>,
     /// The record itself, as stored; for operators, and for a tenant where it names nobody else.

@@ -93,15 +93,17 @@ pub fn restore(
     }
     let mut store = SqliteStore::open(&path)?;
     let mut builder = replay(copy, good, &mut store)?;
-    let signer = Signer::create_new(
-        &data.join(key::FILE_NAME),
-        &state.ledger,
-        state.generation + 1,
-    )?;
+    let key_path = data.join(key::FILE_NAME);
+    // Two histories under one origin would look like a forgery to everybody who knows the first.
+    let replaces = Signer::load(&key_path).ok().flatten();
+    let replaces = replaces.and_then(|replaced| replaced.generation_of(&state.ledger));
+    let generation = state.generation.max(replaces.unwrap_or(0)) + 1;
+    let signer = Signer::create_new(&key_path, &state.ledger, generation)?;
     let now = now.max(state.time.after(Millis::from_ms(1)));
     let restore = Command::Restore {
         size: good,
         fence: Some(first_fence(now)),
+        replaces,
         end_tokens: tokens == Tokens::End,
     };
     let tokens_ended = match tokens {

@@ -234,6 +234,7 @@ impl Scene {
         let restore = Command::Restore {
             size: 1,
             fence: None,
+            replaces: None,
             end_tokens: false,
         };
         self.send(restore).await.unwrap();

@@ -87,10 +87,12 @@ impl From<&Command> for CommandShape {
             Command::Restore {
                 size,
                 fence,
+                replaces,
                 end_tokens,
             } => Self::Restore {
                 size: size.into(),
                 fence: fence.map(|fence| fence.0.into()),
+                replaces: replaces.map(Into::into),
                 end_tokens,
             },
             Command::ReportMarket { node, report } => {
@@ -175,10 +177,12 @@ impl TryFrom<CommandShape> for Command {
             CommandShape::Restore {
                 size,
                 fence,
+                replaces,
                 end_tokens,
             } => Self::Restore {
                 size: size.into(),
                 fence: fence.map(|fence| Fence(fence.into())),
+                replaces: replaces.map(Into::into),
                 end_tokens,
             },
             CommandShape::ReportMarket(shape) => {

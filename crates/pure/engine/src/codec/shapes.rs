@@ -92,6 +92,8 @@ pub(super) enum CommandShape {
         size: Whole,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<Whole>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<Whole>,
         #[serde(default, skip_serializing_if = "is_false", rename = "endTokens")]
         end_tokens: bool,
     },

@@ -351,6 +351,7 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
         Step::Restore => Command::Restore {
             size: world.state.head,
             fence: Some(first_fence(world.state.time)),
+            replaces: None,
             end_tokens: world.state.head.is_multiple_of(2),
         },
         Step::Revoke => Command::RevokeToken {

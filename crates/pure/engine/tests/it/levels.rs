@@ -61,6 +61,7 @@ fn no_fence_of_an_earlier_generation_is_given_out_after_a_restore() {
     let restored_at = |now: Instant| Command::Restore {
         size: 3,
         fence: Some(first_fence(now)),
+        replaces: None,
         end_tokens: false,
     };
     let granted = |world: &mut World, id: &str| {
@@ -114,6 +115,7 @@ fn a_restore_ends_all_tokens_unless_it_keeps_them() {
         let restore = Command::Restore {
             size: 2,
             fence: None,
+            replaces: None,
             end_tokens,
         };
         world.run(restore).unwrap();

@@ -413,6 +413,7 @@ fn upkeep(world: &mut World) {
     run(Command::Restore {
         size: 9,
         fence: Some(Fence(1)),
+        replaces: None,
         end_tokens: false,
     });
 }

@@ -367,13 +367,20 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
         (whole(), hash()).prop_map(|(record, sha256)| Command::Anchor { record, sha256 }),
         (whole(), option::of(id()))
             .prop_map(|(below, idempotency)| Command::Prune { below, idempotency }),
-        (whole(), option::of(fence()), any::<bool>()).prop_map(|(size, fence, end_tokens)| {
-            Command::Restore {
-                size,
-                fence,
-                end_tokens,
-            }
-        }),
+        (
+            whole(),
+            option::of(fence()),
+            option::of(whole()),
+            any::<bool>(),
+        )
+            .prop_map(|(size, fence, replaces, end_tokens)| {
+                Command::Restore {
+                    size,
+                    fence,
+                    replaces,
+                    end_tokens,
+                }
+            }),
         (1..=LEVEL).prop_map(|n| Command::Level { n }),
         (name(), report()).prop_map(|(node, report)| Command::ReportMarket {
             node,

@@ -55,7 +55,13 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
         let query = Query::new().with("from", asked.from);
         let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
         let download = client.export(&query).await?;
-        let written = save(create(session, &asked.out)?, &shown, download).await?;
+        let written = save(
+            create(session, &asked.out)?,
+            &session.path_out(&asked.out),
+            &shown,
+            download,
+        )
+        .await?;
         say_exported(session, &asked.out).await?;
         written
     };
@@ -187,7 +193,13 @@ pub(super) async fn backup(
     } else {
         let client = session.client().await?;
         let download = client.backup().await?;
-        save(create(session, out)?, &shown, download).await?;
+        save(
+            create(session, out)?,
+            &session.path_out(out),
+            &shown,
+            download,
+        )
+        .await?;
     }
     let value = json!({"file": shown});
     session.show_unnamed(&value, |_| {
@@ -450,7 +462,16 @@ fn create(session: &Session, path: &Path) -> Result<File, Stop> {
 }
 
 /// Writes an answer to a file as it comes in.
-async fn save(mut file: File, shown: &str, mut download: Download) -> Result<File, Stop> {
+async fn save(file: File, path: &Path, shown: &str, download: Download) -> Result<File, Stop> {
+    let saved = write_all(file, shown, download).await;
+    if saved.is_err() {
+        // Half a file would pass for a whole one, and be in the way of the next attempt.
+        let _left = std::fs::remove_file(path);
+    }
+    saved
+}
+
+async fn write_all(mut file: File, shown: &str, mut download: Download) -> Result<File, Stop> {
     while let Some(chunk) = download.chunk().await? {
         file.write_all(&chunk)
             .map_err(|error| Failure::file("write", shown, &error))?;

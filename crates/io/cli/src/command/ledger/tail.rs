@@ -157,6 +157,7 @@ mod tests {
             seq,
             at: None,
             by: None,
+            about: Vec::new(),
             summary: Vec::new(),
             raw: None,
         }

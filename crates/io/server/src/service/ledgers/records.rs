@@ -1,11 +1,12 @@
 //! Records as sentences.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
 use bursar_engine::codec;
-use bursar_engine::subject::Subject;
+use bursar_engine::subject::{Subject, subjects_in};
 use bursar_engine::summary::record_sentences;
 use bursar_journal::hash::Hash;
 use bursar_ledger::index::{Index, search};
@@ -145,6 +146,7 @@ impl Page {
                 seq,
                 at: None,
                 by: None,
+                about: Vec::new(),
                 summary,
                 raw: None,
             });
@@ -157,6 +159,11 @@ impl Page {
         let told = record.events.iter().zip(sentences);
         let summary = told.filter(|(event, _)| sees(event));
         let summary = summary.map(|(_, sentence)| sentence).collect();
+        let seen = record.events.iter().filter(|event| sees(event));
+        let about: BTreeSet<String> = seen
+            .flat_map(|(_, event)| subjects_in(event))
+            .map(|subject| subject.to_string())
+            .collect();
         let may_read = may_read_bytes(&state, &self.caller, &record);
         let raw = (self.is_raw && may_read).then(|| String::from_utf8(bytes).ok());
         let raw = raw.flatten();
@@ -164,6 +171,7 @@ impl Page {
             seq,
             at: Some(record.time),
             by: (may_read || self.caller.sees_all()).then(|| record.by.to_string()),
+            about: about.into_iter().collect(),
             summary,
             raw: raw.and_then(|raw| RawValue::from_string(raw).ok()),
         })
