@@ -6,7 +6,8 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use bursar_client::Client;
 use bursar_client::api::{ExecutionRequest, LogStream};
@@ -469,31 +470,25 @@ fn wait_until_running(house: &House, count: usize) {
         .spawn()
         .unwrap();
     let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = sync_channel(1);
     let reader = std::thread::spawn(move || {
         let mut running = BTreeSet::new();
         for line in lines {
             let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
             running.insert(row["id"].to_string());
-            tell.send(running.len()).unwrap_or_default();
+            if running.len() == count {
+                return tell.send(()).unwrap();
+            }
         }
     });
-    let deadline = Instant::now() + PATIENCE;
-    let mut running = 0;
-    while running < count {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match told.recv_timeout(left) {
-            Ok(now) => running = now,
-            Err(_) => break,
-        }
-    }
+    let are_running = told.recv_timeout(PATIENCE);
     watch.kill().unwrap();
     watch.wait().unwrap();
-    reader.join().unwrap();
     assert!(
-        running >= count,
-        "{running} of {count} run after {PATIENCE:?}"
+        are_running.is_ok(),
+        "{count} do not run within {PATIENCE:?}"
     );
+    reader.join().unwrap();
 }
 
 #[test]

@@ -51,15 +51,6 @@ struct Told {
 }
 
 impl Told {
-    /// How a process ended, if it has. As the real one does, this ends what has no shim.
-    fn exit(&mut self, id: &BookingId) -> Option<Option<Exit>> {
-        if self.unwatched.contains(id) {
-            self.kill(id);
-            return Some(Some(Exit::Lost));
-        }
-        self.processes.get(id).cloned()
-    }
-
     fn kill(&mut self, id: &BookingId) {
         if let Some(running) = self.processes.get_mut(id).filter(|exit| exit.is_none()) {
             *running = Some(Exit::Signal(9));
@@ -84,7 +75,15 @@ impl Machine {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let exit = self.told.lock().unwrap().exit(id);
+            let exit = {
+                let mut told = self.told.lock().unwrap();
+                if told.unwatched.contains(id) {
+                    // As the real one does.
+                    told.kill(id);
+                    return Exit::Lost;
+                }
+                told.processes.get(id).cloned()
+            };
             match exit {
                 Some(Some(exit)) => return exit,
                 Some(None) => changed.await,
