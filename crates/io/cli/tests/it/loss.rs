@@ -80,6 +80,8 @@ fn after_a_restore_fences_go_on_above_all_that_were_lost_and_tokens_have_ended()
             tokens == 0,
             "{said}"
         );
+        // Each has an origin of its own: two histories under one would look like a forgery.
+        assert!(said.contains(&format!("…/{}\n", tokens + 1)), "{said}");
         let server = house.up(&[]);
         let next = fence(&house, &format!("four-{tokens}"));
         assert!(lost < next && next < 1 << 53, "{lost} {next}");
