@@ -228,7 +228,11 @@ fn check_kinds(path: &Path) -> Result<(), store::Error> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(source) => return Err(durable::failed("read", &place, source)),
         };
-        if found.is_dir() != (expected == "directory") {
+        let is_expected = match expected {
+            "directory" => found.is_dir(),
+            _ => found.is_file(),
+        };
+        if !is_expected {
             let path = place.display().to_string();
             return Err(store::Error::WrongKind { path, expected });
         }
@@ -313,7 +317,7 @@ fn check_covered(
 
 /// The newest good snapshot, or the newest anchored one where records below it were pruned, or
 /// the beginning.
-fn newest_state(
+pub(crate) fn newest_state(
     snapshots: &Snapshots,
     reader: &dyn Reader,
     file: &Path,

@@ -12,3 +12,4 @@ pub mod market;
 pub mod null;
 mod place;
 pub mod shim;
+pub mod sole;

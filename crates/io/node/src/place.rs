@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a lock (`flock`) on the directory | a shim lives, or somebody settles what a dead one left |
 //! | `spawned` | the program was or is about to be started, and never will be again; where its processes are, and what the ledger must know of it should a restore make it forget it (X5) |
+//! | `grant` | the fence of the grant that all of this is about; another grant of the same id begins anew |
 //! | `stop` | it shall end by a time since the machine began, or never begin |
 //! | `status.json` | how it came out; nothing of it is left |
 //! | `stdout`, `stderr` | what it wrote, if anything |
@@ -85,6 +86,17 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
             result => result,
         }
+    }
+
+    /// The fence of the grant that the directory is about; none in those of earlier versions.
+    pub(crate) fn grant(&self) -> io::Result<Option<u64>> {
+        let text = read(&self.file(GRANT))?;
+        Ok(text.and_then(|text| String::from_utf8(text).ok()?.parse().ok()))
+    }
+
+    /// Says which grant the directory is about.
+    pub(crate) fn set_grant(&self, fence: u64) -> io::Result<()> {
+        self.replace(GRANT, GRANT_NEW, fence.to_string().as_bytes())
     }
 
     /// The lock, unless somebody has it; an error where there is no directory any more.
@@ -196,7 +208,7 @@ impl Place {
                 result => result?,
             }
         }
-        for name in [STATUS_NEW, STOP_NEW, STOP, SPAWNED] {
+        for name in [STATUS_NEW, STOP_NEW, STOP, SPAWNED, GRANT_NEW] {
             ignore_absence(fs::remove_file(self.file(name)))?;
         }
         Ok(())
@@ -211,6 +223,8 @@ impl Place {
 pub(crate) const STDOUT: &str = "stdout";
 pub(crate) const STDERR: &str = "stderr";
 const SPAWNED: &str = "spawned";
+const GRANT: &str = "grant";
+const GRANT_NEW: &str = "grant.new";
 const STOP: &str = "stop";
 const STOP_NEW: &str = "stop.new";
 const STATUS: &str = "status.json";

@@ -331,7 +331,10 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
         started.stderr
     );
     for said in [&checked.stdout, &started.stderr] {
-        assert!(said.contains("ledger.checkpoint is damaged: "), "{said}");
+        assert!(
+            said.contains("ledger.checkpoint cannot be verified: "),
+            "{said}"
+        );
     }
 }
 
@@ -603,8 +606,8 @@ fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
 fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     let house = auditor();
     let origin = format!("bursar/{LEDGER}/0");
-    let forger = SigningKey::from_seed(origin.parse().unwrap(), [7; 32]);
-    fs::write(house.path("forger.key"), forger.verifier().to_string()).unwrap();
+    let stranger = SigningKey::from_seed(origin.parse().unwrap(), [7; 32]);
+    fs::write(house.path("forger.key"), stranger.verifier().to_string()).unwrap();
     let forged = Checkpoint {
         origin: origin.parse().unwrap(),
         size: 9,
@@ -612,7 +615,7 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     };
     let good = earlier("0.1.0.proof");
     let proof = Proof {
-        checkpoint: forged.sign([&forger]),
+        checkpoint: forged.sign([&stranger]),
         ..Proof::parse(&good).unwrap()
     };
     fs::write(house.path("good.proof"), good).unwrap();
@@ -629,7 +632,7 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     let mut signed: serde_json::Value = serde_json::from_str(last).unwrap();
     let note = signed["checkpoint"].as_str().unwrap();
     let genuine = Checkpoint::open(note, &earlier("0.1.0.key").trim().parse().unwrap()).unwrap();
-    signed["checkpoint"] = genuine.sign([&forger]).into();
+    signed["checkpoint"] = genuine.sign([&stranger]).into();
     *last = signed.to_string();
     fs::write(house.path("forged.jsonl"), lines.join("\n") + "\n").unwrap();
     let verified = house.run(&["audit", "verify", "forged.jsonl", "--key", "forger.key"]);

@@ -141,6 +141,60 @@ fn something_else_in_place_of_the_executions_is_refused_with_the_way_out() {
     }
 }
 
+/// Method: an execution that ended after the backup; its id is submitted again after the restore.
+#[test]
+fn an_execution_of_the_lost_records_is_not_taken_for_the_next_one_of_its_id() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    let run = |text: &str| {
+        let submit = ["exec", "--detach", "--id", "job", "--", "sh", "-c", text];
+        house.ok(&submit);
+        house.ok(&["booking", "logs", "job", "-f"])
+    };
+    assert_eq!(run("echo of the lost records"), "of the lost records\n");
+    assert_eq!(server.interrupt(), 0);
+    house.ok(&["ledger", "restore", "b.bak", "--yes"]);
+    let server = house.up(&[]);
+    assert_eq!(run("echo of this one; exit 7"), "of this one\n");
+    let shown = house.ok(&["booking", "show", "job"]);
+    assert!(shown.contains("exit 7"), "{shown}");
+    assert_eq!(server.interrupt(), 0);
+}
+
+/// Method: a backup is tried out beside the server it was made of.
+#[test]
+fn a_copy_does_not_start_beside_the_server_whose_programs_it_would_end() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    house.ok(&["ledger", "restore", "b.bak", "--store", "copy", "--yes"]);
+    let refused = house.run(&["up", "--data", "copy", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.code, 3, "{}", refused.stderr);
+    let holder = format!("process {}", server.pid());
+    assert!(refused.stderr.contains(&holder), "{}", refused.stderr);
+    assert_eq!(server.interrupt(), 0);
+    assert_eq!(house.up(&["--data", "copy"]).interrupt(), 0);
+}
+
+/// Method: the clock does not matter: both restores are of one backup, within a second.
+#[test]
+fn two_restores_of_one_backup_in_one_place_share_no_fence() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    assert_eq!(server.interrupt(), 0);
+    let mut last = 0;
+    for turn in 0..3 {
+        house.ok(&["ledger", "restore", "b.bak", "--yes"]);
+        let server = house.up(&[]);
+        let next = fence(&house, &format!("turn-{turn}"));
+        assert!(last < next, "{last} {next}");
+        last = next;
+        assert_eq!(server.interrupt(), 0);
+    }
+}
+
 fn fence(house: &House, id: &str) -> u64 {
     let words = [
         "booking", "reserve", "python", "--id", id, "--ttl", "1h", "-o", "json",

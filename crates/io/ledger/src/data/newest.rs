@@ -8,6 +8,7 @@ use std::path::Path;
 
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::tile::Builder;
+use bursar_units::INTEGER_MAX;
 
 use crate::committer::Sign;
 use crate::durable;
@@ -66,10 +67,13 @@ pub(crate) fn check_note(
         reason,
     };
     let Some(note) = note else {
-        return match level {
-            0 => Ok(()),
-            _ => Err(refused("it is missing".to_owned())),
-        };
+        // It is written before the store has a checkpoint: a first start that was cut short has
+        // neither, and nobody has seen one.
+        let is_lost = level > 0 && reader.checkpoint(INTEGER_MAX)?.is_some();
+        if is_lost {
+            return Err(refused("it is missing".to_owned()));
+        }
+        return Ok(());
     };
     let mut opened = keys.iter().map(|key| Checkpoint::open(&note, key));
     if !opened.clone().any(|opened| opened.is_ok()) {

@@ -17,9 +17,11 @@ use bursar_units::{Instant, Label, Millis};
 
 use super::{Error, KeptLeaves};
 use crate::check::{Asked, Report, check, state_after};
-use crate::data::{make_directory, newest};
+use crate::data::{make_directory, newest, newest_state};
 use crate::key::{self, Signer};
-use crate::store::sqlite::{FILE_NAME, RESCUE, SqliteStore};
+use crate::recover::recover;
+use crate::snapshots::Snapshots;
+use crate::store::sqlite::{FILE_NAME, RESCUE, SqliteReader, SqliteStore};
 use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
 use crate::{durable, index, snapshots};
@@ -94,15 +96,20 @@ pub fn restore(
     let mut store = SqliteStore::open(&path)?;
     let mut builder = replay(copy, good, &mut store)?;
     let key_path = data.join(key::FILE_NAME);
-    // Two histories under one origin would look like a forgery to everybody who knows the first.
-    let replaces = Signer::load(&key_path).ok().flatten();
-    let replaces = replaces.and_then(|replaced| replaced.generation_of(&state.ledger));
+    // The ledger whose place this one takes knows what was given out since the copy was made. And
+    // two histories under one origin would look like a forgery to everybody who knows the first.
+    let former = replaced_state(data).filter(|former| former.ledger == state.ledger);
+    let replaces = former.as_ref().map(|former| former.generation);
+    let key = Signer::load(&key_path).ok().flatten();
+    let replaces = replaces.max(key.and_then(|key| key.generation_of(&state.ledger)));
     let generation = state.generation.max(replaces.unwrap_or(0)) + 1;
     let signer = Signer::create_new(&key_path, &state.ledger, generation)?;
     let now = now.max(state.time.after(Millis::from_ms(1)));
     let restore = Command::Restore {
         size: good,
-        fence: Some(first_fence(now)),
+        fence: former
+            .map(|former| former.bookings.next_fence())
+            .max(Some(first_fence(now))),
         replaces,
         end_tokens: tokens == Tokens::End,
     };
@@ -129,6 +136,15 @@ pub fn restore(
         origin: signer.origin().clone(),
         report,
     })
+}
+
+/// The state of the ledger that is in a directory, if that can still be read.
+fn replaced_state(data: &Path) -> Option<State> {
+    let file = data.join(FILE_NAME);
+    let reader = SqliteReader::open(&file).ok()?;
+    let (start, _) = newest_state(&Snapshots::of(data), &reader, &file).ok()?;
+    let recovered = recover(Box::new(reader), start, |_, _| ());
+    recovered.ok().map(|recovered| recovered.state)
 }
 
 /// Moves the ledger of a directory into the new directory `aside`, and leaves what is no part of it,

@@ -107,6 +107,12 @@ fn a_store_that_lost_its_checkpoint_file_is_refused() {
         matches!(error, Error::Recover(recover::Error::Checkpoint { .. })),
         "{error}"
     );
+    // A first start that was cut short before its first checkpoint has shown none to anybody.
+    let file = directory.path().join("ledger.db");
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.execute("DELETE FROM checkpoint", []).unwrap();
+    drop(connection);
+    open(directory.path()).unwrap().stop();
 }
 
 /// Method: root gives the directory to somebody else.

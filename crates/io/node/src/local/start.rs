@@ -34,6 +34,10 @@ impl Local {
         }
         let mut launches = 0;
         while launches < LAUNCHES_MAX {
+            if let Err(error) = self.forget_other_grant(id, job) {
+                not_seen(id, &error).await;
+                continue;
+            }
             match self.look(id) {
                 Ok(Look::Ended(exit)) => return Begun::Gone(exit),
                 Ok(Look::Alive(Some(Marker::Spawned(spawned)))) => {
@@ -64,6 +68,28 @@ impl Local {
             }
         }
         never("its shim does not start it".to_owned())
+    }
+
+    /// Removes what an earlier grant of the same id left: a restore may have lost that grant, or the
+    /// ledger has forgotten it. Its end and its output are not those of this one. What lives stays.
+    fn forget_other_grant(&self, id: &BookingId, job: &Job) -> Result<(), Error> {
+        let place = self.place(id);
+        let grant = place.grant().map_err(failed("look at", place.path()))?;
+        if grant.is_none_or(|fence| fence == job.fence) {
+            return Ok(());
+        }
+        let is_gone = match self.look(id)? {
+            Look::Ended(_) => true,
+            Look::Alive(_) => false,
+            Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => {
+                !self.is_populated(id, &remains)?
+            }
+        };
+        let lock = place.lock().map_err(failed("look at", place.path()))?;
+        match lock.filter(|_| is_gone) {
+            Some(_held) => place.remove().map_err(failed("remove", place.path())),
+            None => Ok(()),
+        }
     }
 
     fn plan(&self, id: &BookingId, job: &Job) -> Plan {
@@ -111,7 +137,8 @@ impl Local {
         order: &Order,
     ) -> Result<(tokio::net::UnixStream, Child), Error> {
         let place = self.place(id);
-        place.make().map_err(failed("make", place.path()))?;
+        let made = place.make().and_then(|()| place.set_grant(order.fence));
+        made.map_err(failed("make", place.path()))?;
         let spawned = self
             .presence
             .told()

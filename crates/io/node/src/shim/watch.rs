@@ -78,7 +78,9 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
         // Another shim lives.
         return Ok(());
     };
-    if place.is_spawned() || place.status()?.is_some() || place.has_output() {
+    let is_of_other_grant = place.grant()?.is_some_and(|fence| fence != order.fence);
+    let is_over = place.is_spawned() || place.status()?.is_some() || place.has_output();
+    if is_over || is_of_other_grant {
         return Ok(());
     }
     let mut made = Made::default();

@@ -7,6 +7,7 @@ use bursar_engine::words;
 use bursar_ledger::data::Data;
 use bursar_node::cgroup::{self, Controller, Tree, Version};
 use bursar_node::local::{Local, Options};
+use bursar_node::sole::Sole;
 use serde_json::{Value, json};
 
 use super::settings::Settings;
@@ -27,6 +28,23 @@ pub(super) struct Found {
     pub(super) trees: Vec<Tree>,
     /// How many the last server left running.
     pub(super) adopted: usize,
+    /// Held until the end.
+    _sole: Sole,
+}
+
+/// Refuses to run a copy of a ledger beside its original, whose programs it would end.
+fn only_server(ledger: &str) -> Result<Sole, Stop> {
+    let taken = Sole::take(ledger).map_err(|error| {
+        Failure::unavailable(format!(
+            "cannot tell whether ledger {ledger} runs here already: {error}"
+        ))
+    })?;
+    taken.map_err(|pid| {
+        let message = format!("another server of ledger {ledger} runs on this machine: process {pid}");
+        Failure::unavailable(message)
+            .hint("a copy would take its programs for its own; stop that server first, or start the copy on another machine")
+            .into()
+    })
 }
 
 impl Found {
@@ -37,6 +55,7 @@ impl Found {
             (state.ledger.clone(), state.bookings.executions().count())
         };
         let directory = settings.data.join(DIRECTORY);
+        let sole = only_server(&ledger)?;
         let local = open(directory, &ledger, settings.require_isolation)?;
         let trees = find(&ledger);
         require_isolation(settings, &trees)?;
@@ -44,6 +63,7 @@ impl Found {
             local: Arc::new(local),
             trees,
             adopted,
+            _sole: sole,
         })
     }
 

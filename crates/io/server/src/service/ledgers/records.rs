@@ -159,8 +159,8 @@ impl Page {
         let told = record.events.iter().zip(sentences);
         let summary = told.filter(|(event, _)| sees(event));
         let summary = summary.map(|(_, sentence)| sentence).collect();
-        let seen = record.events.iter().filter(|event| sees(event));
-        let about: BTreeSet<String> = seen
+        let visible = record.events.iter().filter(|event| sees(event));
+        let about: BTreeSet<String> = visible
             .flat_map(|(_, event)| subjects_in(event))
             .map(|subject| subject.to_string())
             .collect();
