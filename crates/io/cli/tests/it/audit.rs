@@ -558,7 +558,10 @@ fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
     let size_of_two = both[0].split(' ').nth(1).unwrap();
     let tile_of_two = format!("/log/tile/0/000.p/{size_of_two}");
 
-    let _servers = ["one", "two"].map(|name| house.up(&["--data", name]));
+    let _servers = (
+        house.up(&["--data", "one"]),
+        house.up_elsewhere(&["--data", "two"]),
+    );
     let [one, two] = ["one", "two"].map(|name| house.path(name));
     let address = between(&auditor, move |path| match path {
         "/v1/proofs/booking/common" => Answered::With(proof.clone()),

@@ -9,6 +9,14 @@ use std::process::{Child, Command, Output, Stdio};
 pub(crate) const ENV: &str = "/usr/bin/env";
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal";
 
+/// Brings up the loopback device of a new network, and becomes the command.
+const LOOPBACK_UP: &str = "
+import fcntl, os, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+    fcntl.ioctl(device, 0x8914, struct.pack('16sH22x', b'lo', 1))
+os.execvp(sys.argv[1], sys.argv[1:])
+";
+
 /// A home with nothing in it.
 pub(crate) struct House {
     directory: tempfile::TempDir,
@@ -77,6 +85,26 @@ impl House {
         let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
         all.extend(words);
         Self::started(self.command(&all))
+    }
+
+    /// The same in a network of its own, as on another machine: servers of one ledger do not run
+    /// beside one another.
+    pub(crate) fn up_elsewhere(&self, words: &[&str]) -> Server {
+        let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
+        all.extend(words);
+        let here = self.command(&all);
+        let mut there = Command::new("unshare");
+        there
+            .args(["--net", "python3", "-c", LOOPBACK_UP])
+            .arg(here.get_program())
+            .args(here.get_args())
+            .current_dir(self.directory.path())
+            .envs(
+                here.get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .stdin(Stdio::null());
+        Self::started(there)
     }
 
     /// The same for a command that was made already.

@@ -274,7 +274,7 @@ impl Hostile {
                 "who": [{"tenant": label, "slots": 1, "limits": []}],
             }),
             "/v1/ledger" => json!({
-                "ledger": EVIL, "generation": 0, "records": 2, "prunedBelow": 0, "key": key,
+                "ledger": "0198f3c2-0000-7000-8000-000000000000", "generation": 0, "records": 2, "prunedBelow": 0, "key": key,
                 "store": EVIL,
             }),
             "/v1/records" => json!({
