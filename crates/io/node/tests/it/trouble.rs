@@ -75,9 +75,9 @@ async fn a_full_disk_at_any_step_is_told_and_hangs_nobody() {
         );
         host.local().clean(&id(&name), Left::Nothing).unwrap();
     }
-    // Without a file for the directory or the marker, or a page for the marker, it cannot start;
-    // from then on the result is known, and only output may be missing.
-    let expected = [true, true, false, false, false, true, false, false, false];
+    // Without a file for the directory, the grant or the marker, or a page for each of the last two,
+    // it cannot start; from then on the result is known, and only output may be missing.
+    let expected = [true, true, true, false, false, true, true, false, false];
     assert_eq!(ends, expected);
 }
 
