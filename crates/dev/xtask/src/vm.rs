@@ -36,6 +36,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "life::a_hundred_at_once_leave_no_process_no_zombie_no_cgroup_and_no_directory",
         "a hundred at once take longer than a test waits where every processor is emulated",
     ),
+    (
+        "life::a_program_that_sets_its_user_does_so_only_if_it_may",
+        "busybox, which stands for `id` there, gives up a user that it was set to",
+    ),
 ];
 
 /// So long may the machine take, an order of magnitude more than its tests take on a real one.
