@@ -285,7 +285,7 @@ pub fn decode(
     })
 }
 
-/// A command as its record has it, for whoever keeps one outside the ledger.
+/// A command as its record has it, to be kept outside the ledger.
 pub fn command_text(command: &Command) -> Result<String, serde_json::Error> {
     serde_json::to_string(&shapes::CommandShape::from(command))
 }

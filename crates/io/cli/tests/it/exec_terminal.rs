@@ -63,7 +63,7 @@ fn keys_and_window_reach_the_program_once_and_its_code_comes_back() {
 
 /// What it wrote comes as bytes where no terminal reads it.
 #[test]
-fn a_detached_program_cannot_control_the_terminal_of_whoever_reads_its_logs() {
+fn a_detached_program_cannot_control_the_terminal_of_a_reader_of_its_logs() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = r"printf 'a\033[2J\tb\342\200\256\n'; printf '\033]0;c\007\n' >&2";
