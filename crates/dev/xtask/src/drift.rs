@@ -4,23 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use crate::invocation::Invocation;
+use crate::programs::Programs;
 
 /// The description of the HTTP API, served and committed.
 pub const OPENAPI: &str = "openapi.json";
-
-/// Prints the description of the API that the routes themselves give.
-pub fn generator() -> Invocation {
-    Invocation::cargo(&[
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "bursar-server",
-        "--example",
-        "openapi",
-    ])
-}
 
 /// Fails if the committed file differs from the generated one.
 pub fn check(root: &Path) -> anyhow::Result<()> {
@@ -46,7 +33,8 @@ pub fn update(root: &Path) -> anyhow::Result<()> {
 }
 
 fn generate(root: &Path) -> anyhow::Result<String> {
-    let invocation = generator();
+    // An example of `bursar-server`: it prints the description that the routes themselves give.
+    let invocation = Programs::build(root)?.start("examples/openapi", &[]);
     eprintln!("$ {invocation}");
     let generated = invocation.output(root)?;
     if generated.trim().is_empty() {

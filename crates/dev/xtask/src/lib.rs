@@ -15,6 +15,7 @@ pub mod hostile;
 pub mod invocation;
 pub mod metadata;
 pub mod policy;
+pub mod programs;
 pub mod python;
 pub mod scripts;
 pub mod simulator;

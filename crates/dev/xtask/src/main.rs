@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use xtask::programs::Programs;
 use xtask::suite::{self, Part};
 use xtask::{drift, simulator, tree};
 
@@ -76,7 +77,9 @@ fn run(chore: &Chore) -> anyhow::Result<ExitCode> {
             );
             return Ok(ExitCode::FAILURE);
         }
-        Chore::Simulate { seed, steps } => simulator::simulation(*seed, *steps).run(&root)?,
+        Chore::Simulate { seed, steps } => {
+            simulator::simulation(&Programs::build(&root)?, *seed, *steps).run(&root)?;
+        }
         Chore::Bench { name, arguments } => {
             if simulator::STARTS_THE_PROGRAM.contains(&name.as_str()) {
                 simulator::program().run(&root)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::bail;
 
-use crate::invocation::Invocation;
+use crate::programs::Programs;
 use crate::tree::{self, File};
 
 /// A fence with this first line starts a block that `bursar scenario` runs.
@@ -32,9 +32,8 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
             bail!("{required} has no `console` block, so nothing proves that its commands work");
         }
     }
-    let program = Invocation::cargo(&["run", "--quiet", "--locked", "--package", "bursar", "--"]);
-    program
-        .with(["scenario", "--check"])
+    Programs::build(root)?
+        .start("bursar", &["scenario", "--check"])
         .with(scripts)
         .run(root)
 }

@@ -1,6 +1,7 @@
 //! How the binaries of `bursar-sim` are started: simulation, fuzzing, benches.
 
 use crate::invocation::Invocation;
+use crate::programs::Programs;
 
 /// Steps of the simulation in `cargo xtask test`; the promise is at least a million.
 const TEST_STEPS: u64 = 1_000_000;
@@ -15,22 +16,14 @@ const FUZZ_SECONDS: u64 = 10;
 /// The benches that start the program as users have it.
 pub const STARTS_THE_PROGRAM: [&str; 2] = ["executions", "market"];
 
-/// Optimised, with debug assertions and overflow checks: see simulation.toml.
-const PROFILE: &[&str] = &[
-    "--config",
-    "crates/dev/xtask/simulation.toml",
-    "--profile",
-    "simulation",
-];
-
 /// The simulation that `cargo xtask test` runs.
-pub fn test_simulation() -> Invocation {
-    simulation(TEST_SEED, Some(TEST_STEPS))
+pub fn test_simulation(programs: &Programs) -> Invocation {
+    simulation(programs, TEST_SEED, Some(TEST_STEPS))
 }
 
 /// One simulation; the same seed and steps give the same trace.
-pub fn simulation(seed: u64, steps: Option<u64>) -> Invocation {
-    let invocation = binary(PROFILE, "simulate").with(["--seed".to_owned(), seed.to_string()]);
+pub fn simulation(programs: &Programs, seed: u64, steps: Option<u64>) -> Invocation {
+    let invocation = programs.start("simulate", &["--seed", &seed.to_string()]);
     match steps {
         Some(steps) => invocation.with(["--steps".to_owned(), steps.to_string()]),
         None => invocation,
@@ -38,13 +31,9 @@ pub fn simulation(seed: u64, steps: Option<u64>) -> Invocation {
 }
 
 /// The corpus of every fuzz target, then seeded mutations of it.
-pub fn test_fuzz() -> Invocation {
-    binary(PROFILE, "fuzz").with([
-        "--seed".to_owned(),
-        TEST_SEED.to_string(),
-        "--seconds".to_owned(),
-        FUZZ_SECONDS.to_string(),
-    ])
+pub fn test_fuzz(programs: &Programs) -> Invocation {
+    let (seed, seconds) = (TEST_SEED.to_string(), FUZZ_SECONDS.to_string());
+    programs.start("fuzz", &["--seed", &seed, "--seconds", &seconds])
 }
 
 /// Builds the program that users get, which some benches start.
@@ -54,12 +43,8 @@ pub fn program() -> Invocation {
 
 /// One bench, in the profile that users get.
 pub fn bench(name: &str, arguments: &[String]) -> Invocation {
-    binary(&["--release"], "bench")
-        .with([name])
+    let run = ["run", "--locked", "--release", "--package", "bursar-sim"];
+    Invocation::cargo(&run)
+        .with(["--bin", "bench", "--", name])
         .with(arguments.iter().cloned())
-}
-
-fn binary(profile: &[&str], name: &str) -> Invocation {
-    let run = Invocation::cargo(&["run", "--locked"]).with(profile.iter().copied());
-    run.with(["--package", "bursar-sim", "--bin", name, "--"])
 }

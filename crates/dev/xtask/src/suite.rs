@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
+use crate::programs::Programs;
 use crate::{drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
 
 /// One part, in the order in which all of them run: what fails fast comes first.
@@ -77,7 +78,7 @@ impl Part {
         matches!(self, Self::Unit | Self::Python | Self::Hostile)
     }
 
-    /// What a person would type to do the same by hand, for parts that are one command.
+    /// What a person would type to do the same by hand, for parts that are one command of cargo.
     pub fn invocation(self) -> Option<Invocation> {
         let deny_warnings = ["--", "--deny", "warnings"];
         match self {
@@ -92,11 +93,14 @@ impl Part {
                 let doc = Invocation::cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
                 Some(doc.with_variable("RUSTDOCFLAGS", "--deny warnings"))
             }
-            Self::Simulate => Some(simulator::test_simulation()),
-            Self::Fuzz => Some(simulator::test_fuzz()),
-            Self::Tidy | Self::Policy | Self::Drift | Self::Python | Self::Hostile | Self::Vm => {
-                None
-            }
+            Self::Tidy
+            | Self::Policy
+            | Self::Drift
+            | Self::Python
+            | Self::Hostile
+            | Self::Simulate
+            | Self::Fuzz
+            | Self::Vm => None,
         }
     }
 
@@ -114,8 +118,10 @@ impl Part {
             Self::Drift => drift::check(root),
             Self::Python => python::check(root),
             Self::Hostile => hostile::check(root),
+            Self::Simulate => simulator::test_simulation(&Programs::build(root)?).run(root),
+            Self::Fuzz => simulator::test_fuzz(&Programs::build(root)?).run(root),
             Self::Vm => vm::check(root),
-            Self::Format | Self::Lint | Self::Unit | Self::Simulate | Self::Fuzz => Ok(()),
+            Self::Format | Self::Lint | Self::Unit => Ok(()),
         }
     }
 }

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use serde::Deserialize;
 
 use crate::invocation::Invocation;
-use crate::python;
 
 /// An executable and where the tests look for it.
 #[derive(Debug, Eq, PartialEq)]
@@ -22,30 +21,37 @@ pub(super) struct Executable {
 #[derive(Deserialize)]
 struct Message {
     target: Option<Target>,
+    #[serde(default)]
+    profile: Profile,
     executable: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]
 struct Target {
     name: String,
     kind: Vec<String>,
+    src_path: String,
 }
+
+/// Where the sources of the tests are.
+const TESTED: &str = "/crates/io/node/";
 
 /// Builds all of them.
 pub(super) fn build(root: &Path) -> anyhow::Result<Vec<Executable>> {
-    let mut built = Vec::new();
-    for build in invocations() {
-        eprintln!("$ {build}");
-        built.extend(executables(&build.output(root)?)?);
-    }
-    Ok(built)
+    let build = invocation();
+    eprintln!("$ {build}");
+    executables(&build.output(root)?)
 }
 
-/// What builds the tests with what they start, then the program, and says where they are.
-pub(super) fn invocations() -> [Invocation; 2] {
-    let tests = Invocation::cargo(&["test", "--locked", "--package", "bursar-node", "--no-run"]);
-    [tests, python::server()]
-        .map(|build| build.with(["--message-format", "json-render-diagnostics"]))
+/// Builds what the part `unit` builds, and says where it is.
+fn invocation() -> Invocation {
+    let build = ["test", "--workspace", "--locked", "--no-run"];
+    Invocation::cargo(&build).with(["--message-format", "json-render-diagnostics"])
 }
 
 /// The same executable without what only a debugger reads, most of it, where that can be taken
@@ -78,11 +84,12 @@ fn executables(text: &str) -> anyhow::Result<Vec<Executable>> {
             continue;
         };
         let is = |kind: &str| target.kind.iter().any(|word| word == kind);
-        let directory = if is("test") {
+        let is_tested = target.src_path.contains(TESTED);
+        let directory = if is_tested && is("test") {
             "tests/deps"
-        } else if is("example") {
+        } else if is_tested && is("example") {
             "tests/examples"
-        } else if is("bin") {
+        } else if is("bin") && target.name == "bursar" && !message.profile.test {
             "usr/bin"
         } else {
             continue;
@@ -106,26 +113,40 @@ fn loaded(text: &str) -> BTreeSet<PathBuf> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use super::{Executable, executables, invocations, loaded};
+    use super::{Executable, executables, invocation, loaded};
 
     #[test]
     fn a_person_could_type_what_is_run() {
-        let expected = [
-            "cargo test --locked --package bursar-node --no-run --message-format json-render-diagnostics",
-            "cargo build --locked --package bursar --message-format json-render-diagnostics",
-        ];
-        assert_eq!(invocations().map(|build| build.to_string()), expected);
+        let expected =
+            "cargo test --workspace --locked --no-run --message-format json-render-diagnostics";
+        assert_eq!(invocation().to_string(), expected);
     }
 
     #[test]
     fn tests_examples_and_programs_are_found_among_what_was_built() {
-        let text = r#"{"reason":"compiler-artifact","target":{"name":"serde","kind":["lib"]},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"bursar_node","kind":["lib"]},"executable":"/t/deps/bursar_node-1"}
-{"reason":"compiler-artifact","target":{"name":"it","kind":["test"]},"executable":"/t/deps/it-1"}
-{"reason":"compiler-artifact","target":{"name":"shim","kind":["example"]},"executable":"/t/examples/shim"}
-{"reason":"compiler-artifact","target":{"name":"bursar","kind":["bin"]},"executable":"/t/bursar"}
-{"reason":"build-finished","success":true}
-"#;
+        let artifact = |name: &str, kind: &str, source: &str, test: bool, file: &str| {
+            serde_json::json!({
+                "reason": "compiler-artifact",
+                "target": {"name": name, "kind": [kind], "src_path": format!("/w/crates/{source}")},
+                "profile": {"test": test},
+                "executable": file,
+            })
+            .to_string()
+        };
+        let text = [
+            r#"{"reason":"compiler-artifact","target":{"name":"serde","kind":["lib"],"src_path":"/s"},"executable":null}"#
+                .to_owned(),
+            artifact("bursar_node", "lib", "io/node/src/lib.rs", true, "/t/deps/node-1"),
+            artifact("it", "test", "io/cli/tests/it/main.rs", true, "/t/deps/it-2"),
+            artifact("it", "test", "io/node/tests/it/main.rs", true, "/t/deps/it-1"),
+            artifact("openapi", "example", "io/server/examples/openapi.rs", false, "/t/examples/openapi"),
+            artifact("shim", "example", "io/node/examples/shim.rs", false, "/t/examples/shim"),
+            artifact("simulate", "bin", "dev/sim/src/bin/simulate.rs", false, "/t/simulate"),
+            artifact("bursar", "bin", "io/cli/src/main.rs", true, "/t/deps/bursar-1"),
+            artifact("bursar", "bin", "io/cli/src/main.rs", false, "/t/bursar"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ]
+        .join("\n");
         let executable = |built: &str, place: &str| Executable {
             built: built.into(),
             place: place.to_owned(),
@@ -135,7 +156,7 @@ mod tests {
             executable("/t/examples/shim", "tests/examples/shim"),
             executable("/t/bursar", "usr/bin/bursar"),
         ];
-        assert_eq!(executables(text).unwrap(), expected);
+        assert_eq!(executables(&text).unwrap(), expected);
     }
 
     #[test]

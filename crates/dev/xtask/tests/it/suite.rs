@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum as _;
+use xtask::programs::{self, Programs};
 use xtask::simulator;
 use xtask::suite::{Outcome, Part, failed, summary};
 
@@ -24,26 +25,16 @@ fn a_part_is_typed_by_the_name_it_is_told_by() {
 
 #[test]
 fn each_part_runs_a_command_that_a_person_could_type() {
-    let simulation =
-        "--config crates/dev/xtask/simulation.toml --profile simulation --package bursar-sim";
     for (part, expected) in [
-        (Part::Format, "cargo fmt --all --check".to_owned()),
+        (Part::Format, "cargo fmt --all --check"),
         (
             Part::Lint,
-            "cargo clippy --workspace --all-targets --locked -- --deny warnings".to_owned(),
+            "cargo clippy --workspace --all-targets --locked -- --deny warnings",
         ),
-        (Part::Unit, "cargo test --workspace --locked".to_owned()),
+        (Part::Unit, "cargo test --workspace --locked"),
         (
             Part::Docs,
-            "RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked".to_owned(),
-        ),
-        (
-            Part::Simulate,
-            format!("cargo run --locked {simulation} --bin simulate -- --seed 1 --steps 1000000"),
-        ),
-        (
-            Part::Fuzz,
-            format!("cargo run --locked {simulation} --bin fuzz -- --seed 1 --seconds 10"),
+            "RUSTDOCFLAGS='--deny warnings' cargo doc --workspace --no-deps --locked",
         ),
     ] {
         assert_eq!(part.invocation().unwrap().to_string(), expected);
@@ -59,16 +50,25 @@ fn a_bare_machine_gets_a_python_before_the_first_test_starts_one() {
 }
 
 #[test]
-fn a_seed_runs_in_the_profile_of_the_test_that_printed_it() {
-    let (test, again) = (
-        simulator::test_simulation(),
-        simulator::simulation(1, Some(1_000_000)),
+fn a_seed_runs_as_the_test_that_printed_it() {
+    let programs = Programs::below("t");
+    let test = simulator::test_simulation(&programs);
+    assert_eq!(test, simulator::simulation(&programs, 1, Some(1_000_000)));
+    assert_eq!(
+        test.to_string(),
+        "t/debug/simulate --seed 1 --steps 1000000"
     );
-    assert_eq!(test, again);
-    assert!(
-        simulator::simulation(7, None)
-            .to_string()
-            .ends_with("--bin simulate -- --seed 7")
+    let seed = simulator::simulation(&programs, 7, None);
+    assert_eq!(seed.to_string(), "t/debug/simulate --seed 7");
+    let fuzz = simulator::test_fuzz(&programs);
+    assert_eq!(fuzz.to_string(), "t/debug/fuzz --seed 1 --seconds 10");
+}
+
+#[test]
+fn nothing_is_built_twice_because_a_package_was_named() {
+    assert_eq!(
+        programs::invocation().to_string(),
+        "cargo build --workspace --locked --bins --examples"
     );
 }
 
