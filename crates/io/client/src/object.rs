@@ -9,8 +9,11 @@ mod market;
 mod mistake;
 pub mod node;
 
+pub use crate::api::body::read_values;
 pub use market::read_market;
 pub use mistake::{Mistake, Mistakes};
+
+use std::collections::BTreeSet;
 
 use bursar_units::{Amount, ObjectName};
 use serde_json::Value;
@@ -18,7 +21,7 @@ use serde_json::Value;
 use crate::api;
 use crate::problem::FieldError;
 use crate::shape::{self, Field, Found, Shape, Wrong, join, nearest};
-use crate::tree::{Kind, Node, Place, read_yaml};
+use crate::tree::{Kind, Node, read_yaml};
 
 /// Bytes that one file may have. More than a request, because of a copied cluster's nodes we
 /// send only the part that we read.
@@ -54,8 +57,71 @@ pub enum Object {
     },
 }
 
-/// The kinds that can be applied, with the version each has.
-const KINDS: [(&str, &str); 2] = [("Limit", api::limit::API_VERSION), ("Node", "v1")];
+/// What can be declared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ObjectKind {
+    /// A bound on slots.
+    Limit,
+    /// A machine.
+    Node,
+}
+
+/// What the address of a request says of the object in its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name; `None` where the address has none that is right.
+    pub name: Option<&'a ObjectName>,
+}
+
+impl ObjectKind {
+    const ALL: [Self; 2] = [Self::Limit, Self::Node];
+
+    /// The word for it in `kind`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Limit => "Limit",
+            Self::Node => "Node",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    fn from_version(version: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.version() == version)
+    }
+
+    /// `limit/python`.
+    fn reference(self, name: &str) -> String {
+        format!("{}/{name}", self.word().to_lowercase())
+    }
+
+    /// What `apiVersion` must say.
+    const fn version(self) -> &'static str {
+        match self {
+            Self::Limit => api::limit::API_VERSION,
+            Self::Node => "v1",
+        }
+    }
+
+    const fn shape(self) -> &'static Shape {
+        match self {
+            Self::Limit => &limit::SHAPE,
+            Self::Node => &node::SHAPE,
+        }
+    }
+
+    /// Reads a document that has the shape.
+    fn read(self, node: &Node) -> Option<Object> {
+        match self {
+            Self::Limit => limit::read(node),
+            Self::Node => node::read(node),
+        }
+    }
+}
 
 impl Object {
     /// Its name.
@@ -67,10 +133,11 @@ impl Object {
 
     /// `limit/python`.
     pub fn reference(&self) -> String {
-        match self {
-            Self::Limit { name, .. } => format!("limit/{name}"),
-            Self::Node { name, .. } => format!("node/{name}"),
-        }
+        let kind = match self {
+            Self::Limit { .. } => ObjectKind::Limit,
+            Self::Node { .. } => ObjectKind::Node,
+        };
+        kind.reference(self.name().as_str())
     }
 
     /// The object as it travels, with defaults shown.
@@ -132,36 +199,25 @@ pub fn read_files(files: &[File]) -> Result<Vec<Object>, Mistakes> {
     }
 }
 
-/// Reads objects from JSON, or all mistakes in them; paths begin `objects[n]`.
-pub fn read_values(values: &[Value]) -> Result<Vec<Object>, Vec<FieldError>> {
-    let mut found = Vec::new();
-    let mut objects: Vec<Object> = Vec::new();
-    for (index, value) in values.iter().enumerate() {
-        let path = format!("objects[{index}]");
-        match read_object(&Node::from(value), &path) {
-            Ok(object) => {
-                let wrong = twice(&objects, &object);
-                found.extend(wrong.map(|wrong| Found {
-                    place: Place::default(),
-                    path,
-                    wrong,
-                }));
-                objects.push(object);
-            }
+/// Reads the objects of a list, and adds all mistakes in them.
+pub(crate) fn read_list(nodes: &[Node], path: &str, found: &mut Vec<Found>) -> Vec<Object> {
+    let mut named = BTreeSet::new();
+    let mut objects = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        match read_named(node, &path, &mut named) {
+            Ok(object) => objects.push(object),
             Err(more) => found.extend(more),
         }
     }
-    if found.is_empty() {
-        Ok(objects)
-    } else {
-        Err(found.into_iter().map(Into::into).collect())
-    }
+    objects
 }
 
 /// What was read so far.
 #[derive(Default)]
 struct Reading {
     objects: Vec<Object>,
+    named: BTreeSet<String>,
     mistakes: Vec<Mistake>,
     documents: usize,
 }
@@ -212,28 +268,16 @@ impl Reading {
     }
 
     fn object(&mut self, file: &str, lines: &[&str], node: &Node, path: &str) {
-        let found = match read_object(node, path) {
-            Ok(object) => {
-                let wrong = twice(&self.objects, &object);
-                self.objects.push(object);
-                let place = node
-                    .get("metadata")
-                    .and_then(|metadata| metadata.get("name"));
-                let place = place.map_or(node.place, |name| name.place);
-                let path = join(path, "metadata.name");
-                wrong
-                    .map(|wrong| Found { place, path, wrong })
-                    .into_iter()
-                    .collect()
+        match read_named(node, path, &mut self.named) {
+            Ok(object) => self.objects.push(object),
+            Err(found) => {
+                let reference = reference_of(node);
+                let mistakes = found.into_iter();
+                self.mistakes.extend(
+                    mistakes.map(|found| Mistake::new(file, lines, reference.clone(), found)),
+                );
             }
-            Err(found) => found,
-        };
-        let reference = reference_of(node);
-        self.mistakes.extend(
-            found
-                .into_iter()
-                .map(|found| Mistake::new(file, lines, reference.clone(), found)),
-        );
+        }
     }
 }
 
@@ -254,102 +298,138 @@ fn text_of(file: &File) -> Result<&str, String> {
 /// `limit/python`, as far as the document says.
 fn reference_of(node: &Node) -> Option<String> {
     let kind = node.get("kind")?.text()?.to_lowercase();
-    let name = node.get("metadata")?.get("name")?.text()?;
+    let name = name_of(node)?.text()?;
     Some(shape::shown(&format!("{kind}/{name}")))
 }
 
-pub(crate) fn read_object(node: &Node, path: &str) -> Result<Object, Vec<Found>> {
-    let mut found = Vec::new();
-    let kind = kind_of(node, path).map_err(|found| vec![found])?;
-    let shape = match kind {
-        "Limit" => &limit::SHAPE,
-        _ => &node::SHAPE,
-    };
-    shape::check(shape, node, path, &mut found);
-    let read = match kind {
-        "Limit" => limit::read(node, path),
-        _ => node::read(node),
-    };
-    match read {
-        Ok(object) if found.is_empty() => Ok(object),
-        Ok(_) => Err(found),
-        Err(more) => {
-            // What the shape has said already is not said again.
-            let news = more
-                .into_iter()
-                .filter(|new| found.iter().all(|old| old.path != new.path));
-            let news: Vec<_> = news.collect();
-            found.extend(news);
-            Err(found)
-        }
-    }
+fn name_of(node: &Node) -> Option<&Node> {
+    node.get("metadata")?.get("name")
 }
 
-/// Which kind a document is, if its version is that kind's.
-fn kind_of(node: &Node, path: &str) -> Result<&'static str, Found> {
-    let fields: &[Field] = const {
-        &[
-            Field::required("apiVersion", Shape::Text(|_| Ok(()))),
-            Field::required("kind", Shape::Text(|_| Ok(()))),
-        ]
+/// Reads one of several objects, which have names of their own.
+fn read_named(node: &Node, path: &str, named: &mut BTreeSet<String>) -> Result<Object, Vec<Found>> {
+    let read = read_object(node, path, None);
+    let kind = node.get("kind").and_then(Node::text);
+    let name = name_of(node).and_then(|name| Some((name.place, name.text()?)));
+    // Also where it has other mistakes.
+    let Some((kind, (place, name))) = kind.and_then(ObjectKind::from_word).zip(name) else {
+        return read;
     };
+    let reference = kind.reference(name);
+    let message = format!("names {} twice", shape::shown(&reference));
+    if named.insert(reference) {
+        return read;
+    }
+    let mut found = read.err().unwrap_or_default();
+    let wrong = Wrong::with(message, "leave one of them out");
+    shape::add(&mut found, place, join(path, "metadata.name"), wrong);
+    Err(found)
+}
+
+/// Reads one object, or all mistakes in it.
+pub(crate) fn read_object(
+    node: &Node,
+    path: &str,
+    address: Option<Address<'_>>,
+) -> Result<Object, Vec<Found>> {
     let mut found = Vec::new();
-    if matches!(node.kind, Kind::Map(_)) {
-        shape::check(&Shape::Open(fields), node, path, &mut found);
-    } else {
-        let wrong = Wrong::new("must be an object with apiVersion, kind, metadata and spec");
+    if !matches!(node.kind, Kind::Map(_)) {
         found.push(Found {
             place: node.place,
             path: path.to_owned(),
-            wrong,
+            wrong: Wrong::new("must be an object with apiVersion, kind, metadata and spec"),
         });
+        return Err(found);
     }
-    if let Some(first) = found.into_iter().next() {
-        return Err(first);
+    let kind = kind_of(node, path, address.map(|address| address.kind), &mut found);
+    let shape = kind.map_or(&HEAD, ObjectKind::shape);
+    shape::check(shape, node, path, &mut found);
+    let stated = name_of(node).and_then(|name| Some((name.place, name.text()?)));
+    let addressed = address.and_then(|address| address.name);
+    if let (Some((place, stated)), Some(addressed)) = (stated, addressed)
+        && stated != addressed.as_str()
+    {
+        let message = format!("is {}, the address says {addressed}", shape::shown(stated));
+        let path = join(path, "metadata.name");
+        shape::add(&mut found, place, path, Wrong::new(message));
     }
-    let of = |field: &str| {
-        let node = node.get(field);
-        (
-            node.map(|node| node.place).unwrap_or_default(),
-            node.and_then(Node::text).unwrap_or_default(),
-        )
-    };
-    let (place, word) = of("kind");
-    let Some((kind, version)) = KINDS.iter().find(|(kind, _)| *kind == word) else {
-        let kinds = || KINDS.iter().map(|(kind, _)| *kind);
-        let suggestion = match nearest(word, kinds()) {
-            Some(kind) => format!("did you mean `{kind}`?"),
-            None => format!("kinds are {}", kinds().collect::<Vec<_>>().join(" and ")),
-        };
-        let wrong = Wrong::with(
-            format!("`{}` is not a kind that can be applied", shape::shown(word)),
-            suggestion,
-        );
-        return Err(Found {
-            place,
-            path: join(path, "kind"),
-            wrong,
-        });
-    };
-    let (place, word) = of("apiVersion");
-    if word != *version {
-        let wrong = Wrong::with(
-            format!("`{}` is not the version of a {kind}", shape::shown(word)),
-            format!("must be `{version}`"),
-        );
-        return Err(Found {
-            place,
-            path: join(path, "apiVersion"),
-            wrong,
-        });
+    if !found.is_empty() {
+        return Err(found);
     }
-    Ok(kind)
+    // What has the shape can be read.
+    kind.and_then(|kind| kind.read(node)).ok_or_else(|| {
+        vec![Found {
+            place: node.place,
+            path: path.to_owned(),
+            wrong: Wrong::new("cannot be read"),
+        }]
+    })
 }
 
-fn twice(objects: &[Object], object: &Object) -> Option<Wrong> {
-    let reference = object.reference();
-    let is_twice = objects.iter().any(|other| other.reference() == reference);
-    is_twice.then(|| Wrong::with(format!("names {reference} twice"), "leave one of them out"))
+/// What says which kind an object is. [`kind_of`] knows the words.
+const API_VERSION: Field = Field::required("apiVersion", Shape::Text(|_| Ok(())));
+const KIND: Field = Field::required("kind", Shape::Text(|_| Ok(())));
+/// What every object has, whatever it is.
+const HEAD: Shape = Shape::Open(&[API_VERSION, KIND]);
+
+/// The kind as which an object is checked: the one that it names or, where it names none, that of
+/// the address, of the nearest word or of the version. Adds what is wrong with kind and version.
+fn kind_of(
+    node: &Node,
+    path: &str,
+    addressed: Option<ObjectKind>,
+    found: &mut Vec<Found>,
+) -> Option<ObjectKind> {
+    let text = |field: &str| {
+        let node = node.get(field)?;
+        Some((node.place, node.text()?))
+    };
+    let (word, version) = (text("kind"), text("apiVersion"));
+    let words = ObjectKind::ALL.map(ObjectKind::word);
+    let named = word.and_then(|(_, word)| ObjectKind::from_word(word));
+    let near = word.and_then(|(_, word)| ObjectKind::from_word(nearest(word, words)?));
+    let versioned = version.and_then(|(_, version)| ObjectKind::from_version(version));
+    let kind = named.or(addressed).or(near).or(versioned);
+    let mut wrong = |place, field, wrong| {
+        found.push(Found {
+            place,
+            path: join(path, field),
+            wrong,
+        });
+    };
+    match (word, named, addressed) {
+        (Some((place, word)), None, _) => {
+            let suggestion = match (addressed, near) {
+                (Some(kind), _) => format!("must be `{}`", kind.word()),
+                (None, Some(kind)) => format!("did you mean `{}`?", kind.word()),
+                (None, None) => format!("kinds are {}", words.join(" and ")),
+            };
+            let message = format!("`{}` is not a kind that can be applied", shape::shown(word));
+            wrong(place, "kind", Wrong::with(message, suggestion));
+        }
+        (Some((place, word)), Some(named), Some(addressed)) if named != addressed => {
+            let message = format!("is {word}, the address is of a {}", addressed.word());
+            wrong(place, "kind", Wrong::new(message));
+        }
+        _ => {}
+    }
+    match (version, kind) {
+        (Some((place, version)), Some(kind)) if version != kind.version() => {
+            let shown = shape::shown(version);
+            let message = format!("`{shown}` is not the version of a {}", kind.word());
+            let suggestion = format!("must be `{}`", kind.version());
+            wrong(place, "apiVersion", Wrong::with(message, suggestion));
+        }
+        (Some((place, version)), None) => {
+            let shown = shape::shown(version);
+            let message = format!("`{shown}` is not the version of a kind that can be applied");
+            let versions = ObjectKind::ALL.map(|kind| format!("`{}`", kind.version()));
+            let suggestion = format!("versions are {}", versions.join(" and "));
+            wrong(place, "apiVersion", Wrong::with(message, suggestion));
+        }
+        _ => {}
+    }
+    kind
 }
 
 impl From<Found> for FieldError {

@@ -30,8 +30,8 @@ pub(crate) enum Presence {
 pub(crate) enum Shape {
     /// A text that a reader accepts.
     Text(Reader),
-    /// A text that no message repeats (L13).
-    Secret,
+    /// A text that no message repeats (L13), the reader's neither.
+    Secret(Reader),
     /// A quantity: a text, or a number written without quotes.
     Quantity(Reader),
     /// A whole number within bounds.
@@ -48,14 +48,16 @@ pub(crate) enum Shape {
     Map(&'static [Field]),
     /// A map of which these fields are read and others are nobody's business.
     Open(&'static [Field]),
-    /// A map of any names, each with this shape.
-    Named(&'static Shape),
+    /// A map of any names that a reader accepts, each with this shape.
+    Named(Reader, &'static Shape),
     /// A map whose fields depend on a word in it.
     By {
         key: &'static str,
         shared: &'static [Field],
         cases: &'static [Case],
     },
+    /// A map of a shape whose fields keep a rule together.
+    Ruled(&'static Shape, Rule),
     /// Anything.
     Any,
 }
@@ -65,6 +67,13 @@ pub(crate) type Case = (&'static str, &'static [Field]);
 
 /// Accepts a text or says what is wrong with it.
 pub(crate) type Reader = fn(&str) -> Result<(), Wrong>;
+
+/// What the fields of a map break together, as far as they can be read. It must say nothing that
+/// depends on a value which is wrong.
+pub(crate) type Rule = fn(&Node) -> Vec<Broken>;
+
+/// A field that breaks a rule, and how.
+pub(crate) type Broken = (&'static str, Wrong);
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -87,7 +96,7 @@ pub(crate) const WHOLE: Shape = Shape::Whole {
     max: INTEGER_MAX,
 };
 
-/// Mistakes after which a list is not looked at further: nobody reads more.
+/// Mistakes after which a list or a map is not looked at further: nobody reads more.
 const FOUND_MAX: usize = 1_000;
 /// At this edit distance a name is taken for a slip of the fingers.
 const SLIP_MAX: usize = 2;
@@ -187,10 +196,25 @@ pub(crate) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Foun
                 check_fields(others, node, path, found);
             }
         },
-        (Shape::Named(shape), Kind::Map(entries)) => {
+        (Shape::Named(name, shape), Kind::Map(entries)) => {
             check_twice(entries, path, found);
             for entry in entries {
-                check(shape, &entry.value, &join(path, &shown(&entry.key)), found);
+                match name(&entry.key) {
+                    Ok(()) => check(shape, &entry.value, &join(path, &shown(&entry.key)), found),
+                    Err(wrong) => found.push(Found {
+                        place: entry.place,
+                        path: path.to_owned(),
+                        wrong,
+                    }),
+                }
+            }
+        }
+        (Shape::Ruled(shape, rule), _) => {
+            check(shape, node, path, found);
+            let is_map = matches!(node.kind, Kind::Map(_));
+            for (field, wrong) in is_map.then(|| rule(node)).into_iter().flatten() {
+                let place = node.get(field).map_or(first_place(node), |node| node.place);
+                add(found, place, join(path, field), wrong);
             }
         }
         (Shape::List(item), Kind::List(items)) => {
@@ -213,6 +237,13 @@ pub(crate) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Foun
     }
 }
 
+/// Adds what is wrong in a place of which nothing is said yet.
+pub(crate) fn add(found: &mut Vec<Found>, place: Place, path: String, wrong: Wrong) {
+    if found.iter().all(|said| said.path != path) {
+        found.push(Found { place, path, wrong });
+    }
+}
+
 fn check_names<'a>(
     fields: &(impl Iterator<Item = &'a Field> + Clone),
     entries: &[Entry],
@@ -221,6 +252,9 @@ fn check_names<'a>(
 ) {
     check_twice(entries, path, found);
     for entry in entries {
+        if FOUND_MAX < found.len() {
+            break;
+        }
         if fields.clone().any(|field| field.name == entry.key) {
             continue;
         }
@@ -300,14 +334,14 @@ fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (
 
 fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
     match (shape, &node.kind) {
-        (Shape::Bool, Kind::Bool(_)) | (Shape::Secret, Kind::Text(_)) => Ok(()),
-        (Shape::Text(reader), Kind::Text(text))
+        (Shape::Bool, Kind::Bool(_)) => Ok(()),
+        (Shape::Text(reader) | Shape::Secret(reader), Kind::Text(text))
         | (Shape::Quantity(reader), Kind::Text(text) | Kind::Number(text)) => reader(text),
         (Shape::Text(_), Kind::Number(text)) => Err(Wrong::with(
             "must be a text",
             format!("put it in quotes: \"{text}\""),
         )),
-        (Shape::Text(_) | Shape::Secret, _) => Err(Wrong::new("must be a text")),
+        (Shape::Text(_) | Shape::Secret(_), _) => Err(Wrong::new("must be a text")),
         (Shape::Quantity(_), _) => Err(Wrong::new("must be a quantity, as in 500m, 2 or 256Mi")),
         (Shape::Whole { min, max }, Kind::Number(text)) => check_whole(text, *min, *max),
         (Shape::Whole { min, max }, Kind::Text(text)) if text.parse::<u64>().is_ok() => {

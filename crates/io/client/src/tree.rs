@@ -63,6 +63,12 @@ impl Node {
             .map(|entry| &entry.value)
     }
 
+    /// A field that is there and not null.
+    pub(crate) fn given(&self, key: &str) -> Option<&Self> {
+        self.get(key)
+            .filter(|node| !matches!(node.kind, Kind::Null))
+    }
+
     /// The kind of value this is, in words.
     pub(crate) const fn word(&self) -> &'static str {
         match self.kind {
@@ -101,32 +107,6 @@ impl Node {
                     .map(|entry| (entry.key.clone(), entry.value.to_value()))
                     .collect(),
             ),
-        }
-    }
-}
-
-impl From<&Value> for Node {
-    fn from(value: &Value) -> Self {
-        let kind = match value {
-            Value::Null => Kind::Null,
-            Value::Bool(value) => Kind::Bool(*value),
-            Value::Number(number) => Kind::Number(number.to_string()),
-            Value::String(text) => Kind::Text(text.clone()),
-            Value::Array(items) => Kind::List(items.iter().map(Self::from).collect()),
-            Value::Object(fields) => Kind::Map(
-                fields
-                    .iter()
-                    .map(|(key, value)| Entry {
-                        key: key.clone(),
-                        place: Place::default(),
-                        value: Self::from(value),
-                    })
-                    .collect(),
-            ),
-        };
-        Self {
-            place: Place::default(),
-            kind,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Plain functions for fuzzers: arbitrary bytes in, no panic out.
 
-use bursar_client::api::body::{read, read_declared};
+use bursar_client::api::body::{read, read_declared, read_values};
 use bursar_client::api::{
-    ApplyRequest, Batch, BookingRequest, CancelRequest, ExecutionRequest, PruneRequest,
-    ReleaseRequest, RenewRequest, TokenRequest,
+    Batch, BookingRequest, CancelRequest, ExecutionRequest, PruneRequest, ReleaseRequest,
+    RenewRequest, TokenRequest,
 };
+use bursar_client::object::{Address, ObjectKind};
 
 use crate::service::{Position, StreamFilter};
 
@@ -18,10 +19,10 @@ pub fn fuzz_target(bytes: &[u8]) {
     drop(read::<PruneRequest>(bytes));
     drop(read::<Batch>(bytes));
     drop(read::<ExecutionRequest>(bytes));
-    drop(read_declared(bytes));
-    if let Ok(request) = read::<ApplyRequest>(bytes) {
-        drop(bursar_client::object::read_values(&request.objects));
+    for kind in [ObjectKind::Limit, ObjectKind::Node] {
+        drop(read_declared(bytes, Address { kind, name: None }));
     }
+    drop(read_values(bytes));
     let text = String::from_utf8_lossy(bytes);
     drop(StreamFilter::parse(Some(&text), None));
     let _position = Position::parse(&text);

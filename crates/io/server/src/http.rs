@@ -13,7 +13,6 @@ mod ledger;
 mod market;
 mod openapi;
 mod pages;
-mod query;
 mod respond;
 mod stream;
 mod tokens;

@@ -33,15 +33,17 @@ use bursar_node::market::Agent;
 use bursar_units::Instant;
 use tokio::sync::{Mutex, Semaphore, watch};
 
-pub(crate) use bookings::tenant_of;
-pub use bookings::{BookingFilter, LONG_POLL_MAX, LookAt};
+pub(crate) use bookings::missing_tenant;
+pub use bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};
 pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
 pub use executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
+pub use explaining::Explained;
 pub use ledgers::{Chunks, RecordFilter};
 pub use market::{Since, executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;
 pub use proofs::LogFile;
+pub(crate) use proofs::no_subject;
 pub use refusal::of_failure;
 
 use crate::caller::Caller;

@@ -9,21 +9,21 @@ use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
 use super::booking::{BookingRequest, CancelRequest, ReleaseRequest, RenewRequest};
-use super::execution::ExecutionRequest;
+use super::execution::{ExecutionRequest, argument, directory, program, variable};
 use super::fields::Fields;
+use super::instant;
 use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
 use super::market::RestoreRequest;
 use super::token::TokenRequest;
-use super::{APPLY_OBJECTS_MAX, ApplyRequest, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
-use super::{Role, instant};
+use super::{APPLY_OBJECTS_MAX, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use crate::object::limit::new_label;
-use crate::object::{self, Object};
+use crate::object::{self, Address, Object};
 use crate::problem::{Code, FieldError, Problem};
-use crate::shape::{self, Field, Found, Shape, WHOLE, Wrong};
+use crate::shape::{self, Broken, Field, Found, Shape, WHOLE, Wrong};
 use crate::tree::{Kind, Node};
 
-/// Mistakes that are told of one body.
-const MISTAKES_MAX: usize = 64;
+/// Mistakes that are told of one request.
+pub const MISTAKES_MAX: usize = 64;
 
 mod sealed {
     /// How a body looks, for naming every mistake in it.
@@ -54,10 +54,33 @@ pub fn read<T: Body>(bytes: &[u8]) -> Result<T, Box<Problem>> {
 }
 
 /// Reads a body that is a declared object, or says everything that is wrong with it.
-pub fn read_declared(bytes: &[u8]) -> Result<Object, Box<Problem>> {
+pub fn read_declared(bytes: &[u8], address: Address<'_>) -> Result<Object, Box<Problem>> {
     check_size(bytes)?;
-    let read = object::read_object(&tree(bytes)?, "");
-    read.map_err(|found| invalid(found.into_iter().map(FieldError::from).collect()))
+    object::read_object(&tree(bytes)?, "", Some(address)).map_err(invalid_found)
+}
+
+/// Reads the objects of a [`super::ApplyRequest`], or says everything that is wrong with it.
+pub fn read_values(bytes: &[u8]) -> Result<Vec<Object>, Box<Problem>> {
+    check_size(bytes)?;
+    let tree = tree(bytes)?;
+    let objects = match tree.get(OBJECTS).map(|objects| &objects.kind) {
+        Some(Kind::List(objects)) => objects.as_slice(),
+        _ => &[],
+    };
+    if objects.len() > APPLY_OBJECTS_MAX {
+        let count = objects.len();
+        let detail =
+            format!("the request has {count} objects, at most {APPLY_OBJECTS_MAX} are allowed");
+        return Err(refusal(Code::TooLarge, detail));
+    }
+    let mut found = Vec::new();
+    shape::check(&APPLY, &tree, "", &mut found);
+    let objects = object::read_list(objects, OBJECTS, &mut found);
+    if found.is_empty() {
+        Ok(objects)
+    } else {
+        Err(invalid_found(found))
+    }
 }
 
 fn check_size(bytes: &[u8]) -> Result<(), Box<Problem>> {
@@ -83,7 +106,7 @@ fn mistakes(bytes: &[u8], shape: &Shape, error: &serde_json::Error) -> Box<Probl
         // The shape is to know all that the type refuses.
         return invalid(vec![FieldError::new("", error.to_string())]);
     }
-    invalid(found.into_iter().map(FieldError::from).collect())
+    invalid_found(found)
 }
 
 /// The object that every body must be.
@@ -116,16 +139,18 @@ macro_rules! shaped {
 shaped! {
     BookingRequest = Shape::Map(RESERVE);
     RenewRequest = Shape::Map(RENEW);
-    ReleaseRequest = Shape::Map(RELEASE);
+    ReleaseRequest = Shape::Ruled(&Shape::Map(RELEASE), release_rule);
     CancelRequest = Shape::Map(&[]);
     Batch = Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]);
-    ApplyRequest = Shape::Map(&[Field::required("objects", Shape::List(&Shape::Any))]);
-    TokenRequest = Shape::Map(&[
-        Field::required("name", OBJECT_NAME),
-        Field::required("roles", Shape::List(&Shape::Word(&ROLES))),
-        Field::defaulted("tenants", Shape::List(&LABEL)),
-        Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
-    ]);
+    TokenRequest = Shape::Ruled(
+        &Shape::Map(&[
+            Field::required("name", Shape::Text(token_name)),
+            Field::required("roles", Shape::List(&Shape::Word(&ROLES))),
+            Field::defaulted("tenants", Shape::List(&LABEL)),
+            Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
+        ]),
+        token_rule,
+    );
     ExecutionRequest = Shape::Map(EXECUTE);
     PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
     ExportedRequest = Shape::Map(&[
@@ -180,41 +205,15 @@ impl Body for Batch {
     }
 }
 
-impl Body for ApplyRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        if self.objects.len() > APPLY_OBJECTS_MAX {
-            let count = self.objects.len();
-            let detail =
-                format!("the request has {count} objects, at most {APPLY_OBJECTS_MAX} are allowed");
-            return Err(refusal(Code::TooLarge, detail));
-        }
-        Ok(())
-    }
-}
-
 impl Body for TokenRequest {
     fn check(&self) -> Result<(), Box<Problem>> {
         let mut errors = Vec::new();
-        // A token's name is its caller's, and callers have labels.
-        if let Err(wrong) = new_label(self.name.as_str()) {
+        if let Err(wrong) = token_name(self.name.as_str()) {
             errors.push(FieldError::new("name", wrong.message));
         }
-        if self.roles.is_empty() {
-            errors.push(FieldError::new(
-                "roles",
-                "is empty; give `view`, `use` or `operate`",
-            ));
-        }
-        let may_use = self.roles.contains(&Role::Use);
-        if may_use && self.tenants.is_empty() {
-            errors.push(FieldError::new(
-                "tenants",
-                "is missing; `use` acts as the tenants listed",
-            ));
-        }
-        if !may_use && !self.tenants.is_empty() && !self.roles.contains(&Role::Operate) {
-            errors.push(FieldError::new("tenants", "goes with the role `use`"));
-        }
+        let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
+        let broken = token_broken(&roles, true, !self.tenants.is_empty());
+        errors.extend(broken.into_iter().map(of_broken));
         for (at, tenant) in self.tenants.iter().enumerate() {
             let path = || format!("tenants[{at}]");
             errors.extend(hidden_mistake(path, tenant.as_str()));
@@ -265,30 +264,11 @@ impl TokenRequest {
 impl ReleaseRequest {
     /// What is wrong although every field has the right kind.
     pub fn mistakes(&self) -> Vec<FieldError> {
-        let reason = self.reason.as_deref().map(str::trim);
-        let fence = match (self.force, self.fence) {
-            (false, None) => Some("is missing; an operator without it sends `force` and `reason`"),
-            (true, Some(_)) => Some("goes without `force`"),
-            _ => None,
-        };
-        let mut errors = Vec::new();
-        errors.extend(fence.map(|message| FieldError::new("fence", message)));
-        match (self.force, reason) {
-            (false, Some(_)) => errors.push(FieldError::new("reason", "goes with `force` only")),
-            (true, None | Some("")) => {
-                let message = "is missing; it goes on record with `force`";
-                errors.push(FieldError::new("reason", message));
-            }
-            (true, Some(text)) if text.chars().count() > REASON_LENGTH_MAX => {
-                let message = format!("is longer than {REASON_LENGTH_MAX} characters");
-                errors.push(FieldError::new("reason", message));
-            }
-            _ => {}
-        }
-        errors.extend(hidden_mistake(
-            || "reason".to_owned(),
-            reason.unwrap_or_default(),
-        ));
+        let reason = self.reason.as_deref();
+        let broken = release_broken(self.force, self.fence.is_some(), reason);
+        let mut errors: Vec<_> = broken.into_iter().map(of_broken).collect();
+        let wrong = reason.and_then(|text| reason_of_force(text).err());
+        errors.extend(wrong.map(|wrong| of_broken(("reason", wrong))));
         errors
     }
 }
@@ -350,6 +330,10 @@ fn invalid(mut errors: Vec<FieldError>) -> Box<Problem> {
     Box::new(Problem::invalid(errors))
 }
 
+fn invalid_found(found: Vec<Found>) -> Box<Problem> {
+    invalid(found.into_iter().map(FieldError::from).collect())
+}
+
 fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
     if errors.is_empty() {
         Ok(())
@@ -360,7 +344,7 @@ fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
 
 const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
 const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
-const OBJECT_NAME: Shape = Shape::Text(|text| ObjectName::new(text).map(drop).map_err(wrong_name));
+const ARGUMENT: Shape = Shape::Secret(argument);
 const SLOTS: Shape = Shape::Whole {
     min: 1,
     max: bursar_units::INTEGER_MAX,
@@ -371,6 +355,11 @@ const TTL: Shape = time(TTL_MIN, TTL_MAX);
 const ROLES: [&str; 3] = ["view", "use", "operate"];
 const PRIORITY: Shape = Shape::Word(&["urgent", "high", "normal", "low", "batch"]);
 const OUTCOME: Shape = Shape::Word(&["ok", "failed"]);
+
+/// The field of a [`super::ApplyRequest`].
+const OBJECTS: &str = "objects";
+/// What is in its objects is read with [`object::read_list`].
+const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::Any))]);
 
 const RESERVE: &[Field] = &[
     Field::required("class", LABEL),
@@ -390,10 +379,10 @@ const EXECUTE: &[Field] = &[
     Field::required("class", LABEL),
     Field::optional("tenant", LABEL),
     Field::defaulted("slots", SLOTS),
-    Field::required("command", Shape::Secret),
-    Field::defaulted("args", Shape::List(&Shape::Secret)),
-    Field::defaulted("env", Shape::Named(&Shape::Secret)),
-    Field::optional("directory", Shape::Secret),
+    Field::required("command", Shape::Secret(program)),
+    Field::defaulted("args", Shape::List(&ARGUMENT)),
+    Field::defaulted("env", Shape::Named(variable, &ARGUMENT)),
+    Field::optional("directory", Shape::Secret(directory)),
     Field::optional("cpuMilli", WHOLE),
     Field::optional("memoryBytes", WHOLE),
     Field::optional("gpus", WHOLE),
@@ -423,10 +412,16 @@ const RELEASE: &[Field] = &[
     Field::optional("outcome", OUTCOME),
     Field::optional("exitCode", Shape::Signed32),
     Field::defaulted("force", Shape::Bool),
-    Field::optional("reason", Shape::Text(reason)),
+    Field::optional("reason", Shape::Text(reason_of_force)),
 ];
 /// The operations of a batch: the bodies above, with `op` and `id`.
-const OPERATION: Shape = Shape::By {
+const OPERATION: Shape = Shape::Ruled(&OPERATIONS, |node| {
+    match node.get("op").and_then(Node::text) {
+        Some("release") => release_rule(node),
+        _ => Vec::new(),
+    }
+});
+const OPERATIONS: Shape = Shape::By {
     key: "op",
     shared: &[
         Field::required("op", Shape::Text(|_| Ok(()))),
@@ -440,13 +435,91 @@ const OPERATION: Shape = Shape::By {
     ],
 };
 
+/// What the fields of a release break together.
+fn release_broken(force: bool, has_fence: bool, reason: Option<&str>) -> Vec<Broken> {
+    let fence = match (force, has_fence) {
+        (false, false) => Some("is missing; an operator without it sends `force` and `reason`"),
+        (true, true) => Some("goes without `force`"),
+        _ => None,
+    };
+    let reason = match (force, reason.map(str::trim)) {
+        (false, Some(_)) => Some("goes with `force` only"),
+        (true, None | Some("")) => Some("is missing; it goes on record with `force`"),
+        _ => None,
+    };
+    let broken = [("fence", fence), ("reason", reason)].into_iter();
+    broken
+        .filter_map(|(field, message)| Some((field, Wrong::new(message?))))
+        .collect()
+}
+
+fn release_rule(node: &Node) -> Vec<Broken> {
+    let force = match node.get("force").map(|force| &force.kind) {
+        None => false,
+        Some(Kind::Bool(force)) => *force,
+        Some(_) => return Vec::new(),
+    };
+    let reason = node.given("reason");
+    let reason = reason.map(|reason| reason.text().unwrap_or_default());
+    release_broken(force, node.given("fence").is_some(), reason)
+}
+
+/// What the fields of a token break together. `roles` are those that could be read, and `are_all`
+/// says whether that is all of them.
+fn token_broken(roles: &[&str], are_all: bool, has_tenants: bool) -> Vec<Broken> {
+    let has = |role| roles.contains(&role);
+    let mut broken = Vec::new();
+    if are_all && roles.is_empty() {
+        let message = "is empty; give `view`, `use` or `operate`";
+        broken.push(("roles", Wrong::new(message)));
+    }
+    if has("use") && !has_tenants {
+        let message = "is missing; `use` acts as the tenants listed";
+        broken.push(("tenants", Wrong::new(message)));
+    }
+    if are_all && has_tenants && !has("use") && !has("operate") {
+        broken.push(("tenants", Wrong::new("goes with the role `use`")));
+    }
+    broken
+}
+
+fn token_rule(node: &Node) -> Vec<Broken> {
+    let list = |field: &str| match &node.get(field)?.kind {
+        Kind::List(items) => Some(items.as_slice()),
+        _ => None,
+    };
+    let written = list("roles");
+    let roles = written.unwrap_or_default().iter().filter_map(Node::text);
+    let roles: Vec<&str> = roles.filter(|role| ROLES.contains(role)).collect();
+    let are_all = written.is_some_and(|written| written.len() == roles.len());
+    let has_tenants =
+        node.get("tenants").is_some() && list("tenants").is_none_or(|list| !list.is_empty());
+    token_broken(&roles, are_all, has_tenants)
+}
+
+fn of_broken((field, wrong): Broken) -> FieldError {
+    FieldError::new(field, wrong.message)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
 fn wrong_name(error: NameError) -> Wrong {
     Wrong::new(error.to_string())
 }
 
-fn reason(text: &str) -> Result<(), Wrong> {
-    hidden::check(text.trim()).map_err(|error| Wrong::new(error.to_string()))
+/// Accepts why a booking is taken back by force.
+fn reason_of_force(text: &str) -> Result<(), Wrong> {
+    let text = text.trim();
+    if text.chars().count() > REASON_LENGTH_MAX {
+        let message = format!("is longer than {REASON_LENGTH_MAX} characters");
+        return Err(Wrong::new(message));
+    }
+    hidden::check(text).map_err(|error| Wrong::new(error.to_string()))
+}
+
+/// Accepts the name of a token, which is its caller's, and callers have labels.
+fn token_name(text: &str) -> Result<(), Wrong> {
+    ObjectName::new(text).map_err(wrong_name)?;
+    new_label(text).map(drop)
 }
 
 /// How long a token is good.

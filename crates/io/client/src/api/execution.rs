@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use super::booking::{Priority, one};
 use super::{instant, integer};
 use crate::problem::FieldError;
+use crate::shape::Wrong;
 
 /// What is to run under an id: the body of `PUT /v1/executions/{id}`.
 #[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -457,42 +458,30 @@ impl ExecutionRequest {
     /// What is wrong with what is to run. No value is repeated (L13).
     pub(super) fn program_mistakes(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        let mut wrong = |path: &str, message: &str| errors.push(FieldError::new(path, message));
-        if self.command.is_empty() {
-            wrong("command", "is empty");
-        }
-        if has_nul(&self.command) {
-            wrong("command", NUL);
-        }
-        for (place, _) in self.args.iter().enumerate().filter(|(_, arg)| has_nul(arg)) {
-            wrong(&format!("args[{place}]"), NUL);
+        let mut check = |path: String, read: Result<(), Wrong>| {
+            errors.extend(read.err().map(|wrong| FieldError::new(path, wrong.message)));
+        };
+        check("command".to_owned(), program(&self.command));
+        for (place, arg) in self.args.iter().enumerate() {
+            check(format!("args[{place}]"), argument(arg));
         }
         for (name, value) in &self.env {
-            if name.is_empty() {
-                wrong("env", "has a name that is empty");
-            } else if name.contains('=') || has_nul(name) {
-                wrong("env", "has a name with `=` or a zero byte in it");
-            } else if has_nul(value) {
-                wrong(&format!("env.{name}"), NUL);
+            match variable(name) {
+                Ok(()) => check(format!("env.{name}"), argument(value)),
+                wrong => check("env".to_owned(), wrong),
             }
         }
-        match self.directory.as_deref() {
-            Some(directory) if has_nul(directory) => wrong("directory", NUL),
-            Some(directory) if !directory.starts_with('/') => {
-                wrong("directory", "is not an absolute path");
-            }
-            _ => {}
+        if let Some(path) = &self.directory {
+            check("directory".to_owned(), directory(path));
         }
         for (path, limit) in [
             ("cpuLimitMilli", self.cpu_limit_milli),
             ("memoryLimitBytes", self.memory_limit_bytes),
             ("pids", self.pids.map(u64::from)),
         ] {
+            let message = "is 0, with which nothing can run; leave it out for no limit";
             if limit == Some(0) {
-                wrong(
-                    path,
-                    "is 0, with which nothing can run; leave it out for no limit",
-                );
+                check(path.to_owned(), Err(Wrong::new(message)));
             }
         }
         errors
@@ -659,10 +648,40 @@ impl LogStream {
     }
 }
 
-const NUL: &str = "has a zero byte, which no program can be given";
+/// Accepts a program.
+pub(super) fn program(text: &str) -> Result<(), Wrong> {
+    if text.is_empty() {
+        return Err(Wrong::new("is empty"));
+    }
+    argument(text)
+}
 
-fn has_nul(text: &str) -> bool {
-    text.contains('\0')
+/// Accepts what a program can be given.
+pub(super) fn argument(text: &str) -> Result<(), Wrong> {
+    if text.contains('\0') {
+        return Err(Wrong::new("has a zero byte, which no program can be given"));
+    }
+    Ok(())
+}
+
+/// Accepts the name of a variable of the environment.
+pub(super) fn variable(name: &str) -> Result<(), Wrong> {
+    if name.is_empty() {
+        return Err(Wrong::new("has a name that is empty"));
+    }
+    if name.contains(['=', '\0']) {
+        return Err(Wrong::new("has a name with `=` or a zero byte in it"));
+    }
+    Ok(())
+}
+
+/// Accepts where a program is started.
+pub(super) fn directory(text: &str) -> Result<(), Wrong> {
+    argument(text)?;
+    if !text.starts_with('/') {
+        return Err(Wrong::new("is not an absolute path"));
+    }
+    Ok(())
 }
 
 /// A text whose value no message repeats: serde's own would (L13).

@@ -4,18 +4,18 @@ use bursar_booking::limit::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use bursar_booking::{Bound, Limit, Scope, TTL_MAX, TTL_MIN};
 use bursar_units::{INTEGER_MAX, Label, Millis, NameError, ObjectName, hidden, quantity};
 
-use super::Object;
+use super::{API_VERSION, KIND, Object, name_of};
 use crate::api::limit::LimitSpec;
 use crate::problem::FieldError;
-use crate::shape::{Field, Found, Shape, WHOLE, Wrong, check_whole, join};
-use crate::tree::{Kind, Node};
+use crate::shape::{Broken, Field, Shape, WHOLE, Wrong, check_whole, join};
+use crate::tree::Node;
 
 /// The word for one counter per value.
 pub const EACH: &str = "each";
 /// What a limit's document looks like.
 pub(crate) const SHAPE: Shape = Shape::Map(&[
-    Field::required("apiVersion", Shape::Text(|_| Ok(()))),
-    Field::required("kind", Shape::Text(|_| Ok(()))),
+    API_VERSION,
+    KIND,
     Field::required(
         "metadata",
         Shape::Map(&[
@@ -25,25 +25,28 @@ pub(crate) const SHAPE: Shape = Shape::Map(&[
     ),
     Field::required(
         "spec",
-        Shape::Map(&[
-            Field::optional("class", Shape::Text(|text| scope(text).map(drop))),
-            Field::optional("tenant", Shape::Text(|text| scope(text).map(drop))),
-            Field::optional("slots", WHOLE),
-            Field::optional("cpu", Shape::Quantity(|text| cpu(text).map(drop))),
-            Field::optional("memory", Shape::Quantity(|text| memory(text).map(drop))),
-            Field::optional("gpus", WHOLE),
-            Field::optional("maxQueue", WHOLE),
-            Field::optional("maxQueuePerTenant", WHOLE),
-            Field::optional("maxWait", Shape::Text(|text| duration(text).map(drop))),
-            Field::optional("maxTTL", Shape::Text(|text| ttl(text).map(drop))),
-            Field::optional(
-                "weight",
-                Shape::Whole {
-                    min: 1,
-                    max: WEIGHT_MAX,
-                },
-            ),
-        ]),
+        Shape::Ruled(
+            &Shape::Map(&[
+                Field::optional("class", Shape::Text(|text| scope(text).map(drop))),
+                Field::optional("tenant", Shape::Text(|text| scope(text).map(drop))),
+                Field::optional("slots", WHOLE),
+                Field::optional("cpu", Shape::Quantity(|text| cpu(text).map(drop))),
+                Field::optional("memory", Shape::Quantity(|text| memory(text).map(drop))),
+                Field::optional("gpus", WHOLE),
+                Field::optional("maxQueue", WHOLE),
+                Field::optional("maxQueuePerTenant", WHOLE),
+                Field::optional("maxWait", Shape::Text(|text| duration(text).map(drop))),
+                Field::optional("maxTTL", Shape::Text(|text| ttl(text).map(drop))),
+                Field::optional(
+                    "weight",
+                    Shape::Whole {
+                        min: 1,
+                        max: WEIGHT_MAX,
+                    },
+                ),
+            ]),
+            weight_rule,
+        ),
     ),
     Field::optional("status", Shape::Any),
 ]);
@@ -128,48 +131,26 @@ fn scope_text(scope: &Scope) -> String {
     }
 }
 
-/// Reads a document that has the shape; one that has not gets what can be said beyond it.
-pub(super) fn read(node: &Node, path: &str) -> Result<Object, Vec<Found>> {
-    let spec_path = join(path, "spec");
-    let metadata = node.get("metadata");
-    let name = metadata
-        .and_then(|node| node.get("name"))
-        .and_then(Node::text);
-    let version = metadata
-        .and_then(|node| node.get("resourceVersion"))
-        .and_then(Node::text);
-    let nothing = Node {
-        place: node.place,
-        kind: Kind::Map(Vec::new()),
-    };
-    let spec = node.get("spec").unwrap_or(&nothing);
-    let has = |field: &str| {
-        spec.get(field)
-            .is_some_and(|node| !matches!(node.kind, Kind::Null))
-    };
-    if has("weight") && (has("class") || !has("tenant")) {
-        let place = spec
-            .get("weight")
-            .map(|node| node.place)
-            .unwrap_or_default();
-        return Err(vec![Found {
-            place,
-            path: join(&spec_path, "weight"),
-            wrong: weight_alone(),
-        }]);
-    }
-    let (Some(name), Ok(spec)) = (
-        name.and_then(|name| object_name(name).ok()),
-        serde_json::from_value(spec.to_value()),
-    ) else {
-        return Err(Vec::new());
-    };
-    let limit = from_spec(&spec).map_err(|_| Vec::new())?;
-    Ok(Object::Limit {
-        name,
+/// Reads a document that has the shape.
+pub(super) fn read(node: &Node) -> Option<Object> {
+    let metadata = node.get("metadata")?;
+    let version = metadata.get("resourceVersion").and_then(Node::text);
+    let spec = serde_json::from_value(node.get("spec")?.to_value()).ok()?;
+    Some(Object::Limit {
+        name: object_name(name_of(node)?.text()?).ok()?,
         resource_version: version.map(str::to_owned),
-        limit,
+        limit: from_spec(&spec).ok()?,
     })
+}
+
+/// What cannot be said of one field of a spec alone.
+fn weight_rule(spec: &Node) -> Vec<Broken> {
+    let has = |field| spec.given(field).is_some();
+    let is_broken = has("weight") && (has("class") || !has("tenant"));
+    is_broken
+        .then(|| ("weight", weight_alone()))
+        .into_iter()
+        .collect()
 }
 
 fn weight_alone() -> Wrong {

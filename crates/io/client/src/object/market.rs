@@ -163,11 +163,7 @@ fn check_pods(pods: &[Node], found: &mut Vec<Found>) {
             path: join(&path, "id"),
             wrong: Wrong::with("names the same pod again", "leave one of them out"),
         }));
-        let given = |field: &str| {
-            let node = pod.get(field);
-            node.filter(|node| !matches!(node.kind, Kind::Null))
-        };
-        match (given(DEMAND), given(NEED)) {
+        match (pod.given(DEMAND), pod.given(NEED)) {
             (Some(_), Some(need)) => found.push(Found {
                 place: need.place,
                 path: join(&path, NEED),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bursar_units::{Amount, ObjectName, quantity};
 
-use super::{Object, limit};
+use super::{API_VERSION, KIND, Object, limit, name_of};
 use crate::api;
-use crate::shape::{Field, Found, Shape, Wrong};
+use crate::shape::{Field, Shape, Wrong};
 use crate::tree::{Kind, Node};
 
 /// The name of the resource that counts whole GPUs.
@@ -14,6 +14,8 @@ pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 
 /// What a node's document looks like, as far as we read it.
 pub(crate) const SHAPE: Shape = Shape::Open(&[
+    API_VERSION,
+    KIND,
     Field::required(
         "metadata",
         Shape::Open(&[Field::required(
@@ -60,14 +62,8 @@ pub fn object(name: &ObjectName, capacity: &Amount) -> api::Node {
 }
 
 /// Reads a document that has the shape.
-pub(super) fn read(node: &Node) -> Result<Object, Vec<Found>> {
-    let name = node
-        .get("metadata")
-        .and_then(|node| node.get("name"))
-        .and_then(Node::text);
-    let name = name
-        .and_then(|name| limit::object_name(name).ok())
-        .ok_or_else(Vec::new)?;
+pub(super) fn read(node: &Node) -> Option<Object> {
+    let name = limit::object_name(name_of(node)?.text()?).ok()?;
     let allocatable = node
         .get("status")
         .and_then(|status| status.get("allocatable"));
@@ -75,8 +71,8 @@ pub(super) fn read(node: &Node) -> Result<Object, Vec<Found>> {
         .and_then(|node| node.get(resource))
         .map(|node| &node.kind)
     {
-        Some(Kind::Text(text) | Kind::Number(text)) => read(text).map_err(|_| Vec::new()),
-        _ => Ok(0),
+        Some(Kind::Text(text) | Kind::Number(text)) => read(text).ok(),
+        _ => Some(0),
     };
     let capacity = Amount {
         slots: 0,
@@ -84,7 +80,7 @@ pub(super) fn read(node: &Node) -> Result<Object, Vec<Found>> {
         memory_bytes: of("memory", whole)?,
         gpus: of(GPU_RESOURCE, whole)?,
     };
-    Ok(Object::Node { name, capacity })
+    Some(Object::Node { name, capacity })
 }
 
 fn cpu(text: &str) -> Result<u64, Wrong> {

@@ -1,10 +1,11 @@
 //! Bodies that are wrong are told everything that is wrong with them.
 
-use bursar_client::api::body::{Body, read, read_declared};
+use bursar_client::api::body::{Body, read, read_declared, read_values};
 use bursar_client::api::{
-    ApplyRequest, Batch, BookingRequest, CancelRequest, ExecutionRequest, ExportedRequest,
-    PruneRequest, ReleaseRequest, RenewRequest, RestoreRequest, RotateKeyRequest, TokenRequest,
+    Batch, BookingRequest, CancelRequest, ExecutionRequest, ExportedRequest, PruneRequest,
+    ReleaseRequest, RenewRequest, RestoreRequest, RotateKeyRequest, TokenRequest,
 };
+use bursar_client::object::{Address, Object, ObjectKind};
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use proptest::prelude::{any, proptest};
@@ -15,6 +16,15 @@ fn refusal<T: Body>(text: &str) -> Problem {
         Ok(_) => panic!("{text} was accepted"),
         Err(problem) => *problem,
     }
+}
+
+/// Reads a limit of any name.
+fn read_limit(bytes: &[u8]) -> Result<Object, Box<Problem>> {
+    let address = Address {
+        kind: ObjectKind::Limit,
+        name: None,
+    };
+    read_declared(bytes, address)
 }
 
 fn sentences<T: Body>(text: &str) -> Vec<String> {
@@ -181,7 +191,8 @@ fn every_body() -> Vec<(Value, Reader)> {
         "apiVersion": "bursar.dev/v1alpha1", "kind": "Limit", "metadata": {"name": "python"},
         "spec": {"class": "python", "slots": 1, "cpu": "1", "maxWait": "1h"}
     });
-    let declared: Reader = |bytes| read_declared(bytes).map(drop);
+    let declared: Reader = |bytes| read_limit(bytes).map(drop);
+    let apply: Reader = |bytes| read_values(bytes).map(drop);
     vec![
         (reserve, only_read::<BookingRequest>),
         (renew, only_read::<RenewRequest>),
@@ -197,7 +208,7 @@ fn every_body() -> Vec<(Value, Reader)> {
         (json!({"from": 0, "below": 1}), only_read::<ExportedRequest>),
         (json!({}), only_read::<RotateKeyRequest>),
         (json!({}), only_read::<RestoreRequest>),
-        (json!({"objects": []}), only_read::<ApplyRequest>),
+        (json!({"objects": []}), apply),
         (limit, declared),
     ]
 }
@@ -361,6 +372,97 @@ fn all_mistakes_of_an_execution_and_of_a_token_are_named_at_once() {
     );
 }
 
+/// What no field alone breaks is told with what a field does, also where the body has no type.
+#[test]
+fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
+    for (body, expected) in [
+        (
+            r#"{"exitCode": "x"}"#,
+            vec![
+                "exitCode must be a whole number of 32 bits",
+                "fence is missing; an operator without it sends `force` and `reason`",
+            ],
+        ),
+        (
+            r#"{"force": true, "fence": 1, "outcome": "good"}"#,
+            vec![
+                "outcome is `good`, which is not one of its words, one of ok, failed",
+                "fence goes without `force`",
+                "reason is missing; it goes on record with `force`",
+            ],
+        ),
+        // Whether it is by force is not known, and a reason that is no text is told once.
+        (
+            r#"{"force": 1, "reason": 2}"#,
+            vec![
+                "force must be true or false",
+                "reason must be a text, put it in quotes: \"2\"",
+            ],
+        ),
+        (
+            r#"{"fence": "1", "reason": "done"}"#,
+            vec![
+                "fence must be a whole number from 0, leave out the quotes: 1",
+                "reason goes with `force` only",
+            ],
+        ),
+    ] {
+        assert_eq!(sentences::<ReleaseRequest>(body), expected, "{body}");
+        let operation = body.replacen('{', r#"{"op": "release", "id": "a", "#, 1);
+        let batch = format!(r#"{{"operations": [{operation}]}}"#);
+        let of_operation = |told: &&str| format!("operations[0].{told}");
+        let expected: Vec<_> = expected.iter().map(of_operation).collect();
+        assert_eq!(sentences::<Batch>(&batch), expected, "{batch}");
+    }
+    for (body, expected) in [
+        (
+            r#"{"name": "CI", "roles": ["use"]}"#,
+            vec![
+                "name has the character 'C'; allowed are lower-case letters, digits, - and . (not first or last)",
+                "tenants is missing; `use` acts as the tenants listed",
+            ],
+        ),
+        (
+            r#"{"roles": []}"#,
+            vec![
+                "name is missing",
+                "roles is empty; give `view`, `use` or `operate`",
+            ],
+        ),
+        (
+            r#"{"roles": ["view"], "tenants": ["a"]}"#,
+            vec!["name is missing", "tenants goes with the role `use`"],
+        ),
+        // A role that is not known may have been meant to be `use`.
+        (
+            r#"{"name": "ci", "roles": ["view", "used"], "tenants": ["a"]}"#,
+            vec!["roles[1] is `used`, which is not one of its words, did you mean `use`?"],
+        ),
+        (
+            r#"{"name": "ci", "roles": ["use", 1], "tenants": []}"#,
+            vec![
+                "roles[1] must be a word, one of view, use, operate",
+                "tenants is missing; `use` acts as the tenants listed",
+            ],
+        ),
+    ] {
+        assert_eq!(sentences::<TokenRequest>(body), expected, "{body}");
+    }
+    let body = json!({"command": "", "args": ["a", "b\0"], "env": {"A=B": "", "C": "d\0"},
+        "directory": "tmp"});
+    assert_eq!(
+        sentences::<ExecutionRequest>(&body.to_string()),
+        [
+            "class is missing",
+            "command is empty",
+            "args[1] has a zero byte, which no program can be given",
+            "env has a name with `=` or a zero byte in it",
+            "env.C has a zero byte, which no program can be given",
+            "directory is not an absolute path",
+        ]
+    );
+}
+
 #[test]
 fn a_body_with_endless_mistakes_gets_a_short_answer() {
     let body = format!(r#"{{"operations": [{}1]}}"#, "1,".repeat(500_000));
@@ -403,7 +505,7 @@ fn texts_of_a_request_have_no_character_that_cannot_be_seen() {
             "apiVersion": "bursar.dev/v1alpha1", "kind": "Limit", "metadata": {"name": "a"},
             "spec": {"class": text, "tenant": text}
         });
-        let problem = read_declared(limit.to_string().as_bytes()).unwrap_err();
+        let problem = read_limit(limit.to_string().as_bytes()).unwrap_err();
         assert_eq!(
             problem.detail,
             format!("spec.class {message}; spec.tenant {message}")
@@ -453,7 +555,7 @@ proptest! {
     fn no_bytes_make_a_body_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = read::<BookingRequest>(&bytes);
         let _ = read::<Batch>(&bytes);
-        let _ = read::<ApplyRequest>(&bytes);
+        let _ = read_values(&bytes);
     }
 
     #[test]

@@ -6,10 +6,11 @@ use bursar_booking::{Bound, Limit, Scope};
 use bursar_client::Code;
 use bursar_client::api::body::read_declared;
 use bursar_client::object::limit::{from_spec, to_spec};
-use bursar_client::object::{File, Mistakes, Object, read_files, read_values};
+use bursar_client::object::{Address, File, Mistakes, Object, ObjectKind, read_files, read_values};
+use bursar_client::problem::FieldError;
 use bursar_units::{Amount, INTEGER_MAX, Label, Millis, ObjectName};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn file(text: &str) -> File {
     File {
@@ -28,6 +29,23 @@ fn shown(spec: &str) -> String {
         "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: python}}\nspec:\n{spec}"
     );
     read(&text).unwrap_err().to_string()
+}
+
+/// The body of an apply of these objects.
+fn apply(objects: &[Value]) -> Vec<u8> {
+    json!({ "objects": objects }).to_string().into_bytes()
+}
+
+/// What a body is told that was sent to the address of this limit.
+fn told(body: &Value, name: &str) -> Vec<String> {
+    let name = ObjectName::new(name).ok();
+    let address = Address {
+        kind: ObjectKind::Limit,
+        name: name.as_ref(),
+    };
+    let read = read_declared(body.to_string().as_bytes(), address);
+    let problem = read.map(|object| panic!("{object:?}")).unwrap_err();
+    problem.errors.iter().map(FieldError::sentence).collect()
 }
 
 const PAGE: &str = r#"apiVersion: bursar.dev/v1alpha1
@@ -124,7 +142,7 @@ fn what_is_printed_shows_defaults_and_reads_back_the_same() {
          maxQueuePerTenant: 1000\n  maxWait: 24h\n  maxTTL: 24h\n"
     );
     let values: Vec<_> = objects.iter().map(Object::to_value).collect();
-    assert_eq!(read_values(&values).unwrap(), objects);
+    assert_eq!(read_values(&apply(&values)).unwrap(), objects);
 }
 
 #[test]
@@ -159,14 +177,15 @@ error: 2 mistakes in limit/python, nothing was applied (2 documents read)";
 
 #[test]
 fn lines_of_two_digits_keep_the_bar_straight() {
-    let text = format!("{}{}", "# \n".repeat(10), "apiVersion: v1\nkind: Nod\n");
+    let node = "apiVersion: v1\nkind: Nod\nmetadata: {name: a01}\n";
+    let text = format!("{}{node}", "# \n".repeat(10));
     let expected = "\
 error: limits.yaml:12:7: kind `Nod` is not a kind that can be applied
    |
 12 | kind: Nod
    |       ^^^ did you mean `Node`?
 
-error: 1 mistake in limits.yaml, nothing was applied (1 document read)";
+error: 1 mistake in nod/a01, nothing was applied (1 document read)";
     assert_eq!(read(&text).unwrap_err().to_string(), expected);
 }
 
@@ -217,6 +236,7 @@ fn every_wrong_value_is_told_with_its_path() {
             "spec.weight",
             "is for limits of tenants alone",
         ),
+        ("  weight: 0", "spec.weight", "must be at least 1"),
         (
             "  class: b\n  tenant: a\n  weight: 5",
             "spec.weight",
@@ -249,8 +269,8 @@ fn zero_pauses_and_percentages_reach_from_one_to_a_hundred() {
     ] {
         let value = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
             "metadata": {"name": "a"}, "spec": {"cpu": cpu, "slots": 0}});
-        let Ok(Object::Limit { limit: values, .. }) = read_declared(value.to_string().as_bytes())
-        else {
+        let objects = read_values(&apply(&[value])).unwrap();
+        let Some(Object::Limit { limit: values, .. }) = objects.first() else {
             panic!("{cpu}")
         };
         assert_eq!((values.cpu, values.slots), (Some(bound), Some(0)));
@@ -299,11 +319,163 @@ fn an_object_may_stand_in_a_set_of_files_once() {
         "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: a}\nspec: {slots: 1}\n";
     let mistakes = read_files(&[file(one), file(one)]).unwrap_err();
     assert_eq!(mistakes.mistakes[0].message, "names limit/a twice");
-    let value = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    // Also one that has other mistakes, and not what is of another kind.
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+    let mut wrong = node.clone();
+    wrong["status"] = json!({"allocatable": {"cpu": "much"}});
+    let limit = json!({"apiVersion": "bursar.dev/v1alpha1", "kind": "Limit",
+        "metadata": {"name": "a"}, "spec": {}});
+    let problem = read_values(&apply(&[wrong.clone(), limit, node, wrong])).unwrap_err();
+    let paths: Vec<_> = problem.errors.iter().map(|error| &error.path).collect();
     assert_eq!(
-        read_values(&[value.clone(), value]).unwrap_err()[0].path,
-        "objects[1]"
+        paths,
+        [
+            "objects[0].status.allocatable.cpu",
+            "objects[2].metadata.name",
+            "objects[3].status.allocatable.cpu",
+            "objects[3].metadata.name",
+        ]
     );
+}
+
+#[test]
+fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
+    assert_eq!(
+        told(&json!({"slots": -2}), "x"),
+        [
+            "slots is not a field, fields are apiVersion, kind, metadata, spec, status",
+            "apiVersion is missing",
+            "kind is missing",
+            "metadata is missing",
+            "spec is missing",
+        ]
+    );
+    let spec = json!({"slot": 1, "cpu": "much", "weight": 5});
+    let wrong_spec = [
+        "spec.slot is not a field, did you mean `slots`?",
+        "spec.cpu is not a quantity, write it as in 500m, 2, 1.5, 256Mi or 4Gi",
+        "spec.weight is for limits of tenants alone, leave it out, or give `tenant` and no `class`",
+        "metadata.name is y, the address says x",
+    ];
+    for (version, kind, head) in [
+        (
+            json!(null),
+            json!(7),
+            [
+                "apiVersion must be a text",
+                "kind must be a text, put it in quotes: \"7\"",
+            ],
+        ),
+        (
+            json!("v1"),
+            json!("Limt"),
+            [
+                "kind `Limt` is not a kind that can be applied, must be `Limit`",
+                "apiVersion `v1` is not the version of a Limit, must be `bursar.dev/v1alpha1`",
+            ],
+        ),
+    ] {
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "y"},
+            "spec": spec});
+        let mut expected = [&head[..], &wrong_spec].concat();
+        assert_eq!(told(&body, "x"), expected);
+        // A name that is wrong in the address is told by whoever reads the address.
+        expected.pop();
+        assert_eq!(told(&body, "not a name"), expected);
+    }
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "y"}});
+    assert_eq!(
+        told(&node, "x"),
+        [
+            "kind is Node, the address is of a Limit",
+            "metadata.name is y, the address says x"
+        ]
+    );
+}
+
+#[test]
+fn what_can_be_said_without_the_kind_is_said_and_the_version_tells_the_kind() {
+    let version = "bursar.dev/v1alpha1";
+    for (object, expected) in [
+        (
+            json!({"slots": -2}),
+            vec!["apiVersion is missing", "kind is missing"],
+        ),
+        (
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}),
+            vec![
+                "kind `Deployment` is not a kind that can be applied, kinds are Limit and Node",
+                "apiVersion `apps/v1` is not the version of a kind that can be applied, \
+                 versions are `bursar.dev/v1alpha1` and `v1`",
+            ],
+        ),
+        (
+            json!({"apiVersion": version, "metadata": {"name": "A"}, "spec": {"slots": -2}}),
+            vec![
+                "kind is missing",
+                "metadata.name has the character 'A'; allowed are lower-case letters, digits, \
+                 - and . (not first or last)",
+                "spec.slots must not be negative, 0 to 9007199254740991 is allowed",
+            ],
+        ),
+        (
+            json!({"apiVersion": version, "kind": "Quota", "metadata": {"name": "a"}}),
+            vec![
+                "kind `Quota` is not a kind that can be applied, kinds are Limit and Node",
+                "spec is missing",
+            ],
+        ),
+        (
+            json!({"kind": "limit", "metadata": {"name": "a"}}),
+            vec![
+                "kind `limit` is not a kind that can be applied, did you mean `Limit`?",
+                "apiVersion is missing",
+                "spec is missing",
+            ],
+        ),
+        (
+            json!({"kind": "Node", "status": {"allocatable": {"cpu": -1}}}),
+            vec![
+                "apiVersion is missing",
+                "metadata is missing",
+                "status.allocatable.cpu must not be negative",
+            ],
+        ),
+        (
+            json!([]),
+            vec!["must be an object with apiVersion, kind, metadata and spec"],
+        ),
+    ] {
+        let of_list = read_values(&apply(std::slice::from_ref(&object))).unwrap_err();
+        let of_file = read(&object.to_string()).unwrap_err().to_problem();
+        for problem in [*of_list, of_file] {
+            let told = problem.errors.iter().map(FieldError::sentence);
+            let told = told.map(|told| {
+                told.replace("objects[0]", "")
+                    .trim_start_matches(['.', ' '])
+                    .to_owned()
+            });
+            assert_eq!(told.collect::<Vec<_>>(), expected, "{object}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_of_an_apply_and_of_its_objects_are_told_together() {
+    let body = r#"{"object": [], "objects": [7, {"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "a", "name": "b"}}]}"#;
+    let problem = read_values(body.as_bytes()).unwrap_err();
+    let told: Vec<_> = problem.errors.iter().map(FieldError::sentence).collect();
+    assert_eq!(
+        told,
+        [
+            "object is not a field, did you mean `objects`?",
+            "objects[0] must be an object with apiVersion, kind, metadata and spec",
+            "objects[1].metadata.name is given twice, leave one of them out",
+        ]
+    );
+    let many = apply(&vec![json!(1); 10_001]);
+    assert_eq!(read_values(&many).unwrap_err().code, Code::TooLarge);
 }
 
 #[test]
@@ -434,7 +606,7 @@ proptest! {
         let name = ObjectName::new("a").unwrap();
         let objects = vec![Object::Limit { name, resource_version: None, limit: values.clone() }];
         prop_assert_eq!(&read(&Object::to_yaml(&objects)).unwrap(), &objects);
-        prop_assert_eq!(read_values(&[objects[0].to_value()]).unwrap(), objects);
+        prop_assert_eq!(read_values(&apply(&[objects[0].to_value()])).unwrap(), objects);
         prop_assert_eq!(from_spec(&to_spec(&values)).unwrap(), values);
     }
 

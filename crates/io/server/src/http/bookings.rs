@@ -13,8 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::call::Call;
-use super::query::Parameters;
+use super::call::{Call, Reading};
 use super::respond::{Handled, json};
 use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
 
@@ -41,14 +40,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn reserve_booking(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let operation = Operation::Reserve {
-        id: call.name("id")?,
-        request: call.body_for_tenant::<BookingRequest>()?,
-    };
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body_for_tenant(|request: &BookingRequest| request.tenant.as_ref());
+    let (id, request) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Reserve { id, request };
     json(
         call.service()
-            .operate(&call.caller, operation, call.mode()?)
+            .operate(&call.caller, operation, mode)
             .await?,
     )
 }
@@ -64,13 +64,13 @@ async fn reserve_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_booking(call: Call) -> Handled {
-    let mut query = call.query.parameters(&["fence", "wait", "minRecord"]);
+    let mut reading = call.reading(&["fence", "wait", "minRecord"]);
+    let id = reading.part("id");
     let look_at = LookAt {
-        fence: query.read("fence"),
-        wait: wait(&mut query),
+        fence: reading.query("fence"),
+        wait: wait(&mut reading),
     };
-    query.end()?;
-    let id: BookingId = call.name("id")?;
+    let id: BookingId = reading.end(id).await?;
     let looked = call.service().booking(&call.caller, &id, look_at);
     json(call.hold(looked).await?)
 }
@@ -84,14 +84,15 @@ async fn get_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn renew_booking(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let operation = Operation::Renew {
-        id: call.name("id")?,
-        request: call.body::<RenewRequest>()?,
-    };
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body();
+    let (id, request): (_, RenewRequest) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Renew { id, request };
     json(
         call.service()
-            .operate(&call.caller, operation, call.mode()?)
+            .operate(&call.caller, operation, mode)
             .await?,
     )
 }
@@ -105,14 +106,15 @@ async fn renew_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn release_booking(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let operation = Operation::Release {
-        id: call.name("id")?,
-        request: call.body::<ReleaseRequest>()?,
-    };
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body();
+    let (id, request): (_, ReleaseRequest) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Release { id, request };
     json(
         call.service()
-            .operate(&call.caller, operation, call.mode()?)
+            .operate(&call.caller, operation, mode)
             .await?,
     )
 }
@@ -126,14 +128,15 @@ async fn release_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn cancel_booking(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    call.body_or_empty::<CancelRequest>()?;
-    let operation = Operation::Cancel {
-        id: call.name("id")?,
-    };
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
+    let operation = Operation::Cancel { id };
     json(
         call.service()
-            .operate(&call.caller, operation, call.mode()?)
+            .operate(&call.caller, operation, mode)
             .await?,
     )
 }
@@ -147,13 +150,11 @@ async fn cancel_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn batch_bookings(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let batch: Batch = call.body()?;
-    json(
-        call.service()
-            .batch(&call.caller, batch, call.mode()?)
-            .await?,
-    )
+    let mut reading = call.reading(&["dryRun"]);
+    let mode = reading.mode();
+    let batch = reading.body();
+    let batch: Batch = reading.end(batch).await?;
+    json(call.service().batch(&call.caller, batch, mode).await?)
 }
 
 /// Bookings that the caller may see: those that live by id, then those that ended, newest first.
@@ -170,7 +171,7 @@ async fn batch_bookings(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_bookings(call: Call) -> Handled {
-    let mut query = call.query.parameters(&[
+    let mut reading = call.reading(&[
         "class",
         "language",
         "tenant",
@@ -182,50 +183,49 @@ async fn list_bookings(call: Call) -> Handled {
         "cursor",
         "minRecord",
     ]);
-    let class: Option<Label> = query.read("class");
-    let language = query.read("language");
-    if class.is_some() && language.is_some() && class != language {
-        query.mistake("language", "is an alias of `class`; the two differ");
+    let class: Option<Label> = reading.query("class");
+    let language = reading.query("language");
+    if let (Some(class), Some(language)) = (reading.text("class"), reading.text("language"))
+        && class != language
+    {
+        reading.mistake("language", "is an alias of `class`; the two differ");
     }
     let filter = BookingFilter {
         class: class.or(language),
-        tenant: query.read("tenant"),
-        states: states(&mut query),
-        id: query.read("id"),
-        execution: query.read("execution"),
+        tenant: reading.query("tenant"),
+        states: states(&mut reading),
+        id: reading.query("id"),
+        execution: reading.query("execution"),
     };
-    let page = query.page();
-    query.end()?;
-    let listed = call
-        .service()
-        .bookings(&call.caller, filter, page, call.query.get("cursor"))
-        .await?;
-    json(listed)
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter = reading.end(Some(filter)).await?;
+    let service = call.service();
+    json(service.bookings(&call.caller, filter, page, cursor).await?)
 }
 
 /// How long a look may wait for what it looks at to change.
-pub(super) fn wait(query: &mut Parameters<'_>) -> Option<Duration> {
-    let wait: Option<Millis> = query.read("wait");
+pub(super) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
+    let wait: Option<Millis> = reading.query("wait");
     let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
     if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
-        query.mistake("wait", "is too long, at most 5m is allowed");
+        reading.mistake("wait", "is too long, at most 5m is allowed");
     }
     wait
 }
 
 /// The states that are wanted, in our words or the seed's.
-fn states(query: &mut Parameters<'_>) -> BTreeSet<BookingState> {
+fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
     let all = [
         BookingState::Queued,
         BookingState::Granted,
         BookingState::Ended,
     ];
-    let mut wanted = query.chosen("state", &all.map(|state| (state.word(), state)));
-    match query.text("status") {
+    let mut wanted = reading.chosen("state", &all.map(|state| (state.word(), state)));
+    match reading.text("status") {
         None => {}
         Some("active") => drop(wanted.insert(BookingState::Granted)),
         Some("released") => drop(wanted.insert(BookingState::Ended)),
-        Some(_) => query.mistake("status", "is neither `active` nor `released`"),
+        Some(_) => reading.mistake("status", "is neither `active` nor `released`"),
     }
     wanted
 }

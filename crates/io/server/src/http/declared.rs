@@ -2,16 +2,15 @@
 
 use bursar_client::Problem;
 use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node};
-use bursar_client::object::{self, Object};
-use bursar_client::problem::FieldError;
+use bursar_client::object::{Address, ObjectKind};
 use bursar_units::ObjectName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::call::Call;
+use super::call::{Call, Reading};
 use super::respond::{Handled, json};
-use crate::service::{Asked, Write};
+use crate::service::{Asked, Explained, Write};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -30,13 +29,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = ListAnswer<Limit>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_limits(call: Call) -> Handled {
-    call.query.only(&["limit", "cursor", "minRecord"])?;
-    let cursor = call.query.get("cursor").map(str::to_owned);
-    json(
-        call.service()
-            .limits(&call.caller, call.query.page()?, cursor)
-            .await?,
-    )
+    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    reading.end(Some(())).await?;
+    json(call.service().limits(&call.caller, page, cursor).await?)
 }
 
 /// One limit with how it stands.
@@ -45,8 +41,9 @@ async fn list_limits(call: Call) -> Handled {
     responses((status = 200, body = Limit),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_limit(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
-    let name: ObjectName = call.name("name")?;
+    let mut reading = call.reading(&["minRecord"]);
+    let name = reading.part("name");
+    let name: ObjectName = reading.end(name).await?;
     json(call.service().limit(&call.caller, &name).await?)
 }
 
@@ -58,7 +55,7 @@ async fn get_limit(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn put_limit(call: Call) -> Handled {
-    put(call, "Limit").await
+    put(call, ObjectKind::Limit).await
 }
 
 /// Removes a limit.
@@ -67,13 +64,7 @@ async fn put_limit(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn delete_limit(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let asked = vec![Asked::DropLimit(call.name("name")?)];
-    json(
-        call.service()
-            .change(&call.caller, asked, write(&call)?)
-            .await?,
-    )
+    drop_one(call, Asked::DropLimit).await
 }
 
 /// Machines, by name.
@@ -83,11 +74,10 @@ async fn delete_limit(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<Node>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_nodes(call: Call) -> Handled {
-    call.query.only(&["limit", "cursor", "minRecord"])?;
-    json(
-        call.service()
-            .nodes(call.query.page()?, call.query.get("cursor")),
-    )
+    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let (page, cursor) = (reading.page(), reading.text("cursor"));
+    reading.end(Some(())).await?;
+    json(call.service().nodes(page, cursor))
 }
 
 /// One machine.
@@ -96,8 +86,9 @@ async fn list_nodes(call: Call) -> Handled {
     responses((status = 200, body = Node),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_node(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
-    let name: ObjectName = call.name("name")?;
+    let mut reading = call.reading(&["minRecord"]);
+    let name = reading.part("name");
+    let name: ObjectName = reading.end(name).await?;
     json(call.service().node(&name)?)
 }
 
@@ -108,7 +99,7 @@ async fn get_node(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn put_node(call: Call) -> Handled {
-    put(call, "Node").await
+    put(call, ObjectKind::Node).await
 }
 
 /// Removes a machine.
@@ -117,13 +108,7 @@ async fn put_node(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn delete_node(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let asked = vec![Asked::DropNode(call.name("name")?)];
-    json(
-        call.service()
-            .change(&call.caller, asked, write(&call)?)
-            .await?,
-    )
+    drop_one(call, Asked::DropNode).await
 }
 
 /// Changes several objects, all or none.
@@ -133,14 +118,14 @@ async fn delete_node(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is one, and new"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn apply(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let request: ApplyRequest = call.body()?;
-    let objects = object::read_values(&request.objects).map_err(Problem::invalid)?;
-    let asked = objects.into_iter().map(Asked::Set).collect();
+    let mut reading = call.reading(&["dryRun"]);
     let write = Write {
-        mode: call.mode()?,
+        mode: reading.mode(),
         if_match: None,
     };
+    let objects = reading.objects();
+    let objects = reading.end(objects).await?;
+    let asked = objects.into_iter().map(Asked::Set).collect();
     json(call.service().change(&call.caller, asked, write).await?)
 }
 
@@ -150,48 +135,41 @@ async fn apply(call: Call) -> Handled {
     responses((status = 200, body = Explanation),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn explain(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
-    json(
-        call.service()
-            .explain(&call.caller, call.part("kind"), call.part("name"))?,
-    )
+    let mut reading = call.reading(&["minRecord"]);
+    let (kind, name) = (
+        reading.part::<String>("kind"),
+        reading.part::<String>("name"),
+    );
+    let explained = kind.zip(name);
+    let explained = explained.and_then(|(kind, name)| reading.take(Explained::new(&kind, &name)));
+    let explained = reading.end(explained).await?;
+    json(call.service().explain(&call.caller, &explained)?)
 }
 
-async fn put(call: Call, kind: &str) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let name: ObjectName = call.name("name")?;
-    let object = call.declared()?;
-    let found = match &object {
-        Object::Limit { .. } => "Limit",
-        Object::Node { .. } => "Node",
-    };
-    let mut errors = Vec::new();
-    if found != kind {
-        errors.push(FieldError::new(
-            "kind",
-            format!("is {found}, the address is of a {kind}"),
-        ));
-    }
-    if *object.name() != name {
-        let message = format!("is {}, the address says {name}", object.name());
-        errors.push(FieldError::new("metadata.name", message));
-    }
-    if !errors.is_empty() {
-        return Err(Problem::invalid(errors).into());
-    }
-    json(
-        call.service()
-            .change(&call.caller, vec![Asked::Set(object)], write(&call)?)
-            .await?,
-    )
+async fn put(call: Call, kind: ObjectKind) -> Handled {
+    let mut reading = call.reading(&["dryRun"]);
+    let name = reading.part::<ObjectName>("name");
+    let write = write(&mut reading);
+    let object = reading.declared(Address {
+        kind,
+        name: name.as_ref(),
+    });
+    let asked = vec![Asked::Set(reading.end(object).await?)];
+    json(call.service().change(&call.caller, asked, write).await?)
 }
 
-fn write(call: &Call) -> Result<Write, Problem> {
-    let if_match = call
-        .header("if-match")?
-        .map(|version| version.trim_matches('"').to_owned());
-    Ok(Write {
-        mode: call.mode()?,
-        if_match,
-    })
+async fn drop_one(call: Call, asked: fn(ObjectName) -> Asked) -> Handled {
+    let mut reading = call.reading(&["dryRun"]);
+    let name = reading.part("name");
+    let write = write(&mut reading);
+    let asked = vec![asked(reading.end(name).await?)];
+    json(call.service().change(&call.caller, asked, write).await?)
+}
+
+fn write(reading: &mut Reading<'_>) -> Write {
+    let if_match = reading.header::<String>("If-Match");
+    Write {
+        if_match: if_match.map(|version| version.trim_matches('"').to_owned()),
+        mode: reading.mode(),
+    }
 }

@@ -44,12 +44,15 @@ pub(super) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn submit_execution(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let request = call.body_for_tenant::<ExecutionRequest>()?;
-    let id = call.name("id")?;
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body_for_tenant(|request: &ExecutionRequest| request.tenant.as_ref());
+    let (id, request) = reading.end(id.zip(request)).await?;
+    let service = call.service();
     json(
-        call.service()
-            .submit_execution(&call.caller, id, request, call.mode()?)
+        service
+            .submit_execution(&call.caller, id, request, mode)
             .await?,
     )
 }
@@ -64,10 +67,10 @@ async fn submit_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution(call: Call) -> Handled {
-    let mut query = call.query.parameters(&["wait", "minRecord"]);
-    let wait = wait(&mut query);
-    query.end()?;
-    let id = call.name("id")?;
+    let mut reading = call.reading(&["wait", "minRecord"]);
+    let id = reading.part("id");
+    let wait = wait(&mut reading);
+    let id = reading.end(id).await?;
     let looked = call.service().execution(&call.caller, &id, wait);
     json(call.hold(looked).await?)
 }
@@ -83,11 +86,14 @@ async fn get_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn cancel_execution(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    call.body_or_empty::<CancelRequest>()?;
+    let mut reading = call.reading(&["dryRun"]);
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
     json(
         call.service()
-            .cancel_execution(&call.caller, call.name("id")?, call.mode()?)
+            .cancel_execution(&call.caller, id, mode)
             .await?,
     )
 }
@@ -105,7 +111,7 @@ async fn cancel_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_executions(call: Call) -> Handled {
-    let mut query = call.query.parameters(&[
+    let mut reading = call.reading(&[
         "class",
         "tenant",
         "state",
@@ -118,19 +124,20 @@ async fn list_executions(call: Call) -> Handled {
     let states = ExecutionState::ALL.map(|state| (state.word(), state));
     let outcomes = ExecutionOutcome::ALL.map(|outcome| (outcome.word(), outcome));
     let filter = ExecutionFilter {
-        class: query.read("class"),
-        tenant: query.read("tenant"),
-        states: query.chosen("state", &states),
-        outcomes: query.chosen("outcome", &outcomes),
-        id: query.read("id"),
+        class: reading.query("class"),
+        tenant: reading.query("tenant"),
+        states: reading.chosen("state", &states),
+        outcomes: reading.chosen("outcome", &outcomes),
+        id: reading.query("id"),
     };
-    let page = query.page();
-    query.end()?;
-    let listed = call
-        .service()
-        .executions(&call.caller, filter, page, call.query.get("cursor"))
-        .await?;
-    json(listed)
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter = reading.end(Some(filter)).await?;
+    let service = call.service();
+    json(
+        service
+            .executions(&call.caller, filter, page, cursor)
+            .await?,
+    )
 }
 
 /// What an execution has written, as it is; told to those who may act as its tenant.
@@ -145,24 +152,22 @@ async fn list_executions(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution_logs(call: Call) -> Handled {
-    let mut query = call
-        .query
-        .parameters(&["stream", "follow", "from", "minRecord"]);
+    let mut reading = call.reading(&["stream", "follow", "from", "minRecord"]);
+    let id = reading.part("id");
     let wanted = LogsFrom {
-        stream: match query.text("stream") {
+        stream: match reading.text("stream") {
             Some("stderr") => Stream::Stderr,
             named => {
                 if named.is_some_and(|named| named != "stdout") {
-                    query.mistake("stream", "is neither `stdout` nor `stderr`");
+                    reading.mistake("stream", "is neither `stdout` nor `stderr`");
                 }
                 Stream::Stdout
             }
         },
-        from: query.read("from").unwrap_or_default(),
-        follow: query.flag("follow"),
+        from: reading.query("from").unwrap_or_default(),
+        follow: reading.flag("follow"),
     };
-    query.end()?;
-    let id: BookingId = call.name("id")?;
+    let id: BookingId = reading.end(id).await?;
     let logs = call
         .shared_service()
         .logs(&call.caller, &id, wanted)

@@ -7,6 +7,7 @@ use bursar_client::api::{
     ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, ListAnswer, PruneAnswer,
     PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
+use bursar_engine::subject::Subject;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::HeaderValue;
@@ -17,7 +18,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::call::Call;
 use super::respond::{Handled, bytes, json};
-use crate::service::{Chunks, RecordFilter};
+use crate::service::{Chunks, RecordFilter, no_subject};
 
 /// What never changes may be kept for a year, which is the longest that means anything.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -43,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = LedgerStatus),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_ledger(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
+    call.reading(&["minRecord"]).end(Some(())).await?;
     json(call.service().status().await?)
 }
 
@@ -61,20 +62,18 @@ async fn get_ledger(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<RecordView>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_records(call: Call) -> Handled {
-    let mut query =
-        call.query
-            .parameters(&["from", "cursor", "limit", "object", "raw", "minRecord"]);
-    let (cursor, from) = (query.read::<u64>("cursor"), query.read("from"));
-    if cursor.is_some() && from.is_some() {
-        query.mistake("from", "goes without `cursor`");
+    let mut reading = call.reading(&["from", "cursor", "limit", "object", "raw", "minRecord"]);
+    let (cursor, from) = (reading.query::<u64>("cursor"), reading.query("from"));
+    if reading.text("cursor").and(reading.text("from")).is_some() {
+        reading.mistake("from", "goes without `cursor`");
     }
     let filter = RecordFilter {
         from: cursor.or(from).unwrap_or(0),
-        object: query.text("object").map(str::to_owned),
-        is_raw: query.flag("raw"),
+        object: reading.query("object"),
+        is_raw: reading.flag("raw"),
     };
-    let page = query.page();
-    query.end()?;
+    let page = reading.page();
+    let filter = reading.end(Some(filter)).await?;
     json(call.service().records(&call.caller, filter, page).await?)
 }
 
@@ -85,8 +84,9 @@ async fn list_records(call: Call) -> Handled {
     responses((status = 200, body = String, content_type = "application/jsonl"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn export_ledger(call: Call) -> Handled {
-    call.query.only(&["from", "to", "minRecord"])?;
-    let (from, to) = (call.query.read("from")?, call.query.read("to")?);
+    let mut reading = call.reading(&["from", "to", "minRecord"]);
+    let (from, to) = (reading.query("from"), reading.query("to"));
+    reading.end(Some(())).await?;
     let chunks = call.shared_service().export(&call.caller, from, to).await?;
     Ok(call.pieces("application/jsonl", pieces(chunks), |_| None))
 }
@@ -96,8 +96,9 @@ async fn export_ledger(call: Call) -> Handled {
     responses((status = 200, body = ExportedAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn note_exported(call: Call) -> Handled {
-    call.query.only(&[])?;
-    let request: ExportedRequest = call.body()?;
+    let mut reading = call.reading(&[]);
+    let request = reading.body();
+    let request: ExportedRequest = reading.end(request).await?;
     json(call.service().exported(&call.caller, request).await?)
 }
 
@@ -106,7 +107,7 @@ async fn note_exported(call: Call) -> Handled {
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn backup_ledger(call: Call) -> Handled {
-    call.query.only(&[])?;
+    call.reading(&[]).end(Some(())).await?;
     let chunks = call.shared_service().backup(&call.caller)?;
     Ok(call.pieces("application/octet-stream", pieces(chunks), |_| None))
 }
@@ -118,14 +119,12 @@ async fn backup_ledger(call: Call) -> Handled {
     responses((status = 200, body = PruneAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn prune_ledger(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let request: PruneRequest = call.body()?;
-    let key = call.idempotency_key()?;
-    json(
-        call.service()
-            .prune(&call.caller, request, key, call.mode()?)
-            .await?,
-    )
+    let mut reading = call.reading(&["dryRun"]);
+    let (key, mode) = (reading.idempotency_key(), reading.mode());
+    let request = reading.body();
+    let request: PruneRequest = reading.end(request).await?;
+    let service = call.service();
+    json(service.prune(&call.caller, request, key, mode).await?)
 }
 
 /// Signs with a further key from now on; the old one accompanies it for thirty days.
@@ -135,14 +134,11 @@ async fn prune_ledger(call: Call) -> Handled {
     responses((status = 200, body = RotateKeyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn rotate_key(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    call.body_or_empty::<RotateKeyRequest>()?;
-    let key = call.idempotency_key()?;
-    json(
-        call.service()
-            .rotate_key(&call.caller, key, call.mode()?)
-            .await?,
-    )
+    let mut reading = call.reading(&["dryRun"]);
+    let (key, mode) = (reading.idempotency_key(), reading.mode());
+    let body = reading.body_or_empty();
+    let RotateKeyRequest {} = reading.end(body).await?;
+    json(call.service().rotate_key(&call.caller, key, mode).await?)
 }
 
 /// The proof file of a record, a booking, a limit, a node, a pod or a token, to be checked offline.
@@ -154,11 +150,14 @@ async fn rotate_key(call: Call) -> Handled {
     responses((status = 200, body = Object),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_proof(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
-    let text = call
-        .service()
-        .proof(&call.caller, call.part("kind"), call.part("id"))
-        .await?;
+    let mut reading = call.reading(&["minRecord"]);
+    let (kind, id) = (reading.part::<String>("kind"), reading.part::<String>("id"));
+    let subject = kind.zip(id).and_then(|(kind, id)| {
+        let subject = Subject::new(&kind, &id);
+        reading.take(subject.map_err(|error| no_subject("kind", "id", &error)))
+    });
+    let subject = reading.end(subject).await?;
+    let text = call.service().proof(&call.caller, &subject).await?;
     Ok(bytes("application/json", text + "\n"))
 }
 
@@ -167,7 +166,7 @@ async fn get_proof(call: Call) -> Handled {
     responses((status = 200, body = String, content_type = "text/plain"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_checkpoint(call: Call) -> Handled {
-    call.query.only(&[])?;
+    call.reading(&[]).end(Some(())).await?;
     let mut response = bytes(
         "text/plain; charset=utf-8",
         call.service().checkpoint().await?,
@@ -181,8 +180,10 @@ async fn get_checkpoint(call: Call) -> Handled {
     responses((status = 200, body = Inclusion),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_inclusion(call: Call) -> Handled {
-    call.query.only(&["minRecord"])?;
-    json(call.service().inclusion(call.name("record")?).await?)
+    let mut reading = call.reading(&["minRecord"]);
+    let record = reading.part("record");
+    let record = reading.end(record).await?;
+    json(call.service().inclusion(record).await?)
 }
 
 /// A tile of the tree, as C2SP tlog-tiles names them: `0/x001/234`, `entries/000.p/17`.
@@ -192,11 +193,10 @@ async fn get_inclusion(call: Call) -> Handled {
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_tile(call: Call) -> Handled {
-    call.query.only(&[])?;
-    let file = call
-        .service()
-        .log_file(&call.caller, call.part("path"))
-        .await?;
+    let mut reading = call.reading(&[]);
+    let path = reading.part("path");
+    let path = reading.end(path).await?;
+    let file = call.service().log_file(&call.caller, path).await?;
     let mut response = bytes("application/octet-stream", file.bytes);
     let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
     response.headers_mut().insert(CACHE_CONTROL, cache);

@@ -1,16 +1,14 @@
 //! `/v1/nodes/{name}/market` and `…/restore`.
 
 use bursar_client::Problem;
-use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
-use bursar_units::{Millis, ObjectName};
+use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest};
+use bursar_units::ObjectName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
 use super::call::Call;
-use super::query::invalid;
 use super::respond::{Handled, json};
-use crate::service::Since;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -27,19 +25,17 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = NodeMarket),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_market(call: Call) -> Handled {
-    call.query.only(&["since", "at", "minRecord"])?;
-    let name: ObjectName = call.name("name")?;
-    let time = |field| {
-        let text = call.query.get(field);
-        text.map(|text| time(field, text)).transpose()
-    };
+    let mut reading = call.reading(&["since", "at", "minRecord"]);
+    let name = reading.part("name");
+    let (since, at) = (reading.query("since"), reading.query("at"));
+    if reading.text("since").and(reading.text("at")).is_some() {
+        reading.mistake("at", "cannot be asked for together with `since`");
+    }
+    let name: ObjectName = reading.end(name).await?;
     let service = call.service();
-    match (time("since")?, time("at")?) {
-        (Some(_), Some(_)) => {
-            Err(invalid("at", "it cannot be asked for together with `since`").into())
-        }
-        (None, Some(at)) => json(service.market_at(&call.caller, &name, at).await?),
-        (since, None) => json(service.market(&call.caller, &name, since)?),
+    match at {
+        Some(at) => json(service.market_at(&call.caller, &name, at).await?),
+        None => json(service.market(&call.caller, &name, since)?),
     }
 }
 
@@ -50,24 +46,11 @@ async fn get_market(call: Call) -> Handled {
     responses((status = 200, body = RestoreAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn restore_node(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let name: ObjectName = call.name("name")?;
-    call.body_or_empty::<RestoreRequest>()?;
-    let mode = call.mode()?;
-    json(
-        call.service()
-            .restore_node(&call.caller, &name, mode)
-            .await?,
-    )
-}
-
-/// A time in the past, as a distance or an instant.
-fn time(field: &str, text: &str) -> Result<Since, Problem> {
-    let wrong = |error: &dyn std::fmt::Display| invalid(field, &error.to_string());
-    if let Some(back) = text.strip_prefix('-') {
-        let back = back.parse::<Millis>();
-        return back.map(Since::Back).map_err(|error| wrong(&error));
-    }
-    let at = instant::parse(text);
-    at.map(Since::At).map_err(|error| wrong(&error))
+    let mut reading = call.reading(&["dryRun"]);
+    let name = reading.part("name");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (name, RestoreRequest {}): (ObjectName, _) = reading.end(name.zip(body)).await?;
+    let service = call.service();
+    json(service.restore_node(&call.caller, &name, mode).await?)
 }

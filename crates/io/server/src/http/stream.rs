@@ -14,7 +14,6 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::call::Call;
-use super::query::invalid;
 use super::respond::Handled;
 use crate::service::{Position, Stream, StreamFilter, StreamItem};
 
@@ -39,21 +38,19 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = String, content_type = "text/event-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn stream_events(call: Call) -> Handled {
-    call.query.only(&["kinds", "tenant", "from", "minRecord"])?;
-    let from =
-        match call.header("last-event-id")? {
-            Some(id) => Some(Position::parse(id).ok_or_else(|| {
-                invalid("Last-Event-ID", "is not `record.index`, as in `48212.1`")
-            })?),
-            None => call.query.read("from")?.map(|record| Position {
-                record,
-                index: None,
-            }),
-        };
-    let filter = StreamFilter::parse(call.query.get("kinds"), call.query.read("tenant")?)?;
+    let mut reading = call.reading(&["kinds", "tenant", "from", "minRecord"]);
+    let tenant = reading.query("tenant");
+    let filter = StreamFilter::parse(reading.text("kinds"), tenant);
+    let filter = reading.take(filter);
+    let last = reading.header::<Position>("Last-Event-ID");
+    let from = reading.query("from").map(|record| Position {
+        record,
+        index: None,
+    });
+    let filter = reading.end(filter).await?;
     let stream = call
         .shared_service()
-        .follow(call.caller.clone(), filter, from)?;
+        .follow(call.caller.clone(), filter, last.or(from))?;
     let mut response = call.pieces("text/event-stream", pieces(stream), |problem| {
         Some(Bytes::from(signed_out(problem)))
     });

@@ -22,11 +22,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = ListAnswer<Token>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_tokens(call: Call) -> Handled {
-    call.query.only(&["limit", "cursor", "minRecord"])?;
-    json(
-        call.service()
-            .tokens(&call.caller, call.query.page()?, call.query.get("cursor"))?,
-    )
+    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let (page, cursor) = (reading.page(), reading.text("cursor"));
+    reading.end(Some(())).await?;
+    json(call.service().tokens(&call.caller, page, cursor)?)
 }
 
 /// Lets somebody in. The secret is in this answer and nowhere else.
@@ -36,12 +35,14 @@ async fn list_tokens(call: Call) -> Handled {
     responses((status = 201, body = TokenCreated),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn create_token(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
-    let request: TokenRequest = call.body()?;
-    let key = call.idempotency_key()?;
+    let mut reading = call.reading(&["dryRun"]);
+    let (key, mode) = (reading.idempotency_key(), reading.mode());
+    let request = reading.body();
+    let request: TokenRequest = reading.end(request).await?;
+    let service = call.service();
     json(
-        call.service()
-            .create_token(&call.caller, request, key, call.mode()?)
+        service
+            .create_token(&call.caller, request, key, mode)
             .await?,
     )
 }
@@ -52,10 +53,13 @@ async fn create_token(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn revoke_token(call: Call) -> Handled {
-    call.query.only(&["dryRun"])?;
+    let mut reading = call.reading(&["dryRun"]);
+    let name = reading.part("name");
+    let mode = reading.mode();
+    let name = reading.end(name).await?;
     json(
         call.service()
-            .revoke_token(&call.caller, call.name("name")?, call.mode()?)
+            .revoke_token(&call.caller, name, mode)
             .await?,
     )
 }

@@ -24,7 +24,7 @@ use super::refusal::of_refusal;
 use super::{Answer, Mode, Service, last_record};
 use crate::caller::Caller;
 
-pub use list::BookingFilter;
+pub use list::{BookingFilter, Cursor};
 
 /// The longest a look at a booking may wait for it to change.
 pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
@@ -221,7 +221,12 @@ impl Service {
         let mut own = BTreeMap::new();
         let command = |operation: Operation| {
             let id = operation.id().clone();
-            let mistakes = operation.mistakes();
+            let mut mistakes = operation.mistakes();
+            if let Operation::Reserve { request, .. } = &operation
+                && request.tenant.is_none()
+            {
+                mistakes.extend(missing_tenant(caller));
+            }
             let command = if mistakes.is_empty() {
                 self.command(caller, operation, &own)
             } else {
@@ -424,28 +429,32 @@ fn decided(reply: &Reply, id: &BookingId) -> Option<Booking> {
 }
 
 /// The tenant that is meant: the one named, or the only one there is.
-pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
+pub(super) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     if let Some(tenant) = named {
         return Ok(tenant);
     }
-    let mut tenants = caller.tenants.iter();
-    match (tenants.next(), tenants.next()) {
-        (Some(only), None) => Ok(only.clone()),
-        (None, _) if caller.may_operate() => Ok(caller.name.clone()),
-        (None, _) => Err(caller
-            .require_operate("book without a tenant")
-            .err()
-            .unwrap_or_else(|| Problem::invalid(vec![FieldError::new("tenant", "is missing")]))),
-        (Some(_), Some(_)) => {
-            let all: Vec<&str> = caller.tenants.iter().map(Label::as_str).collect();
-            let message = format!(
-                "is missing; `{}` may act as {}",
-                caller.name,
-                all.join(", ")
-            );
-            Err(Problem::invalid(vec![FieldError::new("tenant", message)]))
-        }
+    if let Some(missing) = missing_tenant(caller) {
+        return Err(Problem::invalid(vec![missing]));
     }
+    if let Some(only) = caller.tenants.first() {
+        return Ok(only.clone());
+    }
+    caller.require_operate("book without a tenant")?;
+    Ok(caller.name.clone())
+}
+
+/// What is wrong with a request of this caller that names no tenant.
+pub(crate) fn missing_tenant(caller: &Caller) -> Option<FieldError> {
+    if caller.tenants.len() < 2 {
+        return None;
+    }
+    let all: Vec<&str> = caller.tenants.iter().map(Label::as_str).collect();
+    let message = format!(
+        "is missing; `{}` may act as {}",
+        caller.name,
+        all.join(", ")
+    );
+    Some(FieldError::new("tenant", message))
 }
 
 /// A release by its holder, or by force.

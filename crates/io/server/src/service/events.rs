@@ -126,21 +126,12 @@ impl StreamFilter {
             .flat_map(|kinds| kinds.split(','))
             .map(str::to_owned)
             .collect();
-        for kind in &kinds {
-            let first = kind.split('.').next().unwrap_or_default();
-            if !KINDS.contains(&first) {
-                let near = nearest(first, KINDS.into_iter());
-                let error = FieldError {
-                    suggestion: near.map(|near| format!("did you mean `{near}`?")),
-                    ..FieldError::new(
-                        "kinds",
-                        format!("has `{kind}`; kinds are {}", KINDS.join(", ")),
-                    )
-                };
-                return Err(Problem::invalid(vec![error]));
-            }
+        let errors: Vec<_> = kinds.iter().filter_map(|kind| wrong_kind(kind)).collect();
+        if errors.is_empty() {
+            Ok(Self { kinds, tenant })
+        } else {
+            Err(Problem::invalid(errors))
         }
-        Ok(Self { kinds, tenant })
     }
 
     fn names(&self, name: &str) -> bool {
@@ -328,6 +319,20 @@ impl Stream {
             record: head.saturating_sub(1),
         });
     }
+}
+
+/// What is wrong with a kind or name of events.
+fn wrong_kind(kind: &str) -> Option<FieldError> {
+    let first = kind.split('.').next().unwrap_or_default();
+    if KINDS.contains(&first) {
+        return None;
+    }
+    let near = nearest(first, KINDS.into_iter());
+    let message = format!("has `{kind}`; kinds are {}", KINDS.join(", "));
+    Some(FieldError {
+        suggestion: near.map(|near| format!("did you mean `{near}`?")),
+        ..FieldError::new("kinds", message)
+    })
 }
 
 /// The next limit that is changed; never, where nobody shares CPU.

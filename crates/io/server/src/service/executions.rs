@@ -28,7 +28,7 @@ use rustix::process::geteuid;
 
 use super::answers::{self, Look};
 use super::bookings::list::Listed;
-use super::bookings::tenant_of;
+use super::bookings::{Cursor, tenant_of};
 use super::refusal::of_refusal;
 use super::{Answer, Mode, Service, chain};
 use crate::caller::Caller;
@@ -139,7 +139,7 @@ impl Service {
         caller: &Caller,
         filter: ExecutionFilter,
         limit: usize,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
     ) -> Result<Answer<ListAnswer<Execution>>, Problem> {
         self.page(caller, filter, limit, cursor).await
     }

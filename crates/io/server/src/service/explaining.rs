@@ -5,7 +5,7 @@ use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::explain;
-use bursar_units::{BookingId, ObjectName};
+use bursar_units::{BookingId, NameError, ObjectName};
 
 use super::nearest::nearest;
 use super::{Answer, Service, answers, bookings, last_record, sight};
@@ -14,49 +14,64 @@ use crate::caller::Caller;
 /// The kinds that can be explained.
 const KINDS: [&str; 2] = ["booking", "limit"];
 
+/// What can be explained.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Explained {
+    /// A booking.
+    Booking(BookingId),
+    /// A limit.
+    Limit(ObjectName),
+}
+
+impl Explained {
+    /// The thing of a kind and a name.
+    pub fn new(kind: &str, name: &str) -> Result<Self, Problem> {
+        let named =
+            |error: NameError| Problem::invalid(vec![FieldError::new("name", error.to_string())]);
+        match kind {
+            "booking" => BookingId::new(name).map(Self::Booking).map_err(named),
+            "limit" => ObjectName::new(name).map(Self::Limit).map_err(named),
+            _ => {
+                let message = format!("names `{kind}`; the kinds are {}", KINDS.join(", "));
+                Err(Problem {
+                    suggestion: nearest(kind, KINDS.into_iter()),
+                    errors: vec![FieldError::new("kind", message)],
+                    ..Problem::new(
+                        Code::NotFound,
+                        format!("nothing of kind `{kind}` can be explained"),
+                    )
+                })
+            }
+        }
+    }
+}
+
 impl Service {
-    /// Explains a thing by its kind and name.
+    /// Explains a thing.
     pub fn explain(
         &self,
         caller: &Caller,
-        kind: &str,
-        name: &str,
+        explained: &Explained,
     ) -> Result<Answer<Explanation>, Problem> {
         let now = self.ledger.now();
         let state = self.ledger.view().read();
-        let named = |error: bursar_units::NameError| {
-            Problem::invalid(vec![FieldError::new("name", error.to_string())])
-        };
-        let (told, who) = match kind {
-            "booking" => {
-                let id = BookingId::new(name).map_err(named)?;
-                let who = who(&state, &id).filter(|who| caller.sees_tenant(&who.tenant));
-                let none = || bookings::no_booking(&state, caller, &id);
+        let (told, who) = match explained {
+            Explained::Booking(id) => {
+                let who = who(&state, id).filter(|who| caller.sees_tenant(&who.tenant));
+                let none = || bookings::no_booking(&state, caller, id);
                 let who = who.ok_or_else(none)?;
                 (
-                    explain::booking(&state, now, &id).ok_or_else(none)?,
+                    explain::booking(&state, now, id).ok_or_else(none)?,
                     vec![who],
                 )
             }
-            "limit" => {
-                let name = ObjectName::new(name).map_err(named)?;
-                let none = || sight::no_limit(&state, caller, &name);
-                let declared = sight::limit(&state, caller, &name).ok_or_else(none)?;
-                let told = explain::limit(&state, &name, |counter| {
+            Explained::Limit(name) => {
+                let none = || sight::no_limit(&state, caller, name);
+                let declared = sight::limit(&state, caller, name).ok_or_else(none)?;
+                let told = explain::limit(&state, name, |counter| {
                     sight::sees_counter(&state, caller, &declared.limit, counter)
                 });
                 (told.ok_or_else(none)?, Vec::new())
-            }
-            _ => {
-                let problem = Problem::new(
-                    Code::NotFound,
-                    format!("nothing of kind `{kind}` can be explained"),
-                );
-                let suggestion = nearest(kind, KINDS.into_iter());
-                return Err(Problem {
-                    suggestion,
-                    ..problem
-                });
             }
         };
         let body = answers::explanation(told, now, caller, who);

@@ -34,17 +34,16 @@ pub struct LogFile {
 
 impl Service {
     /// The proof file of a record, a booking, a limit, a node, a pod or a token.
-    pub async fn proof(&self, caller: &Caller, kind: &str, name: &str) -> Result<String, Problem> {
-        let object = Subject::new(kind, name).map_err(|error| no_subject("id", &error))?;
-        self.may_prove(caller, &object)?;
+    pub async fn proof(&self, caller: &Caller, object: &Subject) -> Result<String, Problem> {
+        self.may_prove(caller, object)?;
         let keys = self.verifier_keys();
         // Signing is the store's own work, once a second: it is only asked for where the newest
         // checkpoint does not cover what is to be proven.
-        let covered = self.try_prove(&object, self.tree().await?).await?;
+        let covered = self.try_prove(object, self.tree().await?).await?;
         let proof = if let Some(proof) = covered {
             proof
         } else {
-            let signed = self.try_prove(&object, self.signed_tree().await?).await?;
+            let signed = self.try_prove(object, self.signed_tree().await?).await?;
             signed.ok_or_else(|| Problem::new(Code::Internal, "a checkpoint is missing"))?
         };
         let proof = Proof { keys, ..proof };
@@ -86,11 +85,7 @@ impl Service {
     }
 
     /// A tile, or the records of one.
-    pub async fn log_file(&self, caller: &Caller, path: &str) -> Result<LogFile, Problem> {
-        let none = |detail: String| Problem::new(Code::NotFound, detail);
-        let path: TilePath = format!("tile/{path}")
-            .parse()
-            .map_err(|error| none(format!("{error}")))?;
+    pub async fn log_file(&self, caller: &Caller, path: TilePath) -> Result<LogFile, Problem> {
         if let TilePath::Entries(_) = path {
             caller.require_operate(READ_BYTES)?;
         }
@@ -189,16 +184,22 @@ impl Service {
     }
 }
 
-/// Why a text names nothing that records are about, in the words that every surface uses.
-pub(super) fn no_subject(field: &str, error: &subject::Error) -> Problem {
+/// Why a text names nothing that records are about, in the words that every surface uses, with the
+/// fields that have its kind and its name.
+pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &subject::Error) -> Problem {
     let words = error.to_string();
     match error {
-        subject::Error::Kind { kind } => Problem {
-            suggestion: nearest(kind, subject::KINDS.into_iter()),
-            ..Problem::new(Code::NotFound, words)
-        },
+        subject::Error::Kind { kind } => {
+            let kinds = subject::KINDS.join(", ");
+            let message = format!("names `{kind}`; the kinds are {kinds}");
+            Problem {
+                suggestion: nearest(kind, subject::KINDS.into_iter()),
+                errors: vec![FieldError::new(kind_field, message)],
+                ..Problem::new(Code::NotFound, words)
+            }
+        }
         _ => Problem {
-            errors: vec![FieldError::new(field, words.clone())],
+            errors: vec![FieldError::new(name_field, words.clone())],
             ..Problem::new(Code::Invalid, words)
         },
     }

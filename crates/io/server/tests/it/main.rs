@@ -20,6 +20,7 @@ mod listen;
 mod market;
 mod market_ledger;
 mod metrics;
+mod mistakes;
 mod openapi;
 mod problems;
 mod rights;

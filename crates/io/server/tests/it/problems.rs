@@ -128,6 +128,7 @@ async fn all_mistakes_of_a_body_are_told_at_once_with_what_was_meant() {
         json!(paths),
         json!([
             "operations[1].fense",
+            "operations[1].fence",
             "operations[2].id",
             "operations[2].class"
         ]),

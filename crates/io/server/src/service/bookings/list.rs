@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 
 use bursar_client::api::{Booking, ListAnswer, State as BookingState};
-use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::booking::{Ended, Standing};
@@ -56,9 +55,9 @@ pub(in super::super) trait Listed: Send + 'static {
     fn tell(&self, look: &Look<'_>, id: &BookingId) -> Option<Self::Item>;
 }
 
-/// Where a list goes on.
+/// Where a list of bookings or executions goes on.
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Cursor {
+pub enum Cursor {
     /// With live bookings above this id.
     Live(Option<BookingId>),
     /// With bookings that ended before this one.
@@ -72,7 +71,7 @@ impl Service {
         caller: &Caller,
         filter: BookingFilter,
         limit: usize,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
     ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
         self.page(caller, filter, limit, cursor).await
     }
@@ -83,9 +82,9 @@ impl Service {
         caller: &Caller,
         listed: L,
         limit: usize,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
     ) -> Result<Answer<ListAnswer<L::Item>>, Problem> {
-        let cursor = cursor.map_or(Ok(Cursor::Live(None)), Cursor::parse)?;
+        let cursor = cursor.unwrap_or(Cursor::Live(None));
         let page = Page {
             ledger: self.ledger.clone(),
             caller: caller.clone(),
@@ -147,14 +146,8 @@ impl BookingFilter {
 }
 
 impl Cursor {
-    fn parse(text: &str) -> Result<Self, Problem> {
-        Self::read(text).ok_or_else(|| {
-            let message = "is not one of this list; send `nextCursor` of the page before as it is";
-            Problem::invalid(vec![FieldError::new("cursor", message)])
-        })
-    }
-
-    fn read(text: &str) -> Option<Self> {
+    /// Reads what an earlier page gave as `nextCursor`.
+    pub fn parse(text: &str) -> Option<Self> {
         if let Some(id) = text.strip_prefix("live:") {
             return Some(Self::Live(Some(BookingId::new(id).ok()?)));
         }
@@ -337,10 +330,10 @@ mod tests {
             Cursor::Ended(None),
             Cursor::Ended(id.map(|id| (Instant::from_ms(7), id))),
         ] {
-            assert_eq!(Cursor::read(&cursor.text()), Some(cursor));
+            assert_eq!(Cursor::parse(&cursor.text()), Some(cursor));
         }
         for garbage in ["", "live:", "ended:7", "ended:x:y", "ended:7:\u{fffd}", "7"] {
-            assert_eq!(Cursor::read(garbage), None, "{garbage}");
+            assert_eq!(Cursor::parse(garbage), None, "{garbage}");
         }
     }
 }

@@ -14,7 +14,7 @@ use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
 use serde_json::value::RawValue;
 
-use super::super::proofs::{READ_BYTES, no_subject};
+use super::super::proofs::READ_BYTES;
 use super::super::sight::{may_read_bytes, sees_event};
 use super::super::{Answer, Service, last_record, unreadable};
 use crate::caller::Caller;
@@ -28,7 +28,7 @@ pub struct RecordFilter {
     /// From this one on.
     pub from: u64,
     /// About this object only, as in `booking/job-1`.
-    pub object: Option<String>,
+    pub object: Option<Subject>,
     /// Whether the records themselves are wanted too.
     pub is_raw: bool,
 }
@@ -41,16 +41,12 @@ impl Service {
         filter: RecordFilter,
         limit: usize,
     ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
-        let object = filter.object.as_deref().map(str::parse::<Subject>);
-        let object = object
-            .transpose()
-            .map_err(|error| no_subject("object", &error))?;
-        self.may_list(caller, object.as_ref(), filter.is_raw)?;
+        self.may_list(caller, filter.object.as_ref(), filter.is_raw)?;
         let page = Page {
             ledger: self.ledger.clone(),
             index: self.index.clone(),
             caller: caller.clone(),
-            object,
+            object: filter.object,
             is_raw: filter.is_raw,
             limit,
         };

@@ -1,0 +1,93 @@
+//! What a part of an address, a header or a query parameter may be.
+
+use bursar_client::api::instant;
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem, whole_number};
+use bursar_engine::subject::Subject;
+use bursar_journal::tile::Path as TilePath;
+use bursar_units::{BookingId, INTEGER_MAX, Label, Millis, ObjectName};
+
+use crate::service::{Cursor, Position, Since, no_subject};
+
+/// A type that a text of a request may have.
+pub(crate) trait Parameter: Sized {
+    /// Reads the text of this name, or says what is wrong with it.
+    fn read(name: &str, text: &str) -> Result<Self, Problem>;
+}
+
+impl Parameter for String {
+    fn read(_: &str, text: &str) -> Result<Self, Problem> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Parameter for u64 {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        let number = text.parse();
+        number.map_err(|_| invalid(name, whole_number(0, INTEGER_MAX)))
+    }
+}
+
+macro_rules! parsed {
+    ($($type:ty),+) => {
+        $(impl Parameter for $type {
+            fn read(name: &str, text: &str) -> Result<Self, Problem> {
+                text.parse().map_err(|error| invalid(name, format!("{error}")))
+            }
+        })+
+    };
+}
+
+parsed!(BookingId, Label, Millis, ObjectName);
+
+impl Parameter for Cursor {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        let message = "is not one of this list; send `nextCursor` of the page before as it is";
+        Self::parse(text).ok_or_else(|| invalid(name, message))
+    }
+}
+
+impl Parameter for Position {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        let message = "is not `record.index`, as in `48212.1`";
+        Self::parse(text).ok_or_else(|| invalid(name, message))
+    }
+}
+
+/// A time in the past, as a distance or an instant.
+impl Parameter for Since {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        match text.strip_prefix('-') {
+            Some(back) => Millis::read(name, back).map(Self::Back),
+            None => instant::parse(text)
+                .map(Self::At)
+                .map_err(|error| invalid(name, error.to_string())),
+        }
+    }
+}
+
+/// An object that records are about, as in `booking/job-1`.
+impl Parameter for Subject {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        text.parse().map_err(|error| no_subject(name, name, &error))
+    }
+}
+
+/// There is no tile of a name that none can have.
+impl Parameter for TilePath {
+    fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        let path = format!("tile/{text}").parse();
+        path.map_err(|error| {
+            let words = format!("{error}");
+            Problem {
+                errors: vec![FieldError::new(name, words.clone())],
+                ..Problem::new(Code::NotFound, words)
+            }
+        })
+    }
+}
+
+/// One mistake.
+pub(super) fn invalid(name: &str, message: impl Into<String>) -> Problem {
+    Problem::invalid(vec![FieldError::new(name, message)])
+}

@@ -1,0 +1,62 @@
+//! Query parameters as they are written.
+
+use std::collections::BTreeSet;
+
+use axum::extract::Query as Pairs;
+use bursar_client::problem::FieldError;
+use http::Uri;
+
+/// What follows the `?`; `None` where that is no list of names and values.
+pub(super) struct Query(Option<Vec<(String, String)>>);
+
+impl Query {
+    pub(super) fn parse(uri: &Uri) -> Self {
+        let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri);
+        Self(pairs.ok().map(|Pairs(pairs)| pairs))
+    }
+
+    /// A parameter, if it is text.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.pairs().iter().find(|(known, _)| known == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| is_text(value))
+    }
+
+    /// What is wrong whatever the parameters mean. One that is not of this address is refused: a
+    /// typo must not be ignored.
+    pub(super) fn mistakes<'a>(
+        &'a self,
+        known: &'a [&str],
+    ) -> impl Iterator<Item = FieldError> + 'a {
+        let message = "is not a list of name=value, percent-encoded as UTF-8";
+        let unreadable = self.0.is_none().then(|| FieldError::new("query", message));
+        let mut seen = BTreeSet::new();
+        let wrong = move |(name, value): &'a (String, String)| {
+            if !known.contains(&name.as_str()) {
+                let near = crate::service::nearest_name(name, known.iter().copied());
+                return Some(FieldError {
+                    suggestion: near.map(|near| format!("did you mean `{near}`?")),
+                    ..FieldError::new(name, "is not a parameter of this address")
+                });
+            }
+            if !seen.insert(name) {
+                return Some(FieldError::new(name, "is given twice"));
+            }
+            let message = "is not text: percent-encode it as UTF-8";
+            (!is_text(value)).then(|| FieldError::new(name, message))
+        };
+        unreadable
+            .into_iter()
+            .chain(self.pairs().iter().filter_map(wrong))
+    }
+
+    fn pairs(&self) -> &[(String, String)] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// Bytes that are no text arrive as the character that stands for them.
+fn is_text(text: &str) -> bool {
+    !text.contains(char::REPLACEMENT_CHARACTER)
+}

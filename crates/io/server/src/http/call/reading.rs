@@ -1,0 +1,238 @@
+//! A request that is being read: all that is wrong in it is told at once.
+
+use std::collections::BTreeSet;
+
+use bursar_client::api::body::{self, Body, MISTAKES_MAX};
+use bursar_client::api::{PAGE_DEFAULT, PAGE_MAX};
+use bursar_client::object::{Address, Object};
+use bursar_client::problem::FieldError;
+use bursar_client::{Code, Problem, whole_number};
+use bursar_units::{BookingId, Label};
+use serde_json::Value;
+
+use super::Call;
+use super::parameter::{Parameter, invalid};
+use crate::service::{Mode, missing_tenant};
+
+/// Parts of an address, headers, query parameters and a body, read together. What is wrong reads as
+/// absent, and [`Reading::end`] refuses the request with every mistake. Every handler reads its
+/// request through this and nothing else.
+pub(crate) struct Reading<'a> {
+    call: &'a Call,
+    min_record: Option<u64>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Reading<'a> {
+    /// Begins to read a request whose address has these query parameters.
+    pub(super) fn new(call: &'a Call, known: &[&str]) -> Self {
+        let mut reading = Self {
+            call,
+            min_record: None,
+            problems: Vec::new(),
+        };
+        if call.path.is_none() {
+            reading.mistake("address", "is not text: percent-encode it as UTF-8");
+        }
+        let mistakes = call.query.mistakes(known).take(MISTAKES_MAX);
+        let mistakes = mistakes.map(|error| Problem::invalid(vec![error]));
+        reading.problems.extend(mistakes);
+        if known.contains(&MIN_RECORD) {
+            reading.min_record = reading.query(MIN_RECORD);
+        }
+        reading
+    }
+
+    /// A part of the address.
+    pub(crate) fn part<T: Parameter>(&mut self, name: &str) -> Option<T> {
+        let mut parts = self.call.path.iter().flatten();
+        let (_, text) = parts.find(|(known, _)| known == name)?;
+        self.take(T::read(name, text))
+    }
+
+    /// A header, under the name that it has in the description.
+    pub(crate) fn header<T: Parameter>(&mut self, name: &str) -> Option<T> {
+        let text = self.call.headers.get(name)?.to_str();
+        let text = self.take(text.map_err(|_| invalid(name, "is not plain text")))?;
+        self.take(T::read(name, text))
+    }
+
+    /// The key under which an action is one, however often it is sent.
+    pub(crate) fn idempotency_key(&mut self) -> Option<BookingId> {
+        self.header("Idempotency-Key")
+    }
+
+    /// A query parameter.
+    pub(crate) fn query<T: Parameter>(&mut self, name: &str) -> Option<T> {
+        self.take(T::read(name, self.text(name)?))
+    }
+
+    /// A query parameter as it is written.
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        self.call.query.get(name)
+    }
+
+    /// A query parameter that is true or false.
+    pub(crate) fn flag(&mut self, name: &str) -> bool {
+        match self.text(name) {
+            None | Some("false") => false,
+            Some("true" | "") => true,
+            Some(_) => {
+                self.mistake(name, "is neither `true` nor `false`");
+                false
+            }
+        }
+    }
+
+    /// Whether the write is real.
+    pub(crate) fn mode(&mut self) -> Mode {
+        if self.flag("dryRun") {
+            Mode::DryRun
+        } else {
+            Mode::Real
+        }
+    }
+
+    /// The values that some words with commas name.
+    pub(crate) fn chosen<T: Copy + Ord>(&mut self, name: &str, all: &[(&str, T)]) -> BTreeSet<T> {
+        let words = self.text(name).into_iter().flat_map(|text| text.split(','));
+        let mut chosen = BTreeSet::new();
+        for wanted in words {
+            let Some((_, value)) = all.iter().find(|(word, _)| *word == wanted) else {
+                let words: Vec<String> = all.iter().map(|(word, _)| format!("`{word}`")).collect();
+                self.mistake(name, &format!("is none of {}", words.join(", ")));
+                break;
+            };
+            chosen.insert(*value);
+        }
+        chosen
+    }
+
+    /// How many items a page has.
+    pub(crate) fn page(&mut self) -> usize {
+        let limit = match self.text(LIMIT).map(str::parse) {
+            None => PAGE_DEFAULT,
+            Some(Ok(limit @ 1..=PAGE_MAX)) => limit,
+            Some(Ok(limit)) if PAGE_MAX < limit => {
+                let message = format!("is {limit}, a page has at most {PAGE_MAX} items");
+                self.problems.push(Problem {
+                    errors: vec![FieldError::new(LIMIT, &message)],
+                    ..Problem::new(Code::TooLarge, format!("{LIMIT} {message}"))
+                });
+                PAGE_DEFAULT
+            }
+            Some(_) => {
+                self.mistake(LIMIT, &whole_number(1, PAGE_MAX));
+                PAGE_DEFAULT
+            }
+        };
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    /// The body, which must be there.
+    pub(crate) fn body<T: Body>(&mut self) -> Option<T> {
+        self.require_body()?;
+        self.body_or_empty()
+    }
+
+    /// The body; nothing at all is an empty object.
+    pub(crate) fn body_or_empty<T: Body>(&mut self) -> Option<T> {
+        self.take(body::read(&self.call.body).map_err(|problem| *problem))
+    }
+
+    /// The body of a request that counts for a tenant: one that must be named and is not is a
+    /// mistake like the others.
+    pub(crate) fn body_for_tenant<T: Body>(
+        &mut self,
+        tenant: impl Fn(&T) -> Option<&Label>,
+    ) -> Option<T> {
+        let body = self.body();
+        let is_named = match &body {
+            Some(body) => tenant(body).is_some(),
+            None => !is_without_tenant(&self.call.body),
+        };
+        if !is_named && let Some(missing) = missing_tenant(&self.call.caller) {
+            self.problems.push(Problem::invalid(vec![missing]));
+        }
+        body
+    }
+
+    /// The body, which is the object that the address names.
+    pub(crate) fn declared(&mut self, address: Address<'_>) -> Option<Object> {
+        self.require_body()?;
+        let read = body::read_declared(&self.call.body, address);
+        self.take(read.map_err(|problem| *problem))
+    }
+
+    /// The body, which is a list of objects.
+    pub(crate) fn objects(&mut self) -> Option<Vec<Object>> {
+        self.require_body()?;
+        self.take(body::read_values(&self.call.body).map_err(|problem| *problem))
+    }
+
+    fn require_body(&mut self) -> Option<()> {
+        if self.call.body.is_empty() {
+            let detail = "the body is empty, it must be a JSON object";
+            self.problems.push(Problem::new(Code::Malformed, detail));
+            return None;
+        }
+        Some(())
+    }
+
+    /// What was read elsewhere, or what is wrong with it.
+    pub(crate) fn take<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
+        read.map_err(|problem| self.problems.push(problem)).ok()
+    }
+
+    /// Notes what is wrong with something that has a name.
+    pub(crate) fn mistake(&mut self, name: &str, message: &str) {
+        self.problems.push(invalid(name, message));
+    }
+
+    /// Refuses what has mistakes, with all of them. What has none waits for the record that is to
+    /// be reflected, and is what was read.
+    pub(crate) async fn end<T>(self, read: Option<T>) -> Result<T, Problem> {
+        if let Some(problem) = together(self.problems) {
+            return Err(problem);
+        }
+        if let Some(record) = self.min_record {
+            let service = self.call.service();
+            self.call.hold(service.reach(record)).await?;
+        }
+        // Whatever reads as absent has a mistake.
+        read.ok_or_else(|| Problem::new(Code::Internal, "the request was not read"))
+    }
+}
+
+const MIN_RECORD: &str = "minRecord";
+const LIMIT: &str = "limit";
+
+/// All problems as one. What names no field, such as a body that is no JSON, is told alone. So is a
+/// problem that is the only one: it has a code and words of its own.
+fn together(mut problems: Vec<Problem>) -> Option<Problem> {
+    if let Some(place) = problems
+        .iter()
+        .position(|problem| problem.errors.is_empty())
+    {
+        return Some(problems.swap_remove(place));
+    }
+    let mut errors: Vec<&FieldError> = Vec::new();
+    for error in problems.iter().flat_map(|problem| &problem.errors) {
+        if errors.len() < MISTAKES_MAX && !errors.contains(&error) {
+            errors.push(error);
+        }
+    }
+    match problems.as_slice() {
+        [] => None,
+        [only] if only.errors.len() == errors.len() => problems.pop(),
+        _ => Some(Problem::invalid(errors.into_iter().cloned().collect())),
+    }
+}
+
+/// Whether a body that cannot be read lacks its tenant.
+fn is_without_tenant(body: &[u8]) -> bool {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => fields.get("tenant").is_none_or(Value::is_null),
+        _ => false,
+    }
+}
