@@ -46,11 +46,6 @@ struct Run {
 }
 
 impl Null {
-    /// One that knows nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn run(&self, id: &BookingId) -> Option<Arc<Run>> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.get(id).cloned()
@@ -184,10 +179,6 @@ impl Executor for Null {
 
     fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {
         Ok(None)
-    }
-
-    fn isolation(&self) -> Isolation {
-        Isolation::Cgroup
     }
 }
 

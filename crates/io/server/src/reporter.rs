@@ -54,7 +54,7 @@ impl Reporter {
 
     /// Reports until it is dropped.
     pub async fn run(self, agent: Arc<Agent>) {
-        let mut changes = agent.changes();
+        let mut changes = agent.views();
         loop {
             changes.borrow_and_update();
             self.settle(&agent).await;

@@ -268,11 +268,6 @@ impl Record {
         })
     }
 
-    /// The hash of the last line.
-    pub fn head(&self) -> &str {
-        &self.head
-    }
-
     /// How far it has come; `None` before its first line.
     pub fn position(&self) -> Option<Position> {
         self.last.map(|last| Position {

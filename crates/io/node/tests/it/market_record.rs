@@ -126,10 +126,8 @@ fn every_clearing_replays_as_it_was_and_pods_come_and_go() {
         .map(|past| (past.market, past.cleared, past.label))
         .collect();
     assert_eq!(all, expected);
-    assert_eq!(
-        (verified.lines, verified.head.as_str()),
-        (20, record.head())
-    );
+    let position = record.position().unwrap();
+    assert_eq!((verified.lines, &verified.head), (20, &position.head));
     assert_eq!((verified.from_ms, verified.to_ms), (5_000, 100_000));
 }
 
@@ -361,9 +359,11 @@ fn it_is_bounded_and_its_files_follow_one_another() {
     let (all, _) = read(directory.path());
     assert_eq!(all.len(), 1_100);
     // The next process goes on where this one stopped.
-    let head = record.head().to_owned();
+    let position = record.position();
+    assert!(position.is_some());
     drop(record);
-    assert_eq!(Record::open(directory.path()).unwrap().head(), head);
+    let again = Record::open(directory.path()).unwrap();
+    assert_eq!(again.position(), position);
 }
 
 /// Method: so much is there that a line of 20 MiB takes the place of others, at each end of a file.

@@ -54,11 +54,6 @@ impl Service {
         }
     }
 
-    /// The agent of this node, where one is at work.
-    pub fn market_agent(&self) -> Option<&Arc<Agent>> {
-        self.market.as_ref()
-    }
-
     /// How a node's CPU is divided, with its past where that is asked for.
     pub fn market(
         &self,

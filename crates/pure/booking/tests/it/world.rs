@@ -13,7 +13,7 @@ use bursar_units::{Amount, BookingId, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    at, id, label, name, order, request, scope, sized, slots_limit, uuid_id, with_order,
+    at, id, label, name, order, request, scope, sized, slots_limit, stage_word, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
@@ -543,7 +543,7 @@ fn way_of(progress: &execution::Progress) -> Way {
             Stage::Stuck => 10,
         },
     };
-    assert_eq!(way.stage(), progress.stage.word());
+    assert_eq!(way.stage(), stage_word(progress.stage));
     way
 }
 

@@ -129,8 +129,7 @@ impl Logs {
         let (executor, id, wanted) = (Arc::clone(&self.executor), self.id.clone(), self.wanted);
         blocking(move || {
             let output = executor.output(&id, wanted.stream, wanted.from);
-            let output = output.map_err(io::Error::other)?;
-            Ok(output.map(|output| output.bytes))
+            output.map_err(io::Error::other)
         })
     }
 
