@@ -177,18 +177,6 @@ fn open(path: &Path, from: u64) -> io::Result<Output> {
     Ok(Box::new(file.take(size.saturating_sub(from))))
 }
 
-/// An error with its causes, in one line.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
 fn add_names(directory: &Path, ids: &mut BTreeSet<BookingId>) -> Result<(), Error> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -31,6 +31,7 @@ use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{self, Reader};
 use bursar_node::market::Agent;
 use bursar_units::Instant;
+use bursar_units::causes::chain;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 pub(crate) use bookings::tenant_of;
@@ -238,16 +239,4 @@ fn unreadable(error: &dyn std::error::Error) -> Problem {
         Code::Unavailable,
         format!("the store could not be read: {}", chain(error)),
     )
-}
-
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant as Monotonic};
 
+use bursar_units::causes::chain;
+
 use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::index::{Error, Index, Indexer, Pace, Progress};
@@ -52,8 +54,10 @@ impl Indexing {
                 LOOK
             }
             Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, cause, "records were not indexed, searches scan them");
+                tracing::warn!(
+                    error = chain(&error),
+                    "records were not indexed, searches scan them"
+                );
                 self.failures = self.failures.saturating_add(1).min(DOUBLINGS_MAX);
                 LOOK.saturating_mul(1 << self.failures)
             }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant as Monotonic};
 use bursar_engine::codec::decode;
 use bursar_engine::{Answer, Command, State, invariants, snapshot};
 use bursar_journal::hash::sha256;
+use bursar_units::causes::chain;
 use bursar_units::{Instant, Millis};
 
 use super::ROOM_BYTES_MIN;
@@ -157,8 +158,7 @@ impl Keeper {
 }
 
 fn warn(what: &str, error: &Error) {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    tracing::warn!(%error, cause, "{what}");
+    tracing::warn!(error = chain(error), "{what}");
 }
 
 /// The time of the last record that an anchored snapshot covers, or of the first of all.

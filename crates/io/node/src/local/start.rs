@@ -7,13 +7,14 @@ use std::process::Stdio;
 
 use bursar_booking::execution::{Exit, Isolation};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
 use super::look::Look;
 use super::shims::wait;
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
+use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
 use crate::executor::{Begun, Error, Job};
 use crate::place::{self, Marker};
@@ -115,7 +116,7 @@ impl Local {
         };
         let (socket, child) = match self.spawn(id, &order) {
             Ok(spawned) => spawned,
-            Err(error) => return Some(never(told(&error))),
+            Err(error) => return Some(never(chain(&error))),
         };
         let gone = self.shims.adopt(id, child);
         match report(socket).await {
@@ -182,7 +183,7 @@ async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
 }
 
 async fn not_seen(id: &BookingId, error: &Error) {
-    tracing::warn!(booking = %id, error = told(error), "execution-not-seen");
+    tracing::warn!(booking = %id, error = chain(error), "execution-not-seen");
     sleep(KILL_TIME).await;
 }
 

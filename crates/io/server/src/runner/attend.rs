@@ -9,6 +9,7 @@ use bursar_engine::booking::execution::{
 use bursar_engine::booking::{End, Standing};
 use bursar_node::executor::{Begun, Job, Left, Life};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -128,7 +129,7 @@ async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> 
     let within = match shared.executor.stop(id, grace(shared, id)).await {
         Ok(()) => RESULT_WITHIN,
         Err(error) => {
-            tracing::warn!(%id, failed, error = crate::service::chain(&error), "execution.not-stopped");
+            tracing::warn!(%id, failed, error = chain(&error), "execution.not-stopped");
             Duration::ZERO
         }
     };
@@ -207,7 +208,7 @@ fn is_left_alive(shared: &Shared, id: &BookingId) -> bool {
 async fn clean(shared: &Shared, id: &BookingId) {
     if let Err(error) = shared.executor.stop(id, grace(shared, id)).await {
         shared.trouble();
-        tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-stopped");
+        tracing::warn!(%id, error = chain(&error), "execution.not-stopped");
     }
     super::reconcile::clean(shared, id, Left::Output).await;
 }

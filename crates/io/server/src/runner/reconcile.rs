@@ -14,6 +14,7 @@ use std::time::Duration;
 use bursar_engine::booking::{End, Standing};
 use bursar_node::executor::{Left, Life};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::outbox::Outbox;
@@ -51,10 +52,7 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(
-                error = crate::service::chain(&error),
-                "execution.not-listed"
-            );
+            tracing::warn!(error = chain(&error), "execution.not-listed");
             return;
         }
         Err(_) => return shared.trouble(),
@@ -118,7 +116,7 @@ pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
         Ok(Ok(life)) => Some(life),
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-seen");
+            tracing::warn!(%id, error = chain(&error), "execution.not-seen");
             None
         }
         Err(_) => {
@@ -171,7 +169,7 @@ pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
         }
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-cleaned");
+            tracing::warn!(%id, error = chain(&error), "execution.not-cleaned");
             false
         }
         Err(_) => {
@@ -202,10 +200,7 @@ async fn forget_works(shared: &Arc<Shared>) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(
-                error = crate::service::chain(&error),
-                "execution.work-not-forgotten"
-            );
+            tracing::warn!(error = chain(&error), "execution.work-not-forgotten");
         }
         Err(_) => shared.trouble(),
     }

@@ -23,6 +23,7 @@ use bursar_engine::booking::execution::{
 use bursar_engine::booking::{Extras, Request, Standing};
 use bursar_engine::{Command, Refusal, State};
 use bursar_node::executor::{Executor, User, Work};
+use bursar_units::causes::chain;
 use bursar_units::{Amount, BookingId, Label, Millis};
 use rustix::process::geteuid;
 
@@ -30,7 +31,7 @@ use super::answers::{self, Look};
 use super::bookings::list::Listed;
 use super::bookings::tenant_of;
 use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, chain};
+use super::{Answer, Mode, Service};
 use crate::caller::Caller;
 
 pub use logs::{Logs, LogsFrom};

@@ -22,9 +22,10 @@ use bursar_market::kernel::Level;
 use bursar_market::node::{Clearing, Standing};
 use bursar_market::sense::Shown;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
+use bursar_units::causes::chain;
 use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
-use super::{Answer, Mode, Service, chain};
+use super::{Answer, Mode, Service};
 use crate::caller::Caller;
 use crate::reporter::Reporter;
 

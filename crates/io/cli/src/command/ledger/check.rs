@@ -12,10 +12,11 @@ use bursar_ledger::check::{Asked, Report, Unsigned, check};
 use bursar_ledger::store::Store as _;
 use bursar_node::market;
 use bursar_node::market::record::{self, Verified};
+use bursar_units::causes::chain;
 use bursar_units::{Instant as Time, ObjectName};
 use serde_json::json;
 
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::CheckArguments;
 use crate::layout::{Look, Meaning};
 use crate::pins::{Seen, two_histories};

@@ -8,8 +8,8 @@ use bursar_ledger::pipeline::Observe;
 use bursar_ledger::store::Error;
 use bursar_ledger::writer::Poison;
 use bursar_server::metrics::Metrics;
+use bursar_units::causes::chain;
 
-use crate::failure::chain;
 use crate::session::Session;
 
 /// Where commands are kept whose deciding panicked (L2).

@@ -11,6 +11,7 @@ use bursar_market::capacity::allocatable_milli;
 use bursar_market::cgroup::Quota;
 use bursar_market::node::{Node, Supply};
 use bursar_market::sense::{Estimator, Shown};
+use bursar_units::causes::chain;
 use tokio::sync::broadcast;
 
 use crate::market::files::{Files, is_shortage};
@@ -310,10 +311,7 @@ impl Worker {
 
     /// Something went wrong that is not about one pod.
     pub(super) fn failed(&mut self, error: &Error) {
-        let text = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
+        let text = chain(error);
         tracing::warn!(error = text, "market.failed");
         match &mut self.errors.0 {
             Some(all) if all.contains(&text) => {}

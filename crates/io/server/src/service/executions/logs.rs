@@ -12,10 +12,11 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::Standing;
 use bursar_node::executor::{Executor, Stream};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::{Service, chain};
+use super::super::Service;
 use super::Executing;
 use crate::caller::Caller;
 

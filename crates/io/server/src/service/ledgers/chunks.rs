@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bursar_client::{Code, Problem};
 use bursar_ledger::maintain;
 use bursar_units::INTEGER_MAX;
+use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::super::{Service, chain};
+use super::super::Service;
 use crate::caller::Caller;
 
 /// Bytes that are handed over at a time.
