@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_journal::hash::sha256;
 use bursar_units::BookingId;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -119,7 +119,7 @@ impl Executor for Null {
     fn digest(&self, work: &Work) -> Digest {
         // Nothing leaves this process, so the hash needs no salt.
         let json = serde_json::to_vec(work).unwrap_or_default();
-        Digest(Sha256::digest(&json).into())
+        Digest(sha256(&json).0)
     }
 
     fn keep(&self, work: &Work) -> Result<Digest, Error> {

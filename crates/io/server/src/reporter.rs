@@ -196,13 +196,11 @@ fn present(view: &View) -> Present {
             Acts::Told | Acts::Cannot(_) => Some(Labelled::default()),
         },
         originals: originals(&view.originals),
-        position: view.position.as_ref().and_then(|position| {
-            Some(Position {
-                at: Instant::from_ms(position.at_ms),
-                lines: position.lines,
-                writes: position.writes,
-                head: position.head.parse().ok()?,
-            })
+        position: view.position.as_ref().map(|position| Position {
+            at: Instant::from_ms(position.at_ms),
+            lines: position.lines,
+            writes: position.writes,
+            head: position.head,
         }),
     }
 }
