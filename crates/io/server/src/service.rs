@@ -46,6 +46,7 @@ pub use proofs::LogFile;
 pub use refusal::of_failure;
 
 use crate::caller::Caller;
+use crate::log;
 use crate::metrics::Metrics;
 
 /// How long a write may take to become durable before its caller is told that nobody knows.
@@ -234,7 +235,7 @@ fn last_record(state: &State) -> u64 {
 
 /// A store that could not be read.
 fn unreadable(error: &dyn std::error::Error) -> Problem {
-    tracing::error!(error = chain(error), "store.unreadable");
+    tracing::error!(error = chain(error), "{}", log::STORE_UNREADABLE);
     Problem::new(
         Code::Unavailable,
         format!("the store could not be read: {}", chain(error)),

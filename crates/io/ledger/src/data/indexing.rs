@@ -9,6 +9,7 @@ use bursar_units::causes::chain;
 use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::index::{Error, Index, Indexer, Pace, Progress};
+use crate::log;
 use crate::pipeline::Ledger;
 use crate::store::sqlite::{self, SqliteReader};
 
@@ -54,10 +55,7 @@ impl Indexing {
                 LOOK
             }
             Err(error) => {
-                tracing::warn!(
-                    error = chain(&error),
-                    "records were not indexed, searches scan them"
-                );
+                tracing::warn!(error = chain(&error), "{}", log::RECORDS_NOT_INDEXED);
                 self.failures = self.failures.saturating_add(1).min(DOUBLINGS_MAX);
                 LOOK.saturating_mul(1 << self.failures)
             }

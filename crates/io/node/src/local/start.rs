@@ -17,6 +17,7 @@ use super::shims::wait;
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
 use crate::executor::{Begun, Error, Job};
+use crate::log;
 use crate::place::{self, Marker};
 use crate::shim::{self, Order, Report};
 
@@ -183,7 +184,7 @@ async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
 }
 
 async fn not_seen(id: &BookingId, error: &Error) {
-    tracing::warn!(booking = %id, error = chain(error), "execution-not-seen");
+    tracing::warn!(%id, error = chain(error), "{}", log::EXECUTION_NOT_SEEN);
     sleep(KILL_TIME).await;
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::look::{Look, alive};
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::executor::Error;
+use crate::log;
 use crate::place::Lock;
 use crate::shim::Ending;
 
@@ -54,7 +55,7 @@ impl Local {
                     Ok(new) => asked_already.extend(new),
                     // Who cannot be asked is killed all the same.
                     Err(error) if !is_told => {
-                        tracing::warn!(booking = %id, error = chain(&error), "execution-not-asked");
+                        tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_ASKED);
                         is_told = true;
                     }
                     Err(_) => {}

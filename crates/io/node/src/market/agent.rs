@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bursar_units::causes::chain;
 use tokio::sync::{broadcast, watch};
 
 use super::{Deed, Error, Options, Resize, Restored, View, record, restore};
+use crate::log;
 use worker::Worker;
 
 /// How many commands may wait; each is answered within a clearing.
@@ -146,7 +148,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            tracing::error!(error = %error, "market.not-restored");
+            tracing::error!(error = chain(&error), "{}", log::MARKET_NOT_RESTORED);
         }
     }
 }

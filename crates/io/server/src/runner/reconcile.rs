@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::outbox::Outbox;
 use super::{Ordering, Shared, adopt};
+use crate::log;
 
 /// How far apart two listings must be that both find something unknown, and how often one is made.
 const TWICE: Duration = Duration::from_secs(30);
@@ -52,7 +53,7 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(error = chain(&error), "execution.not-listed");
+            tracing::warn!(error = chain(&error), "{}", log::EXECUTION_NOT_LISTED);
             return;
         }
         Err(_) => return shared.trouble(),
@@ -116,7 +117,7 @@ pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
         Ok(Ok(life)) => Some(life),
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = chain(&error), "execution.not-seen");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);
             None
         }
         Err(_) => {
@@ -169,7 +170,7 @@ pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
         }
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = chain(&error), "execution.not-cleaned");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_CLEANED);
             false
         }
         Err(_) => {
@@ -200,7 +201,11 @@ async fn forget_works(shared: &Arc<Shared>) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(error = chain(&error), "execution.work-not-forgotten");
+            tracing::warn!(
+                error = chain(&error),
+                "{}",
+                log::EXECUTION_WORK_NOT_FORGOTTEN
+            );
         }
         Err(_) => shared.trouble(),
     }

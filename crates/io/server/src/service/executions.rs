@@ -33,6 +33,7 @@ use super::bookings::tenant_of;
 use super::refusal::of_refusal;
 use super::{Answer, Mode, Service};
 use crate::caller::Caller;
+use crate::log;
 
 pub use logs::{Logs, LogsFrom};
 pub use runs_as::OwnUser;
@@ -282,7 +283,7 @@ async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Digest, Proble
     match tokio::task::spawn_blocking(move || executor.keep(&work)).await {
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(error)) => {
-            tracing::error!(error = chain(&error), "execution.not-kept");
+            tracing::error!(error = chain(&error), "{}", log::EXECUTION_NOT_KEPT);
             let detail = format!("what is to be run cannot be kept: {}", chain(&error));
             Err(Problem::new(Code::Unavailable, detail))
         }

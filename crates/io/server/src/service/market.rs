@@ -27,6 +27,7 @@ use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
 use super::{Answer, Mode, Service};
 use crate::caller::Caller;
+use crate::log;
 use crate::reporter::Reporter;
 
 /// A time in the past.
@@ -99,7 +100,7 @@ impl Service {
         if mode == Mode::Real {
             self.tell_ledger(&agent).await;
             let (caller, count) = (caller.name.as_str(), told.restored.len());
-            tracing::info!(caller, count, "market.restored");
+            tracing::info!(caller, count, "{}", log::MARKET_RESTORED);
         }
         let restored = told.restored.into_iter();
         let failed = told.failed.into_iter();

@@ -14,6 +14,7 @@ use bursar_market::sense::{Estimator, Shown};
 use bursar_units::causes::chain;
 use tokio::sync::broadcast;
 
+use crate::log;
 use crate::market::files::{Files, is_shortage};
 use crate::market::hierarchy::Hierarchies;
 use crate::market::originals::Originals;
@@ -312,7 +313,7 @@ impl Worker {
     /// Something went wrong that is not about one pod.
     pub(super) fn failed(&mut self, error: &Error) {
         let text = chain(error);
-        tracing::warn!(error = text, "market.failed");
+        tracing::warn!(error = text, "{}", log::MARKET_FAILED);
         match &mut self.errors.0 {
             Some(all) if all.contains(&text) => {}
             Some(all) => {

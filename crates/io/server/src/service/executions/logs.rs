@@ -19,6 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::super::Service;
 use super::Executing;
 use crate::caller::Caller;
+use crate::log;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -96,7 +97,7 @@ impl Logs {
                 Ok(_) if is_last => return None,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(id = %self.id, error = chain(&error), "execution.unreadable");
+                    tracing::warn!(id = %self.id, error = chain(&error), "{}", log::EXECUTION_UNREADABLE);
                     return Some(Err(error));
                 }
             }
@@ -159,7 +160,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn unreadable(id: &BookingId, error: &io::Error) -> Problem {
-    tracing::error!(%id, error = chain(error), "execution.unreadable");
+    tracing::error!(%id, error = chain(error), "{}", log::EXECUTION_UNREADABLE);
     let detail = format!("what {id} wrote cannot be read: {}", chain(error));
     Problem::new(Code::Unavailable, detail)
 }

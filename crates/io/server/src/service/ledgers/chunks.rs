@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::Service;
 use crate::caller::Caller;
+use crate::log;
 
 /// Bytes that are handed over at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -102,7 +103,7 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static
         let done = done.await;
         let done = done.unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")));
         if let Err(error) = done {
-            tracing::warn!(error = chain(&error), "copy.failed");
+            tracing::warn!(error = chain(&error), "{}", log::COPY_FAILED);
             // A reader that went away needs no word.
             let _gone = last.send(Err(error)).await;
         }
