@@ -1009,13 +1009,12 @@ mod tests {
 
     use bursar_units::{Amount, BookingId, Instant, Label, Millis};
 
-    use crate::{Bookings, End, Event, Fence, Priority, REMEMBERED_MAX, Request};
+    use crate::{Bookings, End, Event, Fence, Priority, Request};
 
     /// Method: the bound itself is a parameter of the step that keeps it, so that a few ends and a
     /// small bound show what a million and one would.
     #[test]
     fn of_too_many_ends_the_oldest_are_forgotten() {
-        assert_eq!(REMEMBERED_MAX, 1_000_000);
         let mut bookings = Bookings::new();
         let id = |number: u64| BookingId::new(&number.to_string()).unwrap();
         let request = Request {
