@@ -251,14 +251,18 @@ pub(crate) fn quick() -> Settings {
     }
 }
 
-/// Waits for an agent to say something that it must.
-pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool) {
+/// Waits for an agent to say something that it must. Blocks, on a thread with a runtime of its own:
+/// the test may have one too.
+pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool + Sync) {
     let mut views = agent.views();
-    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-    let is_seen = runtime.block_on(async {
-        let seen = views.wait_for(|view| is_so(view));
-        tokio::time::timeout(PATIENCE, seen).await.is_ok()
-    });
+    let wait = || {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let seen = views.wait_for(|view| is_so(view));
+            tokio::time::timeout(PATIENCE, seen).await.is_ok()
+        })
+    };
+    let is_seen = std::thread::scope(|scope| scope.spawn(wait).join().unwrap());
     let view = agent.view();
     assert!(
         is_seen,
