@@ -8,7 +8,6 @@
 pub mod bench;
 pub mod clock;
 pub mod fuzz;
-pub mod oracle;
 pub mod rng;
 pub mod simulation;
 pub mod summary;

@@ -50,7 +50,7 @@ pub const MUST_BE_MET: &[&str] = &[
     "fault: no row changed",
     "grants at once",
     "grants of those who waited",
-    "heads due at once",
+    "heads that became due",
     "hung writes that landed",
     "ids too old",
     "leader usurped",
@@ -115,29 +115,9 @@ impl Tally {
         }
     }
 
-    /// Keeps the largest of something.
-    pub fn most(&mut self, what: &'static str, number: usize) {
-        let number = u64::try_from(number).unwrap_or(u64::MAX);
-        if number > 0 {
-            let most = self.0.entry(what).or_default();
-            *most = number.max(*most);
-        }
-    }
-
     /// How often it was counted.
     pub fn count(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
-    }
-
-    /// Takes the counts of another run in.
-    pub fn take_in(&mut self, other: &Self) {
-        for (what, times) in &other.0 {
-            if *what == "heads due at once" {
-                self.most(what, usize::try_from(*times).unwrap_or(usize::MAX));
-            } else {
-                self.add(what, *times);
-            }
-        }
     }
 
     /// What must have been met and was not.

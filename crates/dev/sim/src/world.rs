@@ -272,7 +272,7 @@ impl<'a> World<'a> {
                     format!("it still moves after {steps} steps")
                 })?;
             }
-            let (holding, waiting) = self.checker.oracle().counts();
+            let (holding, waiting) = self.checker.counts();
             let is_told = self.market_is_known();
             if is_told && holding + waiting == 0 && self.host.ids().next().is_none() {
                 break;

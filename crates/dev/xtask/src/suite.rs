@@ -74,7 +74,7 @@ impl Part {
 
     /// Whether it starts `python3`: the client's tests and the hostile ones do, and tests of the
     /// program, as a command that people run. Whatever else tests start is part of every Debian.
-    pub fn needs_python(self) -> bool {
+    fn needs_python(self) -> bool {
         matches!(self, Self::Unit | Self::Python | Self::Hostile)
     }
 

@@ -10,10 +10,11 @@ use bursar_client::Client;
 use bursar_client::client::{Address, BearerToken, Error, Options, Transport};
 use bursar_journal::checkpoint::{Checkpoint, KeyError, Name, VerifierKey};
 use bursar_units::Instant;
+use bursar_units::causes::chain;
 
 use crate::config::{Config, Context};
 use crate::environment::Environment;
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::pins::{Pin, Pins};
 use crate::session::{Reach, Session};
 

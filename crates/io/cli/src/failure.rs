@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well: what, where, and what to do next.
 
 use bursar_client::{Code, Problem};
+use bursar_units::causes::chain;
 use serde_json::json;
 
 use crate::layout::{escaped_json, escaped_line};
@@ -178,19 +179,4 @@ impl From<bursar_client::client::Error> for Stop {
             other => Failure::new(exit, chain(&other)).into(),
         }
     }
-}
-
-/// An error and all that caused it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

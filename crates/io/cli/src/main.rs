@@ -10,6 +10,7 @@ mod failure;
 mod grammar;
 mod layout;
 mod list;
+mod log;
 mod pins;
 mod progress;
 mod run;

@@ -10,8 +10,9 @@ use bursar_ledger::maintain::Export;
 use bursar_ledger::snapshots::{Loaded, Snapshots};
 use bursar_ledger::store::Reader;
 use bursar_ledger::store::sqlite::{FILE_NAME, SqliteReader};
+use bursar_units::causes::chain;
 
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::session::Session;
 
 /// How every `SQLite` file begins.

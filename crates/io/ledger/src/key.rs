@@ -129,13 +129,6 @@ impl Error {
 }
 
 impl Signer {
-    /// Makes a key for a ledger and keeps it in `path`, in place of what is there.
-    pub fn create(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
-        let signer = Self::create_new(path, ledger, generation)?;
-        signer.promote_new()?;
-        Ok(signer)
-    }
-
     /// Makes a key for a ledger that begins, and keeps it beside `path` until
     /// [`Self::promote_new`].
     pub fn create_new(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {

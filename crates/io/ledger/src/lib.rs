@@ -17,6 +17,7 @@ pub mod inline;
 pub mod intake;
 pub mod key;
 pub mod lock;
+mod log;
 pub mod maintain;
 pub mod pipeline;
 pub mod recover;

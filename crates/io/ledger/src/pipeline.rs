@@ -21,6 +21,7 @@ use crate::clock::{Clock, Moment, TermClock};
 use crate::committer::{Commit, Committer, Reopened};
 use crate::inline::{Inline, Trouble};
 use crate::intake::{Failure, Intake, Outcome, Submission};
+use crate::log;
 use crate::view::View;
 use crate::writer::{Batch, Evidence, Fact, Poison, SELF, Writer};
 
@@ -364,7 +365,7 @@ fn spawn(
         .name(name.to_owned())
         .spawn(move || {
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                tracing::error!(thread = name, "a thread of the ledger panicked");
+                tracing::error!(thread = name, "{}", log::THREAD_PANICKED);
                 std::process::abort();
             }
         })
@@ -453,10 +454,7 @@ impl EngineThread {
             0
         };
         if own == POISONS_MAX {
-            tracing::error!(
-                panic = poison.message,
-                "deciding what is due panics every time"
-            );
+            tracing::error!(cause = poison.message, "{}", log::TICK_PANICKED);
             std::process::abort();
         }
         self.flush(Job::Flush);

@@ -10,6 +10,7 @@ use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_consistency, verify_consistency};
 use bursar_journal::tile::{Builder, TILE_WIDTH, TileId, Tiles};
 use bursar_units::INTEGER_MAX;
+use bursar_units::causes::chain;
 use thiserror::Error;
 
 use crate::store::{self, Reader};
@@ -231,15 +232,4 @@ fn rollback_words(records: u64, signed: u64) -> String {
         format!("a record was changed: {records} records are here, but not those that were signed;")
     };
     format!("{what} restore the newest backup as a new generation with `bursar ledger restore`")
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

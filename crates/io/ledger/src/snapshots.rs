@@ -50,8 +50,6 @@ pub struct Header {
 /// A good snapshot.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Where it is.
-    pub path: PathBuf,
     /// What it says of itself.
     pub header: Header,
     /// The state it holds.
@@ -271,11 +269,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
     if edge_at(reader, head)? != header.edge {
         return Err(Wrong::OtherRecords);
     }
-    Ok(Loaded {
-        path: path.to_owned(),
-        header,
-        state,
-    })
+    Ok(Loaded { header, state })
 }
 
 /// The edge of the journal's tree after its first `head` records.

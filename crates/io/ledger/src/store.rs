@@ -270,15 +270,6 @@ pub trait Reader: Send {
     }
 }
 
-/// A store, made again from scratch each time: what the contract test and recovery work on.
-pub trait Open {
-    /// The kind of store.
-    type Store: Store;
-
-    /// Opens what is there, or starts empty.
-    fn open(&self) -> Result<Self::Store, Error>;
-}
-
 /// How many records a note says that it signs, whoever signed it.
 pub(crate) fn signed_size(note: &str) -> Option<u64> {
     note.lines().nth(1)?.parse().ok()

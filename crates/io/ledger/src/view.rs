@@ -8,6 +8,7 @@ use bursar_engine::{Event, State};
 use bursar_units::BookingId;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::log;
 use crate::writer::{Batch, Evidence, Fact, Pending};
 
 /// How many published batches a slow subscriber may lag behind before it must read the store. A
@@ -102,7 +103,7 @@ impl View {
             if catch_unwind(fold).is_err() {
                 // What is committed cannot be taken back, and a state that is half folded must
                 // not be read: end here. The start that follows names the record too (L2).
-                tracing::error!(record = fact.seq, "a committed record cannot be folded");
+                tracing::error!(record = fact.seq, "{}", log::RECORD_NOT_FOLDED);
                 std::process::abort();
             }
         }

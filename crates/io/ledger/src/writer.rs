@@ -36,10 +36,6 @@ pub type Evidence = Arc<Mutex<BTreeMap<BookingId, Instant>>>;
 pub struct Fact {
     /// Its number.
     pub seq: u64,
-    /// When it was decided.
-    pub time: Instant,
-    /// Who asked.
-    pub by: Label,
     /// What followed.
     pub events: Events,
 }
@@ -340,13 +336,8 @@ impl Writer {
             .map(|blob| blob.bytes.len())
             .sum::<usize>();
         self.batch.records.push(encoded);
-        let Record { by, events, .. } = record;
-        self.batch.facts.push(Fact {
-            seq,
-            time,
-            by,
-            events,
-        });
+        let Record { events, .. } = record;
+        self.batch.facts.push(Fact { seq, events });
         Ok(())
     }
 

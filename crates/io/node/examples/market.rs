@@ -7,6 +7,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_market::node::Settings;
@@ -48,8 +49,13 @@ fn restore(directory: &str) -> ExitCode {
 
 /// Tells how it stands until nobody listens any more.
 fn tell(agent: &Agent) -> ExitCode {
-    let mut view = agent.view();
+    let mut views = agent.views();
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let Ok(runtime) = runtime else {
+        return ExitCode::FAILURE;
+    };
     loop {
+        let view = Arc::clone(&views.borrow_and_update());
         let held: Vec<_> = view.standings.iter().filter_map(|one| one.held).collect();
         let line = format!(
             "{} {:?} {:?} {held:?} {:?}\n",
@@ -58,7 +64,9 @@ fn tell(agent: &Agent) -> ExitCode {
         if std::io::stdout().write_all(line.as_bytes()).is_err() {
             return ExitCode::SUCCESS;
         }
-        view = agent.view_after(&view, Duration::MAX);
+        if runtime.block_on(views.changed()).is_err() {
+            return ExitCode::FAILURE;
+        }
     }
 }
 

@@ -51,9 +51,6 @@ pub trait Executor: Send + Sync {
 
     /// What an execution has written so far, from a byte on; `None` where nothing is kept of it.
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error>;
-
-    /// How executions are kept apart here.
-    fn isolation(&self) -> Isolation;
 }
 
 /// What is run. It may hold secrets, so it is kept outside the ledger and forgotten soon.
@@ -151,12 +148,7 @@ pub enum Stream {
 }
 
 /// What an execution has written.
-pub struct Output {
-    /// The bytes.
-    pub bytes: Box<dyn Read + Send>,
-    /// How many the stream has until now, those before the first of these included.
-    pub size: u64,
-}
+pub type Output = Box<dyn Read + Send>;
 
 /// What an executor could not do.
 #[derive(Debug, Error)]

@@ -8,6 +8,7 @@
 pub mod cgroup;
 pub mod executor;
 pub mod local;
+mod log;
 pub mod market;
 pub mod null;
 mod place;

@@ -21,7 +21,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_booking::execution::{Digest, Exit};
 use bursar_units::BookingId;
 
 use crate::cgroup::{self, Tree};
@@ -161,21 +161,11 @@ impl Executor for Local {
         match open(&path, from) {
             Ok(output) => Ok(Some(output)),
             // Without a file nothing was written, if there is anything else of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(place.path().exists().then(|| Output {
-                    bytes: Box::new(io::empty()),
-                    size: 0,
-                }))
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(place
+                .path()
+                .exists()
+                .then(|| Box::new(io::empty()) as Output)),
             Err(source) => Err(failed("read", &path)(source)),
-        }
-    }
-
-    fn isolation(&self) -> Isolation {
-        if self.trees.is_empty() {
-            Isolation::None
-        } else {
-            Isolation::Cgroup
         }
     }
 }
@@ -184,22 +174,7 @@ fn open(path: &Path, from: u64) -> io::Result<Output> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let from = file.seek(SeekFrom::Start(from.min(size)))?;
-    Ok(Output {
-        bytes: Box::new(file.take(size.saturating_sub(from))),
-        size,
-    })
-}
-
-/// An error with its causes, in one line.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
+    Ok(Box::new(file.take(size.saturating_sub(from))))
 }
 
 fn add_names(directory: &Path, ids: &mut BTreeSet<BookingId>) -> Result<(), Error> {

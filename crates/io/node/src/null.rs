@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_journal::hash::sha256;
 use bursar_units::BookingId;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -46,11 +46,6 @@ struct Run {
 }
 
 impl Null {
-    /// One that knows nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn run(&self, id: &BookingId) -> Option<Arc<Run>> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.get(id).cloned()
@@ -124,7 +119,7 @@ impl Executor for Null {
     fn digest(&self, work: &Work) -> Digest {
         // Nothing leaves this process, so the hash needs no salt.
         let json = serde_json::to_vec(work).unwrap_or_default();
-        Digest(Sha256::digest(&json).into())
+        Digest(sha256(&json).0)
     }
 
     fn keep(&self, work: &Work) -> Result<Digest, Error> {
@@ -184,10 +179,6 @@ impl Executor for Null {
 
     fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {
         Ok(None)
-    }
-
-    fn isolation(&self) -> Isolation {
-        Isolation::Cgroup
     }
 }
 

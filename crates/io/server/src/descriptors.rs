@@ -3,6 +3,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::log;
+
 /// Asks for as many as there may be; the usual limit is for programs that open few. Whoever serves
 /// does so first of all. Where that is refused, as many as there are stay.
 pub fn raise() {
@@ -12,7 +14,7 @@ pub fn raise() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "descriptors.not-raised");
+        tracing::warn!(%error, "{}", log::DESCRIPTORS_NOT_RAISED);
     }
 }
 

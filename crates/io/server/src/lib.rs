@@ -19,6 +19,7 @@ pub mod descriptors;
 pub mod fuzz;
 pub mod http;
 pub mod listen;
+mod log;
 pub mod metrics;
 pub mod reporter;
 mod right;

@@ -33,6 +33,7 @@ use guard::{Guard, Guarded};
 use crate::auth::{Anonymous, CallerSource, Peer};
 use crate::descriptors;
 use crate::http::{busy, router};
+use crate::log;
 use crate::service::Service;
 
 /// Descriptors that are kept for the store, snapshots and the program itself.
@@ -309,7 +310,7 @@ async fn accept_socket(listener: Option<UnixListener>, router: &Router, connecti
 /// A connection that went away before it was taken needs nothing; no descriptors need time.
 async fn pause(error: &io::Error) {
     if error.kind() != io::ErrorKind::ConnectionAborted {
-        tracing::warn!(%error, "accept.failed");
+        tracing::warn!(%error, "{}", log::ACCEPT_FAILED);
         tokio::time::sleep(EXHAUSTED_PAUSE).await;
     }
 }

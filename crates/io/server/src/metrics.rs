@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bursar_engine::State;
-use bursar_engine::booking::Standing;
+use bursar_engine::booking::ClassUse;
 use bursar_node::market::View;
-use bursar_units::{Instant, Label};
+use bursar_units::Instant;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -102,17 +102,6 @@ struct ClassLabel {
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
 struct LaneLabel {
     lane: &'static str,
-}
-
-/// What the gauges of one class show.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ClassUse {
-    /// Slots held.
-    pub slots_in_use: u64,
-    /// Bookings that wait.
-    pub waiting: u64,
-    /// Since when the one that waits longest does.
-    pub oldest: Option<Instant>,
 }
 
 impl Default for Metrics {
@@ -245,34 +234,9 @@ pub fn route_of(path: &str) -> &'static str {
 }
 
 /// What is in use and waits, by class: the largest by name, all others together.
-pub fn by_class(state: &State) -> Vec<(String, ClassUse)> {
-    let bookings = &state.bookings;
-    let mut classes: std::collections::BTreeMap<Label, ClassUse> =
-        std::collections::BTreeMap::new();
-    for id in bookings.live_ids(None) {
-        let (Some(request), Some(standing)) = (bookings.request(id), bookings.standing(id)) else {
-            continue;
-        };
-        let class = classes.entry(request.class).or_default();
-        match standing {
-            Standing::Queued { since, .. } => {
-                class.waiting += 1;
-                class.oldest = Some(class.oldest.map_or(since, |oldest| oldest.min(since)));
-            }
-            Standing::Granted(_) => class.slots_in_use += request.amount.slots,
-            Standing::Ended(_) => {}
-        }
-    }
-    bounded(
-        classes
-            .into_iter()
-            .map(|(class, of)| (class.to_string(), of))
-            .collect(),
-    )
-}
-
-/// Keeps the largest classes and takes the others together.
-fn bounded(mut classes: Vec<(String, ClassUse)>) -> Vec<(String, ClassUse)> {
+fn by_class(state: &State) -> Vec<(&str, ClassUse)> {
+    let classes = state.bookings.by_class().into_iter();
+    let mut classes: Vec<_> = classes.map(|(class, of)| (class.as_str(), of)).collect();
     classes.sort_by(|(a_name, a), (b_name, b)| {
         let size = |of: &ClassUse| of.slots_in_use.saturating_add(of.waiting);
         size(b).cmp(&size(a)).then_with(|| a_name.cmp(b_name))
@@ -286,7 +250,7 @@ fn bounded(mut classes: Vec<(String, ClassUse)>) -> Vec<(String, ClassUse)> {
                 waiting: sum.waiting + of.waiting,
                 oldest: sum.oldest.into_iter().chain(of.oldest).min(),
             });
-        classes.push((OTHERS.to_owned(), together));
+        classes.push((OTHERS, together));
     }
     classes
 }
@@ -300,7 +264,7 @@ fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
             for (class, of) in &by_class {
                 family
                     .get_or_create(&ClassLabel {
-                        class: class.clone(),
+                        class: (*class).to_owned(),
                     })
                     .set(value(of));
             }

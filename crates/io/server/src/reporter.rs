@@ -19,7 +19,10 @@ use bursar_ledger::intake::Failure;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::SELF;
 use bursar_node::market::{self, Acts, Agent, Options, Rules, View, record};
+use bursar_units::causes::chain;
 use bursar_units::{Instant, Label, ObjectName, PodName};
+
+use crate::log;
 
 /// How long the first pause is before a report is sent again; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(100);
@@ -54,7 +57,7 @@ impl Reporter {
 
     /// Reports until it is dropped.
     pub async fn run(self, agent: Arc<Agent>) {
-        let mut changes = agent.changes();
+        let mut changes = agent.views();
         loop {
             changes.borrow_and_update();
             self.settle(&agent).await;
@@ -87,7 +90,11 @@ impl Reporter {
         let kept = match market::kept(&options.directory) {
             Ok(kept) => kept,
             Err(error) => {
-                tracing::warn!(error = %error, "market.originals-unreadable");
+                tracing::warn!(
+                    error = chain(&error),
+                    "{}",
+                    log::MARKET_ORIGINALS_UNREADABLE
+                );
                 return;
             }
         };
@@ -112,11 +119,11 @@ impl Reporter {
                 }
                 Ok(Compared::Past) => {}
                 Ok(Compared::Refused(refusal)) => {
-                    tracing::warn!(node = %self.node, %refusal, "market.report-refused");
+                    tracing::warn!(node = %self.node, %refusal, "{}", log::MARKET_REPORT_REFUSED);
                     return;
                 }
                 Err(failure) => {
-                    tracing::warn!(node = %self.node, %failure, "market.report-not-taken");
+                    tracing::warn!(node = %self.node, %failure, "{}", log::MARKET_REPORT_NOT_TAKEN);
                 }
             }
             tokio::time::sleep(pause).await;
@@ -168,7 +175,7 @@ async fn is_durable(directory: &Path) -> bool {
     match synced {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
-            tracing::warn!(error = %error, "market.record-not-durable");
+            tracing::warn!(error = chain(&error), "{}", log::MARKET_RECORD_NOT_DURABLE);
             false
         }
         Err(_) => false,
@@ -179,7 +186,12 @@ async fn is_durable(directory: &Path) -> bool {
 fn present(view: &View) -> Present {
     if ORIGINALS_MAX < view.originals.len() {
         let count = view.originals.len();
-        tracing::warn!(count, max = ORIGINALS_MAX, "market.too-many-originals");
+        tracing::warn!(
+            count,
+            max = ORIGINALS_MAX,
+            "{}",
+            log::MARKET_TOO_MANY_ORIGINALS
+        );
     }
     let clearing = view.clearing.as_ref();
     let labelled = clearing.map(|clearing| Labelled {
@@ -196,13 +208,11 @@ fn present(view: &View) -> Present {
             Acts::Told | Acts::Cannot(_) => Some(Labelled::default()),
         },
         originals: originals(&view.originals),
-        position: view.position.as_ref().and_then(|position| {
-            Some(Position {
-                at: Instant::from_ms(position.at_ms),
-                lines: position.lines,
-                writes: position.writes,
-                head: position.head.parse().ok()?,
-            })
+        position: view.position.as_ref().map(|position| Position {
+            at: Instant::from_ms(position.at_ms),
+            lines: position.lines,
+            writes: position.writes,
+            head: position.head,
         }),
     }
 }

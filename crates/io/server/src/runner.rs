@@ -32,6 +32,8 @@ use tokio::task::JoinSet;
 
 use outbox::Outbox;
 
+use crate::log;
+
 /// How many executions are started at a time: more would only wait for each other. Whoever stops
 /// one mostly waits for its grace to pass, and must not keep another from being started.
 pub const STARTING_MAX: usize = 64;
@@ -99,7 +101,7 @@ impl Runner {
                 Some(ended) = tasks.join_next() => if ended.is_err_and(|error| error.is_panic()) {
                     // Without its results, or without the reconciler, slots would leak in silence:
                     // end here. The next start finds every execution where it is.
-                    tracing::error!("the runner panicked");
+                    tracing::error!("{}", log::RUNNER_PANICKED);
                     std::process::abort();
                 },
             }
@@ -165,7 +167,7 @@ impl Runner {
             while AssertUnwindSafe(attend()).catch_unwind().await.is_err() {
                 // A defect that one execution meets must not cost the others theirs.
                 shared.trouble();
-                tracing::error!(%id, "the task of an execution panicked");
+                tracing::error!(%id, "{}", log::EXECUTION_TASK_PANICKED);
                 tokio::time::sleep(AFTER_PANIC).await;
             }
             // What has ended is never wanted again, so nobody can have asked for it meanwhile.

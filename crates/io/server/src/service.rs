@@ -31,6 +31,7 @@ use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{self, Reader};
 use bursar_node::market::Agent;
 use bursar_units::Instant;
+use bursar_units::causes::chain;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 pub(crate) use bookings::missing_tenant;
@@ -47,6 +48,7 @@ pub(crate) use proofs::no_subject;
 pub use refusal::of_failure;
 
 use crate::caller::Caller;
+use crate::log;
 use crate::metrics::Metrics;
 
 /// How long a write may take to become durable before its caller is told that nobody knows.
@@ -235,21 +237,9 @@ fn last_record(state: &State) -> u64 {
 
 /// A store that could not be read.
 fn unreadable(error: &dyn std::error::Error) -> Problem {
-    tracing::error!(error = chain(error), "store.unreadable");
+    tracing::error!(error = chain(error), "{}", log::STORE_UNREADABLE);
     Problem::new(
         Code::Unavailable,
         format!("the store could not be read: {}", chain(error)),
     )
-}
-
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

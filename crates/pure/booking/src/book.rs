@@ -139,6 +139,17 @@ pub enum DeadlineKind {
     WaitOver,
 }
 
+/// What is held of a class, and what of it waits.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ClassUse {
+    /// Slots held.
+    pub slots_in_use: u64,
+    /// Bookings that wait.
+    pub waiting: u64,
+    /// Since when the one that waits longest does.
+    pub oldest: Option<Instant>,
+}
+
 /// What is known of a booking.
 #[derive(Clone, Debug)]
 pub enum Standing<'a> {
@@ -492,6 +503,30 @@ impl Bookings {
         holders.retain(|(_, slots)| *slots > 0);
         holders.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         holders
+    }
+
+    /// The classes of which something is held or waits. Read off the counters and the heads of the
+    /// lanes, so that it costs the same however many hold and wait.
+    pub fn by_class(&self) -> BTreeMap<&Label, ClassUse> {
+        let live = |class: &Class| !class.counter.used.is_zero() || class.counter.waiting > 0;
+        let live = self.classes.iter().filter(|(_, class)| live(class));
+        let mut classes: BTreeMap<&Label, ClassUse> = live
+            .map(|(label, class)| {
+                let class_use = ClassUse {
+                    slots_in_use: class.counter.used.shown().slots,
+                    waiting: class.counter.waiting,
+                    oldest: None,
+                };
+                (label, class_use)
+            })
+            .collect();
+        for (lane, head) in self.room.heads() {
+            let class = self.classes.label(lane.class);
+            if let Some(class) = class.and_then(|label| classes.get_mut(label)) {
+                class.oldest = class.oldest.into_iter().chain([head.since]).min();
+            }
+        }
+        classes
     }
 
     /// A copy of the small problem: limits, counters and the waiting room, and of the bookings
@@ -974,13 +1009,12 @@ mod tests {
 
     use bursar_units::{Amount, BookingId, Instant, Label, Millis};
 
-    use crate::{Bookings, End, Event, Fence, Priority, REMEMBERED_MAX, Request};
+    use crate::{Bookings, End, Event, Fence, Priority, Request};
 
     /// Method: the bound itself is a parameter of the step that keeps it, so that a few ends and a
     /// small bound show what a million and one would.
     #[test]
     fn of_too_many_ends_the_oldest_are_forgotten() {
-        assert_eq!(REMEMBERED_MAX, 1_000_000);
         let mut bookings = Bookings::new();
         let id = |number: u64| BookingId::new(&number.to_string()).unwrap();
         let request = Request {

@@ -93,18 +93,6 @@ pub enum Stage {
     Stuck,
 }
 
-impl Stage {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Stopping { .. } => "stopping",
-            Self::Stuck => "stuck",
-        }
-    }
-}
-
 /// Why an execution is stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
@@ -123,16 +111,6 @@ pub enum Isolation {
     Cgroup,
     /// Only in a process group: what it starts may get away.
     None,
-}
-
-impl Isolation {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Cgroup => "cgroup",
-            Self::None => "none",
-        }
-    }
 }
 
 /// What became of a process, as the executor saw it. After any of these it is gone.

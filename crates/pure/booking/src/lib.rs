@@ -23,7 +23,7 @@ pub mod room;
 mod settle;
 
 pub use archive::Ended;
-pub use book::{Bookings, Deadline, Granted, Standing};
+pub use book::{Bookings, ClassUse, Deadline, Granted, Standing};
 pub use decide::{Refusal, Reply};
 pub use event::Event;
 pub use limit::{Bound, Limit, LimitUse, Scope};

@@ -34,24 +34,6 @@ impl Priority {
         Self::Batch,
     ];
 
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Urgent => "urgent",
-            Self::High => "high",
-            Self::Normal => "normal",
-            Self::Low => "low",
-            Self::Batch => "batch",
-        }
-    }
-
-    /// The priority of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|priority| priority.word() == word)
-    }
-
     /// 0 for urgent to 4 for batch.
     pub const fn level(self) -> u64 {
         match self {

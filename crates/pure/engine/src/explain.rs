@@ -132,16 +132,6 @@ pub struct HeldBy {
     pub others_slots: u64,
 }
 
-impl Object {
-    /// As people refer to it: `booking/job-1`.
-    pub fn reference(&self) -> String {
-        match self {
-            Self::Booking(id) => format!("booking/{id}"),
-            Self::Limit(name) => format!("limit/{name}"),
-        }
-    }
-}
-
 impl Stage {
     /// The word people see.
     pub const fn word(self) -> &'static str {
@@ -156,17 +146,6 @@ impl Stage {
             Self::Open => "open",
             Self::Full => "full",
             Self::Paused => "paused",
-        }
-    }
-}
-
-impl WaitsFor {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Budget => "budget",
-            Self::Room => "room",
-            Self::Turn => "turn",
         }
     }
 }
@@ -188,25 +167,6 @@ impl When {
             Some(ms) => format!("{} (rests on the {})", words::about(ms), self.rests_on),
             None => format!("unknown ({})", self.rests_on),
         }
-    }
-}
-
-impl HeldBy {
-    /// `acme 61, zeta 30, 7 others 9`; `others 100` where nobody may be named; `nobody`.
-    pub fn text(&self) -> String {
-        let mut parts: Vec<String> = self
-            .named
-            .iter()
-            .map(|(tenant, slots)| format!("{tenant} {}", words::number(*slots)))
-            .collect();
-        let slots = words::number(self.others_slots);
-        match self.others {
-            0 if parts.is_empty() => parts.push("nobody".to_owned()),
-            0 => {}
-            _ if parts.is_empty() => parts.push(format!("others {slots}")),
-            others => parts.push(format!("{} {slots}", words::count(others, "other"))),
-        }
-        parts.join(", ")
     }
 }
 

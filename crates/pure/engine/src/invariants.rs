@@ -2,7 +2,7 @@
 //!
 //! [`check_record`] looks at one step and [`check`] at a state; both are linear in what is live,
 //! so a simulator calls them after every record. [`check_snapshot`] writes and reads the whole
-//! state and belongs beside a snapshot. Each breach has an id for counters and words for people.
+//! state and belongs beside a snapshot.
 
 use bursar_booking::invariants as booking;
 use bursar_units::{BookingId, Instant, ObjectName};
@@ -94,22 +94,6 @@ pub enum Broken {
     /// In the room of bookings.
     #[error(transparent)]
     Booking(#[from] booking::Broken),
-}
-
-impl Broken {
-    /// Its id, for counters and reports.
-    pub const fn id(&self) -> &'static str {
-        match self {
-            Self::TimeBack { .. } => "engine-time",
-            Self::Head { .. } => "engine-head",
-            Self::KeyOrder { .. } => "engine-keys",
-            Self::Pruned { .. } => "engine-pruned",
-            Self::KeyKept { .. } | Self::KeyCount { .. } => "engine-idempotency",
-            Self::Snapshot { .. } | Self::NoSnapshot { .. } => "engine-snapshot",
-            Self::Market { .. } | Self::MarketCount { .. } => "engine-markets",
-            Self::Booking(_) => "booking",
-        }
-    }
 }
 
 /// Where a state stood before a record.

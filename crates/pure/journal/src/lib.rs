@@ -16,7 +16,15 @@
 //! use bursar_journal::hash::leaf_hash;
 //! use bursar_journal::merkle::prove_inclusion;
 //! use bursar_journal::proof::{Proof, Proven};
-//! use bursar_journal::tile::{Builder, FullTile, NoTiles};
+//! use bursar_journal::tile::{Builder, FullTile};
+//! # use bursar_journal::{hash::Hash, tile::{TileId, Tiles}};
+//! # struct NoTiles;
+//! # impl Tiles for NoTiles {
+//! #     type Error = std::convert::Infallible;
+//! #     fn tile(&self, _: TileId) -> Result<Vec<Hash>, Self::Error> {
+//! #         Ok(Vec::new())
+//! #     }
+//! # }
 //!
 //! let records = [r#"{"v":1,"seq":0}"#, r#"{"v":1,"seq":1}"#, r#"{"v":1,"seq":2}"#];
 //! let mut builder = Builder::new();

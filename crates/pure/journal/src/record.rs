@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::hash::{Hash, sha256};
-use crate::tile::TILE_WIDTH;
 
 /// Bytes that a record may have: a C2SP entry states its size in two bytes (L9).
 pub const RECORD_BYTES_MAX: usize = 65_535;
@@ -23,24 +22,12 @@ pub struct BlobRef {
     pub size: u64,
 }
 
-/// Why bytes are no record, or no bundle of records.
+/// A record that is too long; its `cmd` or `ev` should have become a blob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A record is too long; its `cmd` or `ev` should have become a blob.
-    #[error("a record of {size} bytes is over the limit of {RECORD_BYTES_MAX}")]
-    TooLong {
-        /// Bytes of the record.
-        size: usize,
-    },
-    /// A bundle ends inside a record.
-    #[error("the bundle ends inside its record {place}")]
-    Cut {
-        /// The place in the bundle, from 0.
-        place: usize,
-    },
-    /// A bundle has more records than a tile has hashes.
-    #[error("the bundle has more than {TILE_WIDTH} records")]
-    TooMany,
+#[error("a record of {size} bytes is over the limit of {RECORD_BYTES_MAX}")]
+pub struct TooLong {
+    /// Bytes of the record.
+    pub size: usize,
 }
 
 impl BlobRef {
@@ -75,32 +62,9 @@ pub fn blob_refs(record: &[u8]) -> Result<Vec<BlobRef>, serde_json::Error> {
 }
 
 /// Adds a record to the bundle of an export: its size in two bytes, big end first, and its bytes.
-pub fn write_entry(bundle: &mut Vec<u8>, record: &[u8]) -> Result<(), Error> {
-    bundle.extend(entry_size(record)?.to_be_bytes());
+pub fn write_entry(bundle: &mut Vec<u8>, record: &[u8]) -> Result<(), TooLong> {
+    let size = u16::try_from(record.len()).map_err(|_| TooLong { size: record.len() })?;
+    bundle.extend(size.to_be_bytes());
     bundle.extend(record);
     Ok(())
-}
-
-/// The records of a bundle.
-pub fn read_entries(bundle: &[u8]) -> Result<Vec<&[u8]>, Error> {
-    let mut records = Vec::new();
-    let mut rest = bundle;
-    while !rest.is_empty() {
-        if records.len() == usize::from(TILE_WIDTH) {
-            return Err(Error::TooMany);
-        }
-        let cut = Error::Cut {
-            place: records.len(),
-        };
-        let (size, after) = rest.split_first_chunk::<2>().ok_or_else(|| cut.clone())?;
-        let size = usize::from(u16::from_be_bytes(*size));
-        let (record, after) = after.split_at_checked(size).ok_or(cut)?;
-        records.push(record);
-        rest = after;
-    }
-    Ok(records)
-}
-
-fn entry_size(record: &[u8]) -> Result<u16, Error> {
-    u16::try_from(record.len()).map_err(|_| Error::TooLong { size: record.len() })
 }

@@ -12,8 +12,6 @@
 mod builder;
 mod path;
 
-use std::convert::Infallible;
-
 pub use builder::{Builder, Over, ResumeError};
 pub use path::{NotAPath, Path};
 
@@ -54,10 +52,6 @@ pub trait Tiles {
     /// since may be answered whole.
     fn tile(&self, id: TileId) -> Result<Vec<Hash>, Self::Error>;
 }
-
-/// The reader of a ledger too young to have a full tile.
-#[derive(Debug, Clone, Copy)]
-pub struct NoTiles;
 
 /// Bytes that are not a whole number of hashes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,14 +103,6 @@ impl TileId {
             index,
             width,
         })
-    }
-}
-
-impl Tiles for NoTiles {
-    type Error = Infallible;
-
-    fn tile(&self, _: TileId) -> Result<Vec<Hash>, Infallible> {
-        Ok(Vec::new())
     }
 }
 

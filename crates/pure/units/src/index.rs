@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
 
-/// A map with `get`, `insert`, `remove` and `len` only.
+/// A map with `get`, `insert` and `remove` only.
 #[derive(Clone, Debug)]
 pub struct Index<K, V> {
     hasher: Seed,
@@ -32,16 +32,6 @@ impl<K: Eq + Hash, V> Default for Index<K, V> {
 }
 
 impl<K: Eq + Hash, V> Index<K, V> {
-    /// How many entries there are.
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
     /// The value of `key`.
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
     where

@@ -6,6 +6,7 @@
 //! secret: divisions and parses say which way they round.
 
 pub mod amount;
+pub mod causes;
 pub mod duration;
 pub mod hidden;
 pub mod index;

@@ -175,7 +175,7 @@ fn signer() -> Arc<Mutex<Signer>> {
     let make = || {
         let directory = tempfile::tempdir().ok()?;
         let path = directory.path().join(key::FILE_NAME);
-        let signer = Signer::create(&path, LEDGER, 0).ok()?;
+        let signer = Signer::create_new(&path, LEDGER, 0).ok()?;
         Some(Arc::new(Mutex::new(signer)))
     };
     #[expect(clippy::expect_used, reason = "without a key there is nothing to fuzz")]

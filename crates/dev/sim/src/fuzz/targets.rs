@@ -7,7 +7,6 @@ use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey, VerifierKey};
 use bursar_journal::hash::Hash;
 use bursar_journal::merkle::{inclusion_root, verify_consistency};
 use bursar_journal::proof::Proof;
-use bursar_journal::record::{read_entries, write_entry};
 use bursar_journal::tile::{Path, tile_bytes, tile_hashes};
 use bursar_units::{BookingId, Label, Millis, ObjectName, quantity};
 
@@ -39,10 +38,6 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "cpus",
         run: market::processor_lists,
-    },
-    Target {
-        name: "entries",
-        run: entries,
     },
     Target {
         name: "hierarchy",
@@ -149,18 +144,6 @@ pub fn snapshot_lines(bytes: &[u8]) {
         drop(snapshot::write(&state));
         let _deadline = state.next_deadline();
     }
-}
-
-/// A bundle of entries, as tiles of records have it.
-pub fn entries(bytes: &[u8]) {
-    let Ok(records) = read_entries(bytes) else {
-        return;
-    };
-    let mut bundle = Vec::new();
-    for record in records {
-        drop(write_entry(&mut bundle, record));
-    }
-    assert_eq!(bundle, bytes, "a bundle is written as it was read");
 }
 
 /// Quantities, durations and names.

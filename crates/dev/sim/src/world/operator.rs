@@ -34,7 +34,7 @@ impl World<'_> {
     fn draw_command(&mut self) -> Option<Command> {
         match self.rng.below(10) {
             0 | 1 => {
-                let live = self.checker.oracle().live();
+                let live = self.checker.live();
                 let id = self.rng.pick(&live)?.clone();
                 let reason = "an operator's reason".to_owned();
                 Some(Command::Force { id, reason })
@@ -103,7 +103,7 @@ impl World<'_> {
 
     /// Everything is paused while hundreds come, then all may go at once.
     fn pause_or_open(&mut self) -> Option<Command> {
-        let waiting = self.checker.oracle().counts().1;
+        let waiting = self.checker.counts().1;
         let slots = if waiting < 280 { 0 } else { 1_000 };
         self.set_default(Some(slots))
     }

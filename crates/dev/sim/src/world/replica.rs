@@ -24,6 +24,7 @@ use bursar_ledger::term::{Begun, Error, Hand, begin};
 use bursar_ledger::view::View;
 use bursar_ledger::writer::{Batch, Fact, Poison, Writer};
 use bursar_units::Instant;
+use bursar_units::causes::chain;
 
 use super::decided::{self, Decided};
 use crate::clock::Machine;
@@ -432,13 +433,7 @@ fn set<T>(place: &Mutex<T>, value: T) {
 }
 
 fn fatal(error: &dyn std::error::Error) -> StartError {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        words = format!("{words}: {source}");
-        cause = source.source();
-    }
-    StartError::Broken(broken("a start finds what was committed", words))
+    StartError::Broken(broken("a start finds what was committed", chain(error)))
 }
 
 /// Who signs: the same key in every world.

@@ -43,11 +43,3 @@ fn one_seed_gives_one_trace_and_another_seed_another() {
     assert_eq!(first.tally.table(), again.tally.table());
     assert_ne!(first.trace_hash, report(SEED + 1, 5_000).trace_hash);
 }
-
-/// Method: the names of what a long run must meet are names that are counted at all.
-#[test]
-fn what_was_never_met_is_named() {
-    let report = report(SEED, 1);
-    let unmet = report.tally.unmet();
-    assert!(unmet.contains(&"leader usurped") || unmet.contains(&"hung writes that landed"));
-}

@@ -10,6 +10,7 @@ use bursar_engine::{codec, words};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_journal::proof::{Check, Proof, Proven};
+use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::ledger::{check_export, check_lines};
@@ -39,7 +40,7 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
     let parsed = Proof::parse(&text).map_err(|error| {
         Failure::unavailable(format!(
             "the server's proof cannot be read: {}",
-            crate::failure::chain(&error)
+            chain(&error)
         ))
     })?;
     if parsed.object != reference {
@@ -125,10 +126,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
         } else {
             exit::UNVERIFIED
         };
-        Failure::new(
-            code,
-            format!("{shown} does not verify: {}", crate::failure::chain(&error)),
-        )
+        Failure::new(code, format!("{shown} does not verify: {}", chain(&error)))
     })?;
     let trusted = trusted(session, &proof.checkpoint, key)?;
     trusted.warn(session);
@@ -278,7 +276,7 @@ fn about(proof: &Proof) -> Check {
                     format!("the file claims {wanted}, but record {seq} is about something else");
                 return Check::failed("about", detail);
             }
-            Err(error) => return Check::failed("about", crate::failure::chain(&error)),
+            Err(error) => return Check::failed("about", chain(&error)),
         }
     }
     Check::passed("about", format!("each record speaks of {wanted}"))

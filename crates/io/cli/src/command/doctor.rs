@@ -8,6 +8,7 @@ use bursar_client::Client;
 use bursar_client::api::{Health, Identity, LedgerStatus};
 use bursar_client::client::Query;
 use bursar_engine::words;
+use bursar_units::causes::chain;
 use serde::Serialize;
 
 use crate::connect::{self, Found};
@@ -102,7 +103,7 @@ async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
         Err(error) => {
             lines.push(fail(
                 "server",
-                crate::failure::chain(error),
+                chain(error),
                 Some("start one here with `bursar up`".to_owned()),
             ));
             return (lines, exit::UNAVAILABLE);
@@ -242,7 +243,7 @@ async fn store(client: &Client) -> Line {
     if let Err(error) = client.ready().await {
         return fail(
             "store",
-            crate::failure::chain(&error),
+            chain(&error),
             Some("`bursar ledger check` says whether it is whole".to_owned()),
         );
     }
@@ -274,7 +275,7 @@ async fn adopted(client: &Client) -> Option<Line> {
     let live = Query::new().with("state", "running,stopping,stuck");
     let mut found = match client.all_executions(&live).await {
         Ok(found) => found.items,
-        Err(error) => return Some(warn("adopted", crate::failure::chain(&error))),
+        Err(error) => return Some(warn("adopted", chain(&error))),
     };
     found.retain(|execution| execution.course.adopted);
     let ids = found.iter().map(|execution| execution.id.as_str());

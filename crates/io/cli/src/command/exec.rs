@@ -20,9 +20,10 @@ use bursar_client::slot::{self, Lost, RELEASE_WAIT};
 use bursar_client::{Client, Slot};
 use bursar_engine::words;
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExecArguments;
 use crate::run::report;
 use crate::session::Session;

@@ -13,13 +13,14 @@ use bursar_market::cgroup::Quota;
 use bursar_market::decimal::{fraction, price};
 use bursar_market::explain::to_share;
 use bursar_node::market::{self, DIRECTORY, Deed};
+use bursar_units::causes::chain;
 use bursar_units::quantity::format_cpu;
 use bursar_units::{Amount, Instant, ObjectName};
 use serde::Serialize;
 
 use super::market::scene::scene;
 use super::{DRY_RUN, watch};
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
 use crate::layout::{
     Align, Column, Look, Meaning, REPORT_WORD, Shown, details, no_meaning, nothing_else,

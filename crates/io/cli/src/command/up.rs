@@ -32,11 +32,12 @@ use bursar_server::metrics::Metrics;
 use bursar_server::service::executions_to_share;
 use bursar_server::{Caller, CallerSource, Runner, ServerInfo, Service, Via, router};
 use bursar_units::Label;
+use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::market::sharing::Sharing;
 use super::signals::Signals;
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{MarketWord, UpArguments};
 use crate::layout::details;
 use crate::progress::Progress;

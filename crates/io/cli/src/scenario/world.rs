@@ -30,6 +30,7 @@ use bursar_server::metrics::Metrics;
 use bursar_server::{
     Caller, CallerSource, OwnUser, Readers, Runner, ServerInfo, Service, Via, router,
 };
+use bursar_units::causes::chain;
 use bursar_units::{Instant, Label, Millis};
 use jiff::tz::TimeZone;
 use tokio::task::JoinHandle;
@@ -314,7 +315,7 @@ impl World {
         );
         let Begun {
             writer, committer, ..
-        } = term.map_err(|error| crate::failure::chain(&error))?;
+        } = term.map_err(|error| chain(&error))?;
         let (ledger, mut task) =
             Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Unobserved));
         // The term's first records are signed before anything is asked, whoever is woken first.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bursar_market::cgroup::Quota;
-use bursar_node::cgroup::{Version, layout};
+use bursar_node::cgroup::layout;
 use bursar_node::market::hierarchy::Hierarchies;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -36,10 +36,7 @@ impl Group {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = PathBuf::from(format!("bursar-cli-{}-{count}", std::process::id()));
         let hierarchies = Hierarchies::find(Path::new("/proc/self")).unwrap();
-        let directories: Vec<PathBuf> = roots(hierarchies.version())
-            .into_iter()
-            .map(|root| root.join(&name))
-            .collect();
+        let directories: Vec<PathBuf> = roots().into_iter().map(|root| root.join(&name)).collect();
         for directory in &directories {
             std::fs::create_dir(directory).unwrap();
         }
@@ -87,26 +84,20 @@ impl Drop for Group {
     }
 }
 
-fn roots(version: Version) -> Vec<PathBuf> {
+fn roots() -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     let mounts = layout::mounts(&mounts);
     let memberships = layout::memberships(&memberships);
-    let found = match version {
-        Version::V1 => ["cpu", "cpuacct"]
-            .iter()
-            .filter_map(|controller| layout::legacy(&mounts, &memberships, controller))
-            .map(|(mount, _)| mount.point.clone())
-            .collect(),
-        Version::V2 => layout::unified(&mounts, &memberships)
-            .map(|(mount, _)| mount.point.clone())
-            .into_iter()
-            .collect::<Vec<PathBuf>>(),
+    let legacy = |controller| layout::legacy(&mounts, &memberships, controller);
+    let found = match legacy("cpu") {
+        Some(cpu) => [Some(cpu), legacy("cpuacct")],
+        None => [layout::unified(&mounts, &memberships), None],
     };
     let mut roots: Vec<PathBuf> = Vec::new();
-    for root in found {
+    for (mount, _) in found.into_iter().flatten() {
         // One mount may carry both, under one path or two.
-        let real = root.canonicalize().unwrap();
+        let real = mount.point.canonicalize().unwrap();
         if !roots.contains(&real) {
             roots.push(real);
         }

@@ -604,40 +604,6 @@ impl ExecutionOutcome {
     }
 }
 
-impl Isolation {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Cgroup => "cgroup",
-            Self::None => "none",
-        }
-    }
-}
-
-impl StopCause {
-    /// The word programs see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Cancelled => "cancelled",
-            Self::TimedOut => "timed-out",
-            Self::NotStarted => "not-started",
-        }
-    }
-}
-
-impl StepState {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
 impl LogStream {
     /// The word people write.
     pub const fn word(self) -> &'static str {

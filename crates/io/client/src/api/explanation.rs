@@ -144,16 +144,3 @@ pub struct Who {
     #[schema(value_type = Vec<String>)]
     pub limits: Vec<ObjectName>,
 }
-
-impl WaitsFor {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Mistake => "mistake",
-            Self::After => "after",
-            Self::Budget => "budget",
-            Self::Room => "room",
-            Self::Turn => "turn",
-        }
-    }
-}

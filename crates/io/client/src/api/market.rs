@@ -416,29 +416,3 @@ impl MarketMode {
         }
     }
 }
-
-impl MarketPolicy {
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Proportional => "proportional",
-            Self::WeightedNash => "weighted-nash",
-            Self::FullCapacity => "full-capacity",
-        }
-    }
-}
-
-impl MarketBound {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Need => "need",
-            Self::Share => "share",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Cooldown => "cooldown",
-            Self::Step => "step",
-            Self::Survival => "survival",
-        }
-    }
-}

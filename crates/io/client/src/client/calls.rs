@@ -1,4 +1,4 @@
-//! Every call of the API for this plane (design 80, 4.1).
+//! The calls of the API (design 80, 4.1).
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::exchange::Call;
 use super::query::escape;
 use super::{Client, Download, Error, Query};
 use crate::api::{
-    ApplyAnswer, ApplyRequest, Batch, BatchAnswer, Booking, BookingRequest, CancelRequest,
-    Execution, ExecutionRequest, Explanation, ExportedAnswer, ExportedRequest, Health,
-    IDEMPOTENCY_HEADER, Identity, LedgerStatus, Limit, ListAnswer, Node, NodeMarket, PAGE_MAX,
-    PruneAnswer, PruneRequest, RecordView, ReleaseRequest, RenewRequest, RestoreAnswer,
-    RestoreRequest, RotateKeyAnswer, RotateKeyRequest, Token, TokenCreated, TokenRequest, instant,
+    ApplyAnswer, ApplyRequest, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest,
+    Explanation, ExportedAnswer, ExportedRequest, Health, IDEMPOTENCY_HEADER, Identity,
+    LedgerStatus, Limit, ListAnswer, Node, NodeMarket, PAGE_MAX, PruneAnswer, PruneRequest,
+    RecordView, ReleaseRequest, RenewRequest, RestoreAnswer, RestoreRequest, RotateKeyAnswer,
+    RotateKeyRequest, Token, TokenCreated, TokenRequest, instant,
 };
 use crate::object::Object;
 
@@ -109,11 +109,6 @@ impl Client {
         self.post(&path, &mode.query(), &CancelRequest {}).await
     }
 
-    /// Does several operations, one result each.
-    pub async fn batch(&self, batch: &Batch, mode: Mode) -> Result<BatchAnswer, Error> {
-        self.post("/v1/bookings", &mode.query(), batch).await
-    }
-
     /// One page of bookings; filters are `class`, `tenant`, `state`, `execution` and so on.
     pub async fn bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
         self.get("/v1/bookings", query).await
@@ -154,11 +149,6 @@ impl Client {
     pub async fn cancel_execution(&self, id: &BookingId, mode: Mode) -> Result<Execution, Error> {
         let path = format!("/v1/executions/{id}/cancel");
         self.post(&path, &mode.query(), &CancelRequest {}).await
-    }
-
-    /// One page of executions; filters are `class`, `tenant`, `state`, `outcome` and `id`.
-    pub async fn executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
-        self.get("/v1/executions", query).await
     }
 
     /// All executions of a filter, page after page.
@@ -242,17 +232,6 @@ impl Client {
             .await
     }
 
-    /// The same with the clearings of so long a time, ten minutes at most.
-    pub async fn market_since(
-        &self,
-        node: &ObjectName,
-        back: Duration,
-    ) -> Result<NodeMarket, Error> {
-        let ms = u64::try_from(back.as_millis()).unwrap_or(u64::MAX);
-        let query = Query::new().with("since", format!("-{}", Millis::from_ms(ms)));
-        self.get(&format!("/v1/nodes/{node}/market"), &query).await
-    }
-
     /// How it was divided at the last clearing before a time of the last day.
     pub async fn market_at(&self, node: &ObjectName, at: Instant) -> Result<NodeMarket, Error> {
         let query = Query::new().with("at", instant::format(at));
@@ -313,16 +292,6 @@ impl Client {
     /// Whether the server can be used.
     pub async fn ready(&self) -> Result<Health, Error> {
         self.get("/readyz", &Query::new()).await
-    }
-
-    /// What the server says of its own interface.
-    pub async fn openapi(&self) -> Result<Value, Error> {
-        self.get("/openapi.json", &Query::new()).await
-    }
-
-    /// Its counters, as `OpenMetrics`.
-    pub async fn metrics(&self) -> Result<String, Error> {
-        self.text("/metrics").await
     }
 }
 

@@ -130,11 +130,6 @@ impl Code {
     pub const fn status(self) -> u16 {
         self.page().status
     }
-
-    /// The exit code of a command that ends with it.
-    pub const fn exit_code(self) -> u8 {
-        self.page().exit
-    }
 }
 
 impl std::fmt::Display for Code {

@@ -109,10 +109,8 @@ async fn calls_have_the_addresses_of_the_page() {
     let _ = client.execution(&id()).await;
     let _ = client.execution_wait(&id(), Duration::from_secs(30)).await;
     let _ = client.cancel_execution(&id(), Mode::Do).await;
-    let _ = client
-        .executions(&Query::new().with("state", "running"))
-        .await;
-    let _ = client.all_executions(&Query::new()).await;
+    let query = Query::new().with("state", "running");
+    let _ = client.all_executions(&query).await;
     client
         .logs(&id(), LogStream::Stderr, Follow::Now)
         .await
@@ -124,8 +122,7 @@ async fn calls_have_the_addresses_of_the_page() {
             "GET /v1/executions/job-1",
             "GET /v1/executions/job-1?wait=30s",
             "POST /v1/executions/job-1/cancel",
-            "GET /v1/executions?state=running",
-            "GET /v1/executions?limit=1000",
+            "GET /v1/executions?state=running&limit=1000",
             "GET /v1/executions/job-1/logs?stream=stderr",
         ]
     );

@@ -115,7 +115,7 @@ async fn what_may_fare_better_is_repeated_and_what_will_not_is_told_at_once() {
         );
         if let Err(error) = answer {
             assert_eq!(error.problem().unwrap().code, *code);
-            assert_eq!(error.exit_code(), code.exit_code());
+            assert_eq!(error.exit_code(), code.page().exit);
         }
     }
 }

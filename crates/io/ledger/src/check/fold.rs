@@ -8,6 +8,7 @@ use bursar_engine::{Event, Events, LEVEL, State, decide, snapshot};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::ObjectName;
+use bursar_units::causes::chain;
 use bursar_units::words::{count, number};
 
 use super::tally::Tally;
@@ -417,14 +418,4 @@ fn first_payload(reader: &dyn Reader, first: u64, head: u64) -> u64 {
         }
     }
     low
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

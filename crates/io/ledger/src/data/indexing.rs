@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant as Monotonic};
 
+use bursar_units::causes::chain;
+
 use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::index::{Error, Index, Indexer, Pace, Progress};
+use crate::log;
 use crate::pipeline::Ledger;
 use crate::store::sqlite::{self, SqliteReader};
 
@@ -52,8 +55,7 @@ impl Indexing {
                 LOOK
             }
             Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, cause, "records were not indexed, searches scan them");
+                tracing::warn!(error = chain(&error), "{}", log::RECORDS_NOT_INDEXED);
                 self.failures = self.failures.saturating_add(1).min(DOUBLINGS_MAX);
                 LOOK.saturating_mul(1 << self.failures)
             }

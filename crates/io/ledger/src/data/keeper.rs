@@ -11,11 +11,13 @@ use std::time::{Duration, Instant as Monotonic};
 use bursar_engine::codec::decode;
 use bursar_engine::{Answer, Command, State, invariants, snapshot};
 use bursar_journal::hash::sha256;
+use bursar_units::causes::chain;
 use bursar_units::{Instant, Millis};
 
 use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::intake::{Failure, Submission};
+use crate::log;
 use crate::pipeline::Ledger;
 use crate::snapshots::{Snapshots, Wrong, edge_at};
 use crate::store::sqlite::{self, SqliteReader};
@@ -99,16 +101,16 @@ impl Keeper {
         // Cloned under the lock, checked and written outside of it.
         let state = self.ledger.view().read().clone();
         if let Err(broken) = invariants::check(&state) {
-            tracing::error!(%broken, head = state.head, "an invariant does not hold");
+            tracing::error!(%broken, head = state.head, "{}", log::INVARIANT_BROKEN);
         }
         match self.snapshot(&state) {
             Ok(()) => (self.snapshotted, self.taken) = (state.head, at),
-            Err(error) => return warn("no snapshot was taken", &error),
+            Err(error) => return warn(log::SNAPSHOT_NOT_TAKEN, &error),
         }
         if anchor_due {
             match self.anchor(&state) {
                 Ok(()) => self.anchored_at = now,
-                Err(error) => warn("no snapshot was anchored", &error),
+                Err(error) => warn(log::SNAPSHOT_NOT_ANCHORED, &error),
             }
         }
     }
@@ -156,9 +158,8 @@ impl Keeper {
     }
 }
 
-fn warn(what: &str, error: &Error) {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    tracing::warn!(%error, cause, "{what}");
+fn warn(event: &str, error: &Error) {
+    tracing::warn!(error = chain(error), "{event}");
 }
 
 /// The time of the last record that an anchored snapshot covers, or of the first of all.

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bursar_engine::{Answer, Command, State};
 use bursar_journal::checkpoint::VerifierKey;
+use bursar_units::causes::chain;
 use bursar_units::{BookingId, Label};
 
 use crate::clock::Clock;
 use crate::committer::Sign;
 use crate::intake::{Failure, Outcome};
 use crate::key::{self, Signer};
+use crate::log;
 use crate::pipeline::Ledger;
 
 /// The signing keys of an open ledger, shared with whoever shows or rotates them.
@@ -98,7 +100,7 @@ impl Keys {
     fn sign_with(&self, next: Signer) {
         if let Err(error) = next.promote_next() {
             // It is on record and in a file of its own, where the next start finds it.
-            tracing::warn!(%error, "the new key signs, but is not in its place yet");
+            tracing::warn!(error = chain(&error), "{}", log::KEY_NOT_IN_PLACE);
         }
         *self.signer() = next;
     }

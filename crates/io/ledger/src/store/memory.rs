@@ -12,7 +12,7 @@ use bursar_journal::hash::Hash;
 use bursar_journal::tile::{TILE_WIDTH, TileId};
 
 use super::{
-    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Open, Reader, Store, Term,
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Reader, Store, Term,
     head_after, in_full_tiles, loose_leaves,
 };
 
@@ -132,14 +132,6 @@ impl Shared {
         if newer / CHECKPOINT_SPAN == oldest / CHECKPOINT_SPAN {
             self.checkpoints.remove(&oldest);
         }
-    }
-}
-
-impl Open for MemoryStore {
-    type Store = Self;
-
-    fn open(&self) -> Result<Self, Error> {
-        Ok(self.clone())
     }
 }
 

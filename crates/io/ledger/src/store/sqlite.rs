@@ -22,7 +22,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{
-    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Open, Reader, Store, Term,
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Kept, Reader, Store, Term,
     first_kept, head_after, in_full_tiles, loose_leaves,
 };
 use crate::durable::{self, beside, directory};
@@ -88,13 +88,6 @@ pub struct SqliteStore {
 
 /// A file, whatever its name: device and inode.
 pub(crate) type FileId = (u64, u64);
-
-/// Where a ledger file is: opens it as often as asked.
-#[derive(Clone, Debug)]
-pub struct SqliteFile {
-    /// The file.
-    pub path: PathBuf,
-}
 
 impl SqliteStore {
     /// Opens the ledger file, and makes it if there is none. Its directory must exist.
@@ -206,14 +199,6 @@ impl SqliteStore {
         let transaction = self.begin(operation)?;
         let changed = change(&transaction).and_then(|value| transaction.commit().map(|()| value));
         changed.map_err(failed)
-    }
-}
-
-impl Open for SqliteFile {
-    type Store = SqliteStore;
-
-    fn open(&self) -> Result<SqliteStore, Error> {
-        SqliteStore::open(&self.path)
     }
 }
 

@@ -5,36 +5,33 @@ use bursar_journal::hash::{Hash, leaf_hash, sha256};
 use bursar_journal::record::RECORD_BYTES_MAX;
 use bursar_journal::tile::{Builder, FullTile, TileId};
 use bursar_ledger::store::memory::MemoryStore;
-use bursar_ledger::store::sqlite::{SqliteFile, SqliteStore};
+use bursar_ledger::store::sqlite::SqliteStore;
 use bursar_ledger::store::{
-    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Open, Store, Term,
+    Append, Appended, CHECKPOINT_SPAN, CHECKPOINTS_WHOLE, Error, Store, Term,
 };
 use tempfile::TempDir;
 
-/// A SQLite file that lives as long as its test.
-struct Sqlite {
-    _directory: TempDir,
-    file: SqliteFile,
+/// A store that is opened as often as asked.
+trait Open {
+    type Store: Store;
+
+    fn open(&self) -> Result<Self::Store, Error>;
 }
 
-impl Sqlite {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let file = SqliteFile {
-            path: directory.path().join("ledger.db"),
-        };
-        Self {
-            _directory: directory,
-            file,
-        }
+impl Open for MemoryStore {
+    type Store = Self;
+
+    fn open(&self) -> Result<Self, Error> {
+        Ok(self.clone())
     }
 }
 
-impl Open for Sqlite {
+/// The directory of a SQLite file, which lives as long as its test.
+impl Open for TempDir {
     type Store = SqliteStore;
 
     fn open(&self) -> Result<SqliteStore, Error> {
-        self.file.open()
+        SqliteStore::open(&self.path().join("ledger.db"))
     }
 }
 
@@ -44,7 +41,7 @@ macro_rules! contract {
             $(#[test] fn $promise() { super::$promise(&super::MemoryStore::new()); })+
         }
         mod sqlite {
-            $(#[test] fn $promise() { super::$promise(&super::Sqlite::new()); })+
+            $(#[test] fn $promise() { super::$promise(&tempfile::tempdir().unwrap()); })+
         }
     };
 }

@@ -8,7 +8,6 @@ use bursar_engine::Command;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_inclusion, verify_inclusion};
-use bursar_journal::record::read_entries;
 use bursar_journal::tile::{Builder, Path as Name, TileId, Tiles, tile_hashes};
 use bursar_ledger::check::{Asked, Report, check};
 use bursar_ledger::key::Signer;
@@ -202,7 +201,7 @@ fn exported_tiles_prove_records_to_any_reader_of_the_layout() {
     for seq in [0, 255, 256, 599] {
         let entries = Name::Entries(TileId::in_tree(0, seq / 256, 600).unwrap());
         let bundle = fs::read(directory.path().join(entries.to_string())).unwrap();
-        let record = read_entries(&bundle).unwrap()[usize::try_from(seq % 256).unwrap()];
+        let record = entries_of(&bundle)[usize::try_from(seq % 256).unwrap()];
         let proof = prove_inclusion(&Directory(directory.path()), seq, 600).unwrap();
         verify_inclusion(&leaf_hash(record), seq, 600, &checkpoint.root, &proof).unwrap();
     }
@@ -583,4 +582,15 @@ fn assert_proofs(reader: &dyn Reader, signer: &Signer, size: u64, records: &[u64
         let proof = prove_inclusion(&builder.over(&stored), *seq, size).unwrap();
         verify_inclusion(&leaf, *seq, size, &checkpoint.root, &proof).unwrap();
     }
+}
+
+/// The records of a bundle of entries, each behind its size in two bytes.
+fn entries_of(mut bundle: &[u8]) -> Vec<&[u8]> {
+    let mut records = Vec::new();
+    while let Some((size, rest)) = bundle.split_first_chunk::<2>() {
+        let (record, rest) = rest.split_at(usize::from(u16::from_be_bytes(*size)));
+        records.push(record);
+        bundle = rest;
+    }
+    records
 }

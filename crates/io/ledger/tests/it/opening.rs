@@ -23,7 +23,7 @@ use bursar_ledger::term::Error;
 use bursar_ledger::writer::Poison;
 use bursar_units::{BookingId, Instant};
 
-use crate::world::{LEDGER, World, label};
+use crate::world::{LEDGER, World, label, new_key};
 
 /// Method: what a start that was killed between two of its steps leaves behind.
 #[test]
@@ -87,7 +87,7 @@ fn what_is_left_beside_a_store_without_records_begins_no_ledger() {
         let directory = tempfile::tempdir().unwrap();
         drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
         let key = directory.path().join("ledger.key");
-        Signer::create(&key, LEDGER, 0).unwrap();
+        new_key(&key, 0);
         fs::rename(&key, directory.path().join(left)).unwrap();
         let error = refused(directory.path());
         assert!(

@@ -74,7 +74,7 @@ impl<S: Store> World<S> {
     /// A ledger of four records: it has begun, and named its key and a limit.
     fn with(directory: TempDir, open: impl FnOnce(&Path) -> S) -> Self {
         let mut store = open(directory.path());
-        let signer = Signer::create(&directory.path().join("ledger.key"), LEDGER, 0).unwrap();
+        let signer = new_key(&directory.path().join("ledger.key"), 0);
         let mut world = Self {
             term: store.lead().unwrap(),
             store,
@@ -246,6 +246,13 @@ impl<S: Store> World<S> {
         self.run(release(id, fence));
         true
     }
+}
+
+/// A key of the ledger in its place.
+pub(crate) fn new_key(path: &Path, generation: u64) -> Signer {
+    let signer = Signer::create_new(path, LEDGER, generation).unwrap();
+    signer.promote_new().unwrap();
+    signer
 }
 
 /// Checks with one trusted key and everything else off.

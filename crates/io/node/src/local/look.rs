@@ -4,11 +4,13 @@ use std::io::{self, ErrorKind};
 
 use bursar_booking::execution::{Exit, Isolation};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::time::{Instant, sleep};
 
-use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed, told};
+use super::{KILL_TIME, LOOK_PAUSE, Local, SHORT_PAUSE, failed};
 use crate::cgroup::Group;
 use crate::executor::{Error, Life};
+use crate::log;
 use crate::place::{self, Lock, Marker};
 use crate::shim::{Ending, Status};
 
@@ -126,7 +128,7 @@ impl Local {
                 Ok(Look::Alive(_)) => sleep(LOOK_PAUSE).await,
                 // What cannot be known is asked again: `lost` would free a slot.
                 Err(error) => {
-                    tracing::warn!(booking = %id, error = told(&error), "execution-not-seen");
+                    tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);
                     sleep(KILL_TIME).await;
                 }
             }
@@ -136,7 +138,7 @@ impl Local {
     /// Ends what is left, however long it takes: to say that it is gone would free its slot.
     pub(super) async fn lost(&self, id: &BookingId, remains: Remains) -> Exit {
         while let Err(error) = self.settle(id, &remains, Ending::Lost).await {
-            tracing::warn!(booking = %id, error = told(&error), "execution-not-settled");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SETTLED);
             sleep(KILL_TIME).await;
         }
         Exit::Lost
@@ -165,7 +167,7 @@ impl Local {
             None => Ok(()),
         };
         if let Err(error) = written {
-            tracing::warn!(booking = %id, error = told(&error), "status-not-written");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_STATUS_NOT_WRITTEN);
         }
         Ok(())
     }

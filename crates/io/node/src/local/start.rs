@@ -7,15 +7,17 @@ use std::process::Stdio;
 
 use bursar_booking::execution::{Exit, Isolation};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
 use super::look::Look;
 use super::shims::wait;
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
+use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
 use crate::executor::{Begun, Error, Job};
+use crate::log;
 use crate::place::{self, Marker};
 use crate::shim::{self, Order, Report};
 
@@ -115,7 +117,7 @@ impl Local {
         };
         let (socket, child) = match self.spawn(id, &order) {
             Ok(spawned) => spawned,
-            Err(error) => return Some(never(told(&error))),
+            Err(error) => return Some(never(chain(&error))),
         };
         let gone = self.shims.adopt(id, child);
         match report(socket).await {
@@ -182,7 +184,7 @@ async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
 }
 
 async fn not_seen(id: &BookingId, error: &Error) {
-    tracing::warn!(booking = %id, error = told(error), "execution-not-seen");
+    tracing::warn!(%id, error = chain(error), "{}", log::EXECUTION_NOT_SEEN);
     sleep(KILL_TIME).await;
 }
 

@@ -5,13 +5,15 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::look::{Look, alive};
-use super::{KILL_TIME, Local, SHORT_PAUSE, failed, told};
+use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::executor::Error;
+use crate::log;
 use crate::place::Lock;
 use crate::shim::Ending;
 
@@ -53,7 +55,7 @@ impl Local {
                     Ok(new) => asked_already.extend(new),
                     // Who cannot be asked is killed all the same.
                     Err(error) if !is_told => {
-                        tracing::warn!(booking = %id, error = told(&error), "execution-not-asked");
+                        tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_ASKED);
                         is_told = true;
                     }
                     Err(_) => {}

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bursar_booking::execution::Digest;
-use sha2::{Digest as _, Sha256};
+use bursar_journal::hash::{Hash, sha256};
 
 use super::failed;
 use crate::executor::{Error, Work};
@@ -46,14 +46,12 @@ impl Works {
     }
 
     pub(super) fn path(&self, digest: &Digest) -> PathBuf {
-        self.directory.join(hex(digest))
+        self.directory.join(Hash(digest.0).to_string())
     }
 
     pub(super) fn digest(&self, work: &Work) -> Digest {
-        let hash = Sha256::new()
-            .chain_update(self.salt)
-            .chain_update(json(work));
-        Digest(hash.finalize().into())
+        let salted = [&self.salt[..], &json(work)].concat();
+        Digest(sha256(&salted).0)
     }
 
     pub(super) fn keep(&self, work: &Work) -> Result<Digest, Error> {
@@ -137,20 +135,6 @@ fn salt(file: &Path) -> io::Result<[u8; 32]> {
     Ok(salt)
 }
 
-fn hex(digest: &Digest) -> String {
-    let nibbles = digest.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles
-        .filter_map(|nibble| char::from_digit(u32::from(nibble), 16))
-        .collect()
-}
-
-fn digest(hex: &str) -> Option<Digest> {
-    let mut bytes = [0; 32];
-    if hex.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    Some(Digest(bytes))
+fn digest(name: &str) -> Option<Digest> {
+    name.parse().ok().map(|Hash(bytes)| Digest(bytes))
 }

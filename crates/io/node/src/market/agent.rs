@@ -10,13 +10,15 @@ mod worker;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bursar_units::causes::chain;
 use tokio::sync::{broadcast, watch};
 
 use super::{Deed, Error, Options, Resize, Restored, View, record, restore};
+use crate::log;
 use worker::Worker;
 
 /// How many commands may wait; each is answered within a clearing.
@@ -31,18 +33,10 @@ pub struct Agent {
     directory: PathBuf,
     process: PathBuf,
     commands: SyncSender<Command>,
-    shown: Arc<Shown>,
+    /// What was seen last.
+    shown: watch::Sender<Arc<View>>,
     resizes: broadcast::Sender<Arc<Resize>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What was seen last, and whoever waits for the next.
-#[derive(Debug)]
-struct Shown {
-    view: Mutex<Arc<View>>,
-    is_new: Condvar,
-    /// The same for whoever must not block.
-    changes: watch::Sender<()>,
 }
 
 enum Command {
@@ -58,14 +52,10 @@ impl Agent {
         let process = options.process.clone();
         let every = (options.sense, options.clear);
         let mut worker = Worker::open(options)?;
-        let shown = Arc::new(Shown {
-            view: Mutex::new(Arc::new(worker.view())),
-            is_new: Condvar::new(),
-            changes: watch::Sender::new(()),
-        });
+        let shown = watch::Sender::new(Arc::new(worker.view()));
         let resizes = worker.resizes.clone();
         let (commands, received) = sync_channel(COMMANDS_MAX);
-        let show = Arc::clone(&shown);
+        let show = shown.clone();
         let thread = std::thread::Builder::new()
             .name("market".to_owned())
             .spawn(move || run(&mut worker, every, &received, &show))
@@ -92,7 +82,7 @@ impl Agent {
 
     /// What it saw last.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.shown.lock())
+        Arc::clone(&self.shown.borrow())
     }
 
     /// Where originals and record are kept.
@@ -107,18 +97,9 @@ impl Agent {
         Ok(past.map(|past| self.view().then(past)))
     }
 
-    /// What it sees next, or the same again where that takes too long. Blocks.
-    pub fn view_after(&self, seen: &Arc<View>, within: Duration) -> Arc<View> {
-        let is_same = |view: &mut Arc<View>| Arc::ptr_eq(view, seen);
-        let view = self.shown.lock();
-        let waited = self.shown.is_new.wait_timeout_while(view, within, is_same);
-        let (view, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&view)
-    }
-
-    /// Is told when there is a new view.
-    pub fn changes(&self) -> watch::Receiver<()> {
-        self.shown.changes.subscribe()
+    /// What it sees from now on.
+    pub fn views(&self) -> watch::Receiver<Arc<View>> {
+        self.shown.subscribe()
     }
 
     /// Every limit from now on that was written and read back. The agent waits for nobody: a
@@ -167,20 +148,8 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let Err(error) = self.stop() {
-            tracing::error!(error = %error, "market.not-restored");
+            tracing::error!(error = chain(&error), "{}", log::MARKET_NOT_RESTORED);
         }
-    }
-}
-
-impl Shown {
-    fn lock(&self) -> MutexGuard<'_, Arc<View>> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn show(&self, view: View) {
-        *self.lock() = Arc::new(view);
-        self.is_new.notify_all();
-        self.changes.send_replace(());
     }
 }
 
@@ -189,8 +158,9 @@ fn run(
     worker: &mut Worker,
     (sense, clear): (Duration, Duration),
     commands: &Receiver<Command>,
-    shown: &Shown,
+    shown: &watch::Sender<Arc<View>>,
 ) {
+    let show = |view: View| shown.send_replace(Arc::new(view));
     let mut look = Timer::new(sense);
     let mut divide = Timer::new(clear);
     loop {
@@ -198,12 +168,12 @@ fn run(
             Ok(Command::Restore(deed, reply)) => {
                 let told = worker.restore(deed);
                 // Shown first: whoever is answered sees what it asked for. It may be gone.
-                shown.show(worker.view());
+                show(worker.view());
                 let _gone = reply.send(told);
             }
             Ok(Command::Stop(reply)) => {
                 let told = worker.stop();
-                shown.show(worker.view());
+                show(worker.view());
                 let _gone = reply.send(told);
                 return;
             }
@@ -217,14 +187,14 @@ fn run(
             worker.skipped(look.next());
             // Nobody waits for the next clearing to be seen.
             if worker.sense() {
-                let view = View::clone(&shown.lock());
-                shown.show(worker.with_use(view));
+                let view = View::clone(&shown.borrow());
+                show(worker.with_use(view));
             }
         }
         if divide.is_due() {
             worker.skipped(divide.next());
             worker.clear();
-            shown.show(worker.view());
+            show(worker.view());
         }
     }
 }

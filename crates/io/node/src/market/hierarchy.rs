@@ -65,11 +65,6 @@ impl Hierarchies {
         })
     }
 
-    /// Which interface limits CPU.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
     /// Our own group, from the root of the hierarchy.
     pub fn own(&self) -> &Path {
         &self.own

@@ -17,10 +17,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_market::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
 use bursar_market::node::Clearing;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::Error;
 use super::rules::{Rules, Run};
@@ -38,7 +38,7 @@ const FILE: &str = "record.jsonl";
 /// How the closed ones begin and end; the time of their last line lies between, so that they sort.
 const CLOSED: (&str, &str) = ("record-", ".jsonl");
 /// What the first line of all names.
-const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const NOTHING: Hash = Hash([0; HASH_BYTES]);
 /// The longest line that is read back: 100,000 pods have less.
 const LINE_SIZE_MAX: u64 = 32 << 20;
 
@@ -97,7 +97,7 @@ pub struct Past {
     /// Which line it is, from 1, since the first of all.
     pub line: u64,
     /// Its hash.
-    pub hash: String,
+    pub hash: Hash,
     /// K.
     pub allocatable_milli: u64,
     /// U.
@@ -111,7 +111,7 @@ pub struct Past {
     /// The mode that people were shown.
     pub label: Mode,
     /// The hash of the settings by which it was.
-    pub settings: String,
+    pub settings: Hash,
     /// What those say.
     pub run: Run,
     /// What happened besides, since the line before.
@@ -127,8 +127,8 @@ pub struct Position {
     pub lines: u64,
     /// How many limits they say were written.
     pub writes: u64,
-    /// The hash of the last, in hexadecimal.
-    pub head: String,
+    /// The hash of the last.
+    pub head: Hash,
 }
 
 /// What was read back without a flaw.
@@ -140,8 +140,6 @@ pub struct Verified {
     pub from_ms: u64,
     /// When the last was.
     pub to_ms: u64,
-    /// The hash of the last.
-    pub head: String,
     /// Whether there is so much that a file may have been let go before its day was over.
     pub is_full: bool,
 }
@@ -154,11 +152,11 @@ pub struct Record {
     file: Option<File>,
     size: u64,
     began_ms: Option<u64>,
-    head: String,
+    head: Hash,
     /// Where its last line stands, if it has one.
     last: Option<Place>,
     /// The settings of its last line, if that is ours.
-    settings: String,
+    settings: Option<Hash>,
     rows: BTreeMap<String, Row>,
 }
 
@@ -180,9 +178,9 @@ struct Line {
     lines: u64,
     /// How many limits they say were written.
     writes: u64,
-    previous: String,
+    previous: Hash,
     /// The hash of the settings.
-    settings: String,
+    settings: Hash,
     /// The settings themselves, where they are others than in the line before, and in the first of
     /// a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,16 +259,11 @@ impl Record {
             file: Some(file),
             size,
             began_ms: first.map(|first| first.at_ms),
-            head: last.as_deref().map_or_else(|| NOTHING.to_owned(), hash),
+            head: last.as_deref().map_or(NOTHING, sha256),
             last: last.as_deref().and_then(place),
-            settings: String::new(),
+            settings: None,
             rows: BTreeMap::new(),
         })
-    }
-
-    /// The hash of the last line.
-    pub fn head(&self) -> &str {
-        &self.head
     }
 
     /// How far it has come; `None` before its first line.
@@ -279,7 +272,7 @@ impl Record {
             at_ms: last.at_ms,
             lines: last.lines,
             writes: last.writes,
-            head: self.head.clone(),
+            head: self.head,
         })
     }
 
@@ -308,9 +301,9 @@ impl Record {
         }
         self.write(&bytes)?;
         self.began_ms.get_or_insert(at_ms);
-        self.head = hash(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
+        self.head = sha256(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
         self.last = Some(line.place());
-        self.settings.clone_from(&rules.sha256);
+        self.settings = Some(rules.sha256);
         self.rows = rows;
         Ok(())
     }
@@ -324,7 +317,7 @@ impl Record {
         events: Vec<Event>,
     ) -> Line {
         let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
-        let is_told = self.settings == rules.sha256;
+        let is_told = self.settings == Some(rules.sha256);
         let whole = self.rows.is_empty();
         let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
         let pods = rows.values().filter(is_new).cloned().collect();
@@ -334,8 +327,8 @@ impl Record {
             at_ms,
             lines: lines.saturating_add(1),
             writes: writes.saturating_add(written(&events)),
-            previous: self.head.clone(),
-            settings: rules.sha256.clone(),
+            previous: self.head,
+            settings: rules.sha256,
             settings_text: (!is_told).then(|| rules.text.clone()),
             whole,
             allocatable_milli: clearing.allocatable_milli,
@@ -403,7 +396,7 @@ impl Record {
         }
         (self.file, self.size, self.began_ms) = (None, 0, None);
         self.rows.clear();
-        self.settings.clear();
+        self.settings = None;
         Ok(())
     }
 
@@ -469,7 +462,6 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
         while let Some(line) = lines.next()? {
             file_size = file_size.saturating_add(size(&line)).saturating_add(1);
             let past = before.play(&line).map_err(|why| lines.broken(why))?;
-            verified.head.clone_from(&before.head);
             verified.lines += 1;
             verified.to_ms = past.at_ms;
             if verified.lines == 1 {
@@ -597,9 +589,9 @@ impl Line {
 /// What the lines before one say.
 #[derive(Default)]
 struct Before {
-    last: Option<Place>,
-    head: String,
-    settings: String,
+    /// Where the last one stands, and its hash.
+    last: Option<(Place, Hash)>,
+    settings: Option<Hash>,
     /// What those say.
     run: Option<Run>,
     rows: BTreeMap<String, Row>,
@@ -610,7 +602,8 @@ impl Before {
     fn play(&mut self, bytes: &[u8]) -> Result<Past, &'static str> {
         let line: Line = serde_json::from_slice(bytes).map_err(|_| "it makes no sense")?;
         self.follow(&line)?;
-        self.head = hash(bytes);
+        let hash = sha256(bytes);
+        self.last = Some((line.place(), hash));
         for id in &line.gone {
             self.rows.remove(id);
         }
@@ -637,7 +630,7 @@ impl Before {
         Ok(Past {
             at_ms: line.at_ms,
             line: line.lines,
-            hash: self.head.clone(),
+            hash,
             allocatable_milli: line.allocatable_milli,
             unmanaged_milli: line.unmanaged_milli,
             held_milli: line.held_milli,
@@ -653,10 +646,10 @@ impl Before {
     /// Whether a line follows those before it: in the chain, in its counts, and in its settings.
     fn follow(&mut self, line: &Line) -> Result<(), &'static str> {
         match self.last {
-            Some(_) if line.previous != self.head => {
+            Some((_, hash)) if line.previous != hash => {
                 return Err("it does not follow the line before");
             }
-            Some(last) => {
+            Some((last, _)) => {
                 let writes = last.writes.saturating_add(written(&line.events));
                 let counted = (last.lines.saturating_add(1), writes);
                 if (line.lines, line.writes) != counted {
@@ -670,11 +663,11 @@ impl Before {
             self.rows.clear();
         }
         match &line.settings_text {
-            Some(text) if hash(text.as_bytes()) != line.settings => {
+            Some(text) if sha256(text.as_bytes()) != line.settings => {
                 return Err("its settings have another hash");
             }
             Some(text) => self.run = Run::read(text),
-            None if line.settings != self.settings => {
+            None if self.settings != Some(line.settings) => {
                 return Err("its settings are nowhere told");
             }
             None => {}
@@ -686,8 +679,7 @@ impl Before {
         if !self.run.is_some_and(is_by_them) {
             return Err("it was not cleared by its settings");
         }
-        self.settings.clone_from(&line.settings);
-        self.last = Some(line.place());
+        self.settings = Some(line.settings);
         Ok(())
     }
 }
@@ -794,14 +786,4 @@ fn place(line: &[u8]) -> Option<Place> {
 fn written(events: &[Event]) -> u64 {
     let is_write = |event: &&Event| matches!(event, Event::Wrote { .. });
     u64::try_from(events.iter().filter(is_write).count()).unwrap_or(u64::MAX)
-}
-
-pub(super) fn hash(line: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(NOTHING.len());
-    for byte in Sha256::digest(line) {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

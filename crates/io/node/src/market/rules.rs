@@ -3,12 +3,12 @@
 //! The hash stands in every line of the agent's record, and the text where it begins to hold; the
 //! ledger has both. What is declared of each cgroup is not part of it: a line tells that itself.
 
+use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
 use bursar_market::node::Settings;
 use bursar_market::sense::Window;
 use serde::{Deserialize, Serialize};
 
-use super::record::hash;
 use super::{Mode, Options, Unmanaged};
 
 /// How a node is run.
@@ -20,8 +20,8 @@ pub struct Rules {
     pub policy: Policy,
     /// The settings, as JSON.
     pub text: String,
-    /// The hash of that, in hexadecimal.
-    pub sha256: String,
+    /// The hash of that.
+    pub sha256: Hash,
 }
 
 /// What settings say of how a node is run.
@@ -92,7 +92,7 @@ impl Rules {
         Self {
             mode,
             policy: settings.policy,
-            sha256: hash(text.as_bytes()),
+            sha256: sha256(text.as_bytes()),
             text,
         }
     }

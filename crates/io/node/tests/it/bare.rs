@@ -35,7 +35,7 @@ fn only_v1(options: &mut Options, scratch: &Path) {
 #[tokio::test]
 async fn without_cgroups_it_runs_and_the_answer_says_so() {
     let host = Host::with(nothing);
-    assert_eq!(host.local().isolation(), Isolation::None);
+    assert!(!host.keeps_apart());
     let begun = host.start(&id("a"), "echo ran; exit 5").await;
     assert_eq!(begun, Begun::Running(Isolation::None));
     assert_eq!(host.exit(&id("a")).await, Exit::Code(5));
@@ -140,7 +140,7 @@ async fn without_cgroups_memory_is_bounded_for_each_process() {
 #[tokio::test]
 async fn version_1_alone_kills_a_tree_that_grows() {
     let host = Host::with(only_v1);
-    if host.local().isolation() == Isolation::None {
+    if !host.keeps_apart() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         // A machine with version 2 only has nothing to try this on.
         assert!(

@@ -16,6 +16,7 @@ use bursar_node::cgroup::{Version, layout};
 use bursar_node::market::hierarchy::Hierarchies;
 use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View};
 use tempfile::TempDir;
+use tokio::runtime::Builder;
 
 /// So long may anything take before a test fails rather than hangs.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -40,11 +41,11 @@ impl Ground {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("bursar-market-{}-{count}", std::process::id());
-        let hierarchies = Hierarchies::find(Path::new("/proc/self")).unwrap();
+        let version = version();
         let ground = Self {
             name: name.into(),
-            roots: roots(hierarchies.version()),
-            hierarchies,
+            roots: roots(version),
+            hierarchies: Hierarchies::find(Path::new("/proc/self")).unwrap(),
             scratch: tempfile::tempdir().unwrap(),
             burners: Vec::new(),
         };
@@ -52,7 +53,7 @@ impl Ground {
         for root in &ground.roots {
             let directory = root.join(&ground.name);
             fs::create_dir(&directory).expect(needs);
-            match ground.hierarchies.version() {
+            match version {
                 Version::V1 if directory.join("cpu.shares").exists() => {
                     fs::write(directory.join("cpu.shares"), SHARES_MAX).expect(needs);
                 }
@@ -250,20 +251,24 @@ pub(crate) fn quick() -> Settings {
     }
 }
 
-/// Waits for an agent to say something that it must.
-pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool) {
-    let began = Instant::now();
-    let mut view = agent.view();
-    while !is_so(&view) {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "it takes too long until {what}: {:?} {:#?} {:#?}",
-            view.acts,
-            view.clearing,
-            view.standings
-        );
-        view = agent.view_after(&view, PATIENCE);
-    }
+/// Waits for an agent to say something that it must. Blocks, on a thread with a runtime of its own:
+/// the test may have one too.
+pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool + Sync) {
+    let mut views = agent.views();
+    let wait = || {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let seen = views.wait_for(|view| is_so(view));
+            tokio::time::timeout(PATIENCE, seen).await.is_ok()
+        })
+    };
+    let is_seen = std::thread::scope(|scope| scope.spawn(wait).join().unwrap());
+    let view = agent.view();
+    assert!(
+        is_seen,
+        "it takes too long until {what}: {:?} {:#?} {:#?}",
+        view.acts, view.clearing, view.standings
+    );
 }
 
 /// The limit of a pod as the agent has read it.
@@ -286,6 +291,17 @@ fn remove(group: &Path) {
     let began = Instant::now();
     while fs::remove_dir(group).is_err() && group.exists() && began.elapsed() < PATIENCE {
         std::thread::yield_now();
+    }
+}
+
+/// Which interface limits CPU here.
+fn version() -> Version {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let (mounts, memberships) = (layout::mounts(&mounts), layout::memberships(&memberships));
+    match layout::legacy(&mounts, &memberships, "cpu") {
+        Some(_) => Version::V1,
+        None => Version::V2,
     }
 }
 

@@ -31,7 +31,7 @@ fn job(null: &Null, command: &str, args: &[&str]) -> Job {
 
 #[tokio::test(start_paused = true)]
 async fn it_plays_what_it_was_given_in_the_time_that_takes() {
-    let null = Null::new();
+    let null = Null::default();
     for (name, command, args, takes_ms, code) in [
         ("true", "/bin/true", &[][..], 0, 0),
         ("false", "/bin/false", &[], 0, 1),
@@ -50,7 +50,7 @@ async fn it_plays_what_it_was_given_in_the_time_that_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_start_does_not_begin_again() {
-    let null = Null::new();
+    let null = Null::default();
     let sleep = job(&null, "sleep", &["10"]);
     null.start(&id("a"), &sleep).await;
     tokio::time::advance(Duration::from_secs(8)).await;
@@ -62,7 +62,7 @@ async fn a_second_start_does_not_begin_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_at_once_whoever_waits() {
-    let null = Null::new();
+    let null = Null::default();
     let (a, begin) = (id("a"), Instant::now());
     null.start(&a, &job(&null, "sleep", &["10"])).await;
     let (exit, stopped) = tokio::join!(null.exit(&a), null.stop(&a, Duration::from_secs(9)));
@@ -77,7 +77,7 @@ async fn a_stop_ends_at_once_whoever_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_stopped_before_it_starts_never_does() {
-    let null = Null::new();
+    let null = Null::default();
     null.stop(&id("a"), Duration::ZERO).await.unwrap();
     let begun = null.start(&id("a"), &job(&null, "true", &[])).await;
     let exit = null.exit(&id("a")).await;
@@ -87,7 +87,7 @@ async fn what_is_stopped_before_it_starts_never_does() {
 
 #[tokio::test(start_paused = true)]
 async fn what_it_does_not_know_is_lost_or_not_started() {
-    let null = Null::new();
+    let null = Null::default();
     assert_eq!(null.exit(&id("a")).await, Exit::Lost);
     let unknown = Job {
         work: Digest([9; 32]),
@@ -99,7 +99,7 @@ async fn what_it_does_not_know_is_lost_or_not_started() {
 
 #[tokio::test(start_paused = true)]
 async fn cleaning_and_forgetting_leave_nothing() {
-    let null = Null::new();
+    let null = Null::default();
     let job = job(&null, "sleep", &["10"]);
     null.start(&id("a"), &job).await;
     assert_eq!(null.list().unwrap(), [id("a")]);

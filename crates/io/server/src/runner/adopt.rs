@@ -14,6 +14,7 @@ use bursar_engine::{Answer, Command};
 use bursar_units::{Amount, BookingId, Label, Millis};
 
 use super::outbox::Outbox;
+use crate::log;
 
 /// The class and tenant of what says nothing of itself.
 const UNKNOWN: &str = "unknown";
@@ -40,9 +41,9 @@ pub(super) async fn adopt(
 ) -> Option<()> {
     let answer = outbox.send(command(id, note, isolation)?).await?;
     if answer == Ok(Answer::Booking(Reply::Noted)) {
-        tracing::warn!(%id, "execution.adopted");
+        tracing::warn!(%id, "{}", log::EXECUTION_ADOPTED);
     } else {
-        tracing::warn!(%id, "execution.unknown-left-alone");
+        tracing::warn!(%id, "{}", log::EXECUTION_UNKNOWN_LEFT_ALONE);
     }
     Some(())
 }

@@ -9,12 +9,14 @@ use bursar_engine::booking::execution::{
 use bursar_engine::booking::{End, Standing};
 use bursar_node::executor::{Begun, Job, Left, Life};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::outbox::Outbox;
 use super::reconcile::life;
 use super::{Ordering, Shared, adopt};
+use crate::log;
 
 /// How often an adopted execution is looked at that has no shim.
 const UNWATCHED_PAUSE: Duration = Duration::from_secs(1);
@@ -128,7 +130,7 @@ async fn stop(shared: &Shared, outbox: &Outbox, id: &BookingId, failed: u32) -> 
     let within = match shared.executor.stop(id, grace(shared, id)).await {
         Ok(()) => RESULT_WITHIN,
         Err(error) => {
-            tracing::warn!(%id, failed, error = crate::service::chain(&error), "execution.not-stopped");
+            tracing::warn!(%id, failed, error = chain(&error), "{}", log::EXECUTION_NOT_STOPPED);
             Duration::ZERO
         }
     };
@@ -207,7 +209,7 @@ fn is_left_alive(shared: &Shared, id: &BookingId) -> bool {
 async fn clean(shared: &Shared, id: &BookingId) {
     if let Err(error) = shared.executor.stop(id, grace(shared, id)).await {
         shared.trouble();
-        tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-stopped");
+        tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_STOPPED);
     }
     super::reconcile::clean(shared, id, Left::Output).await;
 }

@@ -11,6 +11,8 @@ use bursar_ledger::writer::SELF;
 use bursar_units::Label;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::log;
+
 /// How many results travel together.
 const BATCH_MAX: usize = 256;
 /// How many batches may be on their way: together they stay within what one principal may have
@@ -82,7 +84,7 @@ async fn deliver(ledger: &Ledger, letters: Vec<Letter>) {
         match ledger.submit(by, commands.clone()).await {
             Ok(outcomes) => break outcomes,
             Err(failure) => {
-                tracing::warn!(%failure, results = commands.len(), "execution.results-not-taken");
+                tracing::warn!(%failure, results = commands.len(), "{}", log::EXECUTION_RESULTS_NOT_TAKEN);
                 tokio::time::sleep(pause).await;
                 pause = PAUSE_MAX.min(pause * 2);
             }

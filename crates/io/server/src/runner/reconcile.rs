@@ -14,10 +14,12 @@ use std::time::Duration;
 use bursar_engine::booking::{End, Standing};
 use bursar_node::executor::{Left, Life};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::outbox::Outbox;
 use super::{Ordering, Shared, adopt};
+use crate::log;
 
 /// How far apart two listings must be that both find something unknown, and how often one is made.
 const TWICE: Duration = Duration::from_secs(30);
@@ -51,10 +53,7 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(
-                error = crate::service::chain(&error),
-                "execution.not-listed"
-            );
+            tracing::warn!(error = chain(&error), "{}", log::EXECUTION_NOT_LISTED);
             return;
         }
         Err(_) => return shared.trouble(),
@@ -118,7 +117,7 @@ pub(super) async fn life(shared: &Shared, id: &BookingId) -> Option<Life> {
         Ok(Ok(life)) => Some(life),
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-seen");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);
             None
         }
         Err(_) => {
@@ -171,7 +170,7 @@ pub(super) async fn clean(shared: &Shared, id: &BookingId, left: Left) -> bool {
         }
         Ok(Err(error)) => {
             shared.trouble();
-            tracing::warn!(%id, error = crate::service::chain(&error), "execution.not-cleaned");
+            tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_CLEANED);
             false
         }
         Err(_) => {
@@ -203,8 +202,9 @@ async fn forget_works(shared: &Arc<Shared>) {
         Ok(Err(error)) => {
             shared.trouble();
             tracing::warn!(
-                error = crate::service::chain(&error),
-                "execution.work-not-forgotten"
+                error = chain(&error),
+                "{}",
+                log::EXECUTION_WORK_NOT_FORGOTTEN
             );
         }
         Err(_) => shared.trouble(),

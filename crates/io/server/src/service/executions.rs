@@ -23,6 +23,7 @@ use bursar_engine::booking::execution::{
 use bursar_engine::booking::{Extras, Request, Standing};
 use bursar_engine::{Command, Refusal, State};
 use bursar_node::executor::{Executor, User, Work};
+use bursar_units::causes::chain;
 use bursar_units::{Amount, BookingId, Label, Millis};
 use rustix::process::geteuid;
 
@@ -30,8 +31,9 @@ use super::answers::{self, Look};
 use super::bookings::list::Listed;
 use super::bookings::{Cursor, tenant_of};
 use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, chain};
+use super::{Answer, Mode, Service};
 use crate::caller::Caller;
+use crate::log;
 
 pub use logs::{Logs, LogsFrom};
 pub use runs_as::OwnUser;
@@ -281,7 +283,7 @@ async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Digest, Proble
     match tokio::task::spawn_blocking(move || executor.keep(&work)).await {
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(error)) => {
-            tracing::error!(error = chain(&error), "execution.not-kept");
+            tracing::error!(error = chain(&error), "{}", log::EXECUTION_NOT_KEPT);
             let detail = format!("what is to be run cannot be kept: {}", chain(&error));
             Err(Problem::new(Code::Unavailable, detail))
         }

@@ -14,10 +14,11 @@ use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_ledger::data::RotateError;
 use bursar_ledger::key::BOTH_SIGN;
 use bursar_ledger::maintain::{self, Prunable};
+use bursar_units::causes::chain;
 use bursar_units::{BookingId, INTEGER_MAX};
 
 use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, chain, last_record, of_failure, unreadable};
+use super::{Answer, Mode, Service, last_record, of_failure, unreadable};
 use crate::caller::Caller;
 
 pub use chunks::Chunks;

@@ -22,10 +22,12 @@ use bursar_market::kernel::Level;
 use bursar_market::node::{Clearing, Standing};
 use bursar_market::sense::Shown;
 use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
+use bursar_units::causes::chain;
 use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
-use super::{Answer, Mode, Service, chain};
+use super::{Answer, Mode, Service};
 use crate::caller::Caller;
+use crate::log;
 use crate::reporter::Reporter;
 
 /// A time in the past.
@@ -52,11 +54,6 @@ impl Service {
             market: Some(agent),
             ..self
         }
-    }
-
-    /// The agent of this node, where one is at work.
-    pub fn market_agent(&self) -> Option<&Arc<Agent>> {
-        self.market.as_ref()
     }
 
     /// How a node's CPU is divided, with its past where that is asked for.
@@ -103,7 +100,7 @@ impl Service {
         if mode == Mode::Real {
             self.tell_ledger(&agent).await;
             let (caller, count) = (caller.name.as_str(), told.restored.len());
-            tracing::info!(caller, count, "market.restored");
+            tracing::info!(caller, count, "{}", log::MARKET_RESTORED);
         }
         let restored = told.restored.into_iter();
         let failed = told.failed.into_iter();

@@ -15,9 +15,10 @@ use bursar_ledger::index::{Index, search};
 use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::Reader;
 use bursar_units::INTEGER_MAX;
+use bursar_units::causes::chain;
 
 use super::nearest::nearest;
-use super::{Answer, Service, bookings, chain, of_failure, sight, unreadable};
+use super::{Answer, Service, bookings, of_failure, sight, unreadable};
 use crate::caller::Caller;
 
 /// What reading the bytes of records is called where it is refused.

@@ -104,15 +104,8 @@ impl Executor for Paper {
         Ok(written.get(&(id.clone(), stream)).map(|bytes| {
             let mut reading = Cursor::new(bytes.clone());
             reading.set_position(from);
-            Output {
-                bytes: Box::new(reading),
-                size: bytes.len() as u64,
-            }
+            Box::new(reading) as Output
         }))
-    }
-
-    fn isolation(&self) -> Isolation {
-        Isolation::Cgroup
     }
 }
 
@@ -717,7 +710,7 @@ async fn the_explanation_has_the_saga() {
 
 #[tokio::test(start_paused = true)]
 async fn with_the_null_executor_a_flood_ends_and_holds_nothing() {
-    let executor: Arc<dyn Executor> = Arc::new(Null::new());
+    let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let world = World::executing(Arc::clone(&executor));
     world
         .limit("python", r#"{"class":"python","slots":4}"#)

@@ -16,6 +16,7 @@ use bursar_server::agent;
 use bursar_server::metrics::market::NAMES;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Builder;
 
 use crate::world::{World, caller};
 
@@ -120,15 +121,27 @@ fn declared(name: &str) -> Declared {
     }
 }
 
-pub(crate) fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool) {
-    let mut view = agent.view();
-    for _ in 0..2_000 {
-        if is_so(&view) {
-            return;
-        }
-        view = agent.view_after(&view, Duration::from_secs(10));
-    }
-    panic!("it takes too long: {view:#?}");
+pub(crate) fn wait_for(agent: &Agent, is_so: impl Fn(&View) -> bool + Sync) {
+    let is_seen = is_seen_within(agent, Duration::from_mins(1), is_so);
+    assert!(is_seen, "it takes too long: {:#?}", agent.view());
+}
+
+/// Whether an agent says something in time. Blocks, on a thread with a runtime of its own: that of
+/// the test may have a clock of its own too.
+pub(crate) fn is_seen_within(
+    agent: &Agent,
+    within: Duration,
+    is_so: impl Fn(&View) -> bool + Sync,
+) -> bool {
+    let mut views = agent.views();
+    let wait = || {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let seen = views.wait_for(|view| is_so(view));
+            tokio::time::timeout(within, seen).await.is_ok()
+        })
+    };
+    std::thread::scope(|scope| scope.spawn(wait).join().unwrap())
 }
 
 pub(crate) fn limits(view: &View) -> Vec<u64> {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use bursar_ledger::store::memory::Fault;
 use bursar_market::clear::Mode as Label;
-use bursar_node::market::{Agent, Deed, Mode, RESIZES_MAX};
+use bursar_node::market::{Agent, Deed, Mode, RESIZES_MAX, View};
 use bursar_server::Reporter;
 use serde_json::Value;
 
 use crate::events::Follower;
-use crate::market::{Machine, limits, wait_for};
+use crate::market::{Machine, is_seen_within, limits, wait_for};
 use crate::world::{World, operator, user};
 
 /// An hour, but for its last second.
@@ -399,7 +399,8 @@ async fn a_slow_follower_loses_resizes_and_never_a_record() {
             world.grant(job, "python", "ada").await;
         }
         let seen = agent.view();
-        agent.view_after(&seen, Duration::from_millis(50));
+        let is_new = |view: &View| !std::ptr::eq(view, &raw const *seen);
+        is_seen_within(&agent, Duration::from_millis(50), is_new);
     }
     granted.push("last".to_owned());
     world.grant("last", "python", "ada").await;

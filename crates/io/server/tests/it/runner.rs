@@ -180,10 +180,6 @@ impl Executor for Machine {
     fn output(&self, _: &BookingId, _: Stream, _: u64) -> Result<Option<Output>, Error> {
         Ok(None)
     }
-
-    fn isolation(&self) -> Isolation {
-        Isolation::Cgroup
-    }
 }
 
 /// A ledger, a machine, and a runner between them.
@@ -305,7 +301,12 @@ fn standing(ledger: &Ledger, id: &BookingId) -> &'static str {
     match ledger.view().read().bookings.standing(id) {
         None => "unknown",
         Some(Standing::Queued { .. }) => "queued",
-        Some(Standing::Granted(granted)) => granted.progress().unwrap().stage.word(),
+        Some(Standing::Granted(granted)) => match granted.progress().unwrap().stage {
+            Stage::Starting => "starting",
+            Stage::Running => "running",
+            Stage::Stopping { .. } => "stopping",
+            Stage::Stuck => "stuck",
+        },
         Some(Standing::Ended(ended)) => ended.course().unwrap().verdict.word(),
     }
 }
@@ -315,7 +316,7 @@ async fn a_normal_life_is_three_records_and_frees_the_slot_with_the_exit() {
     let scene = Scene::new();
     let before = scene.world.service.record();
     scene.submit("job").await;
-    scene.until("job", Stage::Running.word()).await;
+    scene.until("job", "running").await;
     assert_eq!(scene.held(), 1);
     scene.machine.end("job", Exit::Code(0));
     scene.until("job", Verdict::Completed.word()).await;

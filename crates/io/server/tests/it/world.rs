@@ -154,7 +154,8 @@ impl World {
         let store = MemoryStore::new();
         let mut signer = None;
         let hand = |id: &str, generation| {
-            let made = Signer::create(&key, id, generation)?;
+            let made = Signer::create_new(&key, id, generation)?;
+            made.promote_new()?;
             let verifiers = made.verifiers();
             let shared = Arc::new(Mutex::new(made));
             signer = Some(Arc::clone(&shared));

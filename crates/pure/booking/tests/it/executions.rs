@@ -7,7 +7,7 @@ use bursar_booking::{Bookings, End, Event, Fence, Outcome, Refusal, Reply, Reque
 use bursar_units::Millis;
 
 use crate::make::{
-    Desk, at, at_once, execution, id, order, request, sized, slots_limit, with_order,
+    Desk, at, at_once, execution, id, order, request, sized, slots_limit, stage_word, with_order,
 };
 
 const HOUR: u64 = 3_600_000;
@@ -127,7 +127,7 @@ fn stands(bookings: &Bookings, text: &str) -> String {
                 format!(" since {}, {cause:?}, {failed} failed", secs(since))
             });
             let (until, cause) = (until.unwrap_or_default(), cause.unwrap_or_default());
-            format!("{}{until}{cause}", progress.stage.word())
+            format!("{}{until}{cause}", stage_word(progress.stage))
         }
         Some(Standing::Ended(ended)) => {
             let course = ended.course().unwrap();
@@ -173,7 +173,7 @@ fn every_stage_takes_every_command_as_the_table_says() {
     for stage in STAGES {
         for command in COMMANDS {
             let mut desk = in_stage(stage);
-            assert_eq!(stage_word(&desk), stage);
+            assert_eq!(standing_word(&desk), stage);
             let answer = tell(&mut desk, command);
             let (stands, slot) = (stands(&desk.bookings, "run"), slot(&desk));
             writeln!(
@@ -186,10 +186,10 @@ fn every_stage_takes_every_command_as_the_table_says() {
     assert_eq!(table, include_str!("executions.txt"), "\n{table}");
 }
 
-fn stage_word(desk: &Desk) -> &'static str {
+fn standing_word(desk: &Desk) -> &'static str {
     match desk.bookings.standing(&id("run")) {
         Some(Standing::Queued { .. }) => "queued",
-        Some(Standing::Granted(granted)) => granted.progress().unwrap().stage.word(),
+        Some(Standing::Granted(granted)) => stage_word(granted.progress().unwrap().stage),
         Some(Standing::Ended(_)) => "ended",
         None => "unknown",
     }
@@ -272,7 +272,7 @@ fn after_ten_stops_that_failed_it_is_stuck_and_keeps_its_slot_until_its_process_
     desk.cancel(2_000, "run").unwrap();
     for attempt in 1..=9 {
         assert_eq!(desk.stop_failed(3_000, "run", attempt), Ok(Reply::Noted));
-        assert_eq!(stage_word(&desk), "stopping", "{attempt}");
+        assert_eq!(standing_word(&desk), "stopping", "{attempt}");
         assert_eq!(
             desk.stop_failed(3_000, "run", attempt),
             Ok(Reply::Repeated),
@@ -280,14 +280,14 @@ fn after_ten_stops_that_failed_it_is_stuck_and_keeps_its_slot_until_its_process_
         );
     }
     assert_eq!(desk.stop_failed(4_000, "run", 10), Ok(Reply::Noted));
-    assert_eq!((stage_word(&desk), slot(&desk)), ("stuck", "its own"));
+    assert_eq!((standing_word(&desk), slot(&desk)), ("stuck", "its own"));
     assert_eq!(
         desk.bookings.wanted(&id("run")),
         Some(Wanted::Stop { failed: 10 }),
         "it is still to be stopped"
     );
     desk.tick(30 * HOUR);
-    assert_eq!((stage_word(&desk), slot(&desk)), ("stuck", "its own"));
+    assert_eq!((standing_word(&desk), slot(&desk)), ("stuck", "its own"));
     desk.reserve(30 * HOUR, "next", &request("python", "b"))
         .unwrap();
     desk.reserve(30 * HOUR, "later", &request("python", "b"))
@@ -354,7 +354,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             |desk| {
                 desk.tick(60_000);
                 assert_eq!(desk.started(60_001, "run"), Ok(Reply::Noted));
-                assert_eq!(stage_word(desk), "stopping", "that it ran is only noted");
+                assert_eq!(standing_word(desk), "stopping", "that it ran is only noted");
                 drop(desk.exited(61_000, "run", &Exit::Code(0)));
             },
             Verdict::Failed,
@@ -366,7 +366,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             |desk| {
                 desk.started(1_000, "run").unwrap();
                 desk.tick(HOUR + 1_000);
-                assert_eq!(stage_word(desk), "stopping");
+                assert_eq!(standing_word(desk), "stopping");
                 drop(desk.exited(HOUR + 2_000, "run", &Exit::Code(0)));
             },
             Verdict::TimedOut,
@@ -472,7 +472,7 @@ fn a_delete_that_overtakes_the_start_leaves_nothing() {
     );
     // The start was on its way, and its word comes late: it is noted, and the stop goes on.
     assert_eq!(desk.started(2, "run"), Ok(Reply::Noted));
-    assert_eq!((stage_word(&desk), slot(&desk)), ("stopping", "its own"));
+    assert_eq!((standing_word(&desk), slot(&desk)), ("stopping", "its own"));
     assert_eq!(desk.exited(3, "run", &Exit::Signal(9)), Ok(Reply::Ended));
     assert_eq!(slot(&desk), "next has it");
     assert_eq!(desk.started(4, "run"), Ok(Reply::AlreadyEnded));
@@ -492,17 +492,17 @@ fn after_an_absence_one_that_starts_has_its_full_time_and_one_that_runs_time_to_
     let mut desk = in_stage("starting");
     desk.bookings.resume(at(back));
     desk.tick(back + 59_999);
-    assert_eq!(stage_word(&desk), "starting");
+    assert_eq!(standing_word(&desk), "starting");
     desk.tick(back + 60_000);
-    assert_eq!(stage_word(&desk), "stopping");
+    assert_eq!(standing_word(&desk), "stopping");
 
     // It ran on without us and is late; but how it ended in the meantime is told first.
     let mut desk = in_stage("running");
     desk.bookings.resume(at(back));
     desk.tick(back + ADOPTION.ms() - 1);
-    assert_eq!(stage_word(&desk), "running");
+    assert_eq!(standing_word(&desk), "running");
     desk.tick(back + ADOPTION.ms());
-    assert_eq!(stage_word(&desk), "stopping");
+    assert_eq!(standing_word(&desk), "stopping");
 
     // One that has time left keeps what it has: an absence is no gift.
     let mut desk = in_stage("running");
@@ -674,7 +674,7 @@ fn the_longest_ttl_of_a_limit_does_not_bind_an_execution() {
     let mut desk = Desk::with_limits(&[("python", strict)]);
     desk.hold(0, "run", &execution("python", "a"));
     desk.tick(59_999);
-    assert_eq!(stage_word(&desk), "starting");
+    assert_eq!(standing_word(&desk), "starting");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Short ways to make what the tests need.
 
 use bursar_booking::decide::{self, Change, Events};
-use bursar_booking::execution::{self, Digest, Exit, Isolation, Order};
+use bursar_booking::execution::{self, Digest, Exit, Isolation, Order, Stage};
 use bursar_booking::{
     Bookings, Event, Extras, Fence, Limit, Priority, Refusal, Reply, Request, Scope,
 };
@@ -253,5 +253,15 @@ impl Desk {
         self.log.extend(events);
         bursar_booking::invariants::check(&self.bookings).unwrap();
         answer
+    }
+}
+
+/// The word for a stage in tables.
+pub(crate) fn stage_word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Starting => "starting",
+        Stage::Running => "running",
+        Stage::Stopping { .. } => "stopping",
+        Stage::Stuck => "stuck",
     }
 }

@@ -7,13 +7,14 @@ use bursar_booking::execution::{self, Exit, Isolation, Order, Stage};
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
-    Bookings, Bound, Event, Fence, Limit, Priority, Refusal, Reply, Request, Standing, invariants,
+    Bookings, Bound, ClassUse, Event, Fence, Limit, Priority, Refusal, Reply, Request, Standing,
+    invariants,
 };
-use bursar_units::{Amount, BookingId, Millis};
+use bursar_units::{Amount, BookingId, Label, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    at, id, label, name, order, request, scope, sized, slots_limit, uuid_id, with_order,
+    at, id, label, name, order, request, scope, sized, slots_limit, stage_word, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
@@ -445,6 +446,20 @@ impl World {
         self.oracle.happened = rest;
     }
 
+    fn compare_classes(&self) {
+        let mut classes: BTreeMap<&Label, ClassUse> = BTreeMap::new();
+        for booking in &self.oracle.bookings {
+            let class = classes.entry(&booking.request.class).or_default();
+            if let State::Waiting { .. } = booking.state {
+                class.waiting += 1;
+                class.oldest = class.oldest.into_iter().chain([at(booking.since)]).min();
+            } else {
+                class.slots_in_use += booking.request.amount.slots;
+            }
+        }
+        assert_eq!(self.bookings.by_class(), classes);
+    }
+
     fn compare(&mut self) {
         assert_eq!(self.oracle.happened, [], "the oracle saw more happen");
         invariants::check(&self.bookings).unwrap();
@@ -452,6 +467,7 @@ impl World {
             self.read_back().facts().eq(self.bookings.facts()),
             "a state reads back the same"
         );
+        self.compare_classes();
         let mut waiting = BTreeMap::new();
         for fact in self.bookings.facts() {
             if let Fact::Queued {
@@ -543,7 +559,7 @@ fn way_of(progress: &execution::Progress) -> Way {
             Stage::Stuck => 10,
         },
     };
-    assert_eq!(way.stage(), progress.stage.word());
+    assert_eq!(way.stage(), stage_word(progress.stage));
     way
 }
 

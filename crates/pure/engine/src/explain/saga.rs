@@ -47,19 +47,6 @@ pub enum StepState {
     Skipped,
 }
 
-impl StepState {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
 /// The moments of an execution that the ledger knows.
 struct Moments {
     submitted: Instant,

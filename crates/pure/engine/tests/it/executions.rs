@@ -43,7 +43,7 @@ fn saga_words(world: &World, name: &str) -> (String, String) {
             format!(
                 "{} {}{}",
                 step.name,
-                step.state.word(),
+                format!("{:?}", step.state).to_lowercase(),
                 took.unwrap_or_default()
             )
         };

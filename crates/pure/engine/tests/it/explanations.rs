@@ -4,7 +4,7 @@ use bursar_booking::decide::Change;
 use bursar_booking::position::Reason;
 use bursar_booking::{Bound, Limit, Priority, Request, Scope};
 use bursar_engine::explain::{
-    Mood, Stage, WaitsFor, booking, change_effect, held_by, limit, reason_word, refused,
+    Mood, Object, Stage, WaitsFor, booking, change_effect, held_by, limit, reason_word, refused,
 };
 use bursar_engine::{Command, plan};
 use bursar_units::{Amount, Millis};
@@ -53,12 +53,20 @@ fn a_refusal_by_a_limit_names_it_its_size_its_holders_and_the_way_out() {
     assert_eq!(told.headline, "no python slot is free");
     assert_eq!(told.detail, "limit `python` is 100, in use 100, waiting 3");
     assert_eq!(told.changes, ["send waitMs", "raise limit python"]);
-    let everyone = held_by(&told.holders, |_| true);
-    assert_eq!(everyone.text(), "acme 61, zeta 30, small-0 2, 6 others 7");
-    let some = held_by(&told.holders, |tenant| tenant.as_str() == "zeta");
-    assert_eq!(some.text(), "zeta 30, 8 others 70");
-    assert_eq!(held_by(&told.holders, |_| false).text(), "others 100");
-    assert_eq!(held_by(&[], |_| true).text(), "nobody");
+    let holders = |may_see: &dyn Fn(&str) -> bool| {
+        let held = held_by(&told.holders, |tenant| may_see(tenant.as_str()));
+        let named = held
+            .named
+            .iter()
+            .map(|(name, slots)| format!("{name} {slots}"));
+        let named: Vec<String> = named.collect();
+        (named.join(", "), held.others, held.others_slots)
+    };
+    let everyone = holders(&|_| true);
+    assert_eq!(everyone, ("acme 61, zeta 30, small-0 2".to_owned(), 6, 7));
+    let some = holders(&|tenant| tenant == "zeta");
+    assert_eq!(some, ("zeta 30".to_owned(), 8, 70));
+    assert_eq!(holders(&|_| false), (String::new(), 9, 100));
     let when = told.when.unwrap();
     assert_eq!(
         (when.estimate_ms, when.text().as_str()),
@@ -85,7 +93,7 @@ fn a_booking_that_waits_says_for_what_behind_whom_and_how_long() {
     assert_eq!(told.changes, ["raise limit python"]);
     assert_eq!(told.why.holders.len(), 9);
     assert_eq!(told.record, world.state.head - 1);
-    assert_eq!(told.object.reference(), "booking/job-7");
+    assert_eq!(told.object, Object::Booking(id("job-7")));
 }
 
 #[test]

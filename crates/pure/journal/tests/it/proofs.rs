@@ -5,7 +5,9 @@ use bursar_journal::hash::leaf_hash;
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{Check, Error, PROOF_BYTES_MAX, Proof, Proven};
 use bursar_journal::record::{BlobRef, RECORD_BYTES_MAX};
-use bursar_journal::tile::{Builder, NoTiles};
+use bursar_journal::tile::Builder;
+
+use crate::store::NoTiles;
 
 const BLOB: &str = r#"[{"granted":"job-1"}]"#;
 

@@ -5,12 +5,12 @@ use bursar_journal::merkle::{
     Edge, EdgeParts, ProveError, VerifyError, prove_consistency, prove_inclusion,
     verify_consistency, verify_inclusion,
 };
-use bursar_journal::tile::{Builder, NoTiles};
+use bursar_journal::tile::Builder;
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use proptest::prelude::*;
 use sha2::Sha256;
 
-use crate::store::{Stored, extend, leaf, ledger, record};
+use crate::store::{NoTiles, Stored, extend, leaf, ledger, record};
 
 /// The leaves that RFC 6962's implementations share, and the root after each.
 const VECTORS: [(&[u8], &str); 8] = [

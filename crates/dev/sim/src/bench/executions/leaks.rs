@@ -134,7 +134,7 @@ struct Quiet;
 impl Story {
     fn begin(count: u64, seed: u64) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        let (store, machine) = (MemoryStore::new(), Arc::new(Null::new()));
+        let (store, machine) = (MemoryStore::new(), Arc::new(Null::default()));
         let works = Works::keep(&machine)?;
         let life = Life::begin(&store, State::default(), &clock, &machine)?;
         Ok(Self {
@@ -316,7 +316,7 @@ impl Story {
             let _ended = task.await;
         }
         if self.rng.once_in(REBOOT_ONCE_IN) {
-            self.machine = Arc::new(Null::new());
+            self.machine = Arc::new(Null::default());
             // What is to be run is on the disk of the machine, which comes back with it.
             Works::keep(&self.machine)?;
             self.reboots += 1;

@@ -29,7 +29,7 @@ pub(super) struct Seen {
 pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
     let world = World::begin(directory)?;
     let runtime = runtime("runner")?;
-    let executor: Arc<dyn Executor> = Arc::new(Null::new());
+    let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let work = executor.keep(&work("true", &[]))?;
     let runner = Runner::new(world.ledger().clone(), executor, Arc::default());
     let runner = runtime.spawn(runner.run());

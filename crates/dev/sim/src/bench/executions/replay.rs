@@ -66,7 +66,7 @@ pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
     world.ask(Command::Change { changes })?;
     let token = operator(world.ledger().now())?;
     world.ask(Command::CreateToken { token })?;
-    let executor: Arc<dyn Executor> = Arc::new(Null::new());
+    let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let server = Server::executing(&world, Arc::clone(&executor))?;
     let runtime = runtime("replay")?;
     let runner = Runner::new(world.ledger().clone(), executor, Arc::default());

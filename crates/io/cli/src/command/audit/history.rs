@@ -12,8 +12,9 @@ use bursar_journal::checkpoint::Checkpoint;
 use bursar_journal::hash::Hash;
 use bursar_journal::merkle::{ProveError, VerifyError, prove_consistency, verify_consistency};
 use bursar_journal::tile::{Path as TilePath, TileId, Tiles, tile_hashes};
+use bursar_units::causes::chain;
 
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::pins::{Pins, two_histories};
 use crate::session::Session;
 

@@ -4,6 +4,7 @@ use bursar_client::Client;
 use bursar_client::api::{MarketActs, NodeMarket};
 use bursar_engine::words;
 use bursar_node::market::silent_ms;
+use bursar_units::causes::chain;
 
 use super::{Line, fail, ok, warn};
 use crate::command::node::market_of;
@@ -17,13 +18,13 @@ const NO_QUOTA: &str = "no-quota";
 pub(super) async fn lines(client: &Client, look: &Look) -> Vec<Line> {
     let nodes = match client.nodes().await {
         Ok(nodes) => nodes.items,
-        Err(error) => return vec![fail("market", crate::failure::chain(&error), None)],
+        Err(error) => return vec![fail("market", chain(&error), None)],
     };
     let mut lines = Vec::new();
     for node in nodes {
         match market_of(client, &node.metadata.name).await {
             Ok(market) => lines.extend(market.map(|market| line(&market, look))),
-            Err(error) => lines.push(fail("market", crate::failure::chain(&error), None)),
+            Err(error) => lines.push(fail("market", chain(&error), None)),
         }
     }
     lines

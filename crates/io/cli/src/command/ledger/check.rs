@@ -12,10 +12,11 @@ use bursar_ledger::check::{Asked, Report, Unsigned, check};
 use bursar_ledger::store::Store as _;
 use bursar_node::market;
 use bursar_node::market::record::{self, Verified};
+use bursar_units::causes::chain;
 use bursar_units::{Instant as Time, ObjectName};
 use serde_json::json;
 
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::CheckArguments;
 use crate::layout::{Look, Meaning};
 use crate::pins::{Seen, two_histories};
@@ -107,7 +108,7 @@ fn market_check(data: &Path, digests: &[(ObjectName, Position)], now: Time) -> O
     let read = record::read(&directory, |past| {
         first.get_or_insert(past.line);
         for ((_, digest), met) in digests.iter().zip(&mut met) {
-            *met |= digest.lines == past.line && digest.head.to_string() == past.hash;
+            *met |= digest.lines == past.line && digest.head == past.hash;
         }
     });
     let verified = match read {
@@ -347,7 +348,7 @@ mod tests {
                 at: Instant::from_ms(position.at_ms),
                 lines: position.lines,
                 writes: position.writes,
-                head: position.head.parse().unwrap(),
+                head: position.head,
             }
         });
         added.collect()

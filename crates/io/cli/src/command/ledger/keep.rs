@@ -15,10 +15,11 @@ use bursar_ledger::maintain::{self, Tokens};
 use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_ledger::store::{Reader, Store as _};
 use bursar_units::INTEGER_MAX;
+use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::super::DRY_RUN;
-use crate::failure::{Failure, Stop, chain, exit};
+use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExportFormat;
 use crate::layout::{REPORT_WORD, details};
 use crate::pins::{Pin, Pins};

@@ -13,10 +13,11 @@ use bursar_node::market::{
     DIRECTORY, Declared, Executions, Mode, Options, Place, Unmanaged, check_declared,
 };
 use bursar_units::Millis;
+use bursar_units::causes::chain;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use crate::failure::{Failure, Stop, chain};
+use crate::failure::{Failure, Stop};
 use crate::grammar::MarketWord;
 
 /// The process whose cgroups tell where we are: our own.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bursar_engine::words;
 use bursar_node::market::{Acts, Agent, Mode, Options, View, Why};
+use bursar_units::causes::chain;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Stop, chain};
+use crate::failure::{Failure, Stop};
 use crate::session::Session;
 
 /// How many are named that are not managed.

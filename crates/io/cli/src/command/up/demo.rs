@@ -23,11 +23,12 @@ use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_node::executor::{Executor as _, Left};
 use bursar_server::Service;
 use bursar_units::ObjectName;
+use bursar_units::causes::chain;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{client_as, executor};
-use crate::failure::{Failure, Stop, chain};
+use crate::failure::{Failure, Stop};
 use booking::HABITS;
 use execution::SUBMITTERS;
 pub(super) use tally::Tally;

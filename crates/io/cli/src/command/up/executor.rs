@@ -8,10 +8,11 @@ use bursar_ledger::data::Data;
 use bursar_node::cgroup::{self, Controller, Tree, Version};
 use bursar_node::local::{Local, Options};
 use bursar_node::sole::Sole;
+use bursar_units::causes::chain;
 use serde_json::{Value, json};
 
 use super::settings::Settings;
-use crate::failure::{Failure, Stop, chain};
+use crate::failure::{Failure, Stop};
 
 /// Where executions of a ledger are kept, in its data directory.
 pub(super) const DIRECTORY: &str = "executions";

@@ -8,12 +8,22 @@ use bursar_ledger::pipeline::Observe;
 use bursar_ledger::store::Error;
 use bursar_ledger::writer::Poison;
 use bursar_server::metrics::Metrics;
+use bursar_units::causes::chain;
 
-use crate::failure::chain;
+use crate::log;
 use crate::session::Session;
 
 /// Where commands are kept whose deciding panicked (L2).
 const POISON: &str = "poison";
+
+/// What to do where the files of the store are gone and its records are in another.
+const RESCUED: &str = "all records were written to `path`; stop the server and run `bursar ledger \
+                       restore` on it";
+
+/// What to do where they are nowhere else.
+const NOT_RESCUED: &str = "the records could not be written yet; do not stop the server: it holds \
+                           the last copy, and tries again each second. Make room on the disk, or \
+                           make the directory writable";
 
 /// Looks on.
 pub(super) struct Observer {
@@ -40,37 +50,31 @@ impl Observe for Observer {
         self.metrics.poisoned();
         match self.keep(poison) {
             Ok(path) => {
-                tracing::error!(by = %poison.by, message = poison.message, path = %path.display(), "command.poisoned");
+                tracing::error!(by = %poison.by, cause = poison.message, path = %path.display(), "{}", log::COMMAND_POISONED);
             }
             Err(error) => {
-                tracing::error!(by = %poison.by, message = poison.message, %error, "command.poisoned");
+                tracing::error!(by = %poison.by, cause = poison.message, %error, "{}", log::COMMAND_POISONED);
             }
         }
     }
 
     fn store_failed(&self, error: &Error) {
         self.metrics.store_failed();
-        tracing::error!(error = chain(error), "store.failed");
+        tracing::error!(error = chain(error), "{}", log::STORE_FAILED);
     }
 
     fn not_leader(&self) {
-        tracing::error!("leader.lost");
+        tracing::error!("{}", log::LEADER_LOST);
     }
 
     fn store_away(&self, rescued: &Result<String, Error>) {
         self.metrics.store_failed();
         match rescued {
-            Ok(path) => tracing::error!(
-                path,
-                "store.away: the files of the store are gone, all records were written to `path`; \
-                 stop the server and run `bursar ledger restore` on it"
-            ),
-            Err(error) => tracing::error!(
-                error = chain(error),
-                "store.away: the files of the store are gone and its records could not be written yet; \
-                 do not stop the server: it holds the last copy, and tries again each second. Make \
-                 room on the disk, or make the directory writable"
-            ),
+            Ok(path) => tracing::error!(path, hint = RESCUED, "{}", log::STORE_AWAY),
+            Err(error) => {
+                let error = chain(error);
+                tracing::error!(error, hint = NOT_RESCUED, "{}", log::STORE_AWAY);
+            }
         }
     }
 
@@ -79,7 +83,7 @@ impl Observe for Observer {
     }
 
     fn signed(&self, size: u64) {
-        tracing::debug!(size, "checkpoint.signed");
+        tracing::debug!(size, "{}", log::CHECKPOINT_SIGNED);
     }
 }
 

@@ -8,6 +8,8 @@ use bursar_node::market::{Agent, Options};
 use bursar_server::Reporter;
 use tokio::task::JoinSet;
 
+use crate::log;
+
 /// How long the first and the last word may take. Whatever is not said by then is said when the
 /// ledger takes it, or by the next start.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -30,7 +32,7 @@ impl Reports {
     pub(super) fn new(ledger: &Ledger, agent: Option<&Arc<Agent>>, options: Options) -> Self {
         let reporter = Reporter::new(ledger, &options.node);
         if reporter.is_none() {
-            tracing::warn!(node = options.node, "market.node-has-no-name");
+            tracing::warn!(node = options.node, "{}", log::MARKET_NODE_HAS_NO_NAME);
         }
         Self {
             reporter,
@@ -63,7 +65,7 @@ impl Reports {
             }
         };
         if tokio::time::timeout(WITHIN, told).await.is_err() {
-            tracing::warn!("market.ledger-behind");
+            tracing::warn!("{}", log::MARKET_LEDGER_BEHIND);
         }
     }
 }

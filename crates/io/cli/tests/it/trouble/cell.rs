@@ -111,7 +111,7 @@ pub(super) const TROUBLES: [Trouble; 16] = [
 
 /// The table.
 #[expect(clippy::match_same_arms, reason = "a table, state by state")]
-pub(super) fn fate(state: State, trouble: Trouble) -> Fate {
+fn fate(state: State, trouble: Trouble) -> Fate {
     use Fate::{Ends, Impossible};
     let by_itself = match trouble {
         Trouble::ExitZero | Trouble::Daemon => Exit::Code(0),

@@ -417,7 +417,7 @@ impl Rig {
         let live = client.bookings(&live).await.unwrap().items;
         assert!(live.is_empty(), "{live:?}");
         let live = Query::new().with("state", "queued,starting,running,stopping,stuck");
-        let live = client.executions(&live).await.unwrap().items;
+        let live = client.all_executions(&live).await.unwrap().items;
         assert!(live.is_empty(), "{live:?}");
         until("no shim is left", || self.shims().is_empty().then_some(())).await;
         let zombies = || zombies(self.pid()).is_empty().then_some(());

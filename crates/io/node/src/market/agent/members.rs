@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bursar_market::cgroup::Quota;
 
 use super::worker::{LOOKS_UNTIL_USE, Worker};
+use crate::log;
 use crate::market::claim::Claim;
 use crate::market::files::{Files, LimitFiles, is_shortage};
 use crate::market::originals::Kept;
@@ -242,7 +243,7 @@ impl Worker {
                 });
             }
             for (pod, reason) in &told.failed {
-                tracing::warn!(pod, reason, "market.not-restored");
+                tracing::warn!(pod, reason, "{}", log::MARKET_NOT_RESTORED);
             }
         }
         Ok(told)

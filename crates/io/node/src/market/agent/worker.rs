@@ -11,8 +11,10 @@ use bursar_market::capacity::allocatable_milli;
 use bursar_market::cgroup::Quota;
 use bursar_market::node::{Node, Supply};
 use bursar_market::sense::{Estimator, Shown};
+use bursar_units::causes::chain;
 use tokio::sync::broadcast;
 
+use crate::log;
 use crate::market::files::{Files, is_shortage};
 use crate::market::hierarchy::Hierarchies;
 use crate::market::originals::Originals;
@@ -310,11 +312,8 @@ impl Worker {
 
     /// Something went wrong that is not about one pod.
     pub(super) fn failed(&mut self, error: &Error) {
-        let text = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
-        tracing::warn!(error = text, "market.failed");
+        let text = chain(error);
+        tracing::warn!(error = text, "{}", log::MARKET_FAILED);
         match &mut self.errors.0 {
             Some(all) if all.contains(&text) => {}
             Some(all) => {

@@ -12,12 +12,14 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::Standing;
 use bursar_node::executor::{Executor, Stream};
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::{Service, chain};
+use super::super::Service;
 use super::Executing;
 use crate::caller::Caller;
+use crate::log;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -95,7 +97,7 @@ impl Logs {
                 Ok(_) if is_last => return None,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(id = %self.id, error = chain(&error), "execution.unreadable");
+                    tracing::warn!(id = %self.id, error = chain(&error), "{}", log::EXECUTION_UNREADABLE);
                     return Some(Err(error));
                 }
             }
@@ -129,8 +131,7 @@ impl Logs {
         let (executor, id, wanted) = (Arc::clone(&self.executor), self.id.clone(), self.wanted);
         blocking(move || {
             let output = executor.output(&id, wanted.stream, wanted.from);
-            let output = output.map_err(io::Error::other)?;
-            Ok(output.map(|output| output.bytes))
+            output.map_err(io::Error::other)
         })
     }
 
@@ -159,7 +160,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn unreadable(id: &BookingId, error: &io::Error) -> Problem {
-    tracing::error!(%id, error = chain(error), "execution.unreadable");
+    tracing::error!(%id, error = chain(error), "{}", log::EXECUTION_UNREADABLE);
     let detail = format!("what {id} wrote cannot be read: {}", chain(error));
     Problem::new(Code::Unavailable, detail)
 }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bursar_client::{Code, Problem};
 use bursar_ledger::maintain;
 use bursar_units::INTEGER_MAX;
+use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::super::{Service, chain};
+use super::super::Service;
 use crate::caller::Caller;
+use crate::log;
 
 /// Bytes that are handed over at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -101,7 +103,7 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static
         let done = done.await;
         let done = done.unwrap_or_else(|_| Err(io::Error::other("writing the copy panicked")));
         if let Err(error) = done {
-            tracing::warn!(error = chain(&error), "copy.failed");
+            tracing::warn!(error = chain(&error), "{}", log::COPY_FAILED);
             // A reader that went away needs no word.
             let _gone = last.send(Err(error)).await;
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bursar_client::api::{NodeMarket, instant};
 use bursar_client::{Code, Problem};
+use bursar_units::causes::chain;
 use bursar_units::{Instant, ObjectName};
 
-use super::super::{Answer, Service, chain};
+use super::super::{Answer, Service};
 use super::{Since, node_market};
 use crate::caller::Caller;
 
