@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bursar_booking::execution::{STOPS_UNTIL_STUCK, Verdict};
-use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal};
+use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal, Reply, Submission};
 use bursar_engine::codec::Record;
-use bursar_engine::{Answer, Command, Event, Refusal, market};
+use bursar_engine::{Answer, Command, Event, Refusal, market, spine};
 
 /// What a run of a million steps must have met, or it has become tame.
 pub const MUST_BE_MET: &[&str] = &[
@@ -139,10 +139,13 @@ impl Tally {
     /// Counts what a record holds.
     pub(crate) fn record(&mut self, record: &Record) {
         self.add("records", 1);
-        if matches!(record.command, Command::Resume { .. }) {
+        if matches!(
+            record.command,
+            Command::Spine(spine::Command::Resume { .. })
+        ) {
             self.add("resumes", 1);
         }
-        for (_, event) in &record.events {
+        for event in &record.events {
             if let Event::Booking(event) = event {
                 self.add(word_of(event), 1);
                 self.execution(event);
@@ -166,12 +169,10 @@ impl Tally {
     /// Counts what only executions have.
     fn execution(&mut self, event: &BookingEvent) {
         match event {
-            BookingEvent::Reserved { request, .. } => {
-                if let Some(order) = request.order() {
-                    self.add("executions submitted", 1);
-                    let is_retry = order.retry_of.is_some();
-                    self.add("executions that retry another", u64::from(is_retry));
-                }
+            BookingEvent::Submitted(Submission { order, .. }) => {
+                self.add("executions submitted", 1);
+                let is_retry = order.retry_of.is_some();
+                self.add("executions that retry another", u64::from(is_retry));
             }
             BookingEvent::StopFailed { attempt, .. } if *attempt >= STOPS_UNTIL_STUCK => {
                 self.add("executions stuck", 1);
@@ -203,9 +204,9 @@ impl Tally {
             Err(Refusal::Market(market::Refusal::Stale { .. })) => {
                 "reports on a market that were late"
             }
-            Ok(Answer::Booking(bursar_booking::Reply::Repeated)) => "repeats with the same id",
-            Ok(Answer::Booking(bursar_booking::Reply::AlreadyEnded)) => "answer: already ended",
-            Ok(Answer::Renewed { .. }) => "renewals answered",
+            Ok(Answer::Booking(Reply::Repeated)) => "repeats with the same id",
+            Ok(Answer::Booking(Reply::AlreadyEnded)) => "answer: already ended",
+            Ok(Answer::Booking(Reply::Renewed { .. })) => "renewals answered",
             _ => return,
         };
         self.add(word, 1);
@@ -214,8 +215,13 @@ impl Tally {
 
 fn word_of(event: &BookingEvent) -> &'static str {
     match event {
-        BookingEvent::Reserved { fence: Some(_), .. } => "grants at once",
-        BookingEvent::Reserved { fence: None, .. } => "requests that waited",
+        BookingEvent::Reserved(request)
+        | BookingEvent::Submitted(Submission {
+            booking: request, ..
+        }) => match request.fence {
+            Some(_) => "grants at once",
+            None => "requests that waited",
+        },
         BookingEvent::Granted { .. } => "grants of those who waited",
         BookingEvent::Renewed { .. } => "renewals recorded",
         BookingEvent::Ended { end, .. } => match end {

@@ -41,8 +41,6 @@ pub struct File {
 pub enum Object {
     /// A bound on slots.
     Limit {
-        /// Its name.
-        name: ObjectName,
         /// The version it is meant to replace, where the writer wants to be sure.
         resource_version: Option<String>,
         /// What it says.
@@ -127,7 +125,8 @@ impl Object {
     /// Its name.
     pub fn name(&self) -> &ObjectName {
         match self {
-            Self::Limit { name, .. } | Self::Node { name, .. } => name,
+            Self::Limit { limit, .. } => &limit.name,
+            Self::Node { name, .. } => name,
         }
     }
 
@@ -144,11 +143,10 @@ impl Object {
     pub fn to_value(&self) -> Value {
         let value = match self {
             Self::Limit {
-                name,
                 resource_version,
                 limit,
             } => {
-                let mut shown = api::Limit::new(name.clone(), limit::to_spec(limit));
+                let mut shown = limit::object(limit);
                 shown.metadata.resource_version.clone_from(resource_version);
                 serde_json::to_value(shown)
             }
@@ -163,9 +161,7 @@ impl Object {
         let documents: Vec<_> = objects
             .iter()
             .map(|object| match object {
-                Self::Limit { name, limit, .. } => {
-                    serde_saphyr::to_string(&api::Limit::new(name.clone(), limit::to_spec(limit)))
-                }
+                Self::Limit { limit, .. } => serde_saphyr::to_string(&limit::object(limit)),
                 Self::Node { name, capacity } => {
                     serde_saphyr::to_string(&node::object(name, capacity))
                 }

@@ -9,8 +9,8 @@ use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_consistency, verify_consistency};
 use bursar_journal::tile::{Builder, TILE_WIDTH, TileId, Tiles};
-use bursar_units::INTEGER_MAX;
 use bursar_units::causes::chain;
+use bursar_units::{INTEGER_MAX, Instant};
 use thiserror::Error;
 
 use crate::store::{self, Reader};
@@ -175,7 +175,7 @@ fn read_on(
     mut next: u64,
     from: u64,
     mut builder: Builder,
-    send: &SyncSender<Vec<Events>>,
+    send: &SyncSender<Vec<(Instant, Events)>>,
 ) -> Result<Builder, Error> {
     let mut tiles = Vec::new();
     loop {
@@ -207,13 +207,13 @@ fn read_on(
 fn fold(
     mut state: State,
     head: u64,
-    receive: &Receiver<Vec<Events>>,
+    receive: &Receiver<Vec<(Instant, Events)>>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<State, Error> {
     while let Ok(chunk) = receive.recv() {
-        for events in chunk {
+        for (time, events) in chunk {
             let seq = state.head;
-            catch_unwind(AssertUnwindSafe(|| state.apply_record(&events)))
+            catch_unwind(AssertUnwindSafe(|| state.apply_record(time, &events)))
                 .map_err(|_| Error::Panicked { seq })?;
         }
         progress(state.head, head);

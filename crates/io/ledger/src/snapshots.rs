@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use bursar_engine::codec::decode_events;
-use bursar_engine::{Event, State, snapshot};
+use bursar_engine::{Event, State, snapshot, spine};
 use bursar_journal::hash::{Hash, leaf_hash, sha256};
 use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{Builder, TILE_WIDTH};
@@ -217,8 +217,8 @@ fn read_anchored(reader: &dyn Reader, head: u64) -> Result<State, Wrong> {
     let wrong = || Wrong::NotAnchored { head };
     let (_, lines) = reader.anchor(head)?.ok_or_else(wrong)?;
     let sha256 = sha256(lines.as_bytes());
-    let is_bound = |(_, event): &(_, Event)| {
-        matches!(event, Event::Anchored { record, sha256: bound }
+    let is_bound = |event: &Event| {
+        matches!(event, Event::Spine(spine::Event::Anchored { record, sha256: bound })
             if *record == head.saturating_sub(1) && *bound == sha256)
     };
     let mut next = head;
@@ -228,7 +228,7 @@ fn read_anchored(reader: &dyn Reader, head: u64) -> Result<State, Wrong> {
         for kept in chunk {
             let bytes = kept.bytes.ok_or_else(wrong)?;
             let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-            let events = decode_events(kept.seq, &bytes, blob).map_err(|_| wrong())?;
+            let (_, events) = decode_events(kept.seq, &bytes, blob).map_err(|_| wrong())?;
             if events.iter().any(is_bound) {
                 let state = snapshot::read(&lines)?;
                 return if state.head == head {

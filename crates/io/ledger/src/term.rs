@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bursar_engine::{Command, LEVEL, State, decide};
+use bursar_engine::{FORMAT, LEVEL, State, decide, spine};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_units::Instant;
 use thiserror::Error;
@@ -99,7 +99,7 @@ pub(crate) fn begin_with(
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
     let now = TermClock::begin(clock.as_ref(), state.time).now(clock.as_ref());
     let newest = verifiers.first().map(ToString::to_string);
-    let level = (state.level < LEVEL).then_some(Command::Level { n: LEVEL });
+    let level = (state.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
     let mut writer = Writer::new(state, decide);
     let mut committer = Committer::new(store, term, builder, sign, signed);
     first_records(
@@ -126,12 +126,15 @@ fn first_records(
     writer: &mut Writer,
     now: Instant,
     genesis: Option<(String, Option<String>)>,
-    level: Option<Command>,
+    level: Option<spine::Command>,
     wall: Instant,
 ) -> Result<(), Error> {
     let (ledger, key) = genesis.map_or((None, None), |(ledger, key)| (Some(ledger), key));
-    let begins = ledger.map(|ledger| Command::Genesis { ledger });
-    let signs = key.map(|key| Command::RotateKey {
+    let begins = ledger.map(|ledger| spine::Command::Genesis {
+        ledger,
+        format: FORMAT,
+    });
+    let signs = key.map(|key| spine::Command::RotateKey {
         key,
         idempotency: None,
     });
@@ -142,7 +145,7 @@ fn first_records(
                 .into_iter()
                 .chain(signs)
                 .chain(level)
-                .chain([Command::Resume { wall }]),
+                .chain([spine::Command::Resume { wall }]),
         )
         .map_err(|poison| Error::Decide(poison.message))
 }

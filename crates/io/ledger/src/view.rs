@@ -99,7 +99,7 @@ impl View {
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for fact in facts {
-            let fold = AssertUnwindSafe(|| state.apply_record(&fact.events));
+            let fold = AssertUnwindSafe(|| state.apply_record(fact.time, &fact.events));
             if catch_unwind(fold).is_err() {
                 // What is committed cannot be taken back, and a state that is half folded must
                 // not be read: end here. The start that follows names the record too (L2).
@@ -150,10 +150,7 @@ impl View {
 }
 
 fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
-    facts
-        .iter()
-        .flat_map(|fact| &fact.events)
-        .map(|(_, event)| event)
+    facts.iter().flat_map(|fact| &fact.events)
 }
 
 fn subject(event: &Event) -> Option<&BookingId> {

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bursar_engine::booking::Reply as BookingReply;
 use bursar_engine::codec::{Encoded, Record, encode};
-use bursar_engine::{Answer, Command, Events, Refusal, State};
+use bursar_engine::{Answer, Command, Events, Refusal, State, spine};
 use bursar_units::{BookingId, Instant, Label, Millis};
 
 use crate::clock::Moment;
@@ -36,6 +37,8 @@ pub type Evidence = Arc<Mutex<BTreeMap<BookingId, Instant>>>;
 pub struct Fact {
     /// Its number.
     pub seq: u64,
+    /// When it was decided.
+    pub time: Instant,
     /// What followed.
     pub events: Events,
 }
@@ -187,11 +190,11 @@ impl Writer {
             .is_some_and(|deadline| deadline.after(ABSENCE) <= now)
             && !self.working.bookings.is_unsettled();
         if moment.jumped || was_away {
-            self.own_command(Command::Resume { wall: moment.wall })?;
+            self.own_command(spine::Command::Resume { wall: moment.wall })?;
         }
         while self.is_due(now) && !self.batch.is_full() {
             let renewed = self.renewals_due(now);
-            self.own_command(Command::Tick { renewed })?;
+            self.own_command(spine::Command::Tick { renewed })?;
         }
         Ok(())
     }
@@ -205,7 +208,7 @@ impl Writer {
     pub fn open_with(
         &mut self,
         now: Instant,
-        commands: impl Iterator<Item = Command>,
+        commands: impl Iterator<Item = spine::Command>,
     ) -> Result<(), Poison> {
         self.now = Some(now.max(self.working.time));
         for command in commands {
@@ -236,7 +239,10 @@ impl Writer {
         for command in commands {
             match self.settle_first().and_then(|()| self.one(&by, command)) {
                 Ok(outcome) => {
-                    evidence_only &= matches!(outcome.result, Ok(Answer::Renewed { .. }));
+                    evidence_only &= matches!(
+                        outcome.result,
+                        Ok(Answer::Booking(BookingReply::Renewed { .. }))
+                    );
                     outcomes.push(outcome);
                 }
                 Err(poison) => {
@@ -254,9 +260,9 @@ impl Writer {
     }
 
     /// A command of the program itself; nobody is told.
-    pub fn own_command(&mut self, command: Command) -> Result<(), Poison> {
+    pub fn own_command(&mut self, command: spine::Command) -> Result<(), Poison> {
         let own = self.own.clone();
-        self.one(&own, command).map(drop)
+        self.one(&own, command.into()).map(drop)
     }
 
     /// Closes the open batch; `None` if there is nothing in it.
@@ -276,7 +282,7 @@ impl Writer {
     /// Grants that did not fit the last record come before any other command (L9).
     fn settle_first(&mut self) -> Result<(), Poison> {
         while self.working.bookings.is_unsettled() {
-            self.own_command(Command::Tick {
+            self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
             })?;
         }
@@ -295,7 +301,9 @@ impl Writer {
             time: now,
             message: panic_message(panic.as_ref()),
         })?;
-        if let (Command::Renew { id, .. }, Ok(Answer::Renewed { expires })) = (&command, &result) {
+        if let (Some(id), Ok(Answer::Booking(BookingReply::Renewed { expires }))) =
+            (command.booking_id(), &result)
+        {
             self.note_renewal(id, *expires);
         }
         if !events.is_empty() {
@@ -337,7 +345,7 @@ impl Writer {
             .sum::<usize>();
         self.batch.records.push(encoded);
         let Record { events, .. } = record;
-        self.batch.facts.push(Fact { seq, events });
+        self.batch.facts.push(Fact { seq, time, events });
         Ok(())
     }
 

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_journal::hash::Hash;
 use bursar_units::BookingId;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,10 +21,10 @@ pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Something that runs work.
 pub trait Executor: Send + Sync {
     /// The salted hash of what is to be run: the same for the same work (L13).
-    fn digest(&self, work: &Work) -> Digest;
+    fn digest(&self, work: &Work) -> Hash;
 
     /// Keeps what is to be run, and gives its hash.
-    fn keep(&self, work: &Work) -> Result<Digest, Error>;
+    fn keep(&self, work: &Work) -> Result<Hash, Error>;
 
     /// Starts an id, unless it was started before; resolves when its process runs, or never will.
     fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun>;
@@ -47,7 +48,7 @@ pub trait Executor: Send + Sync {
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error>;
 
     /// Forgets kept work that nobody needs any more.
-    fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error>;
+    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error>;
 
     /// What an execution has written so far, from a byte on; `None` where nothing is kept of it.
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error>;
@@ -88,7 +89,7 @@ pub struct User {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
     /// What to run.
-    pub work: Digest,
+    pub work: Hash,
     /// Proof that the slot is its own.
     pub fence: u64,
     /// What the ledger must know of it should it forget it. It is kept with the execution while

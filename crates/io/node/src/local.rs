@@ -21,7 +21,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bursar_booking::execution::{Digest, Exit};
+use bursar_booking::execution::Exit;
+use bursar_journal::hash::Hash;
 use bursar_units::BookingId;
 
 use crate::cgroup::{self, Tree};
@@ -102,11 +103,11 @@ impl Drop for Local {
 }
 
 impl Executor for Local {
-    fn digest(&self, work: &Work) -> Digest {
+    fn digest(&self, work: &Work) -> Hash {
         self.works.digest(work)
     }
 
-    fn keep(&self, work: &Work) -> Result<Digest, Error> {
+    fn keep(&self, work: &Work) -> Result<Hash, Error> {
         self.works.keep(work)
     }
 
@@ -148,7 +149,7 @@ impl Executor for Local {
         .map_err(failed("remove", place.path()))
     }
 
-    fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
         self.works.forget(is_needed)
     }
 
@@ -161,10 +162,10 @@ impl Executor for Local {
         match open(&path, from) {
             Ok(output) => Ok(Some(output)),
             // Without a file nothing was written, if there is anything else of it.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(place
-                .path()
-                .exists()
-                .then(|| Box::new(io::empty()) as Output)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let nothing: Output = Box::new(io::empty());
+                Ok(place.path().exists().then_some(nothing))
+            }
             Err(source) => Err(failed("read", &path)(source)),
         }
     }

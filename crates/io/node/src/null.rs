@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bursar_booking::execution::{Digest, Exit, Isolation};
-use bursar_journal::hash::sha256;
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_journal::hash::{Hash, sha256};
 use bursar_units::BookingId;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
 #[derive(Debug, Default)]
 pub struct Null {
     /// What is kept, and since when.
-    plays: Mutex<BTreeMap<Digest, (Play, Instant)>>,
+    plays: Mutex<BTreeMap<Hash, (Play, Instant)>>,
     runs: Mutex<BTreeMap<BookingId, Arc<Run>>>,
 }
 
@@ -57,7 +57,7 @@ impl Null {
         drop(plays);
         let Some((play, _)) = play else {
             let reason = "what it runs is no longer kept".to_owned();
-            return Begun::Gone(Exit::NotStarted { reason });
+            return Begun::Gone(Exit::NotStarted(reason));
         };
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run = runs
@@ -101,7 +101,7 @@ impl Run {
             due: Instant::now(),
             code: 0,
             note: String::new(),
-            stopped: watch::Sender::new(Some(Exit::NotStarted { reason })),
+            stopped: watch::Sender::new(Some(Exit::NotStarted(reason))),
         }
     }
 
@@ -116,13 +116,13 @@ impl Run {
 }
 
 impl Executor for Null {
-    fn digest(&self, work: &Work) -> Digest {
+    fn digest(&self, work: &Work) -> Hash {
         // Nothing leaves this process, so the hash needs no salt.
         let json = serde_json::to_vec(work).unwrap_or_default();
-        Digest(sha256(&json).0)
+        sha256(&json)
     }
 
-    fn keep(&self, work: &Work) -> Result<Digest, Error> {
+    fn keep(&self, work: &Work) -> Result<Hash, Error> {
         let digest = self.digest(work);
         let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
         plays.insert(digest, (play(work), Instant::now()));
@@ -171,7 +171,7 @@ impl Executor for Null {
         Ok(())
     }
 
-    fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+    fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
         let mut plays = self.plays.lock().unwrap_or_else(PoisonError::into_inner);
         plays.retain(|digest, (_, kept)| kept.elapsed() < UNNEEDED_TIME_MIN || is_needed(digest));
         Ok(())

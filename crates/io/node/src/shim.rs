@@ -186,7 +186,7 @@ impl From<Status> for Exit {
             Ending::Code(code) => Self::Code(code),
             Ending::Signal(signal) => Self::Signal(signal),
             Ending::Lost => Self::Lost,
-            Ending::NotStarted(reason) => Self::NotStarted { reason },
+            Ending::NotStarted(reason) => Self::NotStarted(reason),
         }
     }
 }

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bursar_engine::Refusal as EngineRefusal;
 use bursar_engine::market::{
-    Labelled, Mode, ORIGINALS_MAX, Original, Position, Present, Refusal, Report, Settings,
+    Command, Labelled, Mode, ORIGINALS_MAX, Original, Position, Present, Refusal, Report, Settings,
     difference,
 };
-use bursar_engine::{Command, Refusal as EngineRefusal};
 use bursar_ledger::intake::Failure;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::SELF;
@@ -135,7 +135,7 @@ impl Reporter {
     fn difference(&self, present: &Present) -> Option<Report> {
         let state = self.ledger.view().read();
         let known = state.markets.get(self.node.as_str());
-        difference(known, present, self.ledger.now())
+        difference(&self.node, known, present, self.ledger.now())
     }
 
     async fn compare(&self, directory: &Path, present: &Present) -> Result<Compared, Failure> {
@@ -151,13 +151,10 @@ impl Reporter {
         let Some(report) = report else {
             return Ok(Compared::Same);
         };
-        let command = Command::ReportMarket {
-            node: self.node.clone(),
-            report: Box::new(report),
-        };
+        let command = Command::ReportMarket(Box::new(report));
         #[expect(clippy::expect_used, reason = "a constant that is a label")]
         let by = Label::new(SELF).expect("the program's own name is a label");
-        let outcomes = self.ledger.submit(by, vec![command]).await?;
+        let outcomes = self.ledger.submit(by, vec![command.into()]).await?;
         let result = outcomes.into_iter().next().map(|outcome| outcome.result);
         Ok(match result {
             Some(Err(EngineRefusal::Market(Refusal::Stale { .. }))) => Compared::Past,
@@ -233,7 +230,7 @@ fn settings(rules: &Rules) -> Settings {
 fn originals(kept: &BTreeMap<String, Option<u64>>) -> BTreeMap<PodName, Original> {
     let named = kept.iter().filter_map(|(pod, milli)| {
         let pod = PodName::new(pod).ok()?;
-        Some((pod, Original(*milli)))
+        Some((pod, Original { milli: *milli }))
     });
     named.collect()
 }

@@ -128,14 +128,13 @@ impl Runner {
 
     /// The differences that a commit made.
     fn take_changes(&self, facts: &[Fact], outbox: &Outbox, tasks: &mut JoinSet<()>) {
-        let touched =
-            facts
-                .iter()
-                .flat_map(|fact| &fact.events)
-                .filter_map(|(_, event)| match event {
-                    Event::Booking(event) => event.booking(),
-                    _ => None,
-                });
+        let touched = facts
+            .iter()
+            .flat_map(|fact| &fact.events)
+            .filter_map(|event| match event {
+                Event::Booking(event) => event.booking(),
+                _ => None,
+            });
         let mut begun = Vec::new();
         {
             let state = self.0.ledger.view().read();

@@ -12,7 +12,7 @@ use bursar_units::{Amount, BookingId, Instant, Millis};
 
 use crate::execution::{Course, Order};
 use crate::names::NameIndex;
-use crate::request::{End, Extras, Fence, Outcome, Priority};
+use crate::request::{End, Fence, Outcome, Priority};
 use crate::room::Lane;
 
 const SEGMENT_LENGTH: usize = 1_024;
@@ -61,6 +61,15 @@ pub(crate) struct Terms {
     pub(crate) ttl: Millis,
     pub(crate) wait: Millis,
     pub(crate) extras: Option<Box<Extras>>,
+}
+
+/// What no limit counts: rare, hence boxed where it is kept.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Extras {
+    pub(crate) execution_id: Option<BookingId>,
+    pub(crate) cpu_limit_milli: Option<u64>,
+    pub(crate) memory_limit_bytes: Option<u64>,
+    pub(crate) order: Option<Order>,
 }
 
 /// How a booking ended, in full.

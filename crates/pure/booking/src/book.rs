@@ -7,11 +7,11 @@ use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, Total}
 
 use crate::archive::{Archive, Ended, Ending, Terms};
 use crate::execution::{
-    self, ADOPTION, Course, Order, Progress, STOPS_UNTIL_STUCK, Stage, Verdict,
+    self, ADOPTION, Adoption, Course, Order, Progress, STOPS_UNTIL_STUCK, Stage, Verdict,
 };
-use crate::limit::{Applied, DEFAULT_NAME, Declared, Kind, Limit, LimitUse, Limits};
+use crate::limit::{Applied, Declared, Kind, Limit, LimitUse, Limits};
 use crate::names::{NameIndex, Names};
-use crate::request::{End, Fence, Outcome, Request};
+use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::{Lane, Room, Waiting, turn_step_floor};
 use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
 
@@ -170,24 +170,26 @@ impl Bookings {
     /// The state at the beginning: the shipped limit and nothing else.
     pub fn new() -> Self {
         let mut bookings = Self::default();
-        if let Ok(name) = ObjectName::new(DEFAULT_NAME) {
-            bookings.limits.set(&name, &Limit::shipped());
-        }
+        bookings.limits.set(&Limit::shipped());
         bookings
     }
 
     /// Folds one event in. It cannot fail: what makes no sense changes nothing.
     pub fn apply(&mut self, at: Instant, event: &Event) {
         match event {
-            Event::Reserved { id, request, fence } => self.reserve(at, id, request, *fence),
-            Event::Granted { id, fence } => self.grant_queued(at, id, *fence),
-            Event::Renewed { id, expires } => self.renew(id, *expires),
+            Event::Reserved(request) => self.reserve(at, request, None),
+            Event::Submitted(Submission { booking, order }) => {
+                self.reserve(at, booking, Some(order));
+            }
+            Event::Granted { id, fence, .. } => self.grant_queued(at, id, *fence),
+            Event::Renewed { id, expires, .. } => self.renew(id, *expires),
             Event::Ended {
                 id,
                 end,
                 outcome,
                 exit_code,
                 reason,
+                ..
             } => self.end(
                 at,
                 id,
@@ -218,16 +220,11 @@ impl Bookings {
                     execution::until(order, Stage::Running, at)
                 });
             }
-            Event::Adopted {
-                id,
-                request,
-                fence,
-                isolation,
-            } => self.adopt(at, id, request, *fence, *isolation),
-            Event::Stopping { id, cause } => {
+            Event::Adopted(adoption) => self.adopt(at, adoption),
+            Event::Stopping { id, cause, .. } => {
                 self.progress(id, |_, progress| {
                     progress.stopping = Some((at, *cause));
-                    progress.stage = Stage::Stopping { failed: 0 };
+                    progress.stage = Stage::Stopping(0);
                     None
                 });
             }
@@ -235,7 +232,7 @@ impl Bookings {
                 self.progress(id, |_, progress| {
                     progress.stage = match *attempt {
                         STOPS_UNTIL_STUCK.. => Stage::Stuck,
-                        failed => Stage::Stopping { failed },
+                        failed => Stage::Stopping(failed),
                     };
                     None
                 });
@@ -260,23 +257,23 @@ impl Bookings {
                     is_out_of_memory: *is_out_of_memory,
                 },
             ),
-            Event::LimitSet { name, limit } => {
-                self.limits.set(name, limit);
+            Event::LimitSet(limit) => {
+                self.limits.set(limit);
                 self.refresh_applied();
             }
             Event::LimitDropped { name } => {
                 self.limits.drop(name);
                 self.refresh_applied();
             }
-            Event::NodeSet { name, capacity } => {
-                self.nodes.insert(name.clone(), *capacity);
+            Event::NodeSet(node) => {
+                self.nodes.insert(node.name.clone(), node.capacity());
                 self.refresh_inventory();
             }
             Event::NodeDropped { name } => {
                 self.nodes.remove(name);
                 self.refresh_inventory();
             }
-            Event::Unsettled { more } => self.unsettled = more.then_some(at),
+            Event::Unsettled { more, .. } => self.unsettled = more.then_some(at),
         }
     }
 
@@ -301,7 +298,7 @@ impl Bookings {
             (None, Some(queued)) => queued.terms.clone(),
             (None, None) => self.archive.get(id)?.terms(),
         };
-        self.request_of(terms)
+        self.request_of(id, terms)
     }
 
     /// What is to be run, or was run, under an id; `None` for a plain booking.
@@ -411,7 +408,7 @@ impl Bookings {
             .into_iter()
             .filter_map(|dimension| {
                 Some(LimitUse {
-                    name: declared.name.clone(),
+                    name: declared.limit.name.clone(),
                     dimension,
                     size: declared.bounds.of(dimension)?,
                     in_use: used.of(dimension),
@@ -470,7 +467,7 @@ impl Bookings {
                 self.limits
                     .applied(c, t)
                     .iter()
-                    .any(|applied| applied.name == declared.name)
+                    .any(|applied| applied.limit.name == declared.limit.name)
             };
             let absent = Label::new("-").ok();
             let class = counter.class.or(absent.as_ref());
@@ -563,11 +560,12 @@ impl Bookings {
         sketch
     }
 
-    fn reserve(&mut self, at: Instant, id: &BookingId, request: &Request, fence: Option<Fence>) {
+    fn reserve(&mut self, at: Instant, request: &Request, order: Option<&Order>) {
+        let id = &request.id;
         if self.standing(id).is_some() {
             return;
         }
-        let terms = self.take_terms(request);
+        let terms = self.take_terms(request, order);
         let lane = terms.lane();
         // The pair comes first, so that its limits are looked up once.
         self.pair_mut(&terms);
@@ -576,12 +574,12 @@ impl Bookings {
         let waiting = Waiting {
             sequence: self.sequence,
             id: id.clone(),
-            amount: request.amount,
+            amount: terms.amount,
             since: at,
             passes: 0,
             due: None,
         };
-        if let Some(fence) = fence {
+        if let Some(fence) = request.fence {
             self.admit(at, lane, &waiting);
             self.hold(at, id, terms, fence, at);
         } else {
@@ -614,29 +612,27 @@ impl Bookings {
 
     /// One that runs holds at once, whatever the limits say and whoever waits: it takes no turn and
     /// passes nobody, for it was granted in records that were lost. One that was about to start
-    /// holds already.
-    fn adopt(
-        &mut self,
-        at: Instant,
-        id: &BookingId,
-        request: &Request,
-        fence: Fence,
-        isolation: execution::Isolation,
-    ) {
+    /// holds already. Every adoption that is decided has a fence.
+    fn adopt(&mut self, at: Instant, adoption: &Adoption) {
+        let request = &adoption.booking;
+        let Some(fence) = request.fence else {
+            return;
+        };
+        let id = &request.id;
         if let Some(queued) = self.queued.remove(id) {
             self.deadlines.remove(&wait_deadline(id, queued.until));
             self.room.leave(queued.terms.lane(), queued.sequence);
             self.count_waiting(&queued.terms, -1);
             self.hold(at, id, queued.terms, fence, queued.since);
         } else if self.standing(id).is_none() {
-            let terms = self.take_terms(request);
+            let terms = self.take_terms(request, adoption.order.as_ref());
             self.hold(at, id, terms, fence, at);
         } else if self.wanted(id) != Some(execution::Wanted::Start) {
             return;
         }
         self.progress(id, |order, progress| {
             progress.stage = Stage::Running;
-            progress.started = Some((at, isolation));
+            progress.started = Some((at, adoption.isolation));
             progress.is_adopted = true;
             execution::until(order, Stage::Running, at)
         });
@@ -953,15 +949,24 @@ impl Bookings {
         }
     }
 
-    pub(crate) fn request_of(&self, terms: Terms) -> Option<Request> {
+    /// What was asked for, of the terms that were kept of it.
+    pub(crate) fn request_of(&self, id: &BookingId, terms: Terms) -> Option<Request> {
+        let extras = terms.extras.map(|extras| *extras).unwrap_or_default();
         Some(Request {
+            id: id.clone(),
             class: self.classes.label(terms.class)?.clone(),
             tenant: self.tenants.label(terms.tenant)?.clone(),
-            amount: terms.amount,
+            slots: terms.amount.slots,
+            cpu_milli: terms.amount.cpu_milli,
+            memory_bytes: terms.amount.memory_bytes,
+            gpus: terms.amount.gpus,
             priority: terms.priority,
             ttl: terms.ttl,
             wait: terms.wait,
-            extras: terms.extras,
+            execution_id: extras.execution_id,
+            cpu_limit_milli: extras.cpu_limit_milli,
+            memory_limit_bytes: extras.memory_limit_bytes,
+            fence: None,
         })
     }
 }
@@ -1007,9 +1012,9 @@ pub(crate) fn wait_deadline(id: &BookingId, at: Instant) -> Deadline {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use bursar_units::{Amount, BookingId, Instant, Label, Millis};
+    use bursar_units::{BookingId, Instant, Label};
 
-    use crate::{Bookings, End, Event, Fence, Priority, Request};
+    use crate::{Bookings, End, Event, Fence, Request};
 
     /// Method: the bound itself is a parameter of the step that keeps it, so that a few ends and a
     /// small bound show what a million and one would.
@@ -1017,36 +1022,21 @@ mod tests {
     fn of_too_many_ends_the_oldest_are_forgotten() {
         let mut bookings = Bookings::new();
         let id = |number: u64| BookingId::new(&number.to_string()).unwrap();
-        let request = Request {
-            class: Label::new("python").unwrap(),
-            tenant: Label::new("a").unwrap(),
-            amount: Amount {
-                slots: 1,
-                ..Amount::default()
-            },
-            priority: Priority::Normal,
-            ttl: Millis::from_secs(60),
-            wait: Millis::ZERO,
-            extras: None,
-        };
+        let label = |text| Label::new(text).unwrap();
         for number in 1..=3_000 {
-            let (id, request, fence) = (id(number), request.clone(), Some(Fence(number)));
             let now = Instant::from_ms(number);
-            bookings.apply(
-                now,
-                &Event::Reserved {
-                    id: id.clone(),
-                    request,
-                    fence,
-                },
-            );
-            let (outcome, exit_code, reason) = (None, None, None);
+            let request = Request {
+                fence: Some(Fence(number)),
+                ..Request::new(id(number), label("python"), label("a"))
+            };
+            bookings.apply(now, &Event::Reserved(request));
             let ended = Event::Ended {
-                id,
+                id: id(number),
                 end: End::Released,
-                outcome,
-                exit_code,
-                reason,
+                outcome: None,
+                exit_code: None,
+                reason: None,
+                t: None,
             };
             bookings.apply(now, &ended);
         }

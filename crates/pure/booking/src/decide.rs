@@ -4,19 +4,40 @@
 //! of the command, or the deadline that caused them (L1).
 
 use bursar_units::{Amount, BookingId, Dimension, Instant, Millis, ObjectName};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::book::DeadlineKind;
-use crate::execution::{self, Cause};
+use crate::command::Command;
+use crate::event::Node;
+use crate::execution::{self, Cause, Order};
 use crate::limit::{
     Applied, DEFAULT_NAME, Declared, Kind, LimitUse, Scope, TENANTS_NAME, WAIT_DEFAULT,
 };
-use crate::request::{End, Fence, Outcome, Request};
+use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::Lane;
 use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
-/// Events with the time each carries.
-pub type Events = Vec<(Instant, Event)>;
+/// The events of one record, as they are decided.
+#[derive(Clone, Debug)]
+pub struct Events {
+    /// The time of the record.
+    time: Instant,
+    list: Vec<Event>,
+}
+
+impl Events {
+    /// None yet, of a record of that time.
+    pub fn new(time: Instant) -> Self {
+        let list = Vec::new();
+        Self { time, list }
+    }
+
+    /// All of them.
+    pub fn into_list(self) -> Vec<Event> {
+        self.list
+    }
+}
 
 /// What a command came to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,6 +52,11 @@ pub enum Reply {
     Stopping,
     /// What the executor found is on record.
     Noted,
+    /// Life was shown; it is on record when the deadline comes due (S7).
+    Renewed {
+        /// The new deadline.
+        expires: Instant,
+    },
     /// It ended just now.
     Ended,
     /// It had ended before; the recorded end answers.
@@ -153,27 +179,18 @@ pub enum Refusal {
 }
 
 /// A change to what is declared.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Change {
     /// Declare a limit or change it.
-    SetLimit {
-        /// Its name.
-        name: ObjectName,
-        /// All of it.
-        limit: Limit,
-    },
+    SetLimit(Limit),
     /// Remove a limit.
     DropLimit {
         /// Its name.
         name: ObjectName,
     },
     /// Add a machine or change it.
-    SetNode {
-        /// Its name.
-        name: ObjectName,
-        /// What it has.
-        capacity: Amount,
-    },
+    SetNode(Node),
     /// Remove a machine.
     DropNode {
         /// Its name.
@@ -181,16 +198,57 @@ pub enum Change {
     },
 }
 
-/// Joins the waiting room, then settles it; still waiting with no wait asked: leaves, refused.
-pub fn reserve(
+/// Answers a command.
+pub fn decide(
     bookings: &mut Bookings,
     at: Instant,
-    id: &BookingId,
-    request: &Request,
+    command: &Command,
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
+    match command {
+        Command::Reserve(request) => reserve(bookings, at, request, None, events),
+        Command::Submit(Submission { booking, order }) => {
+            reserve(bookings, at, booking, Some(order), events)
+        }
+        Command::Release {
+            id,
+            fence,
+            outcome,
+            exit_code,
+        } => release(bookings, at, id, *fence, (*outcome, *exit_code), events),
+        Command::Renew { id, fence, ttl } => {
+            let ttl = renewal(bookings, id, *fence, *ttl)?;
+            Ok(Reply::Renewed {
+                expires: at.after(ttl),
+            })
+        }
+        Command::Started { id, isolation } => {
+            execution::started(bookings, at, id, *isolation, events)
+        }
+        Command::Adopt(found) => execution::adopt(bookings, at, found, events),
+        Command::Exited { id, exit } => execution::exited(bookings, at, id, exit, events),
+        Command::StopFailed { id, attempt } => {
+            execution::stop_failed(bookings, at, id, *attempt, events)
+        }
+        Command::Cancel { id } => cancel(bookings, at, id, events),
+        Command::Force { id, reason } => force(bookings, at, id, reason, events),
+    }
+}
+
+/// Joins the waiting room, then settles it; still waiting with no wait asked: leaves, refused.
+fn reserve(
+    bookings: &mut Bookings,
+    at: Instant,
+    request: &Request,
+    order: Option<&Order>,
+    events: &mut Events,
+) -> Result<Reply, Refusal> {
+    let id = &request.id;
     if let Some(present) = bookings.request(id) {
-        return match present.first_difference(request) {
+        let differs = present
+            .first_difference(request)
+            .or_else(|| order_difference(bookings.order(id), order));
+        return match differs {
             Some(field) => Err(Refusal::IdReused { field }),
             None => Ok(Reply::Repeated),
         };
@@ -200,18 +258,32 @@ pub fn reserve(
     {
         return Err(Refusal::IdTooOld { forgotten_at });
     }
-    let fence = bookings.with_lane(request, |bookings, lane| admission(bookings, lane, request))?;
-    let event = Event::Reserved {
-        id: id.clone(),
-        request: request.clone(),
+    let fence = bookings.with_lane(request, |bookings, lane| {
+        admission(bookings, lane, request, order)
+    })?;
+    let booking = Request {
         fence,
+        ..request.clone()
+    };
+    let event = match order.cloned() {
+        None => Event::Reserved(booking),
+        Some(order) => Event::Submitted(Submission { booking, order }),
     };
     emit(bookings, at, event, events);
     Ok(fence.map_or(Reply::Queued, Reply::Granted))
 }
 
+/// The first field in which two orders differ; a plain booking has none.
+fn order_difference(mine: Option<&Order>, theirs: Option<&Order>) -> Option<&'static str> {
+    match (mine, theirs) {
+        (None, None) => None,
+        (Some(mine), Some(theirs)) => mine.first_difference(theirs),
+        (Some(_), None) | (None, Some(_)) => Some("command"),
+    }
+}
+
 /// Gives a slot back. Of an ended booking the recorded end answers.
-pub fn release(
+fn release(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -236,6 +308,7 @@ pub fn release(
                 outcome,
                 exit_code,
                 reason: None,
+                t: None,
             };
             finish(bookings, at, event, events);
             Ok(Reply::Ended)
@@ -250,7 +323,7 @@ pub fn release(
 }
 
 /// Gives up a wait, or has an execution stopped.
-pub fn cancel(
+fn cancel(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -271,7 +344,7 @@ pub fn cancel(
 }
 
 /// An operator ends a booking, whatever it is doing.
-pub fn force(
+fn force(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -295,7 +368,7 @@ pub fn force(
 
 /// Whether a renewal is good, and the ttl it renews for: at most the booking's own. Evidence, not
 /// a fact: no event (S7).
-pub fn renewal(
+fn renewal(
     bookings: &Bookings,
     id: &BookingId,
     fence: Fence,
@@ -383,6 +456,7 @@ pub fn tick(
                     Event::Renewed {
                         id: id.clone(),
                         expires,
+                        t: None,
                     },
                     events,
                 );
@@ -406,9 +480,13 @@ pub fn tick(
     }
 }
 
+/// Applies an event at its time, and notes that time where it is not the record's.
 pub(crate) fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     bookings.apply(at, &event);
-    events.push((at, event));
+    let is_of_record = at == events.time;
+    events
+        .list
+        .push(if is_of_record { event } else { event.at(at) });
 }
 
 fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
@@ -418,6 +496,7 @@ fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
         outcome: None,
         exit_code: None,
         reason,
+        t: None,
     }
 }
 
@@ -432,28 +511,43 @@ fn settle(bookings: &mut Bookings, at: Instant, grants_left: &mut usize, events:
     while let Some(id) = bookings.next_grant(at) {
         if *grants_left == 0 {
             if !bookings.is_unsettled() {
-                emit(bookings, at, Event::Unsettled { more: true }, events);
+                let event = Event::Unsettled {
+                    more: true,
+                    t: None,
+                };
+                emit(bookings, at, event, events);
             }
             return;
         }
         let fence = bookings.next_fence();
-        emit(bookings, at, Event::Granted { id, fence }, events);
+        let t = None;
+        emit(bookings, at, Event::Granted { id, fence, t }, events);
         *grants_left -= 1;
     }
     if bookings.is_unsettled() {
-        emit(bookings, at, Event::Unsettled { more: false }, events);
+        let event = Event::Unsettled {
+            more: false,
+            t: None,
+        };
+        emit(bookings, at, event, events);
     }
 }
 
 /// Grant under a fence, queue (`None`), or refuse.
-fn admission(bookings: &Bookings, lane: Lane, request: &Request) -> Result<Option<Fence>, Refusal> {
+fn admission(
+    bookings: &Bookings,
+    lane: Lane,
+    request: &Request,
+    order: Option<&Order>,
+) -> Result<Option<Fence>, Refusal> {
     let applied = bookings.applied_of(lane.class, lane.tenant);
-    check_terms(bookings, lane, &applied, request)?;
-    if bookings.would_grant(lane, &applied, &request.amount) {
+    let amount = request.amount();
+    check_terms(bookings, lane, &applied, request, order)?;
+    if bookings.would_grant(lane, &applied, &amount) {
         return Ok(Some(bookings.next_fence()));
     }
     if request.wait.ms() == 0 {
-        let limits = bookings.binding(lane, &applied, &request.amount);
+        let limits = bookings.binding(lane, &applied, &amount);
         return Err(if limits.is_empty() {
             Refusal::OthersFirst {
                 limits: bookings.shared_use(lane, &applied),
@@ -478,7 +572,7 @@ fn queue_full(bookings: &Bookings, lane: Lane, declared: &Declared) -> Option<Re
     };
     if waiting(limit.kind()) >= limit.queue_max {
         return Some(Refusal::QueueFull {
-            limit: declared.name.clone(),
+            limit: declared.limit.name.clone(),
             max: limit.queue_max,
         });
     }
@@ -486,7 +580,7 @@ fn queue_full(bookings: &Bookings, lane: Lane, declared: &Declared) -> Option<Re
         .tenant_queue_max
         .filter(|max| waiting(of_tenant) >= *max)?;
     Some(Refusal::TenantQueueFull {
-        limit: declared.name.clone(),
+        limit: declared.limit.name.clone(),
         max,
     })
 }
@@ -497,11 +591,12 @@ fn check_terms(
     lane: Lane,
     applied: &Applied,
     request: &Request,
+    order: Option<&Order>,
 ) -> Result<(), Refusal> {
-    if !(1..=u64::from(u32::MAX)).contains(&request.amount.slots) {
+    if !(1..=u64::from(u32::MAX)).contains(&request.slots) {
         return Err(Refusal::Slots);
     }
-    match request.order() {
+    match order {
         Some(order) => execution::check_order(bookings, order)?,
         None => check_ttl(applied, request.ttl)?,
     }
@@ -514,10 +609,10 @@ fn check_terms(
             field: "waitMs",
             min_ms: 0,
             max_ms: longest.ms(),
-            limit: strictest.map(|declared| declared.name.clone()),
+            limit: strictest.map(|declared| declared.limit.name.clone()),
         });
     }
-    let limits = never_fits(bookings, lane, applied, &request.amount);
+    let limits = never_fits(bookings, lane, applied, &request.amount());
     if limits.is_empty() {
         Ok(())
     } else {
@@ -563,7 +658,7 @@ fn ttl_out_of_bounds(longest: Millis, limit: Option<&Declared>) -> Refusal {
         field: "ttlMs",
         min_ms: TTL_MIN.ms(),
         max_ms: longest.ms(),
-        limit: limit.map(|declared| declared.name.clone()),
+        limit: limit.map(|declared| declared.limit.name.clone()),
     }
 }
 
@@ -575,14 +670,15 @@ fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal
     // Scopes may be swapped within one apply, so they are compared at the end.
     for change in changes {
         match change {
-            Change::SetLimit { name, limit } => {
-                let present = limits.get(name.as_str());
+            Change::SetLimit(limit) => {
+                let present = limits.get(limit.name.as_str());
                 if present
                     .is_some_and(|present| is_shipped(present) && !has_scopes_of(present, limit))
                 {
-                    return Err(Refusal::ShippedStays { name: name.clone() });
+                    let name = limit.name.clone();
+                    return Err(Refusal::ShippedStays { name });
                 }
-                limits.declare(name, limit);
+                limits.declare(limit);
             }
             Change::DropLimit { name } => match limits.get(name.as_str()) {
                 None => return Err(Refusal::NoSuchObject { name: name.clone() }),
@@ -591,8 +687,8 @@ fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal
                 }
                 Some(_) => limits.undeclare(name),
             },
-            Change::SetNode { name, .. } => {
-                nodes.insert(name);
+            Change::SetNode(node) => {
+                nodes.insert(&node.name);
             }
             Change::DropNode { name } => {
                 if !nodes.remove(name) {
@@ -610,7 +706,7 @@ fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal
 /// Whether a limit is one of the two that ship, whatever its bounds are by now.
 fn is_shipped(declared: &Declared) -> bool {
     let scopes = (&declared.limit.class, &declared.limit.tenant);
-    match declared.name.as_str() {
+    match declared.limit.name.as_str() {
         DEFAULT_NAME => true,
         TENANTS_NAME => scopes == (&None, &Some(Scope::Each)),
         _ => false,
@@ -621,29 +717,32 @@ fn is_shipped(declared: &Declared) -> bool {
 /// nobody has changed the shipped one.
 fn replaces_shipped(bookings: &Bookings, changes: &[Change]) -> Option<Change> {
     let present = bookings.limit(TENANTS_NAME)?;
+    let name = present.limit.name.clone();
     let is_named = |change: &Change| match change {
-        Change::SetLimit { name, .. } | Change::DropLimit { name } => *name == present.name,
+        Change::SetLimit(Limit { name: named, .. }) | Change::DropLimit { name: named } => {
+            *named == name
+        }
         Change::SetNode { .. } | Change::DropNode { .. } => false,
     };
     let is_untouched =
         present.limit == Limit::shipped_for_tenants() && !changes.iter().any(is_named);
-    let name = present.name.clone();
     let is_replaced = is_untouched && changes.iter().any(sets_each_tenant);
     is_replaced.then_some(Change::DropLimit { name })
 }
 
 /// Whether another limit takes the place of a shipped one in the same change.
 fn replaces(present: &Declared, changes: &[&Change]) -> bool {
-    present.name.as_str() == TENANTS_NAME && changes.iter().any(|change| sets_each_tenant(change))
+    present.limit.name.as_str() == TENANTS_NAME
+        && changes.iter().any(|change| sets_each_tenant(change))
 }
 
 /// Whether a change declares a limit on each tenant under a name of its own.
 fn sets_each_tenant(change: &Change) -> bool {
-    let Change::SetLimit { name, limit } = change else {
+    let Change::SetLimit(limit) = change else {
         return false;
     };
     let is_each = limit.class.is_none() && limit.tenant == Some(Scope::Each);
-    is_each && name.as_str() != TENANTS_NAME
+    is_each && limit.name.as_str() != TENANTS_NAME
 }
 
 fn has_scopes_of(declared: &Declared, limit: &Limit) -> bool {
@@ -659,8 +758,7 @@ pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
             tenant_queue_max: Some(Limit::tenant_queue_default_ceil(present.limit.queue_max)),
             ..Limit::shipped()
         };
-        let name = present.name.clone();
-        (present.limit == Limit::shipped()).then_some(Change::SetLimit { name, limit })
+        (present.limit == Limit::shipped()).then_some(Change::SetLimit(limit))
     });
     let is_bounded = bounds_each_tenant(bookings);
     let tenants = shipped_for_tenants(bookings).filter(|_| !is_bounded);
@@ -675,25 +773,23 @@ fn bounds_each_tenant(bookings: &Bookings) -> bool {
 
 /// The shipped limit on each tenant, unless its name is taken.
 fn shipped_for_tenants(bookings: &Bookings) -> Option<Change> {
-    let name = ObjectName::new(TENANTS_NAME).ok();
-    let name = name.filter(|name| bookings.limit(name.as_str()).is_none())?;
-    let limit = Limit::shipped_for_tenants();
-    Some(Change::SetLimit { name, limit })
+    let is_free = bookings.limit(TENANTS_NAME).is_none();
+    is_free.then(|| Change::SetLimit(Limit::shipped_for_tenants()))
 }
 
 /// The event of a change; `None` where it would change nothing.
 fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
     match change.clone() {
-        Change::SetLimit { name, limit } => {
+        Change::SetLimit(limit) => {
             let same = bookings
-                .limit(name.as_str())
+                .limit(limit.name.as_str())
                 .is_some_and(|present| present.limit == limit);
-            (!same).then_some(Event::LimitSet { name, limit })
+            (!same).then_some(Event::LimitSet(limit))
         }
         Change::DropLimit { name } => Some(Event::LimitDropped { name }),
-        Change::SetNode { name, capacity } => {
-            let same = bookings.node(name.as_str()) == Some(&capacity);
-            (!same).then_some(Event::NodeSet { name, capacity })
+        Change::SetNode(node) => {
+            let same = bookings.node(node.name.as_str()) == Some(&node.capacity());
+            (!same).then_some(Event::NodeSet(node))
         }
         Change::DropNode { name } => Some(Event::NodeDropped { name }),
     }

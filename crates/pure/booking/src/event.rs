@@ -1,28 +1,32 @@
-//! What can happen to bookings. State is a fold over these.
+//! What can happen to bookings. State is a fold over these. This is also their form in the journal
+//! (L7).
 
-use bursar_units::{Amount, BookingId, Instant, ObjectName};
+use bursar_units::{Amount, BookingId, Instant, ObjectName, is_default, whole};
+use serde::{Deserialize, Serialize};
 
-use crate::execution::{Cause, Isolation, Verdict};
-use crate::{End, Fence, Limit, Outcome, Request};
+use crate::execution::{Adoption, Cause, Isolation, Verdict};
+use crate::{End, Fence, Limit, Outcome, Request, Submission};
 
-/// A fact of this plane.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// A fact of this plane. `t` is when it happened, where that is not the time of its record: time
+/// itself acts at its own deadlines (L1).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
 pub enum Event {
-    /// A request came in: granted at once under `fence`, or queued without one.
-    Reserved {
-        /// The client's name for it.
-        id: BookingId,
-        /// All that was asked.
-        request: Request,
-        /// Present iff it was granted at once.
-        fence: Option<Fence>,
-    },
+    /// A request came in: granted at once under its fence, or queued without one.
+    Reserved(Request),
     /// A queued booking was granted.
     Granted {
         /// Which.
         id: BookingId,
         /// Its fence.
         fence: Fence,
+        /// When, where not at the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
     },
     /// A holder had shown life before its deadline came due (S7).
     Renewed {
@@ -30,6 +34,9 @@ pub enum Event {
         id: BookingId,
         /// Its new deadline.
         expires: Instant,
+        /// When, where not at the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
     },
     /// A booking ended, and what it held is free.
     Ended {
@@ -38,12 +45,20 @@ pub enum Event {
         /// How.
         end: End,
         /// What the holder said of its work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
         /// The exit code of the work, if it had one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
         /// Why an operator took it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// When, where not at the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
     },
+    /// An execution came in: granted at once under its fence, or queued without one.
+    Submitted(Submission),
     /// The process of an execution runs.
     Started {
         /// Which.
@@ -54,28 +69,22 @@ pub enum Event {
     /// An execution that the ledger did not know, or knew as queued or about to start, was found
     /// running after a restore: it holds what it was granted in the records that were lost, above
     /// limits too (X5).
-    Adopted {
-        /// Which.
-        id: BookingId,
-        /// All that was asked for it.
-        request: Request,
-        /// Its fence.
-        fence: Fence,
-        /// How it is kept apart.
-        isolation: Isolation,
-    },
+    Adopted(Adoption),
     /// An execution is to be stopped.
     Stopping {
         /// Which.
         id: BookingId,
         /// Why.
         cause: Cause,
+        /// When, where not at the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
     },
     /// A stop did not make the process of an execution go away.
     StopFailed {
         /// Which.
         id: BookingId,
-        /// The how-manieth time; at the tenth it is stuck.
+        /// Attempt number, from 1; after the tenth it is stuck.
         attempt: u32,
     },
     /// The process of an execution is gone, and what it held is free.
@@ -85,33 +94,28 @@ pub enum Event {
         /// How it came out.
         verdict: Verdict,
         /// Its exit code, if it had one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
         /// The signal that ended it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Whether the kernel killed a process of it for want of memory.
+        /// Whether the kernel killed a process of it for want of memory. Absent means false, as
+        /// before there was such a field (L8).
+        #[serde(default, skip_serializing_if = "is_default", rename = "outOfMemory")]
         is_out_of_memory: bool,
         /// Why it could not be started, if it could not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// A limit was declared or changed.
-    LimitSet {
-        /// Its name.
-        name: ObjectName,
-        /// All of it.
-        limit: Limit,
-    },
+    LimitSet(Limit),
     /// A limit was removed.
     LimitDropped {
         /// Its name.
         name: ObjectName,
     },
     /// A machine joined the inventory or changed; percentages follow the sum (S1).
-    NodeSet {
-        /// Its name.
-        name: ObjectName,
-        /// What it has; its slots are always zero.
-        capacity: Amount,
-    },
+    NodeSet(Node),
     /// A machine left the inventory.
     NodeDropped {
         /// Its name.
@@ -121,19 +125,94 @@ pub enum Event {
     Unsettled {
         /// Whether a further grant is due before any other command.
         more: bool,
+        /// When, where not at the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t: Option<Instant>,
     },
 }
 
+/// A machine of the inventory.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Node {
+    /// Its name.
+    pub name: ObjectName,
+    /// CPU in millicores.
+    #[serde(with = "whole")]
+    pub cpu_milli: u64,
+    /// Memory in bytes.
+    #[serde(with = "whole")]
+    pub memory_bytes: u64,
+    /// Whole GPUs.
+    #[serde(with = "whole")]
+    pub gpus: u64,
+}
+
+impl Node {
+    /// A machine of that name that has `capacity`; slots are no part of a machine.
+    pub fn new(name: ObjectName, capacity: &Amount) -> Self {
+        Self {
+            name,
+            cpu_milli: capacity.cpu_milli,
+            memory_bytes: capacity.memory_bytes,
+            gpus: capacity.gpus,
+        }
+    }
+
+    /// What it has; its slots are always zero.
+    pub fn capacity(&self) -> Amount {
+        Amount {
+            slots: 0,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+            gpus: self.gpus,
+        }
+    }
+}
+
 impl Event {
+    /// When it happened; `None` at the time of its record.
+    pub fn time(&self) -> Option<Instant> {
+        match self {
+            Self::Granted { t, .. }
+            | Self::Renewed { t, .. }
+            | Self::Ended { t, .. }
+            | Self::Stopping { t, .. }
+            | Self::Unsettled { t, .. } => *t,
+            _ => None,
+        }
+    }
+
+    /// The same at a time of its own.
+    #[must_use]
+    pub(crate) fn at(mut self, time: Instant) -> Self {
+        match &mut self {
+            Self::Granted { t, .. }
+            | Self::Renewed { t, .. }
+            | Self::Ended { t, .. }
+            | Self::Stopping { t, .. }
+            | Self::Unsettled { t, .. } => *t = Some(time),
+            _ => debug_assert!(false, "only time itself acts at another time"),
+        }
+        self
+    }
+
     /// The booking it happened to.
     pub fn booking(&self) -> Option<&BookingId> {
         match self {
-            Self::Reserved { id, .. }
+            Self::Reserved(Request { id, .. })
+            | Self::Submitted(Submission {
+                booking: Request { id, .. },
+                ..
+            })
+            | Self::Adopted(Adoption {
+                booking: Request { id, .. },
+                ..
+            })
             | Self::Granted { id, .. }
             | Self::Renewed { id, .. }
             | Self::Ended { id, .. }
             | Self::Started { id, .. }
-            | Self::Adopted { id, .. }
             | Self::Stopping { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Exited { id, .. } => Some(id),
@@ -142,6 +221,15 @@ impl Event {
             | Self::NodeSet { .. }
             | Self::NodeDropped { .. }
             | Self::Unsettled { .. } => None,
+        }
+    }
+
+    /// What was asked for, if a request came in.
+    pub fn request(&self) -> Option<(&Request, Option<&crate::execution::Order>)> {
+        match self {
+            Self::Reserved(request) => Some((request, None)),
+            Self::Submitted(Submission { booking, order }) => Some((booking, Some(order))),
+            _ => None,
         }
     }
 

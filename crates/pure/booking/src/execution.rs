@@ -11,7 +11,9 @@
 //! function of this state ([`Bookings::wanted`]), not a queue beside it (X2); what it finds comes
 //! back as commands. Deliberately absent: what is run. The ledger holds its salted hash (L13).
 
-use bursar_units::{BookingId, Instant, Millis};
+use bursar_journal::hash::Hash;
+use bursar_units::{BookingId, Instant, Millis, is_default, vocabulary};
+use serde::{Deserialize, Serialize};
 
 use crate::decide::{Events, Refusal, Reply, emit, finish};
 use crate::{Bookings, Event, Fence, Granted, Outcome, Request, Standing};
@@ -39,25 +41,42 @@ pub const EXIT_NOT_FOUND: i32 = 127;
 /// How long after an absence of ours nothing is timed out: what ended in the meantime is told first.
 pub const ADOPTION: Millis = Millis::from_secs(10);
 
-/// The salted hash of what is run; the thing itself is kept outside the ledger (L13).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub struct Digest(pub [u8; 32]);
-
 /// What makes a booking an execution.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Order {
-    /// What is run: command, arguments, environment and directory.
-    pub work: Digest,
+    /// Salted hash of what is run: command, arguments, environment and directory. The thing itself
+    /// is kept outside the ledger (L13).
+    pub work: Hash,
     /// The most processes and threads it may have at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
     /// How long it may take from the grant until it runs.
+    #[serde(rename = "startTimeoutMs")]
     pub start_timeout: Millis,
     /// How long it may run.
+    #[serde(rename = "maxTimeMs")]
     pub max_time: Millis,
     /// How long it has to end by itself once it is asked to.
+    #[serde(rename = "graceMs")]
     pub grace: Millis,
     /// The execution that this one tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<BookingId>,
+}
+
+/// An execution that was found running: what was asked for it, under which fence, and how it is
+/// kept apart.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Adoption {
+    /// What was asked for it; with the fence that its program was given, where that is known.
+    pub booking: Request,
+    /// What is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// How it is kept apart.
+    pub isolation: Isolation,
 }
 
 impl Order {
@@ -78,43 +97,44 @@ impl Order {
 }
 
 /// How far an execution that holds its slot has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Its process is to be started.
     Starting,
     /// Its process runs.
     Running,
     /// Its process is to be stopped; so many stops have failed.
-    Stopping {
-        /// How many.
-        failed: u32,
-    },
+    Stopping(u32),
     /// Ten stops have failed: it keeps its slot until its process is gone or an operator forces it.
     Stuck,
 }
 
-/// Why an execution is stopped.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cause {
-    /// Somebody asked for it.
-    Cancelled,
-    /// It ran for as long as it may.
-    TimedOut,
-    /// It did not start in time.
-    NotStarted,
+vocabulary! {
+    /// Why an execution is stopped.
+    pub enum Cause {
+        /// Somebody asked for it.
+        Cancelled = "cancelled",
+        /// It ran for as long as it may.
+        TimedOut = "timed-out",
+        /// It did not start in time.
+        NotStarted = "not-started",
+    }
 }
 
-/// How a process is kept apart from others.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Isolation {
-    /// In a cgroup of its own: it is counted, limited and ended whole.
-    Cgroup,
-    /// Only in a process group: what it starts may get away.
-    None,
+vocabulary! {
+    /// How a process is kept apart from others.
+    pub enum Isolation {
+        /// In a cgroup of its own: it is counted, limited and ended whole.
+        Cgroup = "cgroup",
+        /// Only in a process group: what it starts may get away.
+        None = "none",
+    }
 }
 
 /// What became of a process, as the executor saw it. After any of these it is gone.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Exit {
     /// It ended by itself.
     Code(i32),
@@ -124,59 +144,37 @@ pub enum Exit {
     /// signal, or one that it had started.
     OutOfMemory {
         /// Its exit code, if it ended by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         code: Option<i32>,
         /// The signal that ended it, if one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
     },
     /// Nobody knows: whoever watched it went away too.
     Lost,
-    /// It never ran.
-    NotStarted {
-        /// Why; words of ours, nothing of the caller's (L13).
-        reason: String,
-    },
+    /// It never ran, and why: words of ours, nothing of the caller's (L13).
+    NotStarted(String),
 }
 
-/// How an execution came out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum Verdict {
-    /// Exit code 0.
-    Completed,
-    /// Another exit code, a signal, or it could not be started.
-    Failed,
-    /// Nobody knows.
-    Lost,
-    /// It was stopped, or left the queue, because somebody asked for it.
-    Cancelled,
-    /// It was stopped because it ran for as long as it may.
-    TimedOut,
-    /// No slot came free in the time it was willing to wait.
-    WaitOver,
+vocabulary! {
+    /// How an execution came out.
+    pub enum Verdict {
+        /// Exit code 0.
+        Completed = "completed",
+        /// Another exit code, a signal, or it could not be started.
+        Failed = "failed",
+        /// Nobody knows.
+        Lost = "lost",
+        /// It was stopped, or left the queue, because somebody asked for it.
+        Cancelled = "cancelled",
+        /// It was stopped because it ran for as long as it may.
+        TimedOut = "timed-out",
+        /// No slot came free in the time it was willing to wait.
+        WaitOver = "wait-over",
+    }
 }
 
 impl Verdict {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::Completed,
-        Self::Failed,
-        Self::Lost,
-        Self::Cancelled,
-        Self::TimedOut,
-        Self::WaitOver,
-    ];
-
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Cancelled => "cancelled",
-            Self::TimedOut => "timed-out",
-            Self::WaitOver => "wait-over",
-        }
-    }
-
     /// What its booking says of the work.
     pub const fn outcome(self) -> Option<Outcome> {
         match self {
@@ -187,34 +185,25 @@ impl Verdict {
     }
 }
 
-/// Why an execution failed, as far as it can be told in a word.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum Failure {
-    /// The kernel killed a process of it at its memory limit.
-    OutOfMemory,
-    /// Exit code 126: the program could not be executed.
-    NotExecutable,
-    /// Exit code 127: the program was not found.
-    NotFound,
-    /// Another exit code.
-    Code,
-    /// A signal.
-    Signal,
-    /// It was never started.
-    NotStarted,
+vocabulary! {
+    /// Why an execution failed, as far as it can be told in a word.
+    pub enum Failure {
+        /// The kernel killed a process of it at its memory limit.
+        OutOfMemory = "out-of-memory",
+        /// Exit code 126: the program could not be executed.
+        NotExecutable = "not-executable",
+        /// Exit code 127: the program was not found.
+        NotFound = "not-found",
+        /// Another exit code.
+        Code = "exit-code",
+        /// A signal.
+        Signal = "signal",
+        /// It was never started.
+        NotStarted = "not-started",
+    }
 }
 
 impl Failure {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::OutOfMemory,
-        Self::NotExecutable,
-        Self::NotFound,
-        Self::Code,
-        Self::Signal,
-        Self::NotStarted,
-    ];
-
     /// The failure that an exit code, a signal and what the kernel did amount to.
     pub const fn of(code: Option<i32>, signal: Option<i32>, is_out_of_memory: bool) -> Self {
         match (is_out_of_memory, code, signal) {
@@ -226,30 +215,22 @@ impl Failure {
             (_, None, None) => Self::NotStarted,
         }
     }
-
-    /// The word that programs see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::OutOfMemory => "out-of-memory",
-            Self::NotExecutable => "not-executable",
-            Self::NotFound => "not-found",
-            Self::Code => "exit-code",
-            Self::Signal => "signal",
-            Self::NotStarted => "not-started",
-        }
-    }
 }
 
 /// Where an execution that holds its slot stands.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Progress {
     /// How far it has come.
     pub stage: Stage,
     /// When its process ran and how it is kept apart, once it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(Instant, Isolation)>,
     /// Since when it is stopped and why, once it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<(Instant, Cause)>,
     /// Whether it was found running after a restore that had lost its grant (X5).
+    #[serde(default, skip_serializing_if = "is_default", rename = "adopted")]
     pub is_adopted: bool,
 }
 
@@ -264,19 +245,25 @@ impl Progress {
 }
 
 /// The way of an execution that has ended, as far as its booking does not tell it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Course {
     /// How it came out.
     pub verdict: Verdict,
     /// When its process ran and how it was kept apart, if it ever did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(Instant, Isolation)>,
     /// Since when it was stopped and why, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<(Instant, Cause)>,
     /// The signal that ended its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// Whether the kernel killed a process of it for want of memory.
+    #[serde(default, skip_serializing_if = "is_default", rename = "outOfMemory")]
     pub is_out_of_memory: bool,
     /// Whether it was found running after a restore that had lost its grant (X5).
+    #[serde(default, skip_serializing_if = "is_default", rename = "adopted")]
     pub is_adopted: bool,
 }
 
@@ -319,7 +306,7 @@ fn wanted(granted: &Granted) -> Option<Wanted> {
     Some(match granted.progress()?.stage {
         Stage::Starting => Wanted::Start,
         Stage::Running => Wanted::Watch,
-        Stage::Stopping { failed } => Wanted::Stop { failed },
+        Stage::Stopping(failed) => Wanted::Stop { failed },
         Stage::Stuck => Wanted::Stop {
             failed: STOPS_UNTIL_STUCK,
         },
@@ -327,7 +314,7 @@ fn wanted(granted: &Granted) -> Option<Wanted> {
 }
 
 /// The process of an execution runs. Of one that is being stopped it is only noted.
-pub fn started(
+pub(crate) fn started(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -347,16 +334,15 @@ pub fn started(
 
 /// The process of an execution runs that the ledger does not know, or knows as queued or about to
 /// start: a restore has lost the records that granted it. It is charged whatever the limits say.
-/// `fence` is what the program was given; it keeps that unless another holder has it, or the
-/// ledger has granted one since.
-pub fn adopt(
+/// It keeps the fence that its program was given unless another holder has it, or the ledger has
+/// granted one since.
+pub(crate) fn adopt(
     bookings: &mut Bookings,
     at: Instant,
-    id: &BookingId,
-    request: &Request,
-    found: (Option<Fence>, Isolation),
+    found: &Adoption,
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
+    let id = &found.booking.id;
     let granted = match bookings.standing(id) {
         Some(Standing::Ended(_)) => return Ok(Reply::AlreadyEnded),
         Some(Standing::Granted(granted)) if wanted(granted) == Some(Wanted::Start) => {
@@ -366,29 +352,34 @@ pub fn adopt(
         Some(Standing::Queued { .. }) | None => None,
     };
     // What the ledger knows was asked counts more than what was found.
-    let request = bookings.request(id).unwrap_or_else(|| request.clone());
-    if request.order().is_none() {
+    let (request, order) = match bookings.request(id) {
+        Some(request) => (request, bookings.order(id).cloned()),
+        None => (found.booking.clone(), found.order.clone()),
+    };
+    if order.is_none() {
         return Err(Refusal::NotAnExecution);
     }
-    let (fence, isolation) = found;
     let is_free = |fence: &Fence| {
         let mut holders = bookings.granted.values();
         fence.0 != 0 && holders.all(|granted| granted.fence != *fence)
     };
-    let event = Event::Adopted {
-        id: id.clone(),
-        request,
-        fence: granted
-            .or(fence.filter(is_free))
-            .unwrap_or(bookings.next_fence()),
-        isolation,
-    };
+    let fence = granted
+        .or(found.booking.fence.filter(is_free))
+        .unwrap_or(bookings.next_fence());
+    let event = Event::Adopted(Adoption {
+        booking: Request {
+            fence: Some(fence),
+            ..request
+        },
+        order,
+        isolation: found.isolation,
+    });
     finish(bookings, at, event, events);
     Ok(Reply::Noted)
 }
 
 /// The process of an execution is gone: the slot is free, and the next are granted.
-pub fn exited(
+pub(crate) fn exited(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -404,7 +395,7 @@ pub fn exited(
         Exit::Signal(signal) => (None, Some(*signal), None),
         Exit::OutOfMemory { code, signal } => (*code, *signal, None),
         Exit::Lost => (None, None, None),
-        Exit::NotStarted { reason } => (None, None, Some(reason.clone())),
+        Exit::NotStarted(reason) => (None, None, Some(reason.clone())),
     };
     let event = Event::Exited {
         id: id.clone(),
@@ -420,7 +411,7 @@ pub fn exited(
 
 /// A stop did not make the process go away; after ten of them it is stuck. An attempt that was
 /// counted already counts once.
-pub fn stop_failed(
+pub(crate) fn stop_failed(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
@@ -431,7 +422,7 @@ pub fn stop_failed(
         return Ok(Reply::AlreadyEnded);
     };
     match progress.stage {
-        Stage::Stopping { failed } if attempt == failed + 1 => {
+        Stage::Stopping(failed) if attempt == failed + 1 => {
             let id = id.clone();
             emit(bookings, at, Event::StopFailed { id, attempt }, events);
             Ok(Reply::Noted)
@@ -456,7 +447,8 @@ pub(crate) fn stop(
         return Reply::Repeated;
     }
     let id = id.clone();
-    emit(bookings, at, Event::Stopping { id, cause }, events);
+    let t = None;
+    emit(bookings, at, Event::Stopping { id, cause, t }, events);
     Reply::Stopping
 }
 
@@ -497,7 +489,7 @@ pub(crate) fn until(order: &Order, stage: Stage, since: Instant) -> Option<Insta
     match stage {
         Stage::Starting => Some(since.after(order.start_timeout)),
         Stage::Running => Some(since.after(order.max_time)),
-        Stage::Stopping { .. } | Stage::Stuck => None,
+        Stage::Stopping(_) | Stage::Stuck => None,
     }
 }
 
@@ -505,7 +497,7 @@ pub(crate) fn until(order: &Order, stage: Stage, since: Instant) -> Option<Insta
 pub(crate) fn overdue(stage: Stage) -> Cause {
     match stage {
         Stage::Starting => Cause::NotStarted,
-        Stage::Running | Stage::Stopping { .. } | Stage::Stuck => Cause::TimedOut,
+        Stage::Running | Stage::Stopping(_) | Stage::Stuck => Cause::TimedOut,
     }
 }
 
@@ -518,7 +510,7 @@ fn verdict(exit: &Exit, cause: Option<Cause>) -> Verdict {
         (Some(Cause::NotStarted), _)
         | (
             None,
-            Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory { .. } | Exit::NotStarted { .. },
+            Exit::Code(_) | Exit::Signal(_) | Exit::OutOfMemory { .. } | Exit::NotStarted(_),
         ) => Verdict::Failed,
     }
 }

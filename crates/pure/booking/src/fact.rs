@@ -3,55 +3,56 @@
 //! Two states are equal iff their facts are, in order. Interned numbers and counters are not
 //! facts: they follow from the bookings.
 
-use bursar_units::{Amount, BookingId, Instant, Label, ObjectName};
+use bursar_units::{BookingId, Instant, Label, is_default};
+use serde::{Deserialize, Serialize};
 
-use crate::archive::{Ended, Ending, Terms};
+use crate::archive::{Ended, Ending, Extras, Terms};
 use crate::book::{Bookings, Granted, Queued, wait_deadline};
-use crate::execution::{Course, Progress};
+use crate::event::Node;
+use crate::execution::{Course, Order, Progress};
 use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Waiting;
 
-/// One fact of the state.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// One fact of the state, in the form of a line of a snapshot (L12).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
 pub enum Fact {
     /// The numbers that belong to no booking.
     Totals {
         /// The last fence given out.
         fence: Fence,
         /// No fence below this one is given out any more.
+        #[serde(default, skip_serializing_if = "is_default")]
         fences_from: Fence,
         /// V of S3.
+        #[serde(with = "decimal")]
         virtual_time: u128,
         /// Requests seen.
         sequence: u64,
         /// Heads that became due.
         dues: u64,
         /// The end of the newest forgotten booking.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         forgotten_at: Option<Instant>,
         /// Whether grants are still due.
         unsettled: bool,
     },
     /// A declared limit.
-    Limit {
-        /// Its name.
-        name: ObjectName,
-        /// All of it.
-        limit: Limit,
-    },
+    Limit(Limit),
     /// A machine.
-    Node {
-        /// Its name.
-        name: ObjectName,
-        /// What it has.
-        capacity: Amount,
-    },
+    Node(Node),
     /// A booking that waits.
     Queued {
-        /// The client's name for it.
-        id: BookingId,
         /// What was asked.
         request: Request,
+        /// What is to be run under it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Order>,
         /// Order of arrival.
         sequence: u64,
         /// Since when.
@@ -61,47 +62,55 @@ pub enum Fact {
         /// How often it was passed.
         passes: u32,
         /// When it became due, counted in dues.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         due: Option<u64>,
     },
     /// A booking that holds.
     Granted {
-        /// The client's name for it.
-        id: BookingId,
-        /// What was asked.
+        /// What was asked, and its fence.
         request: Request,
-        /// Its fence.
-        fence: Fence,
+        /// What is run under it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Order>,
         /// When it was asked for.
         queued_at: Instant,
         /// When it was granted.
         granted_at: Instant,
         /// Its deadline; an execution that is being stopped has none.
+        #[serde(default, skip_serializing_if = "Option::is_none", rename = "expires")]
         until: Option<Instant>,
         /// Recorded renewals.
         renewals: u64,
         /// Where an execution stands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Progress>,
     },
     /// A remembered end.
     Ended {
-        /// The client's name for it.
-        id: BookingId,
-        /// What was asked.
+        /// What was asked, and its fence if it ever had one.
         request: Request,
+        /// What was run under it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<Order>,
+        /// The way of an execution.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        course: Option<Box<Course>>,
         /// How it ended.
         end: End,
         /// What the holder said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
         /// The exit code of the work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
         /// Why an operator took it back, or why it could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The way of an execution.
-        course: Option<Box<Course>>,
         /// When it was asked for.
         queued_at: Instant,
-        /// When it was granted, and its fence.
-        granted: Option<(Instant, Fence)>,
+        /// When it was granted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        granted_at: Option<Instant>,
         /// When it ended.
         ended_at: Instant,
     },
@@ -117,8 +126,26 @@ pub enum Fact {
         /// Its name.
         label: Label,
         /// Its turn.
+        #[serde(with = "decimal")]
         turn: u128,
     },
+}
+
+/// Numbers that JSON has no room for, as decimal strings.
+mod decimal {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<u128, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
 }
 
 impl Bookings {
@@ -133,14 +160,10 @@ impl Bookings {
             forgotten_at: self.forgotten_at,
             unsettled: self.is_unsettled(),
         };
-        let limits = self.limits.iter().map(|declared| Fact::Limit {
-            name: declared.name.clone(),
-            limit: declared.limit.clone(),
-        });
-        let nodes = self.nodes.iter().map(|(name, capacity)| Fact::Node {
-            name: name.clone(),
-            capacity: *capacity,
-        });
+        let limits = self.limits.iter();
+        let limits = limits.map(|declared| Fact::Limit(declared.limit.clone()));
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|(name, capacity)| Fact::Node(Node::new(name.clone(), capacity)));
         std::iter::once(totals)
             .chain(limits)
             .chain(nodes)
@@ -188,22 +211,22 @@ impl Bookings {
                 self.forgotten_at = forgotten_at;
                 self.unsettled = unsettled.then_some(Instant::default());
             }
-            Fact::Limit { name, limit } => self.limits.set(&name, &limit),
-            Fact::Node { name, capacity } => {
-                self.nodes.insert(name, capacity);
+            Fact::Limit(limit) => self.limits.set(&limit),
+            Fact::Node(node) => {
+                self.nodes.insert(node.name.clone(), node.capacity());
                 self.refresh_inventory();
             }
             Fact::Queued {
-                id,
                 request,
+                order,
                 sequence,
                 since,
                 until,
                 passes,
                 due,
             } => {
-                let terms = self.take_terms(&request);
-                let (lane, amount) = (terms.lane(), terms.amount);
+                let terms = self.take_terms(&request, order.as_ref());
+                let (id, lane, amount) = (request.id, terms.lane(), terms.amount);
                 self.count_waiting(&terms, 1);
                 self.room.join(
                     lane,
@@ -228,16 +251,16 @@ impl Bookings {
                 );
             }
             Fact::Granted {
-                id,
                 request,
-                fence,
+                order,
                 queued_at,
                 granted_at,
                 until,
                 renewals,
                 progress,
             } => {
-                let terms = self.take_terms(&request);
+                let terms = self.take_terms(&request, order.as_ref());
+                let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
                 // The pump ran out of its record while it granted, so the last fence was given,
                 // or its holder resumed, when the pump must go on.
@@ -260,18 +283,18 @@ impl Bookings {
                 self.granted.insert(id, granted);
             }
             Fact::Ended {
-                id,
                 request,
+                order,
+                course,
                 end,
                 outcome,
                 exit_code,
                 reason,
-                course,
                 queued_at,
-                granted,
+                granted_at,
                 ended_at,
             } => {
-                let terms = self.take_terms(&request);
+                let terms = self.take_terms(&request, order.as_ref());
                 let ending = Ending {
                     end,
                     outcome,
@@ -279,10 +302,10 @@ impl Bookings {
                     reason,
                     course,
                     queued_at,
-                    granted,
+                    granted: granted_at.zip(request.fence),
                     ended_at,
                 };
-                self.archive.push(Ended::new(id, terms, ending));
+                self.archive.push(Ended::new(request.id, terms, ending));
             }
             Fact::Class { label, held_ms } => {
                 if let Some(class) = self
@@ -305,23 +328,30 @@ impl Bookings {
         }
     }
 
-    pub(crate) fn take_terms(&mut self, request: &Request) -> Terms {
+    /// The terms that are kept of a request.
+    pub(crate) fn take_terms(&mut self, request: &Request, order: Option<&Order>) -> Terms {
+        let extras = Extras {
+            execution_id: request.execution_id.clone(),
+            cpu_limit_milli: request.cpu_limit_milli,
+            memory_limit_bytes: request.memory_limit_bytes,
+            order: order.cloned(),
+        };
         Terms {
             class: self.classes.take(&request.class),
             tenant: self.tenants.take(&request.tenant),
-            amount: request.amount,
+            amount: request.amount(),
             priority: request.priority,
             ttl: request.ttl,
             wait: request.wait,
-            extras: request.extras.clone(),
+            extras: (!is_default(&extras)).then(|| Box::new(extras)),
         }
     }
 
     fn queued_fact(&self, id: &BookingId, queued: &Queued) -> Option<Fact> {
         let waiting = self.room.get(queued.terms.lane(), queued.sequence)?;
         Some(Fact::Queued {
-            id: id.clone(),
-            request: self.request_of(queued.terms.clone())?,
+            request: self.request_of(id, queued.terms.clone())?,
+            order: queued.terms.order().cloned(),
             sequence: queued.sequence,
             since: queued.since,
             until: queued.until,
@@ -332,9 +362,11 @@ impl Bookings {
 
     fn granted_fact(&self, id: &BookingId, granted: &Granted) -> Option<Fact> {
         Some(Fact::Granted {
-            id: id.clone(),
-            request: self.request_of(granted.terms.clone())?,
-            fence: granted.fence,
+            request: Request {
+                fence: Some(granted.fence),
+                ..self.request_of(id, granted.terms.clone())?
+            },
+            order: granted.terms.order().cloned(),
             queued_at: granted.queued_at,
             granted_at: granted.granted_at,
             until: granted.until,
@@ -344,16 +376,20 @@ impl Bookings {
     }
 
     fn ended_fact(&self, ended: &Ended) -> Option<Fact> {
+        let (granted_at, fence) = ended.granted().unzip();
         Some(Fact::Ended {
-            id: ended.id().clone(),
-            request: self.request_of(ended.terms())?,
+            request: Request {
+                fence,
+                ..self.request_of(ended.id(), ended.terms())?
+            },
+            order: ended.order().cloned(),
+            course: ended.course().cloned().map(Box::new),
             end: ended.end(),
             outcome: ended.outcome(),
             exit_code: ended.exit_code(),
             reason: ended.reason().map(str::to_owned),
-            course: ended.course().cloned().map(Box::new),
             queued_at: ended.queued_at(),
-            granted: ended.granted(),
+            granted_at,
             ended_at: ended.ended_at(),
         })
     }

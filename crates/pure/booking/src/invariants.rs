@@ -387,7 +387,7 @@ fn check_executions(bookings: &Bookings) -> Result<(), Broken> {
                         && progress.started.is_some()
                         && progress.stopping.is_none()
                 }
-                Stage::Stopping { failed } => {
+                Stage::Stopping(failed) => {
                     granted.until.is_none()
                         && progress.stopping.is_some()
                         && failed < STOPS_UNTIL_STUCK

@@ -10,6 +10,7 @@
 
 pub mod archive;
 pub mod book;
+pub mod command;
 pub mod decide;
 pub mod event;
 pub mod execution;
@@ -24,10 +25,11 @@ mod settle;
 
 pub use archive::Ended;
 pub use book::{Bookings, ClassUse, Deadline, Granted, Standing};
+pub use command::Command;
 pub use decide::{Refusal, Reply};
-pub use event::Event;
+pub use event::{Event, Node};
 pub use limit::{Bound, Limit, LimitUse, Scope};
-pub use request::{End, Extras, Fence, Outcome, Priority, Request};
+pub use request::{End, Fence, Outcome, Priority, Request, Submission};
 
 use bursar_units::Millis;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bursar_units::{Bounds, Dimension, Label, Millis, ObjectName, Total};
+use bursar_units::{Bounds, Dimension, Label, Millis, ObjectName, Total, whole};
+use serde::{Deserialize, Serialize};
 
 /// The name of the limit that ships and can be changed but not deleted.
 pub const DEFAULT_NAME: &str = "default";
@@ -24,7 +25,8 @@ pub const QUEUE_DEFAULT: u64 = 10_000;
 pub const WAIT_DEFAULT: Millis = Millis::from_hours(24);
 
 /// Which values of a field a limit speaks of.
-#[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
+#[derive(Clone, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Scope {
     /// One counter per value.
     Each,
@@ -33,38 +35,70 @@ pub enum Scope {
 }
 
 /// A bound in one dimension.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Bound {
     /// This much.
-    Exactly(u64),
+    Exactly(#[serde(with = "whole")] u64),
     /// This many percent of the inventory, rounded down.
-    Percent(u64),
+    Percent(#[serde(with = "whole")] u64),
 }
 
 /// A limit as declared.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limit {
+    /// Its name.
+    pub name: ObjectName,
     /// Which classes; `None` is all of them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Scope>,
     /// Which tenants; `None` is all of them together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Scope>,
     /// Most units of admission.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
     pub slots: Option<u64>,
     /// Most CPU: millicores, or a share of the inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Bound>,
     /// Most memory: bytes, or a share of the inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bound>,
     /// Most whole GPUs.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
     pub gpus: Option<u64>,
     /// How many may wait.
+    #[serde(rename = "maxQueue", with = "whole")]
     pub queue_max: u64,
     /// How many of one tenant may wait; `None` in limits of before level 1: as many as may at all.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        rename = "maxQueuePerTenant",
+        with = "whole::optional"
+    )]
     pub tenant_queue_max: Option<u64>,
     /// How long one may ask to wait.
+    #[serde(rename = "maxWaitMs")]
     pub wait_max: Millis,
     /// The longest ttl one may ask for.
+    #[serde(rename = "maxTtlMs")]
     pub ttl_max: Millis,
     /// The share of a tenant's turn; only where `tenant` alone is given.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
     pub weight: Option<u64>,
 }
 
@@ -84,8 +118,6 @@ pub enum Kind {
 /// A limit with its percentages worked out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Declared {
-    /// Its name.
-    pub name: ObjectName,
     /// As declared.
     pub limit: Limit,
     /// Its bounds on the present inventory.
@@ -125,8 +157,9 @@ pub(crate) struct Limits {
 
 impl Limit {
     /// A limit that bounds nothing, to be filled in.
-    pub fn unbounded(class: Option<Scope>, tenant: Option<Scope>) -> Self {
+    pub fn unbounded(name: ObjectName, class: Option<Scope>, tenant: Option<Scope>) -> Self {
         Self {
+            name,
             class,
             tenant,
             slots: None,
@@ -152,7 +185,7 @@ impl Limit {
             slots: Some(TENANTS_SLOTS),
             weight: Some(WEIGHT_DEFAULT),
             tenant_queue_max: Some(Self::tenant_queue_default_ceil(QUEUE_DEFAULT)),
-            ..Self::unbounded(None, Some(Scope::Each))
+            ..Self::unbounded(ObjectName::known(TENANTS_NAME), None, Some(Scope::Each))
         }
     }
 
@@ -160,7 +193,7 @@ impl Limit {
     pub fn shipped() -> Self {
         Self {
             slots: Some(DEFAULT_SLOTS),
-            ..Self::unbounded(Some(Scope::Each), None)
+            ..Self::unbounded(ObjectName::known(DEFAULT_NAME), Some(Scope::Each), None)
         }
     }
 
@@ -212,13 +245,12 @@ impl Applied {
 }
 
 impl Limits {
-    pub(crate) fn set(&mut self, name: &ObjectName, limit: &Limit) {
+    pub(crate) fn set(&mut self, limit: &Limit) {
+        let name = &limit.name;
         self.drop(name);
-        let bounds = limit.bounds_on(&self.inventory);
         let declared = Arc::new(Declared {
-            name: name.clone(),
             limit: limit.clone(),
-            bounds,
+            bounds: limit.bounds_on(&self.inventory),
         });
         let scopes = (limit.class.clone(), limit.tenant.clone());
         self.by_scope
@@ -245,7 +277,7 @@ impl Limits {
         self.inventory = inventory;
         let all: Vec<_> = self.declared.values().cloned().collect();
         for declared in all {
-            self.set(&declared.name, &declared.limit);
+            self.set(&declared.limit);
         }
     }
 
@@ -258,14 +290,12 @@ impl Limits {
     }
 
     /// Declares without looking at scopes: for checking several changes before any is made.
-    pub(crate) fn declare(&mut self, name: &ObjectName, limit: &Limit) {
-        let bounds = Bounds::default();
+    pub(crate) fn declare(&mut self, limit: &Limit) {
         let declared = Declared {
-            name: name.clone(),
             limit: limit.clone(),
-            bounds,
+            bounds: Bounds::default(),
         };
-        self.declared.insert(name.clone(), Arc::new(declared));
+        self.declared.insert(limit.name.clone(), Arc::new(declared));
     }
 
     /// The reverse of [`Self::declare`].
@@ -278,8 +308,8 @@ impl Limits {
         let mut seen = BTreeMap::new();
         self.declared.values().find_map(|declared| {
             let scopes = (&declared.limit.class, &declared.limit.tenant);
-            let other = seen.insert(scopes, &declared.name)?;
-            Some((declared.name.clone(), other.clone()))
+            let other = seen.insert(scopes, &declared.limit.name)?;
+            Some((declared.limit.name.clone(), other.clone()))
         })
     }
 

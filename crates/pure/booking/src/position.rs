@@ -119,10 +119,12 @@ impl Bookings {
                     lacking = applied.iter().filter(|d| shared(d.limit.kind())).collect();
                 }
                 for declared in lacking {
-                    let entry = held_up.entry(declared.name.clone()).or_insert(HeldUp {
-                        bookings: 0,
-                        since: waiting.since,
-                    });
+                    let entry = held_up
+                        .entry(declared.limit.name.clone())
+                        .or_insert(HeldUp {
+                            bookings: 0,
+                            since: waiting.since,
+                        });
                     entry.bookings += 1;
                     entry.since = entry.since.min(waiting.since);
                 }
@@ -152,7 +154,7 @@ impl Bookings {
     ) -> LimitUse {
         let counter = self.counter(declared.limit.kind(), lane.class, lane.tenant);
         LimitUse {
-            name: declared.name.clone(),
+            name: declared.limit.name.clone(),
             dimension,
             size: declared.bounds.of(dimension).unwrap_or_default(),
             in_use: counter.used.shown().of(dimension),

@@ -1,39 +1,37 @@
 //! What is asked for, and how it can end.
 
-use bursar_units::{Amount, BookingId, Label, Millis};
+use bursar_units::{Amount, BookingId, Label, Millis, is_default, vocabulary, whole};
+use serde::{Deserialize, Serialize};
 
+use crate::TTL_DEFAULT;
 use crate::execution::Order;
 
 /// The number that proves a booking is still yours: one counter for the whole ledger (S5).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub struct Fence(pub u64);
+#[derive(
+    Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Fence(#[serde(with = "whole")] pub u64);
 
-/// How urgent a request is; the least is served first (S3).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum Priority {
-    /// 0.
-    Urgent,
-    /// 1.
-    High,
-    /// 2, what a request that names none gets.
-    #[default]
-    Normal,
-    /// 3.
-    Low,
-    /// 4.
-    Batch,
+vocabulary! {
+    /// How urgent a request is; the least is served first (S3).
+    #[derive(Default)]
+    pub enum Priority {
+        /// 0.
+        Urgent = "urgent",
+        /// 1.
+        High = "high",
+        /// 2, what a request that names none gets.
+        #[default]
+        Normal = "normal",
+        /// 3.
+        Low = "low",
+        /// 4.
+        Batch = "batch",
+    }
 }
 
 impl Priority {
-    /// All, most urgent first.
-    pub const ALL: [Self; 5] = [
-        Self::Urgent,
-        Self::High,
-        Self::Normal,
-        Self::Low,
-        Self::Batch,
-    ];
-
     /// 0 for urgent to 4 for batch.
     pub const fn level(self) -> u64 {
         match self {
@@ -46,117 +44,154 @@ impl Priority {
     }
 }
 
-/// What is asked for under a booking's id. Two requests are the same iff all of it is (L6).
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// A request for slots under a booking's id. Two requests are the same iff all of it is (L6).
+///
+/// This is also its form in the journal: commands, events and snapshots hold it so.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Request {
+    /// The client's name for it.
+    pub id: BookingId,
     /// What kind of execution it is; the seed's language.
     pub class: Label,
     /// Whom it counts for.
     pub tenant: Label,
-    /// What is charged to every applicable limit.
-    pub amount: Amount,
+    /// Units of admission. Every applicable limit is charged these and the three amounts that follow.
+    #[serde(with = "whole")]
+    pub slots: u64,
+    /// CPU in millicores.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub cpu_milli: u64,
+    /// Memory in bytes.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub memory_bytes: u64,
+    /// Whole GPUs.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub gpus: u64,
     /// How urgent it is.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: Priority,
     /// How long a grant lasts without renewal; zero for an execution, which has its own times.
+    #[serde(default, skip_serializing_if = "is_default", rename = "ttlMs")]
     pub ttl: Millis,
     /// How long it may wait; zero refuses at once.
+    #[serde(default, skip_serializing_if = "is_default", rename = "waitMs")]
     pub wait: Millis,
-    /// What is stored and charged to nothing; rare, hence boxed.
-    pub extras: Option<Box<Extras>>,
-}
-
-/// What no limit counts: fields of the seed's data model, and what makes it an execution.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Extras {
-    /// The execution this booking belongs to, where it is not the booking's own id.
-    pub execution: Option<BookingId>,
+    /// The execution this booking belongs to, where it is not the booking's own id. Stored and
+    /// charged to nothing, as are the two limits that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<BookingId>,
     /// CPU limit for the executor, in millicores.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
     pub cpu_limit_milli: Option<u64>,
     /// Memory limit for the executor, in bytes.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
     pub memory_limit_bytes: Option<u64>,
-    /// What is to be run under it; the id of the execution is the booking's own (X1).
-    pub order: Option<Order>,
+    /// The fence that it was granted under: in events and snapshots. A request has none when it
+    /// comes in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<Fence>,
 }
 
-/// How a booking ended (S6).
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum End {
-    /// The holder gave it back.
-    Released,
-    /// The caller gave up while it waited.
-    Cancelled,
-    /// The holder did not renew in time.
-    Expired,
-    /// The wait that was asked for went by without a grant.
-    WaitOver,
-    /// An operator took it back.
-    Forced,
+/// A request for an execution: a booking without a ttl, and what is run under it (X1).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submission {
+    /// The booking, of the execution's own id.
+    pub booking: Request,
+    /// What is run, and its times.
+    pub order: Order,
 }
 
-impl End {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::WaitOver => "wait-over",
-            Self::Forced => "forced",
-        }
+vocabulary! {
+    /// How a booking ended (S6).
+    pub enum End {
+        /// The holder gave it back.
+        Released = "released",
+        /// The caller gave up while it waited.
+        Cancelled = "cancelled",
+        /// The holder did not renew in time.
+        Expired = "expired",
+        /// The wait that was asked for went by without a grant.
+        WaitOver = "wait-over",
+        /// An operator took it back.
+        Forced = "forced",
     }
 }
 
-/// What the holder says of its work when it gives the slot back.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
-pub enum Outcome {
-    /// It went well.
-    Ok,
-    /// It did not.
-    Failed,
+vocabulary! {
+    /// What the holder says of its work when it gives the slot back.
+    pub enum Outcome {
+        /// It went well.
+        Ok = "ok",
+        /// It did not.
+        Failed = "failed",
+    }
 }
 
 impl Request {
-    /// What is to be run under it, if it is an execution.
-    pub fn order(&self) -> Option<&Order> {
-        self.extras.as_ref()?.order.as_ref()
+    /// A request for one slot: no wait, and all else as in a request that does not name it.
+    pub fn new(id: BookingId, class: Label, tenant: Label) -> Self {
+        Self {
+            id,
+            class,
+            tenant,
+            slots: 1,
+            cpu_milli: 0,
+            memory_bytes: 0,
+            gpus: 0,
+            priority: Priority::default(),
+            ttl: TTL_DEFAULT,
+            wait: Millis::ZERO,
+            execution_id: None,
+            cpu_limit_milli: None,
+            memory_limit_bytes: None,
+            fence: None,
+        }
     }
 
-    /// The first field in which two requests differ, by its name in the API.
+    /// What is charged to every applicable limit.
+    pub fn amount(&self) -> Amount {
+        Amount {
+            slots: self.slots,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+            gpus: self.gpus,
+        }
+    }
+
+    /// The first field in which two requests differ, by its name in the API. The fence is no part
+    /// of what was asked.
     pub fn first_difference(&self, other: &Self) -> Option<&'static str> {
-        let none = Extras::default();
-        let (mine, theirs) = (
-            self.extras.as_deref().unwrap_or(&none),
-            other.extras.as_deref().unwrap_or(&none),
-        );
         [
             ("class", self.class == other.class),
             ("tenant", self.tenant == other.tenant),
-            ("slots", self.amount.slots == other.amount.slots),
-            ("cpuMilli", self.amount.cpu_milli == other.amount.cpu_milli),
-            (
-                "memoryBytes",
-                self.amount.memory_bytes == other.amount.memory_bytes,
-            ),
-            ("gpus", self.amount.gpus == other.amount.gpus),
+            ("slots", self.slots == other.slots),
+            ("cpuMilli", self.cpu_milli == other.cpu_milli),
+            ("memoryBytes", self.memory_bytes == other.memory_bytes),
+            ("gpus", self.gpus == other.gpus),
             ("priority", self.priority == other.priority),
             ("ttlMs", self.ttl == other.ttl),
             ("waitMs", self.wait == other.wait),
-            ("executionId", mine.execution == theirs.execution),
+            ("executionId", self.execution_id == other.execution_id),
             (
                 "cpuLimitMilli",
-                mine.cpu_limit_milli == theirs.cpu_limit_milli,
+                self.cpu_limit_milli == other.cpu_limit_milli,
             ),
             (
                 "memoryLimitBytes",
-                mine.memory_limit_bytes == theirs.memory_limit_bytes,
+                self.memory_limit_bytes == other.memory_limit_bytes,
             ),
         ]
         .into_iter()
         .find_map(|(field, same)| (!same).then_some(field))
-        .or_else(|| match (&mine.order, &theirs.order) {
-            (None, None) => None,
-            (Some(mine), Some(theirs)) => mine.first_difference(theirs),
-            (Some(_), None) | (None, Some(_)) => Some("command"),
-        })
     }
 }

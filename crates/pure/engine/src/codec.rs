@@ -7,25 +7,19 @@
 //! bytes written are the bytes hashed. An event kind never changes its meaning: a new field is
 //! optional, and its absence means the old behaviour (L8).
 
-mod convert;
-mod fact;
-mod kinds;
-mod market;
-mod shapes;
-mod whole;
+use std::collections::BTreeMap;
+use std::fmt;
 
 use bursar_journal::hash::Hash;
 use bursar_journal::record::{BlobRef, RECORD_BYTES_MAX};
 use bursar_units::{Instant, Label};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
-use crate::{Command, Event, Events, LEVEL};
-use shapes::EventsIn;
-
-pub use fact::{fact_line, read_fact_line};
+use crate::{Command, Event, Events, FORMAT, LEVEL, booking, spine};
 
 /// The version of the record's frame.
 const VERSION: u64 = 1;
@@ -177,13 +171,9 @@ const RECORD_BYTES_USUAL: usize = 512;
 /// Writes a record; `cmd` and `ev` go into blobs where they would not fit, the larger first.
 pub fn encode(record: &Record) -> Result<Encoded, Error> {
     let seq = record.seq;
-    let cmd = shapes::CommandShape::from(&record.command);
-    let ev = shapes::EventsOut {
-        time: record.time,
-        events: &record.events,
-    };
+    let (cmd, ev) = (&record.command, &record.events);
     let write = |source| Error::Write { seq, source };
-    let bytes = frame_bytes(record, &cmd, &ev).map_err(write)?;
+    let bytes = frame_bytes(record, cmd, ev).map_err(write)?;
     if bytes.len() <= RECORD_BYTES_MAX {
         return Ok(Encoded {
             seq,
@@ -194,8 +184,8 @@ pub fn encode(record: &Record) -> Result<Encoded, Error> {
     encode_with_blobs(
         record,
         [
-            shapes::raw(&cmd).map_err(write)?,
-            shapes::raw(&ev).map_err(write)?,
+            to_raw_value(cmd).map_err(write)?,
+            to_raw_value(ev).map_err(write)?,
         ],
     )
 }
@@ -235,7 +225,7 @@ fn encode_with_blobs(record: &Record, mut parts: [Box<RawValue>; 2]) -> Result<E
 fn move_out(part: &mut Box<RawValue>) -> Result<Blob, serde_json::Error> {
     let bytes = part.get().as_bytes().to_vec();
     let reference = BlobRef::to(&bytes);
-    *part = shapes::raw(&reference)?;
+    *part = to_raw_value(&reference)?;
     Ok(Blob {
         sha256: reference.sha256,
         bytes,
@@ -268,14 +258,14 @@ pub fn decode(
     blob: impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Record, Error> {
     let frame: FrameIn<Label, &RawValue, EventsIn> = frame(seq, bytes)?;
-    let command: shapes::CommandShape = match BlobRef::read(frame.cmd) {
-        None => read(seq, frame.cmd.get().as_bytes(), kinds::COMMANDS)?,
-        Some(reference) => read(seq, &fetch(seq, &reference, &blob)?, kinds::COMMANDS)?,
+    let command = match BlobRef::read(frame.cmd) {
+        None => read(seq, frame.cmd.get().as_bytes(), Command::kind)?,
+        Some(reference) => read(seq, &fetch(seq, &reference, &blob)?, Command::kind)?,
     };
-    let events = read_events(seq, frame.t, frame.ev, &blob)?;
-    let command = command
-        .try_into()
-        .map_err(|source| Error::Form { seq, source })?;
+    if let Command::Spine(spine::Command::Genesis { format, .. }) = command {
+        check_format(seq, format)?;
+    }
+    let events = read_events(seq, frame.ev, &blob)?;
     Ok(Record {
         seq,
         time: frame.t,
@@ -287,22 +277,22 @@ pub fn decode(
 
 /// A command as its record has it, to be kept outside the ledger.
 pub fn command_text(command: &Command) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&shapes::CommandShape::from(command))
+    serde_json::to_string(command)
 }
 
 /// Reads a command that was kept outside the ledger.
 pub fn read_command_text(text: &str) -> Result<Command, serde_json::Error> {
-    serde_json::from_str::<shapes::CommandShape>(text)?.try_into()
+    serde_json::from_str(text)
 }
 
-/// Reads only what a fold needs: the events.
+/// Reads only what a fold needs: the time and the events.
 pub fn decode_events(
     seq: u64,
     bytes: &[u8],
     blob: impl Fn(&Hash) -> Option<Vec<u8>>,
-) -> Result<Events, Error> {
+) -> Result<(Instant, Events), Error> {
     let frame: FrameIn<IgnoredAny, IgnoredAny, EventsIn> = frame(seq, bytes)?;
-    read_events(seq, frame.t, frame.ev, &blob)
+    Ok((frame.t, read_events(seq, frame.ev, &blob)?))
 }
 
 fn frame<'a, B, C, E>(seq: u64, bytes: &'a [u8]) -> Result<FrameIn<B, C, E>, Error>
@@ -345,8 +335,7 @@ fn diagnosed(seq: u64, bytes: &[u8], source: serde_json::Error) -> Error {
         return Error::UnknownVersion { seq, version };
     }
     let events: Option<Events<'_>> = serde_json::from_slice(bytes).ok();
-    let unknown =
-        events.and_then(|events| kinds::first_unknown(events.ev.get().as_bytes(), kinds::EVENTS));
+    let unknown = events.and_then(|events| first_unknown(events.ev.get().as_bytes(), Event::kind));
     match unknown {
         Some(kind) => Error::UnknownKind { seq, kind },
         None => Error::Form { seq, source },
@@ -355,27 +344,37 @@ fn diagnosed(seq: u64, bytes: &[u8], source: serde_json::Error) -> Error {
 
 fn read_events(
     seq: u64,
-    time: Instant,
     events: EventsIn,
     blob: &impl Fn(&Hash) -> Option<Vec<u8>>,
 ) -> Result<Events, Error> {
-    let shapes = match events {
-        EventsIn::Inline(shapes) => shapes,
-        EventsIn::Outside(reference) => read(seq, &fetch(seq, &reference, blob)?, kinds::EVENTS)?,
+    let events = match events {
+        EventsIn::Inline(events) => events,
+        EventsIn::Outside(reference) => read(seq, &fetch(seq, &reference, blob)?, Event::kind)?,
     };
-    let events: Events = shapes
-        .into_iter()
-        .map(|shape| shape.into_event(time))
-        .collect::<Result<_, _>>()
-        .map_err(|source| Error::Form { seq, source })?;
-    let newer = events.iter().find_map(|(_, event)| match event {
-        Event::Level { n } if LEVEL < *n => Some(*n),
-        _ => None,
-    });
-    match newer {
-        Some(level) => Err(Error::NewerLevel { seq, level }),
-        None => Ok(events),
+    for event in &events {
+        match event {
+            Event::Spine(spine::Event::Genesis { format, .. }) => check_format(seq, *format)?,
+            Event::Spine(spine::Event::Level { n }) if LEVEL < *n => {
+                return Err(Error::NewerLevel { seq, level: *n });
+            }
+            Event::Booking(booking::Event::Adopted(found)) if found.booking.fence.is_none() => {
+                let source = serde_json::Error::custom("`adopted` has no fence");
+                return Err(Error::Form { seq, source });
+            }
+            _ => {}
+        }
     }
+    Ok(events)
+}
+
+fn check_format(seq: u64, format: u64) -> Result<(), Error> {
+    if format == FORMAT {
+        return Ok(());
+    }
+    let source = serde_json::Error::custom(format_args!(
+        "the ledger has format {format} and needs a newer bursar"
+    ));
+    Err(Error::Form { seq, source })
 }
 
 /// The bytes of a part that is stored beside its record.
@@ -392,9 +391,59 @@ fn fetch(
         })
 }
 
-fn read<'a, T: Deserialize<'a>>(seq: u64, bytes: &'a [u8], known: &[&str]) -> Result<T, Error> {
-    serde_json::from_slice(bytes).map_err(|source| match kinds::first_unknown(bytes, known) {
+fn read<'a, T: Deserialize<'a>>(
+    seq: u64,
+    bytes: &'a [u8],
+    known: fn(&str) -> Option<&'static str>,
+) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|source| match first_unknown(bytes, known) {
         Some(kind) => Error::UnknownKind { seq, kind },
         None => Error::Form { seq, source },
     })
+}
+
+/// The first kind in `bytes`, one object of a kind or a list of them, that is not known (L8).
+fn first_unknown(bytes: &[u8], known: fn(&str) -> Option<&'static str>) -> Option<String> {
+    type Tagged<'a> = BTreeMap<String, &'a RawValue>;
+    let objects: Vec<Tagged<'_>> = serde_json::from_slice(bytes)
+        .or_else(|_| serde_json::from_slice(bytes).map(|object| vec![object]))
+        .ok()?;
+    objects
+        .into_iter()
+        .flat_map(BTreeMap::into_keys)
+        .find(|kind| known(kind).is_none())
+}
+
+/// The events of a record on their way in, or what stands for them.
+enum EventsIn {
+    Inline(Events),
+    Outside(BlobRef),
+}
+
+impl<'de> Deserialize<'de> for EventsIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListOrReference)
+    }
+}
+
+struct ListOrReference;
+
+impl<'de> Visitor<'de> for ListOrReference {
+    type Value = EventsIn;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of events or the reference to one")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EventsIn, A::Error> {
+        let mut events = Vec::with_capacity(1);
+        while let Some(event) = list.next_element()? {
+            events.push(event);
+        }
+        Ok(EventsIn::Inline(events))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EventsIn, A::Error> {
+        Deserialize::deserialize(MapAccessDeserializer::new(map)).map(EventsIn::Outside)
+    }
 }

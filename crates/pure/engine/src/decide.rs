@@ -1,23 +1,17 @@
 //! Decides: one function for the server, the dry run, the scenario, the simulator and the check.
 
-use bursar_booking::{Bookings, decide as booking, execution};
+use bursar_booking::decide as rules;
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
 
-use crate::market;
-use crate::{Command, Event, Events, State};
+use crate::{Command, Event, Events, State, booking, market, spine};
 
 /// What a command came to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// A booking command; its id is the command's.
-    Booking(booking::Reply),
-    /// A renewal is good until then, if no later word says otherwise.
-    Renewed {
-        /// The new deadline.
-        expires: Instant,
-    },
+    Booking(rules::Reply),
     /// Done, and on record.
     Done,
     /// It was so already, or it was done before under the same key.
@@ -29,7 +23,7 @@ pub enum Answer {
 pub enum Refusal {
     /// By the rules of bookings.
     #[error(transparent)]
-    Booking(#[from] booking::Refusal),
+    Booking(#[from] rules::Refusal),
     /// A report on a market.
     #[error(transparent)]
     Market(#[from] market::Refusal),
@@ -67,18 +61,46 @@ pub fn decide(
     command: &Command,
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
+    match command {
+        Command::Booking(command) => {
+            let mut out = rules::Events::new(now);
+            let reply = rules::decide(&mut state.bookings, now, command, &mut out)?;
+            take_over(state, now, out, events);
+            Ok(Answer::Booking(reply))
+        }
+        Command::Market(market::Command::ReportMarket(report)) => {
+            let changes = market::decide(&state.markets, now, report)?;
+            if changes.is_empty() {
+                return Ok(Answer::Unchanged);
+            }
+            for change in changes {
+                emit(state, now, change.into(), events);
+            }
+            Ok(Answer::Done)
+        }
+        Command::Spine(command) => decide_spine(state, now, command, events),
+    }
+}
+
+fn decide_spine(
+    state: &mut State,
+    now: Instant,
+    command: &spine::Command,
+    events: &mut Events,
+) -> Result<Answer, Refusal> {
+    use spine::{Command, Event};
+
     let event = match command {
         Command::Genesis { .. } if !state.ledger.is_empty() => return Err(Refusal::AlreadyBegun),
-        Command::Genesis { ledger } => Event::Genesis {
+        Command::Genesis { ledger, format } => Event::Genesis {
             ledger: ledger.clone(),
+            format: *format,
         },
         Command::Level { n } if *n <= state.level => return Ok(Answer::Unchanged),
         Command::Level { n } => {
-            emit(state, now, Event::Level { n: *n }, events);
-            let shipped = booking::missing_shipped(&state.bookings);
-            in_bookings(state, events, |bookings, out| {
-                booking::change(bookings, now, &shipped, out)
-            })?;
+            emit(state, now, Event::Level { n: *n }.into(), events);
+            let shipped = rules::missing_shipped(&state.bookings);
+            change(state, now, &shipped, events)?;
             return Ok(Answer::Done);
         }
         Command::Resume { wall } => Event::Resumed { wall: *wall },
@@ -89,91 +111,19 @@ pub fn decide(
                     .find(|(renewed, _)| renewed == id)
                     .map(|(_, until)| *until)
             };
-            let mut out = booking::Events::new();
-            booking::tick(&mut state.bookings, now, until, &mut out);
-            take_over(state, out, events);
+            let mut out = rules::Events::new(now);
+            rules::tick(&mut state.bookings, now, until, &mut out);
+            take_over(state, now, out, events);
             return Ok(Answer::Done);
         }
-        Command::Renew { id, fence, ttl } => {
-            let ttl = booking::renewal(&state.bookings, id, *fence, *ttl)?;
-            return Ok(Answer::Renewed {
-                expires: now.after(ttl),
-            });
-        }
-        Command::Reserve { id, request } => {
-            return in_bookings(state, events, |bookings, out| {
-                booking::reserve(bookings, now, id, request, out)
-            });
-        }
-        Command::Release {
-            id,
-            fence,
-            outcome,
-            exit_code,
-        } => {
-            return in_bookings(state, events, |bookings, out| {
-                booking::release(bookings, now, id, *fence, (*outcome, *exit_code), out)
-            });
-        }
-        Command::Started { id, isolation } => {
-            return in_bookings(state, events, |bookings, out| {
-                execution::started(bookings, now, id, *isolation, out)
-            });
-        }
-        Command::Adopt {
-            id,
-            request,
-            fence,
-            isolation,
-        } => {
-            return in_bookings(state, events, |bookings, out| {
-                execution::adopt(bookings, now, id, request, (*fence, *isolation), out)
-            });
-        }
-        Command::Exited { id, exit } => {
-            return in_bookings(state, events, |bookings, out| {
-                execution::exited(bookings, now, id, exit, out)
-            });
-        }
-        Command::StopFailed { id, attempt } => {
-            return in_bookings(state, events, |bookings, out| {
-                execution::stop_failed(bookings, now, id, *attempt, out)
-            });
-        }
-        Command::Cancel { id } => {
-            return in_bookings(state, events, |bookings, out| {
-                booking::cancel(bookings, now, id, out)
-            });
-        }
-        Command::Force { id, reason } => {
-            return in_bookings(state, events, |bookings, out| {
-                booking::force(bookings, now, id, reason, out)
-            });
-        }
-        Command::Change { changes } => {
-            return in_bookings(state, events, |bookings, out| {
-                booking::change(bookings, now, changes, out)
-            });
-        }
-        Command::ReportMarket { node, report } => {
-            let changes = market::decide(&state.markets, now, node, report)?;
-            if changes.is_empty() {
-                return Ok(Answer::Unchanged);
-            }
-            for change in changes {
-                emit(state, now, change.into(), events);
-            }
-            return Ok(Answer::Done);
-        }
-        Command::CreateToken { token } => match state.tokens.get(token.name.as_str()) {
+        Command::Change { changes } => return change(state, now, changes, events),
+        Command::CreateToken(token) => match state.tokens.get(token.name.as_str()) {
             Some(_) => {
                 return Err(Refusal::TokenExists {
                     name: token.name.clone(),
                 });
             }
-            None => Event::TokenCreated {
-                token: token.clone(),
-            },
+            None => Event::TokenCreated(token.clone()),
         },
         Command::RevokeToken { name } => match state.tokens.get(name.as_str()) {
             None => return Err(Refusal::NoSuchToken { name: name.clone() }),
@@ -215,7 +165,7 @@ pub fn decide(
             tokens_ended: *end_tokens,
         },
     };
-    emit(state, now, event, events);
+    emit(state, now, event.into(), events);
     Ok(Answer::Done)
 }
 
@@ -227,19 +177,17 @@ pub fn plan(
     command: &Command,
 ) -> (Result<Answer, Refusal>, Events, State) {
     let retried = match command {
-        Command::Reserve { request, .. } => {
-            request.order().and_then(|order| order.retry_of.clone())
-        }
+        Command::Booking(booking::Command::Submit(execution)) => execution.order.retry_of.clone(),
         _ => None,
     };
-    let named = command.booking_ids().iter().cloned();
+    let named = command.booking_id().cloned().into_iter();
     let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
     match command {
         // A report is refused by how many nodes there are as well.
-        Command::ReportMarket { .. } => sketch.markets = state.markets.clone(),
+        Command::Market(_) => sketch.markets = state.markets.clone(),
         // No holder has the fence that a program was given.
-        Command::Adopt { .. } => sketch.bookings = state.bookings.clone(),
-        _ => {}
+        Command::Booking(booking::Command::Adopt(_)) => sketch.bookings = state.bookings.clone(),
+        Command::Booking(_) | Command::Spine(_) => {}
     }
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);
@@ -248,25 +196,27 @@ pub fn plan(
 
 fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
     state.apply(at, &event);
-    events.push((at, event));
+    events.push(event);
 }
 
-/// Lets the room of bookings decide on its own state, and takes its events over.
-fn in_bookings(
+/// Lets the rules of bookings change what is declared.
+fn change(
     state: &mut State,
+    now: Instant,
+    changes: &[rules::Change],
     events: &mut Events,
-    decide: impl FnOnce(&mut Bookings, &mut booking::Events) -> Result<booking::Reply, booking::Refusal>,
 ) -> Result<Answer, Refusal> {
-    let mut out = booking::Events::new();
-    let reply = decide(&mut state.bookings, &mut out)?;
-    take_over(state, out, events);
+    let mut out = rules::Events::new(now);
+    let reply = rules::change(&mut state.bookings, now, changes, &mut out)?;
+    take_over(state, now, out, events);
     Ok(Answer::Booking(reply))
 }
 
-fn take_over(state: &mut State, out: booking::Events, events: &mut Events) {
-    for (at, event) in out {
-        state.time = state.time.max(at);
-        events.push((at, event.into()));
+/// Takes over the events of bookings, which they have applied to themselves.
+fn take_over(state: &mut State, now: Instant, out: rules::Events, events: &mut Events) {
+    for event in out.into_list() {
+        state.time = state.time.max(event.time().unwrap_or(now));
+        events.push(event.into());
     }
 }
 
@@ -286,11 +236,7 @@ fn is_repeat(
 
 fn keyed(state: &mut State, at: Instant, key: Option<&BookingId>, body: Hash, events: &mut Events) {
     if let Some(key) = key {
-        let event = Event::Keyed {
-            key: key.clone(),
-            body,
-        };
-        state.apply(at, &event);
-        events.push((at, event));
+        let key = key.clone();
+        emit(state, at, spine::Event::Keyed { key, body }.into(), events);
     }
 }

@@ -300,7 +300,7 @@ impl Asked<'_> {
             since: Some(since),
             changes: self.what_would_help(reason, &limits),
             why: Why {
-                needed: Some(self.request.amount),
+                needed: Some(self.request.amount()),
                 ahead: Some(ahead),
                 holders: self.holders(limits.first()),
                 limits,
@@ -313,7 +313,7 @@ impl Asked<'_> {
     fn granted(&self, granted: &Granted) -> Explanation {
         let held = words::length(self.now.since(granted.granted_at));
         let left = self.left(granted);
-        let what = words::amount(&self.request.amount, Some(&self.request.class));
+        let what = words::amount(&self.request.amount(), Some(&self.request.class));
         let limits = self.state.bookings.limits_for(self.request);
         Explanation {
             headline: format!(
@@ -323,7 +323,7 @@ impl Asked<'_> {
             ),
             since: Some(granted.granted_at),
             why: Why {
-                needed: Some(self.request.amount),
+                needed: Some(self.request.amount()),
                 ahead: None,
                 holders: self.holders(limits.first()),
                 limits,
@@ -342,7 +342,7 @@ impl Asked<'_> {
 
     fn executing(&self, granted: &Granted, progress: &Progress) -> Explanation {
         let left = words::length(self.left(granted));
-        let slots = words::slots(self.request.amount.slots, Some(&self.request.class));
+        let slots = words::slots(self.request.slots, Some(&self.request.class));
         let since = |at: Instant| words::length(self.now.since(at));
         let (started, stopping) = (progress.started, progress.stopping);
         let adopted = if progress.is_adopted {
@@ -367,12 +367,12 @@ impl Asked<'_> {
                 format!("runs for {} so far, {left} left{adopted}", since(began)),
                 vec!["cancel it".to_owned()],
             ),
-            execution::Stage::Stopping { failed: 0 } => (
+            execution::Stage::Stopping(0) => (
                 Stage::Stopping,
                 format!("is being stopped for {}: {cause}", since(began)),
                 Vec::new(),
             ),
-            execution::Stage::Stopping { failed } => (
+            execution::Stage::Stopping(failed) => (
                 Stage::Stopping,
                 format!(
                     "is being stopped for {}: {cause}, {} failed",
@@ -396,7 +396,7 @@ impl Asked<'_> {
             headline: format!("{} {says}", self.id),
             since: Some(began),
             why: Why {
-                needed: Some(self.request.amount),
+                needed: Some(self.request.amount()),
                 ahead: None,
                 holders: self.holders(limits.first()),
                 limits,
@@ -416,7 +416,7 @@ impl Asked<'_> {
             headline: format!("{} ended: {}", self.id, self.end_words(ended)),
             since: Some(ended.ended_at()),
             why: Why {
-                needed: Some(self.request.amount),
+                needed: Some(self.request.amount()),
                 ..Why::default()
             },
             changes: vec!["ask again under a new id".to_owned()],
@@ -453,7 +453,7 @@ impl Asked<'_> {
             return format!(": limit {} is paused ({nothing})", paused.name);
         }
         let for_what = match reason {
-            Reason::LimitPaused | Reason::LimitFull => match self.request.amount.slots {
+            Reason::LimitPaused | Reason::LimitFull => match self.request.slots {
                 1 => format!("for a {} slot", self.request.class),
                 slots => format!("for {}", words::slots(slots, Some(&self.request.class))),
             },
@@ -487,7 +487,7 @@ impl Asked<'_> {
             Reason::Shielded | Reason::QueueOrder => Vec::new(),
         };
         changes.dedup();
-        if reason == Reason::LimitFull && self.request.amount.slots > 1 {
+        if reason == Reason::LimitFull && self.request.slots > 1 {
             changes.push("ask for fewer slots under a new id".to_owned());
         }
         if matches!(reason, Reason::Shielded | Reason::QueueOrder) {
@@ -611,7 +611,7 @@ fn fullest<'a>(counters: Vec<CounterView<'a>>, declared: &Declared) -> Option<Fu
             .into_iter()
             .filter_map(|dimension| {
                 Some(LimitUse {
-                    name: declared.name.clone(),
+                    name: declared.limit.name.clone(),
                     dimension,
                     size: declared.bounds.of(dimension)?,
                     in_use: used.of(dimension),
@@ -653,7 +653,7 @@ fn tighter(a: &LimitUse, b: &LimitUse) -> std::cmp::Ordering {
 }
 
 fn limit_headline(declared: &Declared, stage: Stage, fullest: Option<&Fullest<'_>>) -> String {
-    let name = &declared.name;
+    let name = &declared.limit.name;
     let Some((counter, tightest)) = fullest.and_then(|c| Some((c, c.limits.first()?))) else {
         return format!("limit {name} bounds nothing");
     };

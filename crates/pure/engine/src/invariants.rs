@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::market::{NODES_MAX, ORIGINALS_MAX};
 use crate::state::{IDEMPOTENCY_MAX, KEYS_KEPT};
-use crate::{Event, State, snapshot};
+use crate::{Event, State, dated, snapshot};
 
 /// Something that must never be seen.
 #[derive(Debug, Error)]
@@ -113,21 +113,22 @@ impl Mark {
     }
 }
 
-/// Checks one step: the record's events against the state before and after it.
+/// Checks one step: the events of a record of that time against the state before and after it.
 pub fn check_record(
     before: Mark,
-    events: &[(Instant, Event)],
+    of_record: Instant,
+    events: &[Event],
     after: &State,
 ) -> Result<(), Broken> {
     let mut time = before.time;
-    for (at, _) in events {
-        if *at < time {
+    for (at, _) in dated(of_record, events) {
+        if at < time {
             return Err(Broken::TimeBack {
-                event: *at,
+                event: at,
                 before: time,
             });
         }
-        time = *at;
+        time = at;
     }
     if after.time != time {
         return Err(Broken::TimeBack {

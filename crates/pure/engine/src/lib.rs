@@ -12,7 +12,9 @@ pub mod event;
 pub mod explain;
 pub mod invariants;
 pub mod market;
+mod planes;
 pub mod snapshot;
+pub mod spine;
 pub mod state;
 pub mod subject;
 pub mod summary;
@@ -21,10 +23,7 @@ pub mod words;
 
 pub use command::{Command, Lane, first_fence};
 pub use decide::{Answer, Refusal, decide, plan};
-pub use event::Event;
-pub use state::{LEVEL, State};
+pub use event::{Event, Events, dated};
+pub use state::{FORMAT, LEVEL, State};
 
 pub use bursar_booking as booking;
-
-/// Events with the time each carries.
-pub type Events = Vec<(bursar_units::Instant, Event)>;

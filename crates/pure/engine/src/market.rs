@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::{self, Policy};
-use bursar_units::{Instant, Millis, ObjectName, PodName};
+use bursar_units::{Instant, Millis, ObjectName, PodName, vocabulary, whole};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// How many nodes may have a market on record: ten times the largest clusters.
@@ -28,19 +29,21 @@ pub const SETTINGS_SIZE_MAX: usize = 4_096;
 /// How far apart two digests of one node are at least.
 pub const DIGEST_EVERY: Millis = Millis::from_hours(1);
 
-/// Whether limits are written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// It does not look.
-    Off,
-    /// It looks and writes nothing.
-    Observe,
-    /// They are.
-    Act,
+vocabulary! {
+    /// Whether limits are written.
+    pub enum Mode {
+        /// It does not look.
+        Off = "off",
+        /// It looks and writes nothing.
+        Observe = "observe",
+        /// They are.
+        Act = "act",
+    }
 }
 
 /// How a node is run: `[market]` of its settings.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
     /// Whether limits are written.
     pub mode: Mode,
@@ -51,7 +54,8 @@ pub struct Settings {
 }
 
 /// What is remembered of settings.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rules {
     /// Whether limits are written.
     pub mode: Mode,
@@ -62,30 +66,46 @@ pub struct Rules {
 }
 
 /// The label that people are shown, with the numbers behind it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Labelled {
     /// The label.
     pub label: clear::Mode,
     /// How many take part.
+    #[serde(with = "whole")]
     pub pods: u64,
     /// What they need together.
+    #[serde(with = "whole")]
     pub need_milli: u64,
     /// What can be shared.
+    #[serde(with = "whole")]
     pub capacity_milli: u64,
 }
 
-/// The CPU limit that a pod came with, in millicores; `None` where it had none.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Original(pub Option<u64>);
+/// The CPU limit that a pod came with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Original {
+    /// In millicores; `None` where it had none.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
+    pub milli: Option<u64>,
+}
 
 /// How far an agent's record has come: all of it, since its first line.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Position {
     /// When its last line was written.
     pub at: Instant,
     /// How many lines it has had.
+    #[serde(with = "whole")]
     pub lines: u64,
     /// How many limits they say were written.
+    #[serde(with = "whole")]
     pub writes: u64,
     /// The hash of the last line.
     pub head: Hash,
@@ -132,72 +152,180 @@ pub struct Known {
     pub digested: Instant,
 }
 
+/// A command to the markets.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Command {
+    /// The server says what has changed in the CPU market of a node (M12).
+    ReportMarket(Box<Report>),
+}
+
 /// What differs.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Report {
+    /// Which node: a name, whether or not it was declared.
+    pub node: ObjectName,
     /// The revision that it was compared with; 0 where nothing is known.
+    #[serde(with = "whole")]
     pub basis: u64,
     /// How the node is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Settings>,
     /// What people are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "label")]
     pub labelled: Option<Labelled>,
-    /// Originals that are kept, or, where there is none, kept no longer.
-    pub originals: BTreeMap<PodName, Option<Original>>,
+    /// Originals that are kept, by pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken: Vec<Taken>,
+    /// Pods whose originals are kept no longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub returned: Vec<PodName>,
     /// How far the record has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Position>,
 }
 
+/// The original of a pod, in a report.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Taken {
+    /// Whose.
+    pub pod: PodName,
+    /// In millicores; `None` where it had none.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "whole::optional"
+    )]
+    pub milli: Option<u64>,
+}
+
 /// Something that happened to the market of a node.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Event {
     /// It is run by other settings.
+    #[serde(rename = "marketSet")]
     Set {
         /// Which node.
         node: ObjectName,
-        /// How it is run.
-        rules: Rules,
+        /// Whether limits are written.
+        mode: Mode,
+        /// By which rule what is scarce is divided.
+        policy: Policy,
+        /// The hash of the text.
+        sha256: Hash,
         /// The text of its settings.
         text: String,
         /// How it was run before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Rules>,
     },
     /// People are shown another label.
+    #[serde(rename = "marketLabelled")]
     Labelled {
         /// Which node.
         node: ObjectName,
         /// What they are shown.
-        labelled: Labelled,
+        label: clear::Mode,
         /// What they were shown before.
         was: clear::Mode,
+        /// How many take part.
+        #[serde(with = "whole")]
+        pods: u64,
+        /// What they need together.
+        #[serde(with = "whole")]
+        need_milli: u64,
+        /// What can be shared.
+        #[serde(with = "whole")]
+        capacity_milli: u64,
     },
     /// The limit that a pod came with is kept.
+    #[serde(rename = "originalTaken")]
     Taken {
         /// On which node.
         node: ObjectName,
         /// Whose.
         pod: PodName,
-        /// What it was.
-        original: Original,
+        /// What it was, in millicores; `None` where it had none.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "whole::optional"
+        )]
+        milli: Option<u64>,
         /// What was kept of the same pod before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Original>,
     },
     /// The limit that a pod came with is kept no longer: it was put back, or nothing is left to.
+    #[serde(rename = "originalReturned")]
     Returned {
         /// On which node.
         node: ObjectName,
         /// Whose.
         pod: PodName,
-        /// What it was.
-        original: Original,
+        /// What it was, in millicores; `None` where it had none.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "whole::optional"
+        )]
+        milli: Option<u64>,
     },
     /// The head of the agent's record.
+    #[serde(rename = "marketDigested")]
     Digested {
         /// Which node.
         node: ObjectName,
         /// How far the record has come.
         digest: Position,
         /// How far it had come at the last digest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Position>,
+    },
+}
+
+/// A line of a snapshot that belongs to a market (L12).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Fact {
+    /// What is known of the market of a node, but for its originals.
+    Market {
+        /// Which node.
+        node: ObjectName,
+        /// How many events have made it.
+        #[serde(with = "whole")]
+        revision: u64,
+        /// How the node is run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rules: Option<Rules>,
+        /// What people are shown.
+        label: clear::Mode,
+        /// How far the record had come at the last digest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Position>,
+        /// When that was.
+        digested: Instant,
+    },
+    /// An original of a market; it comes behind its market.
+    Original {
+        /// On which node.
+        node: ObjectName,
+        /// Whose.
+        pod: PodName,
+        /// What it was, in millicores; `None` where it had none.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "whole::optional"
+        )]
+        milli: Option<u64>,
     },
 }
 
@@ -211,6 +339,12 @@ pub enum Refusal {
         basis: u64,
         /// What there is.
         revision: u64,
+    },
+    /// A pod is named twice.
+    #[error("the report names the pod {pod} twice")]
+    PodTwice {
+        /// Which.
+        pod: PodName,
     },
     /// There is a bound.
     #[error("there are at most {max} {what}")]
@@ -231,17 +365,6 @@ pub enum Refusal {
 /// The markets of all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Markets(BTreeMap<ObjectName, Known>);
-
-impl Mode {
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Observe => "observe",
-            Self::Act => "act",
-        }
-    }
-}
 
 impl Settings {
     /// What is remembered of them.
@@ -270,10 +393,22 @@ impl Known {
     fn apply(&mut self, at: Instant, event: &Event) {
         self.revision += 1;
         match event {
-            Event::Set { rules, .. } => self.rules = Some(*rules),
-            Event::Labelled { labelled, .. } => self.label = labelled.label,
-            Event::Taken { pod, original, .. } => {
-                self.originals.insert(pod.clone(), *original);
+            Event::Set {
+                mode,
+                policy,
+                sha256,
+                ..
+            } => {
+                self.rules = Some(Rules {
+                    mode: *mode,
+                    policy: *policy,
+                    sha256: *sha256,
+                });
+            }
+            Event::Labelled { label, .. } => self.label = *label,
+            Event::Taken { pod, milli, .. } => {
+                let milli = *milli;
+                self.originals.insert(pod.clone(), Original { milli });
             }
             Event::Returned { pod, .. } => {
                 self.originals.remove(pod);
@@ -309,13 +444,30 @@ impl Report {
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         let Self {
+            node: _,
             basis: _,
             settings,
             labelled,
-            originals,
+            taken,
+            returned,
             digest,
         } = self;
-        settings.is_none() && labelled.is_none() && originals.is_empty() && digest.is_none()
+        let is_same = settings.is_none() && labelled.is_none() && digest.is_none();
+        is_same && taken.is_empty() && returned.is_empty()
+    }
+
+    /// What is kept of each pod that the report names; `None` where that is nothing any longer.
+    fn originals(&self) -> Result<BTreeMap<&PodName, Option<Original>>, Refusal> {
+        let taken = self.taken.iter();
+        let taken = taken.map(|Taken { pod, milli }| (pod, Some(Original { milli: *milli })));
+        let returned = self.returned.iter().map(|pod| (pod, None));
+        let mut originals = BTreeMap::new();
+        for (pod, original) in taken.chain(returned) {
+            if originals.insert(pod, original).is_some() {
+                return Err(Refusal::PodTwice { pod: pod.clone() });
+            }
+        }
+        Ok(originals)
     }
 }
 
@@ -366,15 +518,53 @@ impl Markets {
         known.or_insert_with(|| Known::new(at)).apply(at, event);
     }
 
-    /// Takes a fact of a snapshot in.
-    pub(crate) fn restore(&mut self, node: ObjectName, known: Known) {
-        self.0.insert(node, known);
+    /// All facts, in the order in which [`Markets::restore`] takes them.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = Fact> {
+        self.0.iter().flat_map(|(node, known)| {
+            let market = Fact::Market {
+                node: node.clone(),
+                revision: known.revision,
+                rules: known.rules,
+                label: known.label,
+                digest: known.digest,
+                digested: known.digested,
+            };
+            let originals = known.originals.iter();
+            let originals = originals.map(|(pod, original)| Fact::Original {
+                node: node.clone(),
+                pod: pod.clone(),
+                milli: original.milli,
+            });
+            std::iter::once(market).chain(originals)
+        })
     }
 
-    /// Takes an original of a snapshot in, behind what is known of its node.
-    pub(crate) fn restore_original(&mut self, node: &ObjectName, pod: PodName, is: Original) {
-        if let Some(known) = self.0.get_mut(node) {
-            known.originals.insert(pod, is);
+    /// Takes a fact of a snapshot in.
+    pub(crate) fn restore(&mut self, fact: Fact) {
+        match fact {
+            Fact::Market {
+                node,
+                revision,
+                rules,
+                label,
+                digest,
+                digested,
+            } => {
+                let known = Known {
+                    revision,
+                    rules,
+                    label,
+                    originals: BTreeMap::new(),
+                    digest,
+                    digested,
+                };
+                self.0.insert(node, known);
+            }
+            Fact::Original { node, pod, milli } => {
+                if let Some(known) = self.0.get_mut(&node) {
+                    known.originals.insert(pod, Original { milli });
+                }
+            }
         }
     }
 }
@@ -385,14 +575,22 @@ impl Markets {
 ///
 /// Example: the ledger knows `a` and `b`, the agent keeps `b` and `c`: the report says that `a` is
 /// kept no longer and `c` is.
-pub fn difference(known: Option<&Known>, present: &Present, now: Instant) -> Option<Report> {
+pub fn difference(
+    node: &ObjectName,
+    known: Option<&Known>,
+    present: &Present,
+    now: Instant,
+) -> Option<Report> {
     let rules = known.and_then(|known| known.rules);
     let label = known.map_or_else(clear::Mode::default, |known| known.label);
+    let (taken, returned) = changed(known, &present.originals);
     let report = Report {
+        node: node.clone(),
         basis: known.map_or(0, |known| known.revision),
         settings: (rules != Some(present.settings.rules())).then(|| present.settings.clone()),
         labelled: present.labelled.filter(|labelled| label != labelled.label),
-        originals: changed(known, &present.originals),
+        taken,
+        returned,
         digest: known.and_then(|known| {
             let is_new = |position: &Position| Some(*position) != known.digest;
             let is_due = known.digested.after(DIGEST_EVERY) <= now;
@@ -408,17 +606,20 @@ pub fn difference(known: Option<&Known>, present: &Present, now: Instant) -> Opt
 pub(crate) fn decide(
     markets: &Markets,
     now: Instant,
-    node: &ObjectName,
     report: &Report,
 ) -> Result<Vec<Event>, Refusal> {
     let new = Known::new(now);
+    let node = &report.node;
     let known = markets.get(node.as_str()).unwrap_or(&new);
-    check(markets, known, now, report)?;
+    let originals = report.originals()?;
+    check(markets, known, now, report, &originals)?;
     let settings = report.settings.as_ref();
     let settings = settings.filter(|settings| known.rules != Some(settings.rules()));
     let set = settings.map(|settings| Event::Set {
         node: node.clone(),
-        rules: settings.rules(),
+        mode: settings.mode,
+        policy: settings.policy,
+        sha256: settings.rules().sha256,
         text: settings.text.clone(),
         was: known.rules,
     });
@@ -426,23 +627,22 @@ pub(crate) fn decide(
     let labelled = labelled.filter(|labelled| known.label != labelled.label);
     let labelled = labelled.map(|labelled| Event::Labelled {
         node: node.clone(),
-        labelled,
+        label: labelled.label,
         was: known.label,
+        pods: labelled.pods,
+        need_milli: labelled.need_milli,
+        capacity_milli: labelled.capacity_milli,
     });
-    let originals = report.originals.iter().filter_map(|(pod, original)| {
+    let originals = originals.into_iter().filter_map(|(pod, original)| {
         let (node, pod) = (node.clone(), pod.clone());
-        match (known.originals.get(&pod).copied(), *original) {
+        match (known.originals.get(&pod).copied(), original) {
             (was, Some(original)) if was != Some(original) => Some(Event::Taken {
                 node,
                 pod,
-                original,
+                milli: original.milli,
                 was,
             }),
-            (Some(original), None) => Some(Event::Returned {
-                node,
-                pod,
-                original,
-            }),
+            (Some(Original { milli }), None) => Some(Event::Returned { node, pod, milli }),
             _ => None,
         }
     });
@@ -455,7 +655,13 @@ pub(crate) fn decide(
     Ok(first.chain(originals).chain(digest).collect())
 }
 
-fn check(markets: &Markets, known: &Known, now: Instant, report: &Report) -> Result<(), Refusal> {
+fn check(
+    markets: &Markets,
+    known: &Known,
+    now: Instant,
+    report: &Report,
+    originals: &BTreeMap<&PodName, Option<Original>>,
+) -> Result<(), Refusal> {
     let too_many = |what, max| Err(Refusal::TooMany { what, max });
     if report.basis != known.revision {
         return Err(Refusal::Stale {
@@ -470,10 +676,10 @@ fn check(markets: &Markets, known: &Known, now: Instant, report: &Report) -> Res
     if text.is_some_and(|text| SETTINGS_SIZE_MAX < text.len()) {
         return too_many("bytes of settings", SETTINGS_SIZE_MAX);
     }
-    if CHANGES_MAX < report.originals.len() {
+    if CHANGES_MAX < originals.len() {
         return too_many("originals in one report", CHANGES_MAX);
     }
-    if ORIGINALS_MAX < kept_after(known, report) {
+    if ORIGINALS_MAX < kept_after(known, originals) {
         return too_many("originals of one node", ORIGINALS_MAX);
     }
     let from = known.digested.after(DIGEST_EVERY);
@@ -484,11 +690,10 @@ fn check(markets: &Markets, known: &Known, now: Instant, report: &Report) -> Res
 }
 
 /// How many originals are kept once a report is taken.
-fn kept_after(known: &Known, report: &Report) -> usize {
+fn kept_after(known: &Known, originals: &BTreeMap<&PodName, Option<Original>>) -> usize {
     let is_known = |pod: &PodName| known.originals.contains_key(pod);
-    let changes = report.originals.iter();
     let (mut more, mut fewer) = (0, 0);
-    for (pod, original) in changes {
+    for (pod, original) in originals {
         match (is_known(pod), original) {
             (false, Some(_)) => more += 1,
             (true, None) => fewer += 1,
@@ -498,35 +703,32 @@ fn kept_after(known: &Known, report: &Report) -> usize {
     known.originals.len() + more - fewer
 }
 
-/// The originals that differ, at most so many as one report may change, and never more than are
-/// kept of one node: those that are kept no longer make room for the others.
+/// The originals that differ, kept and kept no longer: at most so many as one report may change, and
+/// never more than are kept of one node, since those that are kept no longer make room for the others.
 fn changed(
     known: Option<&Known>,
     present: &BTreeMap<PodName, Original>,
-) -> BTreeMap<PodName, Option<Original>> {
+) -> (Vec<Taken>, Vec<PodName>) {
     let nothing = BTreeMap::new();
     let known = known.map_or(&nothing, |known| &known.originals);
     let gone = known.keys().filter(|pod| !present.contains_key(*pod));
-    let mut changed: BTreeMap<PodName, Option<Original>> = gone
-        .take(CHANGES_MAX)
-        .map(|pod| (pod.clone(), None))
-        .collect();
-    let mut room = ORIGINALS_MAX.saturating_sub(known.len() - changed.len());
+    let returned: Vec<PodName> = gone.take(CHANGES_MAX).cloned().collect();
+    let mut room = ORIGINALS_MAX.saturating_sub(known.len() - returned.len());
+    let mut taken = Vec::new();
     for (pod, original) in present {
-        if CHANGES_MAX <= changed.len() {
+        if CHANGES_MAX <= taken.len() + returned.len() {
             break;
         }
         match known.get(pod) {
-            Some(known) if known == original => {}
-            Some(_) => {
-                changed.insert(pod.clone(), Some(*original));
-            }
-            None if room > 0 => {
-                room -= 1;
-                changed.insert(pod.clone(), Some(*original));
-            }
-            None => {}
+            Some(known) if known == original => continue,
+            Some(_) => {}
+            None if room > 0 => room -= 1,
+            None => continue,
         }
+        taken.push(Taken {
+            pod: pod.clone(),
+            milli: original.milli,
+        });
     }
-    changed
+    (taken, returned)
 }

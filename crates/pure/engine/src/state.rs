@@ -6,9 +6,9 @@ use bursar_booking::Bookings;
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis};
 
-use crate::Event;
 use crate::market::Markets;
 use crate::token::Tokens;
+use crate::{Event, dated, spine};
 
 /// The format of records this program writes.
 pub const FORMAT: u64 = 1;
@@ -84,15 +84,21 @@ impl State {
         match event {
             Event::Booking(event) => self.bookings.apply(at, event),
             Event::Market(event) => self.markets.apply(at, event),
-            Event::Genesis { ledger } => self.ledger.clone_from(ledger),
-            Event::Level { n } => self.level = *n,
-            Event::Resumed { .. } => self.bookings.resume(at),
-            Event::TokenCreated { token } => self.tokens.insert(token, at),
-            Event::TokenRevoked { name } => self.tokens.remove(name),
-            Event::KeyRotated { key } => self.keys.push((at, key.clone())),
-            Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
-            Event::Pruned { below } => self.pruned_below = *below,
-            Event::Restored {
+            Event::Spine(event) => self.apply_spine(at, event),
+        }
+    }
+
+    fn apply_spine(&mut self, at: Instant, event: &spine::Event) {
+        match event {
+            spine::Event::Genesis { ledger, .. } => self.ledger.clone_from(ledger),
+            spine::Event::Level { n } => self.level = *n,
+            spine::Event::Resumed { .. } => self.bookings.resume(at),
+            spine::Event::TokenCreated(token) => self.tokens.insert(token, at),
+            spine::Event::TokenRevoked { name } => self.tokens.remove(name),
+            spine::Event::KeyRotated { key } => self.keys.push((at, key.clone())),
+            spine::Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
+            spine::Event::Pruned { below } => self.pruned_below = *below,
+            spine::Event::Restored {
                 generation,
                 fence,
                 tokens_ended,
@@ -105,14 +111,14 @@ impl State {
                     self.tokens = Tokens::default();
                 }
             }
-            Event::Keyed { key, body } => self.keep_key(at, key, *body),
+            spine::Event::Keyed { key, body } => self.keep_key(at, key, *body),
         }
     }
 
     /// Folds a whole record in.
-    pub fn apply_record(&mut self, events: &[(Instant, Event)]) {
-        for (at, event) in events {
-            self.apply(*at, event);
+    pub fn apply_record(&mut self, time: Instant, events: &[Event]) {
+        for (at, event) in dated(time, events) {
+            self.apply(at, event);
         }
         self.head += 1;
     }

@@ -8,13 +8,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bursar_booking::Event as Booking;
 use bursar_booking::decide::Change;
+use bursar_booking::{Event as Booking, Limit, Node};
 use bursar_units::{BookingId, NameError, ObjectName, PodName};
 use thiserror::Error;
 
 use crate::codec::Record;
-use crate::{Command, Event};
+use crate::token::Token;
+use crate::{Command, Event, spine};
 
 /// The kinds of subject, in the order in which people read them.
 pub const KINDS: [&str; 6] = ["record", "booking", "limit", "node", "pod", "token"];
@@ -152,7 +153,7 @@ impl fmt::Display for Subject {
 pub fn subjects_of(record: &Record) -> impl Iterator<Item = Subject> {
     let events = record.events.iter();
     std::iter::once(Subject::Record(record.seq))
-        .chain(events.flat_map(|(_, event)| subjects_in(event)))
+        .chain(events.flat_map(subjects_in))
         .chain(changes(&record.command).iter().map(declared))
 }
 
@@ -165,42 +166,40 @@ pub fn subjects_in(event: &Event) -> impl Iterator<Item = Subject> + use<> {
 fn in_event(event: &Event) -> [Option<Subject>; 2] {
     let one = |subject| [Some(subject), None];
     match event {
-        Event::Booking(Booking::LimitSet { name, .. } | Booking::LimitDropped { name }) => {
+        Event::Booking(Booking::LimitSet(Limit { name, .. }) | Booking::LimitDropped { name }) => {
             one(Subject::Limit(name.clone()))
         }
-        Event::Booking(Booking::NodeSet { name, .. } | Booking::NodeDropped { name }) => {
+        Event::Booking(Booking::NodeSet(Node { name, .. }) | Booking::NodeDropped { name }) => {
             one(Subject::Node(name.clone()))
         }
         Event::Booking(event) => [event.booking().cloned().map(Subject::Booking), None],
-        Event::TokenCreated { token } => one(Subject::Token(token.name.clone())),
-        Event::TokenRevoked { name } => one(Subject::Token(name.clone())),
         Event::Market(event) => [
             Some(Subject::Node(event.node().clone())),
             event.pod().cloned().map(Subject::Pod),
         ],
-        Event::Genesis { .. }
-        | Event::Level { .. }
-        | Event::Resumed { .. }
-        | Event::KeyRotated { .. }
-        | Event::Anchored { .. }
-        | Event::Pruned { .. }
-        | Event::Restored { .. }
-        | Event::Keyed { .. } => [None, None],
+        Event::Spine(
+            spine::Event::TokenCreated(Token { name, .. }) | spine::Event::TokenRevoked { name },
+        ) => one(Subject::Token(name.clone())),
+        Event::Spine(_) => [None, None],
     }
 }
 
 /// The object that a change declares.
 fn declared(change: &Change) -> Subject {
     match change {
-        Change::SetLimit { name, .. } | Change::DropLimit { name } => Subject::Limit(name.clone()),
-        Change::SetNode { name, .. } | Change::DropNode { name } => Subject::Node(name.clone()),
+        Change::SetLimit(Limit { name, .. }) | Change::DropLimit { name } => {
+            Subject::Limit(name.clone())
+        }
+        Change::SetNode(Node { name, .. }) | Change::DropNode { name } => {
+            Subject::Node(name.clone())
+        }
     }
 }
 
 /// What a command was asked to declare.
 fn changes(command: &Command) -> &[Change] {
     match command {
-        Command::Change { changes } => changes,
+        Command::Spine(spine::Command::Change { changes }) => changes,
         _ => &[],
     }
 }

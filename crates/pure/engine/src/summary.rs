@@ -6,13 +6,15 @@
 
 mod market;
 
-use bursar_booking::execution::{Cause, Isolation, STOPS_UNTIL_STUCK, Verdict};
-use bursar_booking::{End, Event as BookingEvent, Limit, Outcome, Request, Scope, Standing};
+use bursar_booking::execution::{Adoption, Cause, Isolation, STOPS_UNTIL_STUCK, Verdict};
+use bursar_booking::{
+    End, Event as BookingEvent, Limit, Outcome, Request, Scope, Standing, Submission,
+};
 use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectName};
 
 use crate::token::{Role, Token};
 use crate::words;
-use crate::{Event, State};
+use crate::{Event, State, dated, spine};
 
 /// An event as it is told to people and programs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -69,29 +71,36 @@ pub enum Data {
 /// What a record tells, with the place of each in its events: half of the stream's id.
 ///
 /// The state may be later than the record: all that is read from it is as true then.
-pub fn told(state_after: &State, events: &[(Instant, Event)]) -> Vec<(usize, Told)> {
-    let tell = |(index, (at, event)): (usize, &(Instant, Event))| {
-        Some((index, one(state_after, events, *at, event)?))
-    };
-    events.iter().enumerate().filter_map(tell).collect()
+pub fn told(state_after: &State, time: Instant, events: &[Event]) -> Vec<(usize, Told)> {
+    let tell = |(index, (at, event))| Some((index, one(state_after, events, at, event)?));
+    dated(time, events).enumerate().filter_map(tell).collect()
 }
 
 /// A sentence for every event of a record, also for those that no stream tells.
-pub fn record_sentences(state_after: &State, events: &[(Instant, Event)]) -> Vec<String> {
-    events
-        .iter()
-        .map(|(at, event)| match one(state_after, events, *at, event) {
+pub fn record_sentences(state_after: &State, time: Instant, events: &[Event]) -> Vec<String> {
+    dated(time, events)
+        .map(|(at, event)| match one(state_after, events, at, event) {
             Some(told) => told.summary,
-            None => quiet(state_after, *at, event),
+            None => quiet(state_after, at, event),
         })
         .collect()
 }
 
-fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -> Option<Told> {
+fn one(state: &State, events: &[Event], at: Instant, event: &Event) -> Option<Told> {
+    match event {
+        Event::Booking(event) => of_booking_event(state, events, at, event),
+        Event::Market(event) => Some(market::told(event)),
+        Event::Spine(event) => of_spine_event(event),
+    }
+}
+
+fn of_spine_event(event: &spine::Event) -> Option<Told> {
+    use spine::Event;
+
     Some(match event {
-        Event::Booking(event) => return of_booking_event(state, events, at, event),
-        Event::Market(event) => market::told(event),
-        Event::Genesis { ledger } => ledger_told("ledger.begun", format!("ledger {ledger} begun")),
+        Event::Genesis { ledger, .. } => {
+            ledger_told("ledger.begun", format!("ledger {ledger} begun"))
+        }
         Event::Level { n } => ledger_told(
             "ledger.upgraded",
             format!("the records of level {} begin", words::number(*n)),
@@ -128,7 +137,7 @@ fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -
                 }
             ),
         ),
-        Event::TokenCreated { token } => token_created(token),
+        Event::TokenCreated(token) => token_created(token),
         Event::TokenRevoked { name } => Told {
             summary: format!("token {name} revoked"),
             ..about(("token.revoked", "token"), name, Data::Token(None))
@@ -140,8 +149,8 @@ fn one(state: &State, events: &[(Instant, Event)], at: Instant, event: &Event) -
 /// What the stream does not tell: evidence and bookkeeping.
 fn quiet(state: &State, at: Instant, event: &Event) -> String {
     match event {
-        Event::Keyed { key, .. } => format!("done once under key {key}"),
-        Event::Booking(BookingEvent::Renewed { id, expires }) => {
+        Event::Spine(spine::Event::Keyed { key, .. }) => format!("done once under key {key}"),
+        Event::Booking(BookingEvent::Renewed { id, expires, .. }) => {
             format!(
                 "{id} renewed, kept for {} more",
                 words::length(expires.since(at))
@@ -150,14 +159,19 @@ fn quiet(state: &State, at: Instant, event: &Event) -> String {
         Event::Booking(BookingEvent::StopFailed { id, attempt }) => {
             format!("{id} does not end, stop {attempt} failed")
         }
-        Event::Booking(BookingEvent::Unsettled { more: true }) => {
+        Event::Booking(BookingEvent::Unsettled { more: true, .. }) => {
             "the record is full, further grants follow in the next".to_owned()
         }
-        Event::Booking(BookingEvent::Unsettled { more: false }) => {
+        Event::Booking(BookingEvent::Unsettled { more: false, .. }) => {
             "every grant that was due is made".to_owned()
         }
-        Event::Booking(BookingEvent::Reserved { id, request, .. }) => {
-            format!("{id} asked for {}", asked(request))
+        Event::Booking(
+            BookingEvent::Reserved(request)
+            | BookingEvent::Submitted(Submission {
+                booking: request, ..
+            }),
+        ) => {
+            format!("{} asked for {}", request.id, asked(request))
         }
         other => one(state, &[], at, other)
             .map(|told| told.summary)
@@ -167,30 +181,15 @@ fn quiet(state: &State, at: Instant, event: &Event) -> String {
 
 fn of_booking_event(
     state: &State,
-    events: &[(Instant, Event)],
+    events: &[Event],
     at: Instant,
     event: &BookingEvent,
 ) -> Option<Told> {
     Some(match event {
-        BookingEvent::Reserved {
-            id,
-            request,
-            fence: Some(_),
-        } => {
-            let summary = format!("{id} granted: {}", asked(request));
-            let data = booking_data(Some(request), Some(Millis::ZERO));
-            of_booking("booking.granted", id, Some(request), summary, data)
-        }
-        BookingEvent::Reserved { id, .. } if is_granted_in(events, id) => return None,
-        BookingEvent::Reserved {
-            id,
-            request,
-            fence: None,
-        } => {
-            let summary = format!("{id} waits for {}", asked(request));
-            let data = booking_data(Some(request), None);
-            of_booking("booking.queued", id, Some(request), summary, data)
-        }
+        BookingEvent::Reserved(request)
+        | BookingEvent::Submitted(Submission {
+            booking: request, ..
+        }) => return came_in(events, request),
         BookingEvent::Granted { id, .. } => granted(state, at, id),
         BookingEvent::Ended {
             id,
@@ -198,6 +197,7 @@ fn of_booking_event(
             outcome,
             exit_code,
             reason,
+            ..
         } => {
             let said = Said {
                 outcome: *outcome,
@@ -213,14 +213,14 @@ fn of_booking_event(
             };
             of_execution(state, at, "execution.started", id, &format!("runs{unkept}"))
         }
-        BookingEvent::Adopted { id, request, .. } => {
+        BookingEvent::Adopted(Adoption { booking, .. }) => {
             let says = format!(
                 "adopted: {}; it was found running after a restore",
-                asked(request)
+                asked(booking)
             );
-            of_execution(state, at, "execution.adopted", id, &says)
+            of_execution(state, at, "execution.adopted", &booking.id, &says)
         }
-        BookingEvent::Stopping { id, cause } => {
+        BookingEvent::Stopping { id, cause, .. } => {
             let why = match cause {
                 Cause::Cancelled => "is stopped: cancelled",
                 Cause::TimedOut => "is stopped: it ran for as long as it may",
@@ -246,7 +246,7 @@ fn of_booking_event(
             let how = words::exit(*exit_code, *signal, *is_out_of_memory, reason.as_deref());
             exited(state, at, id, (*verdict, *exit_code), &how)
         }
-        BookingEvent::LimitSet { name, limit } => limit_set(events, name, limit),
+        BookingEvent::LimitSet(limit) => limit_set(events, limit),
         BookingEvent::LimitDropped { name } => {
             let granted = grants_in(events);
             Told {
@@ -261,10 +261,13 @@ fn of_booking_event(
                 )
             }
         }
-        BookingEvent::NodeSet { name, capacity } => Told {
-            summary: format!("node {name} joined: {}", words::resources(capacity)),
-            ..about(("node.joined", "node"), name, Data::Node(Some(*capacity)))
-        },
+        BookingEvent::NodeSet(node) => {
+            let (name, capacity) = (&node.name, node.capacity());
+            Told {
+                summary: format!("node {name} joined: {}", words::resources(&capacity)),
+                ..about(("node.joined", "node"), name, Data::Node(Some(capacity)))
+            }
+        }
         BookingEvent::NodeDropped { name } => Told {
             summary: format!("node {name} left"),
             ..about(("node.lost", "node"), name, Data::Node(None))
@@ -273,6 +276,19 @@ fn of_booking_event(
         | BookingEvent::StopFailed { .. }
         | BookingEvent::Unsettled { .. } => return None,
     })
+}
+
+/// A request that was granted at once or waits; one that is granted in the same record is told as that.
+fn came_in(events: &[Event], request: &Request) -> Option<Told> {
+    let id = &request.id;
+    let (name, says, waited) = match request.fence {
+        Some(_) => ("booking.granted", "granted:", Some(Millis::ZERO)),
+        None if is_granted_in(events, id) => return None,
+        None => ("booking.queued", "waits for", None),
+    };
+    let summary = format!("{id} {says} {}", asked(request));
+    let data = booking_data(Some(request), waited);
+    Some(of_booking(name, id, Some(request), summary, data))
 }
 
 fn granted(state: &State, at: Instant, id: &BookingId) -> Told {
@@ -326,7 +342,7 @@ fn exited(
         _ => String::new(),
     };
     let slots = state.bookings.request(id).map(|request| {
-        let slots = words::slots(request.amount.slots, Some(&request.class));
+        let slots = words::slots(request.slots, Some(&request.class));
         format!(", {slots} released")
     });
     Told {
@@ -367,7 +383,7 @@ fn ended(state: &State, at: Instant, id: &BookingId, end: End, said: Said<'_>) -
         .map(|request| (request, held.or(waited).unwrap_or_default()));
     let summary = format!("{id} {}", ended_words(end, what, held.is_some(), said));
     let data = Data::Booking {
-        slots: request.as_ref().map(|request| request.amount.slots),
+        slots: request.as_ref().map(|request| request.slots),
         waited,
         held,
         end: Some(end),
@@ -393,7 +409,7 @@ fn ended_words(
         .unwrap_or_default();
     match (end, known) {
         (End::Released, Some((request, _))) => {
-            let what = words::slots(request.amount.slots, Some(&request.class));
+            let what = words::slots(request.slots, Some(&request.class));
             format!("released {what}{after}{}", outcome_words(said))
         }
         (End::Released, None) => format!("released{}", outcome_words(said)),
@@ -433,7 +449,8 @@ fn outcome_words(said: Said<'_>) -> String {
     format!("{outcome}{}", code.unwrap_or_default())
 }
 
-fn limit_set(events: &[(Instant, Event)], name: &ObjectName, limit: &Limit) -> Told {
+fn limit_set(events: &[Event], limit: &Limit) -> Told {
+    let name = &limit.name;
     let granted = grants_in(events);
     let bounds = bounds_words(limit);
     let is_paused = limit.slots == Some(0) || limit.gpus == Some(0);
@@ -568,7 +585,7 @@ fn of_booking(
 }
 
 fn booking_data(request: Option<&Request>, waited: Option<Millis>) -> Data {
-    let slots = request.map(|request| request.amount.slots);
+    let slots = request.map(|request| request.slots);
     Data::Booking {
         slots,
         waited,
@@ -582,7 +599,7 @@ fn booking_data(request: Option<&Request>, waited: Option<Millis>) -> Data {
 fn asked(request: &Request) -> String {
     format!(
         "{} for {}",
-        words::amount(&request.amount, Some(&request.class)),
+        words::amount(&request.amount(), Some(&request.class)),
         request.tenant
     )
 }
@@ -596,15 +613,15 @@ fn times(state: &State, id: &BookingId) -> Option<(Instant, Option<Instant>)> {
     })
 }
 
-fn is_granted_in(events: &[(Instant, Event)], id: &BookingId) -> bool {
-    events.iter().any(|(_, event)| {
+fn is_granted_in(events: &[Event], id: &BookingId) -> bool {
+    events.iter().any(|event| {
         matches!(event, Event::Booking(BookingEvent::Granted { id: granted, .. }) if granted == id)
     })
 }
 
-fn grants_in(events: &[(Instant, Event)]) -> u64 {
+fn grants_in(events: &[Event]) -> u64 {
     let is_grant = |event: &Event| matches!(event, Event::Booking(BookingEvent::Granted { .. }));
-    let count = events.iter().filter(|(_, event)| is_grant(event)).count();
+    let count = events.iter().filter(|event| is_grant(event)).count();
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 

@@ -3,40 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_journal::hash::Hash;
-use bursar_units::{Instant, Label, ObjectName};
+use bursar_units::{Instant, Label, ObjectName, vocabulary};
+use serde::{Deserialize, Serialize};
 
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
-pub enum Role {
-    /// Read everything.
-    View,
-    /// Act as the tenants listed.
-    Use,
-    /// Change limits, nodes and tokens, and act as anyone.
-    Operate,
-}
-
-impl Role {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::View, Self::Use, Self::Operate];
-
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::View => "view",
-            Self::Use => "use",
-            Self::Operate => "operate",
-        }
-    }
-
-    /// The role of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.word() == word)
+vocabulary! {
+    /// What a caller may do.
+    pub enum Role {
+        /// Read everything.
+        View = "view",
+        /// Act as the tenants listed.
+        Use = "use",
+        /// Change limits, nodes and tokens, and act as anyone.
+        Operate = "operate",
     }
 }
 
 /// Proof of identity, without its secret.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Token {
     /// Its name, which is also the caller's.
     pub name: ObjectName,
@@ -48,6 +32,9 @@ pub struct Token {
     pub tenants: BTreeSet<Label>,
     /// Until when.
     pub expires: Instant,
+    /// When it was made. Only in a snapshot: of an event the record's time says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Instant>,
 }
 
 /// All tokens that were not revoked.

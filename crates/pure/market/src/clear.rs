@@ -11,6 +11,8 @@ mod divide;
 
 use std::sync::Arc;
 
+use bursar_units::vocabulary;
+
 use crate::kernel::Level;
 use crate::need::{self, Need, PPM};
 use bounds::{Placed, Quantum};
@@ -23,28 +25,32 @@ pub const SURVIVAL_MILLI: u64 = 10;
 /// The largest number of millicores, and of weight, that is counted with; larger ones are cut.
 pub const VALUE_MAX: u64 = 1_000_000_000;
 
-/// By which rule what is scarce is divided.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Policy {
-    /// Everyone's claim above its floor is cut by the same ratio (seed 001).
-    #[default]
-    Proportional,
-    /// By weight, capped at need: small needs first, and inflating a claim buys nothing.
-    WeightedNash,
-    /// By weight × demand, up to the ceilings, until nothing is left (seed 000).
-    FullCapacity,
+vocabulary! {
+    /// By which rule what is scarce is divided.
+    #[derive(Default)]
+    pub enum Policy {
+        /// Everyone's claim above its floor is cut by the same ratio (seed 001).
+        #[default]
+        Proportional = "proportional",
+        /// By weight, capped at need: small needs first, and inflating a claim buys nothing.
+        WeightedNash = "weighted-nash",
+        /// By weight × demand, up to the ceilings, until nothing is left (seed 000).
+        FullCapacity = "full-capacity",
+    }
 }
 
-/// What came of it, as the seed names it.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Mode {
-    /// All needs fit.
-    #[default]
-    Uncongested,
-    /// They do not.
-    Congested,
-    /// Not even the floors do.
-    Overloaded,
+vocabulary! {
+    /// What came of it, as the seed names it.
+    #[derive(Default)]
+    pub enum Mode {
+        /// All needs fit.
+        #[default]
+        Uncongested = "uncongested",
+        /// They do not.
+        Congested = "congested",
+        /// Not even the floors do.
+        Overloaded = "overloaded",
+    }
 }
 
 /// A node to be cleared.
@@ -162,39 +168,6 @@ pub enum BoundBy {
     Step,
     /// The floor under the floors.
     Survival,
-}
-
-impl Policy {
-    /// All, the default first.
-    pub const ALL: [Self; 3] = [Self::Proportional, Self::WeightedNash, Self::FullCapacity];
-
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Proportional => "proportional",
-            Self::WeightedNash => "weighted-nash",
-            Self::FullCapacity => "full-capacity",
-        }
-    }
-
-    /// The policy of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.word() == word)
-    }
-}
-
-impl Mode {
-    /// All, mildest first.
-    pub const ALL: [Self; 3] = [Self::Uncongested, Self::Congested, Self::Overloaded];
-
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Uncongested => "uncongested",
-            Self::Congested => "congested",
-            Self::Overloaded => "overloaded",
-        }
-    }
 }
 
 impl BoundBy {

@@ -13,6 +13,8 @@ pub mod index;
 pub mod name;
 pub mod quantity;
 pub mod time;
+pub mod vocabulary;
+pub mod whole;
 pub mod words;
 
 pub use amount::{Amount, Bounds, Dimension, Total};
@@ -24,3 +26,8 @@ pub use time::{Instant, Millis};
 ///
 /// JSON readers in other languages keep integers in doubles; beyond this they would lie.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
+
+/// Whether a value is its type's default: such a field is left out of a record.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -57,6 +57,12 @@ macro_rules! name {
                 Ok(Self(text.into()))
             }
 
+            /// A name that the program itself gives, whose text follows the rules.
+            pub fn known(text: &'static str) -> Self {
+                debug_assert!($check(text).is_ok(), "{text} is no name");
+                Self(text.into())
+            }
+
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use bursar_booking::decide::Reply;
-use bursar_booking::{Fence, Request};
-use bursar_engine::{Answer, Command};
+use bursar_booking::{Command, Fence};
+use bursar_engine::Answer;
 use bursar_ledger::intake::{Failure, Outcome, Submission};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Label};
 
-use super::world::{Ids, label, request};
+use super::world::{Ids, Wish, label};
 
 /// Operations outstanding at any time, one for each chain.
 pub(super) const OUTSTANDING: usize = 1_024;
@@ -28,7 +28,7 @@ const END_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Chains {
     ledger: Ledger,
     ids: Ids,
-    request: Request,
+    wish: Wish,
     principals: Vec<Label>,
     /// Pairs that may still be begun.
     budget: AtomicU64,
@@ -46,7 +46,7 @@ impl Chains {
         let chains = Arc::new(Self {
             ledger: ledger.clone(),
             ids: Ids::new(seed),
-            request: request()?,
+            wish: Wish::usual()?,
             principals: principals.collect::<anyhow::Result<_>>()?,
             budget: AtomicU64::new(pairs_max),
             pairs: AtomicU64::new(0),
@@ -100,10 +100,7 @@ impl Chains {
         let Some(id) = self.ids.next(self.ledger.now().ms()) else {
             return self.refuse();
         };
-        let command = Command::Reserve {
-            id: id.clone(),
-            request: self.request.clone(),
-        };
+        let command = Command::Reserve(self.wish.request(id.clone()));
         self.send(chain, command, move |chains, answer| match answer {
             Some(Answer::Booking(Reply::Granted(fence))) => chains.release(chain, id, fence),
             _ => chains.refuse(),
@@ -142,7 +139,7 @@ impl Chains {
         });
         self.ledger.push(Submission {
             by,
-            commands: vec![command],
+            commands: vec![command.into()],
             reply,
         });
     }

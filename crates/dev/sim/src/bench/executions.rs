@@ -22,16 +22,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, bail};
-use bursar_booking::execution::{
-    Digest, GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT,
-};
-use bursar_booking::{Extras, Request};
+use bursar_booking::execution::{GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT};
+use bursar_booking::{Request, Submission};
+use bursar_journal::hash::Hash;
 use bursar_node::executor::Work;
-use bursar_units::Millis;
+use bursar_units::{BookingId, Millis};
 use tokio::runtime::Runtime;
 
 use super::table::{Goal, Row, Table, grouped, thousandths};
-use super::world::{label, request};
+use super::world::Wish;
 use super::{Bench, Scale, disk, heading, private_directory};
 use trace::Trace;
 
@@ -345,25 +344,36 @@ fn work(command: &str, args: &[&str]) -> Work {
     }
 }
 
-/// An execution of one slot that is willing to wait.
-fn order(tenant: &str, class: &str, work: Digest) -> anyhow::Result<Request> {
-    let order = Order {
-        work,
-        pids: None,
-        start_timeout: START_TIMEOUT_DEFAULT,
-        max_time: MAX_TIME_DEFAULT,
-        grace: GRACE_DEFAULT,
-        retry_of: None,
-    };
-    Ok(Request {
-        class: label(class)?,
-        tenant: label(tenant)?,
-        ttl: Millis::ZERO,
-        wait: Millis::from_hours(1),
-        extras: Some(Box::new(Extras {
-            order: Some(order),
-            ..Extras::default()
-        })),
-        ..request()?
-    })
+/// An execution of one slot that is willing to wait; it is submitted again and again.
+struct Job {
+    wish: Wish,
+    order: Order,
+}
+
+impl Job {
+    fn new(tenant: &str, class: &str, work: Hash) -> anyhow::Result<Self> {
+        Ok(Self {
+            wish: Wish::new(class, tenant)?,
+            order: Order {
+                work,
+                pids: None,
+                start_timeout: START_TIMEOUT_DEFAULT,
+                max_time: MAX_TIME_DEFAULT,
+                grace: GRACE_DEFAULT,
+                retry_of: None,
+            },
+        })
+    }
+
+    /// What to submit under an id.
+    fn submission(&self, id: BookingId) -> Submission {
+        Submission {
+            booking: Request {
+                ttl: Millis::ZERO,
+                wait: Millis::from_hours(1),
+                ..self.wish.request(id)
+            },
+            order: self.order.clone(),
+        }
+    }
 }

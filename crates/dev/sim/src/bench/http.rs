@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use bursar_engine::Command;
+use bursar_engine::spine::Command;
 use bursar_engine::token::{Role, Token};
 use bursar_journal::hash::sha256;
 use bursar_units::{Instant as Moment, Millis, ObjectName};
@@ -53,9 +53,7 @@ pub(super) struct Seen {
 /// Serves a fresh ledger, and books over it for a while; the warm-up is not counted.
 pub(super) fn measure(directory: &Path, scale: Scale, shape: Shape) -> anyhow::Result<Seen> {
     let world = World::begin(directory)?;
-    world.ask(Command::CreateToken {
-        token: token(world.ledger().now())?,
-    })?;
+    world.ask(Command::CreateToken(token(world.ledger().now())?))?;
     let server = Server::start(&world)?;
     let clients = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -108,5 +106,6 @@ fn token(now: Moment) -> anyhow::Result<Token> {
         roles: [Role::Use].into(),
         tenants: [label(TENANT)?].into(),
         expires: now.after(Millis::from_hours(1)),
+        created: None,
     })
 }

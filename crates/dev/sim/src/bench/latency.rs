@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use bursar_booking::decide::Reply;
-use bursar_booking::{Fence, Request};
-use bursar_engine::{Answer, Command};
+use bursar_booking::{Command, Fence};
+use bursar_engine::Answer;
 use bursar_ledger::intake::{Failure, Outcome, Submission};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Label};
@@ -19,7 +19,7 @@ use bursar_units::{BookingId, Label};
 use super::Scale;
 use super::table::{grouped, thousandths};
 use super::usage::Usage;
-use super::world::{Ids, World, label, near, request};
+use super::world::{Ids, Wish, World, label, near};
 
 /// What is offered.
 pub(super) const RECORDS_PER_SECOND: u64 = 50_000;
@@ -58,7 +58,7 @@ struct Held {
 struct Load {
     ledger: Ledger,
     ids: Ids,
-    request: Request,
+    wish: Wish,
     principals: Vec<Label>,
     answers: Arc<Answers>,
     sent: usize,
@@ -71,7 +71,7 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
     let mut load = Load {
         ledger: world.ledger().clone(),
         ids: Ids::new(5),
-        request: request()?,
+        wish: Wish::usual()?,
         principals: principals.collect::<anyhow::Result<_>>()?,
         answers: Arc::default(),
         sent: 0,
@@ -137,10 +137,7 @@ impl Load {
         let id = self.ids.next(self.ledger.now().ms())?;
         let fence = Arc::new(AtomicU64::new(0));
         let granted = Arc::clone(&fence);
-        let command = Command::Reserve {
-            id: id.clone(),
-            request: self.request.clone(),
-        };
+        let command = Command::Reserve(self.wish.request(id.clone()));
         self.send(caller, command, due, move |answer| match answer {
             Some(Answer::Booking(Reply::Granted(fence))) => {
                 granted.store(fence.0, Ordering::Release);
@@ -188,7 +185,7 @@ impl Load {
         });
         self.ledger.push(Submission {
             by,
-            commands: vec![command],
+            commands: vec![command.into()],
             reply,
         });
     }

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bursar_booking::decide::Change;
-use bursar_booking::limit::{Scope, TENANTS_NAME};
-use bursar_booking::{Limit, Priority, Request};
-use bursar_engine::Command;
+use bursar_booking::limit::Scope;
+use bursar_booking::{Limit, Request};
+use bursar_engine::{Command, spine};
 use bursar_ledger::clock::MachineClock;
 use bursar_ledger::data::{self, Data};
 use bursar_ledger::intake::Submission;
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store;
 use bursar_ledger::writer::Poison;
-use bursar_units::{Amount, BookingId, Label, Millis, ObjectName};
+use bursar_units::{BookingId, Label, ObjectName};
 
 use super::table::{grouped, thousandths};
 use super::usage::Used;
@@ -80,9 +80,8 @@ impl World {
     /// The same with that many slots.
     pub(super) fn begin_with(directory: &Path, slots: u64) -> anyhow::Result<Self> {
         let world = Self::open(directory)?;
-        world.ask(Command::Change {
-            changes: vec![limit(CLASS, slots)?, tenants(slots)?],
-        })?;
+        let changes = vec![limit(CLASS, slots)?, tenants(slots)];
+        world.ask(spine::Command::Change { changes })?;
         Ok(world)
     }
 
@@ -101,7 +100,7 @@ impl World {
     }
 
     /// Asks, and waits for the answer, which must be good.
-    pub(super) fn ask(&self, command: Command) -> anyhow::Result<()> {
+    pub(super) fn ask(&self, command: impl Into<Command>) -> anyhow::Result<()> {
         let (tell, told) = sync_channel(1);
         let reply = Box::new(move |result| {
             // Whoever asked has given up waiting.
@@ -109,7 +108,7 @@ impl World {
         });
         self.ledger().push(Submission {
             by: label("operator")?,
-            commands: vec![command],
+            commands: vec![command.into()],
             reply,
         });
         let outcomes = told
@@ -124,20 +123,30 @@ impl World {
     }
 }
 
-/// What everybody asks for: one slot, now or not at all.
-pub(super) fn request() -> anyhow::Result<Request> {
-    Ok(Request {
-        class: label(CLASS)?,
-        tenant: label(TENANT)?,
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: Priority::Normal,
-        ttl: Millis::from_secs(60),
-        wait: Millis::ZERO,
-        extras: None,
-    })
+/// What is asked for again and again: one slot, now or not at all.
+pub(super) struct Wish {
+    class: Label,
+    tenant: Label,
+}
+
+impl Wish {
+    /// What everybody asks for.
+    pub(super) fn usual() -> anyhow::Result<Self> {
+        Self::new(CLASS, TENANT)
+    }
+
+    /// The same of another class and tenant.
+    pub(super) fn new(class: &str, tenant: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            class: label(class)?,
+            tenant: label(tenant)?,
+        })
+    }
+
+    /// The request for it under an id.
+    pub(super) fn request(&self, id: BookingId) -> Request {
+        Request::new(id, self.class.clone(), self.tenant.clone())
+    }
 }
 
 /// A class, tenant or principal.
@@ -146,13 +155,11 @@ pub(super) fn label(text: &str) -> anyhow::Result<Label> {
 }
 
 /// Room for one tenant that holds everything: the limit that ships is smaller.
-pub(super) fn tenants(slots: u64) -> anyhow::Result<Change> {
-    let limit = Limit {
+pub(super) fn tenants(slots: u64) -> Change {
+    Change::SetLimit(Limit {
         slots: Some(slots),
         ..Limit::shipped_for_tenants()
-    };
-    let name = ObjectName::new(TENANTS_NAME)?;
-    Ok(Change::SetLimit { name, limit })
+    })
 }
 
 /// A limit on a class, named like it.
@@ -160,12 +167,9 @@ pub(super) fn limit(class: &str, slots: u64) -> anyhow::Result<Change> {
     let scope = Some(Scope::Named(label(class)?));
     let limit = Limit {
         slots: Some(slots),
-        ..Limit::unbounded(scope, None)
+        ..Limit::unbounded(ObjectName::new(class)?, scope, None)
     };
-    Ok(Change::SetLimit {
-        name: ObjectName::new(class)?,
-        limit,
-    })
+    Ok(Change::SetLimit(limit))
 }
 
 impl Ids {

@@ -102,8 +102,9 @@ pub fn record(bytes: &[u8]) {
         return;
     };
     let mut state = State::default();
-    state.apply_record(&record.events);
-    drop(summary::record_sentences(&state, &record.events));
+    state.apply_record(record.time, &record.events);
+    let sentences = summary::record_sentences(&state, record.time, &record.events);
+    drop(sentences);
     written_again(&record);
 }
 

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use bursar_booking::execution::{Cause, Exit, Verdict};
 use bursar_booking::fact::Fact;
 use bursar_booking::invariants::over_limit;
-use bursar_booking::{End, Event as BookingEvent, Fence, LimitUse, Reply, Standing};
+use bursar_booking::{
+    End, Event as BookingEvent, Fence, LimitUse, Reply, Request, Standing, Submission,
+};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
 use bursar_engine::invariants::{self, Mark};
 use bursar_engine::market::{Event as MarketEvent, Known};
-use bursar_engine::{Answer, Command, Event, Events, State, decide, snapshot, summary};
+use bursar_engine::{Answer, Command, Event, Events, State, dated, decide, snapshot, summary};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::tile::Builder;
 use bursar_ledger::intake::{Failure, Outcome};
@@ -78,7 +80,7 @@ impl Gone {
             Exit::Code(code) => said == (Some(*code), None, None) && !is_called_lost,
             Exit::Signal(signal) => said == (None, Some(*signal), None) && !is_called_lost,
             Exit::OutOfMemory { code, signal } => said == (*code, *signal, None) && !is_called_lost,
-            Exit::NotStarted { reason } => said == (None, None, Some(reason)) && !is_called_lost,
+            Exit::NotStarted(reason) => said == (None, None, Some(reason)) && !is_called_lost,
             Exit::Lost => said == (None, None, None) && self.verdict != Verdict::Completed,
         }
     }
@@ -315,9 +317,9 @@ impl Checker {
             let bytes = kept.bytes.unwrap_or_default();
             tree.push(leaf_hash(&bytes), &mut tiles);
             let blob = |sha256: &Hash| self.store.blob(sha256).ok().flatten();
-            let events = decode_events(kept.seq, &bytes, blob)
+            let (time, events) = decode_events(kept.seq, &bytes, blob)
                 .map_err(|error| broken("every record can be folded", error.to_string()))?;
-            state.apply_record(&events);
+            state.apply_record(time, &events);
         }
         demand(
             tree.root() == self.tree.root(),
@@ -369,9 +371,9 @@ impl Checker {
         self.redecide(&record, &bytes)?;
         let became_due = dues(&self.shadow) - dues_before;
         tally.add("heads that became due", became_due);
-        self.check_state(mark, &record.events, &over)?;
+        self.check_state(mark, &record, &over)?;
         self.note(&record, decided_ms, tally)?;
-        self.tell(&record.events)?;
+        self.tell(&record)?;
         tally.record(&record);
         if seq.is_multiple_of(SNAPSHOT_EVERY) {
             invariants::check_snapshot(&self.shadow).map_err(|broke| {
@@ -410,10 +412,10 @@ impl Checker {
     fn check_state(
         &self,
         mark: Mark,
-        events: &Events,
+        record: &Record,
         over_before: &[LimitUse],
     ) -> Result<(), Violation> {
-        invariants::check_record(mark, events, &self.shadow)
+        invariants::check_record(mark, record.time, &record.events, &self.shadow)
             .and_then(|()| invariants::check(&self.shadow))
             .map_err(|broke| {
                 broken(
@@ -432,7 +434,7 @@ impl Checker {
                 )
             )
         };
-        if events.iter().any(|(_, event)| declares(event)) {
+        if record.events.iter().any(declares) {
             return Ok(());
         }
         let was_over = |now: &LimitUse| {
@@ -476,36 +478,45 @@ impl Checker {
         decided_ms: u64,
         tally: &mut Tally,
     ) -> Result<(), Violation> {
-        for (at, event) in &record.events {
+        for (at, event) in dated(record.time, &record.events) {
             let event = match event {
                 Event::Booking(event) => event,
                 Event::Market(event) => {
                     self.market.push(event.clone());
                     continue;
                 }
-                _ => continue,
+                Event::Spine(_) => continue,
             };
             match event {
-                BookingEvent::Reserved {
+                BookingEvent::Reserved(Request {
                     id,
                     fence: Some(fence),
                     ..
-                }
-                | BookingEvent::Granted { id, fence } => {
-                    let late_ms = record.time.since(*at).ms();
+                })
+                | BookingEvent::Submitted(Submission {
+                    booking:
+                        Request {
+                            id,
+                            fence: Some(fence),
+                            ..
+                        },
+                    ..
+                })
+                | BookingEvent::Granted { id, fence, .. } => {
+                    let late_ms = record.time.since(at).ms();
                     self.note_grant(id, *fence, decided_ms.saturating_sub(late_ms), tally)?;
                 }
                 BookingEvent::Ended { id, end, .. } => {
                     if *end == End::Expired {
-                        self.check_expiry(id, *at, decided_ms)?;
+                        self.check_expiry(id, at, decided_ms)?;
                     }
-                    self.note_end(id, *end, *at, tally);
+                    self.note_end(id, *end, at, tally);
                 }
                 BookingEvent::Started { id, .. } => {
                     self.promises.remove(id);
                 }
-                BookingEvent::Stopping { id, cause } if *cause != Cause::Cancelled => {
-                    self.check_expiry(id, *at, decided_ms)?;
+                BookingEvent::Stopping { id, cause, .. } if *cause != Cause::Cancelled => {
+                    self.check_expiry(id, at, decided_ms)?;
                 }
                 BookingEvent::Exited {
                     id,
@@ -524,7 +535,7 @@ impl Checker {
                         is_out_of_memory: *is_out_of_memory,
                         reason: reason.clone(),
                     });
-                    self.note_end(id, End::Released, *at, tally);
+                    self.note_end(id, End::Released, at, tally);
                 }
                 _ => {}
             }
@@ -559,9 +570,9 @@ impl Checker {
             "a fence is never given twice, and rises",
             || format!("`{id}` got {fence:?} after {last:?}"),
         )?;
-        let request = self.shadow.bookings.request(id);
-        let length_ms = request.map_or(0, |request| {
-            let start_timeout = request.order().map(|order| order.start_timeout);
+        let bookings = &self.shadow.bookings;
+        let length_ms = bookings.request(id).map_or(0, |request| {
+            let start_timeout = bookings.order(id).map(|order| order.start_timeout);
             start_timeout.unwrap_or(request.ttl).ms()
         });
         // A granted one may have ended in the same record; then nothing was promised.
@@ -614,7 +625,7 @@ impl Checker {
         leader: Option<Instant>,
         world_ms: u64,
     ) -> Result<(), Violation> {
-        let is_renewal = matches!(outcome.result, Ok(Answer::Renewed { .. }));
+        let is_renewal = matches!(outcome.result, Ok(Answer::Booking(Reply::Renewed { .. })));
         demand(
             is_renewal || outcome.record < self.shadow.head,
             "no answer leaves before its record is durable",
@@ -625,7 +636,7 @@ impl Checker {
                 )
             },
         )?;
-        let (Some(id), Ok(answer)) = (command.booking_ids().first(), &outcome.result) else {
+        let (Some(id), Ok(answer)) = (command.booking_id(), &outcome.result) else {
             return Ok(());
         };
         match answer {
@@ -642,7 +653,7 @@ impl Checker {
                     || format!("`{id}` was answered as known"),
                 )
             }
-            Answer::Renewed { expires } => {
+            Answer::Booking(Reply::Renewed { expires }) => {
                 // Only a leader may promise, and a stale one cannot know; S7 has its term run out.
                 if let Some(now) = leader {
                     self.promise(id, world_ms + expires.since(now).ms());
@@ -654,9 +665,10 @@ impl Checker {
     }
 
     /// Every event can be told, in one line.
-    fn tell(&self, events: &Events) -> Result<(), Violation> {
-        let told = summary::told(&self.shadow, events);
-        let sentences = summary::record_sentences(&self.shadow, events);
+    fn tell(&self, record: &Record) -> Result<(), Violation> {
+        let (time, events) = (record.time, &record.events);
+        let told = summary::told(&self.shadow, time, events);
+        let sentences = summary::record_sentences(&self.shadow, time, events);
         let words = told.iter().map(|(_, told)| &told.summary).chain(&sentences);
         for sentence in words {
             demand(

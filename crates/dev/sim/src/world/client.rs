@@ -8,9 +8,9 @@
 //! Whatever gets no answer is sent again under the same id. This file decides what a client does
 //! next; the world carries its messages.
 
-use bursar_booking::execution::{Digest, Exit, Order};
-use bursar_booking::{End, Extras, Fence, Outcome, Request};
-use bursar_engine::Command;
+use bursar_booking::execution::{Exit, Order};
+use bursar_booking::{Command, End, Fence, Outcome, Request, Submission};
+use bursar_journal::hash::Hash;
 use bursar_units::{Amount, BookingId, Label, Millis};
 
 use super::habits::{Habits, Load};
@@ -29,8 +29,9 @@ pub(super) struct Client {
 /// One booking as its client knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    pub(super) id: BookingId,
     pub(super) request: Request,
+    /// What makes it an execution.
+    order: Option<Order>,
     pub(super) phase: Phase,
     pub(super) fence: Option<Fence>,
     /// When its work is done, in the time of the world.
@@ -58,7 +59,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) enum Deed {
     /// Sends a command, and wakes again after so long.
-    Send(Command, u64),
+    Send(Box<Command>, u64),
     /// Looks at its booking, and wakes again after so long.
     Look(u64),
     Nothing,
@@ -76,17 +77,10 @@ pub(super) enum Sight {
 impl Lease {
     /// Draws a new one.
     pub(super) fn draw(rng: &mut Rng, habits: &Habits, serial: u64, now_ms: u64) -> Option<Self> {
-        let mut request = draw_request(rng, habits)?;
-        if rng.per_mille(habits.executions_per_mille) {
-            request.ttl = Millis::ZERO;
-            request.extras = Some(Box::new(Extras {
-                order: Some(draw_order(rng)),
-                ..Extras::default()
-            }));
-        }
+        let (request, order) = draw_request(rng, habits, serial, now_ms)?;
         Some(Self {
-            id: draw_id(rng, serial, now_ms)?,
             request,
+            order,
             phase: Phase::Asking,
             fence: None,
             done_ms: 0,
@@ -100,13 +94,13 @@ impl Lease {
         let ttl_ms = self.request.ttl.ms();
         match self.phase {
             Phase::Over => Deed::Nothing,
-            Phase::Asking => Deed::Send(self.reserve(), rng.between(100, 4_000)),
+            Phase::Asking => Deed::Send(Box::new(self.reserve()), rng.between(100, 4_000)),
             Phase::Waiting if rng.once_in(150) => {
                 self.phase = Phase::Cancelling;
                 self.wake(rng, now_ms)
             }
             // Asks again under the same id, or goes away and stays queued until its wait ends.
-            Phase::Waiting if rng.once_in(30) => Deed::Send(self.reserve(), 1_000),
+            Phase::Waiting if rng.once_in(30) => Deed::Send(Box::new(self.reserve()), 1_000),
             Phase::Waiting if rng.once_in(300) => self.vanish(),
             Phase::Waiting => Deed::Look(rng.between(50, 1_500)),
             Phase::Holding if self.done_ms <= now_ms => {
@@ -122,7 +116,7 @@ impl Lease {
                     .then(|| Millis::from_ms(rng.between(1_000, ttl_ms)));
                 let nap = rng.between(third.saturating_sub(third / 10), third).max(1);
                 let nap = nap.min(self.done_ms - now_ms);
-                Deed::Send(self.renew(ttl), nap)
+                Deed::Send(Box::new(self.renew(ttl)), nap)
             }
             Phase::Watching if rng.once_in(12) => {
                 self.phase = Phase::Cancelling;
@@ -130,10 +124,10 @@ impl Lease {
             }
             Phase::Watching if rng.once_in(20) => self.vanish(),
             Phase::Watching => Deed::Look(rng.between(200, 4_000)),
-            Phase::Releasing => Deed::Send(self.release(rng), rng.between(100, 3_000)),
+            Phase::Releasing => Deed::Send(Box::new(self.release(rng)), rng.between(100, 3_000)),
             Phase::Cancelling => {
-                let id = self.id.clone();
-                Deed::Send(Command::Cancel { id }, rng.between(100, 3_000))
+                let id = self.request.id.clone();
+                Deed::Send(Box::new(Command::Cancel { id }), rng.between(100, 3_000))
             }
         }
     }
@@ -145,7 +139,7 @@ impl Lease {
             Phase::Asking | Phase::Waiting | Phase::Cancelling
         ) {
             self.fence = Some(fence);
-            if self.request.order().is_some() {
+            if self.order.is_some() {
                 self.phase = Phase::Watching;
                 return;
             }
@@ -158,10 +152,10 @@ impl Lease {
 
     /// A command that comes too late, too early or twice: the engine must not mind.
     pub(super) fn nonsense(&self, rng: &mut Rng) -> Command {
-        let id = self.id.clone();
+        let id = self.request.id.clone();
         let near = self.fence.unwrap_or_default().0;
         let fence = Fence(rng.between(near.saturating_sub(1), near + 1));
-        let is_plain = self.request.order().is_none();
+        let is_plain = self.order.is_none();
         match rng.below(6) {
             // Of a real process only the machine may say such a thing.
             5 if is_plain => Command::Exited {
@@ -182,8 +176,8 @@ impl Lease {
             2 => Command::Cancel { id },
             3 => {
                 let mut request = self.request.clone();
-                request.amount.slots += 1;
-                Command::Reserve { id, request }
+                request.slots += 1;
+                ask(request, self.order.clone())
             }
             _ => self.reserve(),
         }
@@ -191,22 +185,18 @@ impl Lease {
 
     /// Makes an execution one that tries another again.
     pub(super) fn retry(&mut self, first: Option<&Self>) {
-        let order = self.request.extras.as_mut();
-        if let Some(order) = order.and_then(|extras| extras.order.as_mut()) {
-            order.retry_of = first.map(|first| first.id.clone());
+        if let Some(order) = &mut self.order {
+            order.retry_of = first.map(|first| first.request.id.clone());
         }
     }
 
     pub(super) fn reserve(&self) -> Command {
-        Command::Reserve {
-            id: self.id.clone(),
-            request: self.request.clone(),
-        }
+        ask(self.request.clone(), self.order.clone())
     }
 
     fn renew(&self, ttl: Option<Millis>) -> Command {
         Command::Renew {
-            id: self.id.clone(),
+            id: self.request.id.clone(),
             fence: self.fence.unwrap_or_default(),
             ttl,
         }
@@ -217,7 +207,7 @@ impl Lease {
         let outcome = rng.pick(&outcome).copied().flatten();
         let exit_code = (outcome == Some(Outcome::Failed)).then_some(-7);
         Command::Release {
-            id: self.id.clone(),
+            id: self.request.id.clone(),
             fence: self.fence.unwrap_or_default(),
             outcome,
             exit_code,
@@ -238,7 +228,20 @@ pub(super) fn class(number: u64) -> Option<Label> {
     Label::new(&format!("class-{number}")).ok()
 }
 
-fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
+/// A plain booking, or an execution.
+fn ask(booking: Request, order: Option<Order>) -> Command {
+    match order {
+        None => Command::Reserve(booking),
+        Some(order) => Command::Submit(Submission { booking, order }),
+    }
+}
+
+fn draw_request(
+    rng: &mut Rng,
+    habits: &Habits,
+    serial: u64,
+    now_ms: u64,
+) -> Option<(Request, Option<Order>)> {
     let is_large = habits.load == Load::Large && rng.once_in(30);
     let slots = match habits.load {
         Load::Large if is_large => 4,
@@ -263,29 +266,36 @@ fn draw_request(rng: &mut Rng, habits: &Habits) -> Option<Request> {
     } else {
         rng.one_of(habits.wait_ms)
     };
-    Some(Request {
-        class: class(rng.below(habits.classes))?,
-        tenant: tenant(rng.below(habits.tenants))?,
-        amount: if habits.load == Load::Plain {
-            amount
-        } else {
-            only_slots(slots)
-        },
-        priority: rng
-            .pick(&bursar_booking::Priority::ALL)
-            .copied()
-            .unwrap_or_default(),
-        ttl: Millis::from_ms(rng.one_of(habits.ttl_ms)),
+    let amount = if habits.load == Load::Plain {
+        amount
+    } else {
+        only_slots(slots)
+    };
+    let class = class(rng.below(habits.classes))?;
+    let tenant = tenant(rng.below(habits.tenants))?;
+    let priority = rng.pick(&bursar_booking::Priority::ALL).copied();
+    let ttl_ms = rng.one_of(habits.ttl_ms);
+    let is_execution = rng.per_mille(habits.executions_per_mille);
+    let order = is_execution.then(|| draw_order(rng));
+    let id = draw_id(rng, serial, now_ms)?;
+    let request = Request {
+        slots: amount.slots,
+        cpu_milli: amount.cpu_milli,
+        memory_bytes: amount.memory_bytes,
+        gpus: amount.gpus,
+        priority: priority.unwrap_or_default(),
+        ttl: Millis::from_ms(if is_execution { 0 } else { ttl_ms }),
         wait: Millis::from_ms(if is_long { 90_000_000 } else { wait_ms }),
-        extras: None,
-    })
+        ..Request::new(id, class, tenant)
+    };
+    Some((request, order))
 }
 
 fn draw_order(rng: &mut Rng) -> Order {
     let is_hasty = rng.once_in(60);
     let start_ms = rng.one_of([1_000, 2_000, 5_000, 60_000]);
     Order {
-        work: Digest([7; 32]),
+        work: Hash([7; 32]),
         pids: rng.once_in(4).then_some(64),
         start_timeout: Millis::from_ms(if is_hasty { 500 } else { start_ms }),
         max_time: Millis::from_ms(rng.one_of([1_000, 4_000, 30_000, 3_600_000])),

@@ -1,6 +1,8 @@
 //! What clients want, what they are told, and what they see.
 
-use bursar_booking::{Fence, Refusal as BookingRefusal, Reply, Standing};
+use bursar_booking::{
+    Command as BookingCommand, Fence, Refusal as BookingRefusal, Reply, Standing,
+};
 use bursar_engine::{Answer, Command, Refusal};
 use bursar_ledger::intake::{Failure, Outcome};
 
@@ -49,7 +51,7 @@ impl World<'_> {
                 let back = self.rng.place(owner.leases.len().min(8));
                 lease.retry(owner.leases.iter().rev().nth(back));
             }
-            asked.push((owner.leases.len(), lease.reserve()));
+            asked.push((owner.leases.len(), lease.reserve().into()));
             owner.leases.push(lease);
         }
         for (lease, _) in &asked {
@@ -77,7 +79,7 @@ impl World<'_> {
             .get(lease)
             .map(|lease| lease.nonsense(&mut self.rng))
         {
-            self.send(Some(client), vec![lease], vec![command]);
+            self.send(Some(client), vec![lease], vec![command.into()]);
         }
     }
 
@@ -100,7 +102,7 @@ impl World<'_> {
                 nap
             }
             Deed::Send(command, nap) => {
-                self.send(Some(client), vec![lease], vec![command]);
+                self.send(Some(client), vec![lease], vec![(*command).into()]);
                 nap
             }
         };
@@ -164,7 +166,10 @@ impl World<'_> {
             return;
         }
         one.record = one.record.max(outcome.record);
-        let is_reserve = matches!(command, Command::Reserve { .. });
+        let is_reserve = matches!(
+            command,
+            Command::Booking(BookingCommand::Reserve(_) | BookingCommand::Submit(_))
+        );
         match &outcome.result {
             Ok(Answer::Booking(Reply::Granted(fence))) => {
                 one.hold(rng, *fence, now_ms);
@@ -227,15 +232,15 @@ impl World<'_> {
             self.tally.add("reads that waited for their record", 1);
             return Ok(());
         }
-        let sight = match state.bookings.standing(&one.id) {
+        let sight = match state.bookings.standing(&one.request.id) {
             None => Sight::Unknown,
             Some(Standing::Queued { .. }) => Sight::Queued,
             Some(Standing::Granted(granted)) => Sight::Held(granted.fence),
             Some(Standing::Ended(ended)) => Sight::Ended(ended.end()),
         };
         match &sight {
-            Sight::Held(fence) => self.checker.check_seen_held(&one.id, *fence)?,
-            Sight::Ended(end) => self.checker.check_seen_ended(&one.id, *end)?,
+            Sight::Held(fence) => self.checker.check_seen_held(&one.request.id, *fence)?,
+            Sight::Ended(end) => self.checker.check_seen_ended(&one.request.id, *end)?,
             Sight::Unknown | Sight::Queued => {}
         }
         let head = state.head;
@@ -274,9 +279,9 @@ impl World<'_> {
 
 fn is_other_fence(command: &Command, fence: Option<Fence>) -> bool {
     match command {
-        Command::Release { fence: sent, .. } | Command::Renew { fence: sent, .. } => {
-            fence != Some(*sent)
-        }
+        Command::Booking(
+            BookingCommand::Release { fence: sent, .. } | BookingCommand::Renew { fence: sent, .. },
+        ) => fence != Some(*sent),
         _ => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use bursar_engine::{Answer, Command, Events, Refusal, State, decide, plan};
+use bursar_engine::{Answer, Command, Events, Refusal, State, decide, plan, spine};
 use bursar_units::Instant;
 
 /// How often a decision is compared with its own dry run: once in so many.
@@ -39,9 +39,11 @@ pub(super) fn overheard(
     let seq = state.head;
     let is_planned = (seq + now.ms()).is_multiple_of(PLANNED_ONCE_IN);
     // A plan copies the small problem, without deadlines: time itself is not planned.
-    let is_planned =
-        is_planned && !matches!(command, Command::Tick { .. } | Command::Resume { .. });
-    let planned = is_planned.then(|| plan(state, now, command));
+    let is_time = matches!(
+        command,
+        Command::Spine(spine::Command::Tick { .. } | spine::Command::Resume { .. })
+    );
+    let planned = (is_planned && !is_time).then(|| plan(state, now, command));
     let result = decide(state, now, command, events);
     let as_planned = planned.map(|(answer, planned, _)| answer == result && planned == *events);
     let decided = Decided {

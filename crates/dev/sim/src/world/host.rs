@@ -174,7 +174,7 @@ impl Place {
         if rng.once_in(25) {
             let reason = "no such file".to_owned();
             return Self {
-                exit: Exit::NotStarted { reason },
+                exit: Exit::NotStarted(reason),
                 ..Self::never(fence, now_ms)
             };
         }
@@ -217,7 +217,7 @@ impl Place {
             fence,
             begins_ms: now_ms,
             ends_ms: now_ms,
-            exit: Exit::NotStarted { reason },
+            exit: Exit::NotStarted(reason),
             deaf: 0,
         }
     }

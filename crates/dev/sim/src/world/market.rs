@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use bursar_engine::Command;
 use bursar_engine::market::{
-    Event, Known, Labelled, Mode, Original, Position, Present, Settings, difference,
+    Command, Event, Known, Labelled, Mode, Original, Position, Present, Settings, difference,
 };
 use bursar_journal::hash::sha256;
 use bursar_market::clear::{Mode as Label, Policy};
@@ -88,7 +87,8 @@ impl Market {
             };
             let original = rng
                 .once_in(2)
-                .then(|| Original(Some(rng.between(1, 3) * 100)));
+                .then(|| Some(rng.between(1, 3) * 100))
+                .map(|milli| Original { milli });
             self.keep(pod, original);
         }
     }
@@ -191,7 +191,7 @@ impl World<'_> {
     pub(super) fn report_market(&mut self, replica: usize) {
         let process = self.replicas.get(replica);
         let process = process.and_then(|one| one.process.as_ref());
-        let (Some(process), Some(node)) = (process, self.market.node.clone()) else {
+        let (Some(process), Some(node)) = (process, &self.market.node) else {
             return;
         };
         if process.is_over() {
@@ -200,20 +200,20 @@ impl World<'_> {
         let report = {
             let state = process.view().read();
             let known = state.markets.get(NODE);
-            difference(known, &self.market.present, process.now())
+            difference(node, known, &self.market.present, process.now())
         };
         let Some(report) = report else {
             return;
         };
         self.tally.add("reports on a market", 1);
-        let report = Box::new(report);
+        let command = Command::ReportMarket(Box::new(report));
         let count = self.replicas.len();
         let to = if self.rng.once_in(4) {
             self.rng.place(count)
         } else {
             replica
         };
-        self.send_result(to, vec![Command::ReportMarket { node, report }]);
+        self.send_result(to, vec![command.into()]);
         self.plan_report(replica);
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use bursar_engine::Command;
+use bursar_booking::{Command as BookingCommand, Submission as Execution};
+use bursar_engine::{Command, spine};
 use bursar_ledger::intake::{Failure, Outcome, Submission};
 use bursar_ledger::writer::SELF;
 use bursar_units::Label;
@@ -164,14 +165,22 @@ impl World<'_> {
 }
 
 fn words_of(request: u64, commands: &[Command]) -> String {
-    let word = |command: &Command| match command {
-        Command::Reserve { id, request } => format!("reserve {id} {:?}", request.amount.slots),
-        Command::Release { id, fence, .. } => format!("release {id} {}", fence.0),
-        Command::Renew { id, fence, .. } => format!("renew {id} {}", fence.0),
-        Command::Cancel { id } => format!("cancel {id}"),
-        Command::Force { id, .. } => format!("force {id}"),
-        Command::Change { changes } => format!("change {changes:?}"),
+    let of_booking = |command: &BookingCommand| match command {
+        BookingCommand::Reserve(asked)
+        | BookingCommand::Submit(Execution { booking: asked, .. }) => {
+            format!("reserve {} {:?}", asked.id, asked.slots)
+        }
+        BookingCommand::Release { id, fence, .. } => format!("release {id} {}", fence.0),
+        BookingCommand::Renew { id, fence, .. } => format!("renew {id} {}", fence.0),
+        BookingCommand::Cancel { id } => format!("cancel {id}"),
+        BookingCommand::Force { id, .. } => format!("force {id}"),
         other => format!("{other:?}"),
+    };
+    let word = |command: &Command| match command {
+        Command::Booking(command) => of_booking(command),
+        Command::Spine(spine::Command::Change { changes }) => format!("change {changes:?}"),
+        Command::Spine(other) => format!("{other:?}"),
+        Command::Market(other) => format!("{other:?}"),
     };
     let words: Vec<_> = commands.iter().map(word).collect();
     format!("request {request}: {}", words.join(", "))

@@ -1,9 +1,9 @@
 //! Operators: they change limits and nodes, pause and unpause, and take bookings back.
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Bound, Limit, Scope};
-use bursar_engine::Command;
-use bursar_units::{Amount, Millis, ObjectName};
+use bursar_booking::{Bound, Command as BookingCommand, Limit, Node, Scope};
+use bursar_engine::{Command, spine};
+use bursar_units::{Millis, ObjectName};
 
 use super::World;
 use super::action::Action;
@@ -22,8 +22,8 @@ impl World<'_> {
         let later = later + self.rng.between(1, self.habits.operate_ms);
         self.schedule.plan(later, Action::Operate);
         let command = match self.habits.load {
-            Load::Crowd => self.pause_or_open(),
-            Load::Large => self.keep_small(),
+            Load::Crowd => Some(self.pause_or_open()),
+            Load::Large => Some(self.keep_small()),
             Load::Plain => self.draw_command(),
         };
         if let Some(command) = command {
@@ -37,15 +37,11 @@ impl World<'_> {
                 let live = self.checker.live();
                 let id = self.rng.pick(&live)?.clone();
                 let reason = "an operator's reason".to_owned();
-                Some(Command::Force { id, reason })
+                Some(BookingCommand::Force { id, reason }.into())
             }
-            2 => Some(Command::Change {
-                changes: vec![self.draw_change()?, self.draw_change()?],
-            }),
-            3 | 4 => self.set_default(None),
-            _ => Some(Command::Change {
-                changes: vec![self.draw_change()?],
-            }),
+            2 => Some(change(vec![self.draw_change()?, self.draw_change()?])),
+            3 | 4 => Some(self.set_default(None)),
+            _ => Some(change(vec![self.draw_change()?])),
         }
     }
 
@@ -54,23 +50,17 @@ impl World<'_> {
         Some(match self.rng.below(6) {
             0 => Change::DropLimit { name },
             1 => Change::DropNode { name },
-            2 => Change::SetNode {
+            2 => Change::SetNode(Node {
                 name,
-                capacity: Amount {
-                    slots: 0,
-                    cpu_milli: self.rng.between(1_000, 9_000),
-                    memory_bytes: self.rng.between(1 << 30, 9 << 30),
-                    gpus: self.rng.below(3),
-                },
-            },
-            _ => Change::SetLimit {
-                name,
-                limit: self.draw_limit()?,
-            },
+                cpu_milli: self.rng.between(1_000, 9_000),
+                memory_bytes: self.rng.between(1 << 30, 9 << 30),
+                gpus: self.rng.below(3),
+            }),
+            _ => Change::SetLimit(self.draw_limit(name)?),
         })
     }
 
-    fn draw_limit(&mut self) -> Option<Limit> {
+    fn draw_limit(&mut self, name: ObjectName) -> Option<Limit> {
         let class_name = class(self.rng.below(self.habits.classes))?;
         let tenant_name = tenant(self.rng.below(self.habits.tenants))?;
         let class = [None, Some(Scope::Each), Some(Scope::Named(class_name))];
@@ -97,30 +87,31 @@ impl World<'_> {
             ),
             ttl_max: Millis::from_ms(rng.one_of([2_000, DAY_MS, DAY_MS, DAY_MS, DAY_MS])),
             weight: is_tenants.then(|| rng.one_of([1, 7, 100, 1_000])),
-            ..Limit::unbounded(class, tenant)
+            ..Limit::unbounded(name, class, tenant)
         })
     }
 
     /// Everything is paused while hundreds come, then all may go at once.
-    fn pause_or_open(&mut self) -> Option<Command> {
+    fn pause_or_open(&mut self) -> Command {
         let waiting = self.checker.counts().1;
         let slots = if waiting < 280 { 0 } else { 1_000 };
         self.set_default(Some(slots))
     }
 
     /// Four slots, so that a request for all four is passed by many.
-    fn keep_small(&mut self) -> Option<Command> {
+    fn keep_small(&mut self) -> Command {
         self.set_default(Some(4))
     }
 
-    fn set_default(&mut self, slots: Option<u64>) -> Option<Command> {
+    fn set_default(&mut self, slots: Option<u64>) -> Command {
         let limit = Limit {
             slots: Some(slots.unwrap_or_else(|| self.rng.below(9))),
             ..Limit::shipped()
         };
-        let name = ObjectName::new("default").ok()?;
-        Some(Command::Change {
-            changes: vec![Change::SetLimit { name, limit }],
-        })
+        change(vec![Change::SetLimit(limit)])
     }
+}
+
+fn change(changes: Vec<Change>) -> Command {
+    spine::Command::Change { changes }.into()
 }

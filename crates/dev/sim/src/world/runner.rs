@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::execution::{Exit, Isolation, STOPS_UNTIL_STUCK, Wanted};
-use bursar_booking::{Fence, Standing};
+use bursar_booking::{Command as BookingCommand, Fence, Standing};
 use bursar_engine::Command;
 use bursar_units::{BookingId, Millis};
 
@@ -189,7 +189,7 @@ impl World<'_> {
         }
         let id = task.id.clone();
         let command = match (task.wanted, self.host.look(&id, now_ms)) {
-            (_, Seen::Gone(exit)) => Command::Exited { id, exit },
+            (_, Seen::Gone(exit)) => BookingCommand::Exited { id, exit },
             (Wanted::Start, Seen::Absent) => {
                 self.check_start(task)?;
                 let next_ms = self.host.start(&id, task.fence, now_ms, &mut self.rng);
@@ -203,12 +203,12 @@ impl World<'_> {
             }
             (Wanted::Start, Seen::Running(_)) => {
                 let isolation = Isolation::Cgroup;
-                Command::Started { id, isolation }
+                BookingCommand::Started { id, isolation }
             }
             // Nothing is there of what ran: nobody will ever know.
             (Wanted::Watch, Seen::Absent) => {
                 let exit = Exit::Lost;
-                Command::Exited { id, exit }
+                BookingCommand::Exited { id, exit }
             }
             (Wanted::Stop { failed }, _) => {
                 let grace = task.grace;
@@ -219,7 +219,8 @@ impl World<'_> {
                     found.look_at(now_ms + pause_ms);
                     if failed < STOPS_UNTIL_STUCK {
                         let attempt = failed + 1;
-                        found.commands.push(Command::StopFailed { id, attempt });
+                        let failed = BookingCommand::StopFailed { id, attempt };
+                        found.commands.push(failed.into());
                     }
                     return Ok(());
                 };
@@ -233,7 +234,7 @@ impl World<'_> {
         let again_ms = now_ms + patience_ms + self.rng.between(100, 2_000);
         runner.quiet_until_ms.insert(task.id.clone(), again_ms);
         found.look_at(again_ms);
-        found.commands.push(command);
+        found.commands.push(command.into());
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use bursar_booking::{Bound, Limit, Scope, TTL_MAX, TTL_MIN};
 use bursar_units::{INTEGER_MAX, Label, Millis, NameError, ObjectName, hidden, quantity};
 
 use super::{API_VERSION, KIND, Object, name_of};
-use crate::api::limit::LimitSpec;
+use crate::api::{self, limit::LimitSpec};
 use crate::problem::FieldError;
 use crate::shape::{Broken, Field, Shape, WHOLE, Wrong, check_whole, join};
 use crate::tree::Node;
@@ -52,12 +52,12 @@ pub(crate) const SHAPE: Shape = Shape::Map(&[
 ]);
 
 /// Checks a spec and fills in its defaults; paths begin `spec`.
-pub fn from_spec(spec: &LimitSpec) -> Result<Limit, Vec<FieldError>> {
+pub fn from_spec(name: ObjectName, spec: &LimitSpec) -> Result<Limit, Vec<FieldError>> {
     let mut errors = Vec::new();
     let class = take(&mut errors, "class", spec.class.as_deref(), scope);
     let tenant = take(&mut errors, "tenant", spec.tenant.as_deref(), scope);
     let is_tenant_alone = class.is_none() && tenant.is_some();
-    let mut limit = Limit::unbounded(class, tenant);
+    let mut limit = Limit::unbounded(name, class, tenant);
     limit.slots = take(&mut errors, "slots", spec.slots, |slots| {
         whole(slots, 0, INTEGER_MAX)
     });
@@ -93,6 +93,11 @@ pub fn from_spec(spec: &LimitSpec) -> Result<Limit, Vec<FieldError>> {
     } else {
         Err(errors)
     }
+}
+
+/// The object people would write for a limit.
+pub fn object(limit: &Limit) -> api::Limit {
+    api::Limit::new(limit.name.clone(), to_spec(limit))
 }
 
 /// The spec people would write, with defaults shown.
@@ -136,10 +141,10 @@ pub(super) fn read(node: &Node) -> Option<Object> {
     let metadata = node.get("metadata")?;
     let version = metadata.get("resourceVersion").and_then(Node::text);
     let spec = serde_json::from_value(node.get("spec")?.to_value()).ok()?;
+    let name = object_name(name_of(node)?.text()?).ok()?;
     Some(Object::Limit {
-        name: object_name(name_of(node)?.text()?).ok()?,
         resource_version: version.map(str::to_owned),
-        limit: from_spec(&spec).ok()?,
+        limit: from_spec(name, &spec).ok()?,
     })
 }
 

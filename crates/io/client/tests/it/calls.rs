@@ -46,9 +46,8 @@ async fn calls_have_the_addresses_of_the_page() {
                 .with_some("cursor", None::<u64>),
         )
         .await;
-    let limit = Bounds::unbounded(None, None);
+    let limit = Bounds::unbounded(name.clone(), None, None);
     let object = Object::Limit {
-        name: name.clone(),
         resource_version: None,
         limit,
     };

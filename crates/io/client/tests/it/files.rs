@@ -594,7 +594,7 @@ fn limits() -> impl Strategy<Value = Limit> {
                 wait_max: Millis::from_ms(wait_ms),
                 ttl_max: Millis::from_ms(ttl_ms),
                 weight: is_tenant_alone.then_some(weight),
-                ..Limit::unbounded(class, tenant)
+                ..Limit::unbounded(ObjectName::known("a"), class, tenant)
             }
         },
     )
@@ -603,11 +603,10 @@ fn limits() -> impl Strategy<Value = Limit> {
 proptest! {
     #[test]
     fn limits_survive_yaml_and_json(values in limits()) {
-        let name = ObjectName::new("a").unwrap();
-        let objects = vec![Object::Limit { name, resource_version: None, limit: values.clone() }];
+        let objects = vec![Object::Limit { resource_version: None, limit: values.clone() }];
         prop_assert_eq!(&read(&Object::to_yaml(&objects)).unwrap(), &objects);
         prop_assert_eq!(read_values(&apply(&[objects[0].to_value()])).unwrap(), objects);
-        prop_assert_eq!(from_spec(&to_spec(&values)).unwrap(), values);
+        prop_assert_eq!(from_spec(values.name.clone(), &to_spec(&values)).unwrap(), values);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bursar_engine::codec::{self, Record, encode};
 use bursar_engine::market::Position;
-use bursar_engine::{Event, Events, LEVEL, State, decide, snapshot};
+use bursar_engine::{Event, Events, LEVEL, State, dated, decide, snapshot, spine};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
 use bursar_units::ObjectName;
@@ -136,8 +136,8 @@ impl Fold {
         self.note_announcements(&record);
         if kept.seq == self.state.head && !matches!(self.start, Start::Nowhere) {
             self.redecide(&record, bytes);
-            for (at, event) in &record.events {
-                self.state.apply(*at, event);
+            for (at, event) in dated(record.time, &record.events) {
+                self.state.apply(at, event);
                 self.tally.take(kept.seq, event);
             }
             self.state.head += 1;
@@ -266,14 +266,15 @@ impl Fold {
     }
 
     fn note_announcements(&mut self, record: &Record) {
-        for (_, event) in &record.events {
+        for event in &record.events {
+            let Event::Spine(event) = event else { continue };
             match event {
-                Event::KeyRotated { key } => {
+                spine::Event::KeyRotated { key } => {
                     self.announced
                         .extend(key.parse().ok().map(|key| (record.seq, key)));
                 }
-                Event::Pruned { below } => self.pruned_below = self.pruned_below.max(*below),
-                Event::Anchored {
+                spine::Event::Pruned { below } => self.pruned_below = self.pruned_below.max(*below),
+                spine::Event::Anchored {
                     record: last,
                     sha256: stated,
                 } => {

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use bursar_engine::booking::execution::Adoption;
 use bursar_engine::booking::limit::Kind;
-use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing};
+use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing, Submission};
 use bursar_engine::{Event, State};
 use bursar_units::words::{count, number};
 use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
@@ -46,7 +47,7 @@ impl Tally {
         let bookings = &state.bookings;
         let limits = bookings
             .limits()
-            .map(|declared| (declared.name.clone(), declared.limit.clone()));
+            .map(|declared| (declared.limit.name.clone(), declared.limit.clone()));
         let nodes = bookings
             .nodes()
             .map(|(name, capacity)| (name.clone(), *capacity));
@@ -57,7 +58,7 @@ impl Tally {
         };
         for id in bookings.live_ids(None) {
             if let Some(request) = bookings.request(id) {
-                tally.begin(0, id, &request);
+                tally.begin(0, &request);
                 if matches!(bookings.standing(id), Some(Standing::Granted(_))) {
                     tally.charge(id);
                 }
@@ -70,34 +71,39 @@ impl Tally {
     pub(super) fn take(&mut self, seq: u64, event: &Event) {
         let Event::Booking(event) = event else { return };
         match event {
-            Booking::Reserved { id, request, fence } => {
-                self.begin(seq, id, request);
-                if fence.is_some() {
-                    self.grant(seq, id);
+            Booking::Reserved(request)
+            | Booking::Submitted(Submission {
+                booking: request, ..
+            }) => {
+                self.begin(seq, request);
+                if request.fence.is_some() {
+                    self.grant(seq, &request.id);
                 }
             }
             Booking::Granted { id, .. } => self.grant(seq, id),
             // It may lead above a limit, and later grants may not. One that was about to start is
             // charged already.
-            Booking::Adopted { id, request, .. } => {
+            Booking::Adopted(Adoption {
+                booking: request, ..
+            }) => {
                 self.changes += 1;
-                if !self.open.contains_key(id) {
-                    self.begin(seq, id, request);
+                if !self.open.contains_key(&request.id) {
+                    self.begin(seq, request);
                 }
-                let _is_new = self.charge(id);
+                let _is_new = self.charge(&request.id);
             }
             Booking::Ended { id, .. } | Booking::Exited { id, .. } => self.end(seq, id),
-            Booking::LimitSet { name, limit } => {
+            Booking::LimitSet(limit) => {
                 self.changes += 1;
-                self.limits.insert(name.clone(), limit.clone());
+                self.limits.insert(limit.name.clone(), limit.clone());
             }
             Booking::LimitDropped { name } => {
                 self.changes += 1;
                 self.limits.remove(name);
             }
-            Booking::NodeSet { name, capacity } => {
+            Booking::NodeSet(node) => {
                 self.changes += 1;
-                self.nodes.insert(name.clone(), *capacity);
+                self.nodes.insert(node.name.clone(), node.capacity());
             }
             Booking::NodeDropped { name } => {
                 self.changes += 1;
@@ -153,11 +159,12 @@ impl Tally {
         }
     }
 
-    fn begin(&mut self, seq: u64, id: &BookingId, request: &Request) {
+    fn begin(&mut self, seq: u64, request: &Request) {
+        let id = &request.id;
         let open = Open {
             class: request.class.clone(),
             tenant: request.tenant.clone(),
-            amount: request.amount,
+            amount: request.amount(),
             is_granted: false,
         };
         if self.open.insert(id.clone(), open).is_some() {

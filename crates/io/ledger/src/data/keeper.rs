@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant as Monotonic};
 
 use bursar_engine::codec::decode;
-use bursar_engine::{Answer, Command, State, invariants, snapshot};
+use bursar_engine::{Answer, State, invariants, snapshot, spine};
 use bursar_journal::hash::sha256;
 use bursar_units::causes::chain;
 use bursar_units::{Instant, Millis};
@@ -142,7 +142,7 @@ impl Keeper {
             reply: Box::new(move |outcome| {
                 let _gone = tell.send(outcome);
             }),
-            ..Submission::own(Command::Anchor { record, sha256 })
+            ..Submission::own(spine::Command::Anchor { record, sha256 }.into())
         });
         let answered = told
             .recv_timeout(ANSWER)

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bursar_engine::{Answer, Command, State};
+use bursar_engine::{Answer, State, spine};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_units::causes::chain;
 use bursar_units::{BookingId, Label};
@@ -63,11 +63,11 @@ impl Keys {
         let is_waiting = self.take_up()?;
         let next = self.signer().rotate(self.ledger.now())?;
         next.keep_next()?;
-        let command = Command::RotateKey {
+        let command = spine::Command::RotateKey {
             key: next.verifier().to_string(),
             idempotency,
         };
-        let outcome = match self.ledger.submit(by, vec![command]).await {
+        let outcome = match self.ledger.submit(by, vec![command.into()]).await {
             Ok(mut outcomes) => outcomes.pop().ok_or(Failure::OutcomeUnknown)?,
             Err(failure) => {
                 // Only what surely is not on record, and never will be, may be forgotten.

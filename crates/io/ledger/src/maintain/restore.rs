@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use bursar_engine::codec::{Record, encode};
-use bursar_engine::{Command, Events, LEVEL, State, decide, first_fence};
+use bursar_engine::{Command, Events, LEVEL, State, decide, first_fence, spine};
 use bursar_journal::checkpoint::{Name, VerifierKey};
 use bursar_journal::hash::leaf_hash;
 use bursar_journal::record::blob_refs;
@@ -105,7 +105,7 @@ pub fn restore(
     let generation = state.generation.max(replaces.unwrap_or(0)) + 1;
     let signer = Signer::create_new(&key_path, &state.ledger, generation)?;
     let now = now.max(state.time.after(Millis::from_ms(1)));
-    let restore = Command::Restore {
+    let restore = spine::Command::Restore {
         size: good,
         fence: former
             .map(|former| former.bookings.next_fence())
@@ -229,18 +229,21 @@ fn record(
     builder: &mut Builder,
     state: &mut State,
     now: Instant,
-    restore: Command,
+    restore: spine::Command,
     signer: &Signer,
 ) -> Result<(), Error> {
     let failed = |source| Error::Record { source };
     let by = Label::new(SELF).map_err(|error| failed(error.into()))?;
     let key = signer.verifier().to_string();
-    let level = (state.level < LEVEL).then_some(Command::Level { n: LEVEL });
-    let rotate = Command::RotateKey {
+    let level = (state.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
+    let rotate = spine::Command::RotateKey {
         key,
         idempotency: None,
     };
-    let commands = level.into_iter().chain([restore, rotate]);
+    let commands = level
+        .into_iter()
+        .chain([restore, rotate])
+        .map(Command::Spine);
     let mut append = Append::default();
     for command in commands {
         let mut events = Events::new();

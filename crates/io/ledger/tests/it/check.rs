@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use bursar_engine::booking::{End, Event as Booking};
-use bursar_engine::{Command, Event, snapshot};
+use bursar_engine::booking::{self, End, Event as Booking};
+use bursar_engine::{Event, snapshot, spine};
 use bursar_journal::hash::Hash;
 use bursar_journal::tile::TileId;
 use bursar_ledger::check::{Asked, Damage, Report, check};
@@ -219,7 +219,7 @@ fn a_key_is_trusted_if_a_record_below_a_trusted_checkpoint_announces_it() {
     let first = world.signer.clone();
     let month = Millis::from_hours(31 * 24);
     let rotated = first.rotate(world.now).unwrap();
-    world.run(Command::RotateKey {
+    world.run(spine::Command::RotateKey {
         key: rotated.verifier().to_string(),
         idempotency: None,
     });
@@ -305,16 +305,13 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
     // A grant above the limit of seven, that nobody decided.
     let mut world = World::memory();
     for _ in 0..8 {
-        let (id, request) = (world.next_id(), request("python", "blue", 60_000));
-        let fence = Some(bursar_engine::booking::Fence(1));
-        let forged = Event::Booking(Booking::Reserved {
-            id: id.clone(),
-            request: request.clone(),
-            fence,
-        });
+        let request = request(world.next_id(), "python", "blue", 60_000);
+        let forged = Event::Booking(Booking::Reserved(booking::Request {
+            fence: Some(booking::Fence(1)),
+            ..request.clone()
+        }));
         world.state.apply(world.now, &forged);
-        let now = world.now;
-        world.record(Command::Reserve { id, request }, vec![(now, forged)]);
+        world.record(booking::Command::Reserve(request).into(), vec![forged]);
     }
     world.commit();
     let asked = Asked {
@@ -332,10 +329,12 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
     // An end of a booking that has ended.
     let mut world = World::memory();
     let id = world.next_id();
-    world.run(Command::Reserve {
-        id: id.clone(),
-        request: request("python", "blue", 0),
-    });
+    world.run(booking::Command::Reserve(request(
+        id.clone(),
+        "python",
+        "blue",
+        0,
+    )));
     let fence = world.state.bookings.last_fence();
     world.run(release(id.clone(), fence));
     let end = End::Released;
@@ -345,9 +344,9 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
         outcome: None,
         exit_code: None,
         reason: None,
+        t: None,
     };
-    let now = world.now;
-    world.record(release(id, fence), vec![(now, Event::Booking(ended))]);
+    world.record(release(id, fence).into(), vec![Event::Booking(ended)]);
     world.commit();
     let report = check(world.reader().as_ref(), &asked, |_, _| ()).unwrap();
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use bursar_engine::Command;
+use bursar_engine::spine;
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::leaf_hash;
 use bursar_ledger::check::{Asked, Report, Unsigned, check};
@@ -42,7 +42,7 @@ fn no_line_of_a_pruned_export_can_be_dropped_doubled_moved_or_changed() {
     let below = prunable(world.reader().as_ref(), world.state.anchor)
         .unwrap()
         .below_max;
-    world.run(Command::Prune {
+    world.run(spine::Command::Prune {
         below,
         idempotency: None,
     });

@@ -10,9 +10,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar_engine::Command;
+use bursar_engine::booking::Node;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::decode;
+use bursar_engine::spine;
 use bursar_engine::subject::{Subject, subjects_of};
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::data::{self, Data};
@@ -705,11 +706,10 @@ fn indexed(index: &Index, reader: &dyn Reader) -> u64 {
 }
 
 fn set_nodes(data: &Data, count: u64) {
-    let command = |number: u64| Command::Change {
-        changes: vec![Change::SetNode {
-            name: ObjectName::new(&format!("node-{number}")).unwrap(),
-            capacity: Amount::default(),
-        }],
+    let command = |number: u64| {
+        let name = ObjectName::new(&format!("node-{number}")).unwrap();
+        let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
+        spine::Command::Change { changes }.into()
     };
     let commands = (0..count).map(command).collect();
     wait_for(data.ledger.submit(label("ada"), commands)).unwrap();

@@ -1,12 +1,14 @@
 //! Store files that go away under a running ledger: nothing is answered that would be lost.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bursar_engine::Command;
+use bursar_engine::booking::Node;
 use bursar_engine::booking::decide::Change;
+use bursar_engine::spine;
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::data::{self, Data};
 use bursar_ledger::intake::Failure;
@@ -14,7 +16,7 @@ use bursar_ledger::pipeline::Observe;
 use bursar_ledger::store::Reader as _;
 use bursar_ledger::store::sqlite::SqliteReader;
 use bursar_ledger::writer::Poison;
-use bursar_units::ObjectName;
+use bursar_units::{Amount, ObjectName};
 
 use crate::world::label;
 
@@ -28,7 +30,10 @@ const LOSSES: [(&str, Loss); 6] = [
         }
     }),
     ("the directory removed", |data| {
-        fs::remove_dir_all(data).unwrap();
+        // The server writes its index there meanwhile.
+        while let Err(error) = fs::remove_dir_all(data) {
+            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
+        }
     }),
     ("the directory moved", |data| {
         fs::rename(data, data.with_extension("moved")).unwrap();
@@ -159,14 +164,12 @@ fn a_second_rescue_keeps_the_first() {
 }
 
 fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
-    let change = Change::SetNode {
-        name: ObjectName::new(name).unwrap(),
-        capacity: bursar_units::Amount::default(),
-    };
-    let changes = vec![change];
-    let submitted = data
-        .ledger
-        .submit(label("ada"), vec![Command::Change { changes }]);
+    let name = ObjectName::new(name).unwrap();
+    let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
+    let submitted = data.ledger.submit(
+        label("ada"),
+        vec![spine::Command::Change { changes }.into()],
+    );
     crate::opening::wait_for(submitted).map(drop)
 }
 

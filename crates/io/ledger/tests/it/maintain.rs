@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bursar_engine::Command;
+use bursar_engine::spine;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_inclusion, verify_inclusion};
@@ -441,7 +441,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
     let below = prunable(world.reader().as_ref(), world.state.anchor)
         .unwrap()
         .below_max;
-    world.run(Command::Prune {
+    world.run(spine::Command::Prune {
         below,
         idempotency: None,
     });

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bursar_engine::{Answer, Command};
+use bursar_engine::{Answer, spine};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_ledger::clock::MachineClock;
 use bursar_ledger::committer::Committer;
@@ -339,7 +339,7 @@ fn a_key_that_waits_is_taken_at_the_start_if_it_is_on_record_and_forgotten_other
     let next = world.signer.rotate(world.now).unwrap();
     next.keep_next().unwrap();
     let key = next.verifier().to_string();
-    world.run(Command::RotateKey {
+    world.run(spine::Command::RotateKey {
         key,
         idempotency: None,
     });

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bursar_engine::booking::{Fence, Outcome as Said, Reply, Request, Standing};
+use bursar_engine::booking::{self, Fence, Outcome as Said, Reply, Request, Standing};
 use bursar_engine::{Answer, Command, Events, Refusal, State, decide, snapshot};
 use bursar_journal::checkpoint::{Name, SigningKey};
 use bursar_ledger::clock::{Clock, TermClock};
@@ -18,7 +18,7 @@ use bursar_ledger::store::memory::{Fault, MemoryStore};
 use bursar_ledger::store::{Append, Appended, Error as StoreError, Reader, Store, Term};
 use bursar_ledger::term::{Begun, Hand, begin};
 use bursar_ledger::writer::{Decide, Poison, Writer};
-use bursar_units::{Amount, BookingId, Instant, Label, Millis};
+use bursar_units::{BookingId, Instant, Label, Millis};
 
 use crate::world::LEDGER;
 
@@ -177,31 +177,19 @@ fn name(id: &str) -> BookingId {
 }
 
 fn reserve(id: &str) -> Command {
-    let request = Request {
-        class: Label::new("python").unwrap(),
-        tenant: Label::new("acme").unwrap(),
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: bursar_engine::booking::Priority::Normal,
-        ttl: Millis::from_secs(60),
-        wait: Millis::ZERO,
-        extras: None,
-    };
-    Command::Reserve {
-        id: name(id),
-        request,
-    }
+    let label = |text| Label::new(text).unwrap();
+    let request = Request::new(name(id), label("python"), label("acme"));
+    booking::Command::Reserve(request).into()
 }
 
 fn release(id: &str, fence: Fence) -> Command {
-    Command::Release {
+    let release = booking::Command::Release {
         id: name(id),
         fence,
         outcome: Some(Said::Ok),
         exit_code: None,
-    }
+    };
+    release.into()
 }
 
 #[test]
@@ -312,7 +300,9 @@ fn a_panic_in_deciding_is_kept_aside_and_costs_nobody_else() {
         events: &mut Events,
     ) -> Result<Answer, Refusal> {
         let result = decide(state, now, command, events);
-        let poisons = matches!(command, Command::Reserve { id, .. } if id.as_str() == "poison");
+        let poisons = command
+            .booking_id()
+            .is_some_and(|id| id.as_str() == "poison");
         assert!(!poisons, "a defect");
         result
     }
@@ -382,12 +372,10 @@ fn a_full_work_lane_is_busy_while_releases_and_renewals_go_through() {
         "1,024 of one principal may wait"
     );
     let first = intake.take(4_096);
-    assert!(
-        first
-            .iter()
-            .take(1_024)
-            .all(|s| matches!(s.commands[0], Command::Release { .. }))
-    );
+    assert!(first.iter().take(1_024).all(|s| matches!(
+        s.commands[0],
+        Command::Booking(booking::Command::Release { .. })
+    )));
     assert_eq!(first.len(), 4_096);
 }
 
@@ -395,18 +383,18 @@ fn a_full_work_lane_is_busy_while_releases_and_renewals_go_through() {
 fn a_good_renewal_holds_over_its_deadline_and_an_old_one_does_not() {
     let world = world();
     let fence = world.granted("held");
-    let renew = |fence| Command::Renew {
+    let renew = |fence| booking::Command::Renew {
         id: name("held"),
         fence,
         ttl: None,
     };
     world.hands.pass(50_000);
-    let Ok(Ok(Answer::Renewed { expires })) = world.one(renew(fence)) else {
+    let Ok(Ok(Answer::Booking(Reply::Renewed { expires }))) = world.one(renew(fence).into()) else {
         panic!()
     };
     assert_eq!(expires, world.ledger.now().after(Millis::from_secs(60)));
     assert_eq!(world.ledger.renewed_until(&name("held")), Some(expires));
-    assert!(matches!(world.one(renew(Fence(99))), Ok(Err(_))));
+    assert!(matches!(world.one(renew(Fence(99)).into()), Ok(Err(_))));
     // The first deadline passes without the booking: life was shown.
     world.hands.pass(11_000);
     world.granted("tick");
@@ -542,12 +530,15 @@ fn a_good_renewal_is_answered_while_the_store_stands_still_and_nothing_else_is()
         reply: Box::new(move |result| tell.send(result).unwrap()),
     });
     entered.recv().unwrap();
-    let renew = Command::Renew {
+    let renew = booking::Command::Renew {
         id: name("held"),
         fence,
         ttl: None,
     };
-    assert!(matches!(world.one(renew), Ok(Ok(Answer::Renewed { .. }))));
+    assert!(matches!(
+        world.one(renew.into()),
+        Ok(Ok(Answer::Booking(Reply::Renewed { .. })))
+    ));
     assert!(told.try_recv().is_err(), "its record is not durable yet");
     assert!(!world.holds("slow"), "nor does a reader see it");
     is_shut.store(false, Ordering::SeqCst);

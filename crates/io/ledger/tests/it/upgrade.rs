@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bursar_engine::booking::{Fence, Standing};
-use bursar_engine::{LEVEL, snapshot};
+use bursar_engine::{LEVEL, codec, snapshot};
 use bursar_ledger::check::{Asked, check};
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::key::Signer;
@@ -91,8 +91,8 @@ fn the_old_records_fold_as_they_did() {
     let mut state = bursar_engine::State::default();
     for kept in reader.records(0, 100).unwrap() {
         let bytes = kept.bytes.unwrap();
-        let events = bursar_engine::codec::decode_events(kept.seq, &bytes, |_| None).unwrap();
-        state.apply_record(&events);
+        let (time, events) = codec::decode_events(kept.seq, &bytes, |_| None).unwrap();
+        state.apply_record(time, &events);
     }
     assert_eq!((state.head, state.level), (17, 0));
     assert!(state.bookings.limit("tenants").is_none());

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use bursar_engine::booking::decide::Change;
 use bursar_engine::booking::limit::{Limit, Scope};
-use bursar_engine::booking::{Fence, Priority, Request, Standing};
+use bursar_engine::booking::{self, Fence, Request, Standing};
 use bursar_engine::codec::{Record, encode};
-use bursar_engine::{Command, Events, LEVEL, State, decide, snapshot};
+use bursar_engine::{Command, Events, FORMAT, LEVEL, State, decide, snapshot, spine};
 use bursar_journal::hash::leaf_hash;
 use bursar_journal::tile::Builder;
 use bursar_ledger::check::{Asked, Report, check};
@@ -14,7 +14,7 @@ use bursar_ledger::key::Signer;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::sqlite::SqliteStore;
 use bursar_ledger::store::{Append, Appended, Reader, Store, Term};
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 use tempfile::TempDir;
 
 /// The id of every ledger here.
@@ -86,27 +86,33 @@ impl<S: Store> World<S> {
             bookings: 0,
             signer,
         };
-        world.run(Command::Genesis {
+        world.run(spine::Command::Genesis {
             ledger: LEDGER.to_owned(),
+            format: FORMAT,
         });
         let key = world.signer.verifier().to_string();
-        world.run(Command::RotateKey {
+        world.run(spine::Command::RotateKey {
             key,
             idempotency: None,
         });
-        world.run(Command::Level { n: LEVEL });
+        world.run(spine::Command::Level { n: LEVEL });
         let limit = Limit {
             slots: Some(7),
-            ..Limit::unbounded(Some(Scope::Named(label("python"))), None)
+            ..Limit::unbounded(
+                ObjectName::known("python"),
+                Some(Scope::Named(label("python"))),
+                None,
+            )
         };
-        world.run(Command::Change {
-            changes: vec![set("python", limit)],
+        world.run(spine::Command::Change {
+            changes: vec![Change::SetLimit(limit)],
         });
         world
     }
 
     /// Decides a command, which must have an effect, and keeps its record for the next commit.
-    pub(crate) fn run(&mut self, command: Command) -> Events {
+    pub(crate) fn run(&mut self, command: impl Into<Command>) -> Events {
+        let command = command.into();
         let mut events = Events::new();
         decide(&mut self.state, self.now, &command, &mut events).unwrap();
         assert!(!events.is_empty());
@@ -140,7 +146,7 @@ impl<S: Store> World<S> {
                 .next_deadline()
                 .is_some_and(|deadline| deadline <= self.now)
             {
-                self.run(Command::Tick {
+                self.run(spine::Command::Tick {
                     renewed: Vec::new(),
                 });
             } else if self.bookings % 3 == 2 && self.release_one() {
@@ -152,10 +158,9 @@ impl<S: Store> World<S> {
                 } else {
                     "red"
                 };
-                self.run(Command::Reserve {
-                    id,
-                    request: request("python", tenant, 60_000),
-                });
+                self.run(booking::Command::Reserve(request(
+                    id, "python", tenant, 60_000,
+                )));
             }
         }
         self.commit();
@@ -168,19 +173,14 @@ impl<S: Store> World<S> {
                 "tenant-{}-{number}",
                 self.state.head
             ))));
-            let limit = Limit {
+            let head = self.state.head;
+            let name = format!("a-rather-long-name-for-a-limit-{head}-{number}");
+            Change::SetLimit(Limit {
                 slots: Some(number),
-                ..Limit::unbounded(None, tenant)
-            };
-            set(
-                &format!(
-                    "a-rather-long-name-for-a-limit-{}-{number}",
-                    self.state.head
-                ),
-                limit,
-            )
+                ..Limit::unbounded(ObjectName::new(&name).unwrap(), None, tenant)
+            })
         });
-        let command = Command::Change {
+        let command = spine::Command::Change {
             changes: changes.collect(),
         };
         self.run(command);
@@ -212,7 +212,7 @@ impl<S: Store> World<S> {
         let (head, lines) = (self.state.head, snapshot::write(&self.state).unwrap());
         self.store.put_anchor(head, &lines).unwrap();
         let sha256 = snapshot::hash(&self.state).unwrap();
-        self.run(Command::Anchor {
+        self.run(spine::Command::Anchor {
             record: head - 1,
             sha256,
         });
@@ -278,23 +278,15 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
     report.checks.iter().map(line).collect()
 }
 
-pub(crate) fn request(class: &str, tenant: &str, wait_ms: u64) -> Request {
+pub(crate) fn request(id: BookingId, class: &str, tenant: &str, wait_ms: u64) -> Request {
     Request {
-        class: label(class),
-        tenant: label(tenant),
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: Priority::Normal,
-        ttl: Millis::from_secs(60),
         wait: Millis::from_ms(wait_ms),
-        extras: None,
+        ..Request::new(id, label(class), label(tenant))
     }
 }
 
-pub(crate) fn release(id: BookingId, fence: Fence) -> Command {
-    Command::Release {
+pub(crate) fn release(id: BookingId, fence: Fence) -> booking::Command {
+    booking::Command::Release {
         id,
         fence,
         outcome: None,
@@ -304,11 +296,4 @@ pub(crate) fn release(id: BookingId, fence: Fence) -> Command {
 
 pub(crate) fn label(text: &str) -> Label {
     Label::new(text).unwrap()
-}
-
-fn set(name: &str, limit: Limit) -> Change {
-    Change::SetLimit {
-        name: ObjectName::new(name).unwrap(),
-        limit,
-    }
 }

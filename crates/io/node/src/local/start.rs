@@ -189,5 +189,5 @@ async fn not_seen(id: &BookingId, error: &Error) {
 }
 
 fn never(reason: String) -> Begun {
-    Begun::Gone(Exit::NotStarted { reason })
+    Begun::Gone(Exit::NotStarted(reason))
 }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use bursar_booking::execution::Digest;
 use bursar_journal::hash::{Hash, sha256};
 
 use super::failed;
@@ -45,16 +44,16 @@ impl Works {
         })
     }
 
-    pub(super) fn path(&self, digest: &Digest) -> PathBuf {
-        self.directory.join(Hash(digest.0).to_string())
+    pub(super) fn path(&self, digest: &Hash) -> PathBuf {
+        self.directory.join(digest.to_string())
     }
 
-    pub(super) fn digest(&self, work: &Work) -> Digest {
+    pub(super) fn digest(&self, work: &Work) -> Hash {
         let salted = [&self.salt[..], &json(work)].concat();
-        Digest(sha256(&salted).0)
+        sha256(&salted)
     }
 
-    pub(super) fn keep(&self, work: &Work) -> Result<Digest, Error> {
+    pub(super) fn keep(&self, work: &Work) -> Result<Hash, Error> {
         let digest = self.digest(work);
         let path = self.path(&digest);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +66,7 @@ impl Works {
         Ok(digest)
     }
 
-    pub(super) fn forget(&self, is_needed: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+    pub(super) fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let fail = |source| failed("list", &self.directory)(source);
         let now = SystemTime::now();
@@ -76,8 +75,9 @@ impl Works {
             let kept = entry.metadata().and_then(|data| data.modified());
             let age = now.duration_since(kept.map_err(fail)?).unwrap_or_default();
             // A name that is no hash is half of a work that was never kept.
-            let is_needed = digest(&entry.file_name().to_string_lossy())
-                .is_some_and(|digest| is_needed(&digest));
+            let name = entry.file_name();
+            let digest = name.to_string_lossy().parse();
+            let is_needed = digest.is_ok_and(|digest| is_needed(&digest));
             if UNNEEDED_TIME_MIN <= age && !is_needed {
                 let path = entry.path();
                 fs::remove_file(&path).map_err(failed("remove", &path))?;
@@ -133,8 +133,4 @@ fn salt(file: &Path) -> io::Result<[u8; 32]> {
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     write(file, &salt)?;
     Ok(salt)
-}
-
-fn digest(name: &str) -> Option<Digest> {
-    name.parse().ok().map(|Hash(bytes)| Digest(bytes))
 }

@@ -115,7 +115,7 @@ async fn what_runs_for_another_directory_of_the_same_ledger_is_left_alone_and_no
     };
     let reason = "a process of this id runs already, in a cgroup of this ledger".to_owned();
     let begun = soon(other.start(&a, &job)).await;
-    assert_eq!(begun, Begun::Gone(Exit::NotStarted { reason }));
+    assert_eq!(begun, Begun::Gone(Exit::NotStarted(reason)));
     go.tell("\n").await;
     assert_eq!(host.exit(&a).await, Exit::Code(5));
 }
@@ -172,7 +172,7 @@ async fn what_could_not_be_started_leaves_no_directory_of_the_ledger() {
         ..shell("exit 0")
     };
     let exit = host.run("a", &host.job(&work)).await;
-    assert!(matches!(exit, Exit::NotStarted { .. }), "{exit:?}");
+    assert!(matches!(exit, Exit::NotStarted(_)), "{exit:?}");
     // Nobody looks for it in the way a server does, which would remove it.
     let mut find = Command::new("find");
     find.args(["/sys/fs/cgroup", "-name"]);

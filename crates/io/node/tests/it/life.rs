@@ -5,7 +5,8 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_journal::hash::Hash;
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, User, Work};
 
 use crate::host::{Host, id, is_there, new_privileges, shell, shims, soon};
@@ -24,7 +25,7 @@ fn command(words: &[&str]) -> Work {
 
 fn not_started(reason: &str) -> Exit {
     let reason = reason.to_owned();
-    Exit::NotStarted { reason }
+    Exit::NotStarted(reason)
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn what_has_no_place_to_run_or_is_not_kept_is_not_started() {
     let exit = host.run("placeless", &host.job(&work)).await;
     assert_eq!(exit, not_started("its directory is not there"));
     let job = Job {
-        work: Digest([3; 32]),
+        work: Hash([3; 32]),
         ..host.shell("exit 0")
     };
     let exit = host.run("unknown", &job).await;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bursar_booking::execution::{Digest, Exit, Isolation};
+use bursar_booking::execution::{Exit, Isolation};
+use bursar_journal::hash::Hash;
 use bursar_node::executor::{Begun, Executor, Job, Left, Stream, Work};
 use bursar_node::null::Null;
 use tokio::time::Instant;
@@ -81,7 +82,7 @@ async fn what_is_stopped_before_it_starts_never_does() {
     null.stop(&id("a"), Duration::ZERO).await.unwrap();
     let begun = null.start(&id("a"), &job(&null, "true", &[])).await;
     let exit = null.exit(&id("a")).await;
-    assert!(matches!(&exit, Exit::NotStarted { .. }));
+    assert!(matches!(&exit, Exit::NotStarted(_)));
     assert_eq!(begun, Begun::Gone(exit));
 }
 
@@ -90,11 +91,11 @@ async fn what_it_does_not_know_is_lost_or_not_started() {
     let null = Null::default();
     assert_eq!(null.exit(&id("a")).await, Exit::Lost);
     let unknown = Job {
-        work: Digest([9; 32]),
+        work: Hash([9; 32]),
         ..job(&null, "true", &[])
     };
     let begun = null.start(&id("a"), &unknown).await;
-    assert!(matches!(begun, Begun::Gone(Exit::NotStarted { .. })));
+    assert!(matches!(begun, Begun::Gone(Exit::NotStarted(_))));
 }
 
 #[tokio::test(start_paused = true)]

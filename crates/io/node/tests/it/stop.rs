@@ -19,7 +19,7 @@ async fn what_is_stopped_before_it_starts_never_does() {
     let a = id("a");
     host.stop(&a, LONG).await;
     let reason = "stopped before it started".to_owned();
-    let never = Exit::NotStarted { reason };
+    let never = Exit::NotStarted(reason);
     let begun = host.start(&a, "echo ran").await;
     assert_eq!(begun, Begun::Gone(never.clone()));
     assert_eq!(host.exit(&a).await, never);
@@ -43,7 +43,7 @@ async fn what_is_stopped_while_it_starts_ends_whoever_is_first() {
         .await;
         stopped.unwrap();
         match (begun, host.exit(&a).await) {
-            (Begun::Gone(_), Exit::NotStarted { .. } | Exit::Signal(15))
+            (Begun::Gone(_), Exit::NotStarted(_) | Exit::Signal(15))
             | (Begun::Running(_), Exit::Signal(15)) => {}
             other => assert_eq!(other, (Begun::Gone(Exit::Lost), Exit::Lost), "unexpected"),
         }

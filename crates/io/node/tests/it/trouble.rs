@@ -65,12 +65,12 @@ async fn a_full_disk_at_any_step_is_told_and_hangs_nobody() {
         let name = format!("a-{number}");
         disk.leave(pages, files);
         let exit = host.run(&name, &job).await;
-        if let Exit::NotStarted { reason } = &exit {
+        if let Exit::NotStarted(reason) = &exit {
             assert!(reason.contains("No space left"), "{reason}");
         }
-        ends.push(matches!(exit, Exit::NotStarted { .. }));
+        ends.push(matches!(exit, Exit::NotStarted(_)));
         assert!(
-            matches!(exit, Exit::NotStarted { .. } | Exit::Code(3)),
+            matches!(exit, Exit::NotStarted(_) | Exit::Code(3)),
             "{exit:?}"
         );
         host.local().clean(&id(&name), Left::Nothing).unwrap();

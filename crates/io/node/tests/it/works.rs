@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use bursar_booking::execution::Digest;
+use bursar_journal::hash::Hash;
 use bursar_node::executor::Executor;
 
 use crate::host::{Host, shell};
 
-fn file(host: &Host, digest: &Digest) -> PathBuf {
+fn file(host: &Host, digest: &Hash) -> PathBuf {
     let hex: Vec<_> = digest.0.iter().map(|byte| format!("{byte:02x}")).collect();
     host.options.directory.join("works").join(hex.concat())
 }

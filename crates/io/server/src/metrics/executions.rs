@@ -179,7 +179,7 @@ fn by_stage(state: &State) -> [(&'static str, u64); 5] {
             Some(Standing::Granted(granted)) => match granted.progress().map(|of| of.stage) {
                 Some(Stage::Starting) => starting += 1,
                 Some(Stage::Running) => running += 1,
-                Some(Stage::Stopping { .. }) => stopping += 1,
+                Some(Stage::Stopping(_)) => stopping += 1,
                 Some(Stage::Stuck) => stuck += 1,
                 None => {}
             },

@@ -5,13 +5,14 @@
 //! directory is missing, carry none, and count as one slot of class and tenant [`UNKNOWN`] for as
 //! long as any execution may run.
 
+use bursar_engine::Answer;
 use bursar_engine::booking::execution::{
-    Digest, GRACE_DEFAULT, Isolation, MAX_TIME_MAX, Order, START_TIMEOUT_DEFAULT,
+    Adoption, GRACE_DEFAULT, Isolation, MAX_TIME_MAX, Order, START_TIMEOUT_DEFAULT,
 };
-use bursar_engine::booking::{Extras, Fence, Priority, Reply, Request};
+use bursar_engine::booking::{Command, Fence, Reply, Request};
 use bursar_engine::codec::{command_text, read_command_text};
-use bursar_engine::{Answer, Command};
-use bursar_units::{Amount, BookingId, Label, Millis};
+use bursar_journal::hash::{HASH_BYTES, Hash};
+use bursar_units::{BookingId, Label, Millis};
 
 use super::outbox::Outbox;
 use crate::log;
@@ -20,16 +21,18 @@ use crate::log;
 const UNKNOWN: &str = "unknown";
 
 /// What a program carries.
-pub(super) fn note(id: &BookingId, request: &Request, fence: Fence) -> String {
-    let adopt = Command::Adopt {
-        id: id.clone(),
-        request: request.clone(),
-        fence: Some(fence),
+pub(super) fn note(request: &Request, order: &Order, fence: Fence) -> String {
+    let adopt = Command::Adopt(Adoption {
+        booking: Request {
+            fence: Some(fence),
+            ..request.clone()
+        },
+        order: Some(order.clone()),
         // Whoever finds it sees how it is kept apart.
         isolation: Isolation::None,
-    };
+    });
     // A request that is on record can be written.
-    command_text(&adopt).unwrap_or_default()
+    command_text(&adopt.into()).unwrap_or_default()
 }
 
 /// Adopts what was found under an id; `None` when the runner ends.
@@ -50,46 +53,33 @@ pub(super) async fn adopt(
 
 /// The command that adopts what was found under an id.
 fn command(id: &BookingId, note: &str, isolation: Isolation) -> Option<Command> {
-    let (request, fence) = match read_command_text(note) {
-        Ok(Command::Adopt {
-            id: noted,
-            request,
-            fence,
-            ..
-        }) if noted == *id => (request, fence),
-        _ => (unknown()?, None),
+    let noted = match read_command_text(note) {
+        Ok(bursar_engine::Command::Booking(Command::Adopt(noted))) => Some(noted),
+        _ => None,
     };
-    Some(Command::Adopt {
-        id: id.clone(),
-        request,
-        fence,
-        isolation,
-    })
+    let found = match noted.filter(|noted| noted.booking.id == *id) {
+        Some(noted) => noted,
+        None => unknown(id)?,
+    };
+    Some(Command::Adopt(Adoption { isolation, ..found }))
 }
 
-fn unknown() -> Option<Request> {
+fn unknown(id: &BookingId) -> Option<Adoption> {
     let label = Label::new(UNKNOWN).ok()?;
     let order = Order {
-        work: Digest::default(),
+        work: Hash([0; HASH_BYTES]),
         pids: None,
         start_timeout: START_TIMEOUT_DEFAULT,
         max_time: MAX_TIME_MAX,
         grace: GRACE_DEFAULT,
         retry_of: None,
     };
-    Some(Request {
-        class: label.clone(),
-        tenant: label,
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
+    Some(Adoption {
+        booking: Request {
+            ttl: Millis::ZERO,
+            ..Request::new(id.clone(), label.clone(), label)
         },
-        priority: Priority::Normal,
-        ttl: Millis::ZERO,
-        wait: Millis::ZERO,
-        extras: Some(Box::new(Extras {
-            order: Some(order),
-            ..Extras::default()
-        })),
+        order: Some(order),
+        isolation: Isolation::None,
     })
 }

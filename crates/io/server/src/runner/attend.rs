@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bursar_engine::Command;
 use bursar_engine::booking::execution::{
     Exit, GRACE_DEFAULT, Isolation, STOPS_UNTIL_STUCK, Wanted,
 };
-use bursar_engine::booking::{End, Standing};
+use bursar_engine::booking::{Command, End, Standing};
 use bursar_node::executor::{Begun, Job, Left, Life};
 use bursar_units::BookingId;
 use bursar_units::causes::chain;
@@ -178,17 +177,14 @@ fn job(shared: &Shared, id: &BookingId) -> Option<Job> {
         return None;
     };
     let request = state.bookings.request(id)?;
-    let extras = request.extras.as_deref()?;
-    let order = extras.order.as_ref()?;
+    let order = state.bookings.order(id)?;
     let charged = |amount: u64| (amount > 0).then_some(amount);
     Some(Job {
         work: order.work,
         fence: granted.fence.0,
-        note: adopt::note(id, &request, granted.fence),
-        cpu_milli: extras.cpu_limit_milli.or(charged(request.amount.cpu_milli)),
-        memory_bytes: extras
-            .memory_limit_bytes
-            .or(charged(request.amount.memory_bytes)),
+        note: adopt::note(&request, order, granted.fence),
+        cpu_milli: request.cpu_limit_milli.or(charged(request.cpu_milli)),
+        memory_bytes: request.memory_limit_bytes.or(charged(request.memory_bytes)),
         pids: order.pids,
     })
 }

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use bursar_engine::{Answer, Command, Refusal};
+use bursar_engine::booking::Command;
+use bursar_engine::{Answer, Refusal};
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::writer::SELF;
@@ -25,7 +26,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A result and whom to tell what it came to.
-type Letter = (Command, oneshot::Sender<Result<Answer, Refusal>>);
+type Letter = (
+    bursar_engine::Command,
+    oneshot::Sender<Result<Answer, Refusal>>,
+);
 
 /// Where results are put.
 #[derive(Clone)]
@@ -46,7 +50,7 @@ impl Outbox {
     /// Resolves when the result is durable or refused; `None` when the runner ends.
     pub(super) async fn send(&self, command: Command) -> Option<Result<Answer, Refusal>> {
         let (tell, told) = oneshot::channel();
-        self.0.send((command, tell)).await.ok()?;
+        self.0.send((command.into(), tell)).await.ok()?;
         told.await.ok()
     }
 }
@@ -72,7 +76,7 @@ impl Delivery {
 }
 
 async fn deliver(ledger: &Ledger, letters: Vec<Letter>) {
-    let (commands, tells): (Vec<Command>, Vec<_>) = letters.into_iter().unzip();
+    let (commands, tells): (Vec<_>, Vec<_>) = letters.into_iter().unzip();
     let mut pause = PAUSE;
     let outcomes = loop {
         // Whoever found it has gone with the runner; the next runner will find it again.

@@ -5,7 +5,7 @@ mod execution;
 use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::State;
-use bursar_engine::booking::{self, Ended, Extras, Granted, Request, Standing};
+use bursar_engine::booking::{self, Ended, Granted, Request, Standing};
 use bursar_engine::explain::{self, HeldBy, Object, held_by, reason_word};
 use bursar_engine::words;
 use bursar_units::{BookingId, Instant, Millis};
@@ -74,9 +74,8 @@ impl Look<'_> {
                 booking
             }
         };
-        booking.execution = request
-            .order()
-            .map(|order| Box::new(execution::course(standing, order)));
+        let order = self.state.bookings.order(id);
+        booking.execution = order.map(|order| Box::new(execution::course(standing, order)));
         booking
     }
 
@@ -121,40 +120,35 @@ fn tell_request(booking: &mut api::Booking, request: &Request) {
     let more_than_none = |amount: u64| (amount > 0).then_some(amount);
     booking.class = Some(request.class.clone());
     booking.tenant = Some(request.tenant.clone());
-    booking.slots = Some(request.amount.slots);
-    booking.cpu_milli = more_than_none(request.amount.cpu_milli);
-    booking.memory_bytes = more_than_none(request.amount.memory_bytes);
-    booking.gpus = more_than_none(request.amount.gpus);
+    booking.slots = Some(request.slots);
+    booking.cpu_milli = more_than_none(request.cpu_milli);
+    booking.memory_bytes = more_than_none(request.memory_bytes);
+    booking.gpus = more_than_none(request.gpus);
     booking.priority = Some(priority(request.priority));
-    booking.ttl_ms = request.order().is_none().then(|| request.ttl.ms());
-    if let Some(extras) = request.extras.as_deref() {
-        booking.execution_id.clone_from(&extras.execution);
-        booking.cpu_limit_milli = extras.cpu_limit_milli;
-        booking.memory_limit_bytes = extras.memory_limit_bytes;
-    }
+    booking.ttl_ms = booking.execution.is_none().then(|| request.ttl.ms());
+    booking.execution_id.clone_from(&request.execution_id);
+    booking.cpu_limit_milli = request.cpu_limit_milli;
+    booking.memory_limit_bytes = request.memory_limit_bytes;
 }
 
 /// What an API request asks of the engine, for a tenant.
-pub(super) fn request(asked: api::BookingRequest, tenant: bursar_units::Label) -> Request {
-    let extras = Extras {
-        execution: asked.execution_id,
-        cpu_limit_milli: asked.cpu_limit_milli,
-        memory_limit_bytes: asked.memory_limit_bytes,
-        order: None,
-    };
+pub(super) fn request(
+    id: BookingId,
+    asked: api::BookingRequest,
+    tenant: bursar_units::Label,
+) -> Request {
     Request {
-        class: asked.class,
-        tenant,
-        amount: bursar_units::Amount {
-            slots: asked.slots,
-            cpu_milli: asked.cpu_milli.unwrap_or_default(),
-            memory_bytes: asked.memory_bytes.unwrap_or_default(),
-            gpus: asked.gpus.unwrap_or_default(),
-        },
+        slots: asked.slots,
+        cpu_milli: asked.cpu_milli.unwrap_or_default(),
+        memory_bytes: asked.memory_bytes.unwrap_or_default(),
+        gpus: asked.gpus.unwrap_or_default(),
         priority: priority_of(asked.priority),
         ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
-        extras: (extras != Extras::default()).then(|| Box::new(extras)),
+        execution_id: asked.execution_id,
+        cpu_limit_milli: asked.cpu_limit_milli,
+        memory_limit_bytes: asked.memory_limit_bytes,
+        ..Request::new(id, asked.class, tenant)
     }
 }
 

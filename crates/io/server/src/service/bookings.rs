@@ -12,7 +12,7 @@ use bursar_client::api::{
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
-use bursar_engine::booking::{Fence, Reply, Standing};
+use bursar_engine::booking::{Command as Ask, Fence, Reply, Standing};
 use bursar_engine::token::Role;
 use bursar_engine::{Answer as Word, Command, Refusal, State, explain, plan};
 use bursar_ledger::intake::Outcome;
@@ -47,7 +47,7 @@ impl Service {
         mode: Mode,
     ) -> Result<Answer<Booking>, Problem> {
         let command = self.command(caller, operation, &BTreeMap::new())?;
-        self.carry_out(caller, command, mode).await
+        self.carry_out(caller, command.into(), mode).await
     }
 
     /// One command about one booking, which the caller may send.
@@ -232,10 +232,10 @@ impl Service {
             } else {
                 Err(Problem::invalid(mistakes))
             };
-            if let Ok(Command::Reserve { id, request }) = &command {
+            if let Ok(Ask::Reserve(request)) = &command {
                 own.insert(id.clone(), request.tenant.clone());
             }
-            (id, command)
+            (id, command.map(Command::Booking))
         };
         operations.into_iter().map(command).collect()
     }
@@ -247,20 +247,17 @@ impl Service {
         caller: &Caller,
         operation: Operation,
         own: &BTreeMap<BookingId, Label>,
-    ) -> Result<Command, Problem> {
+    ) -> Result<Ask, Problem> {
         match operation {
             Operation::Reserve { id, mut request } => {
                 let tenant = tenant_of(caller, request.tenant.take())?;
                 caller.require_tenant(&tenant)?;
-                Ok(Command::Reserve {
-                    id,
-                    request: answers::request(request, tenant),
-                })
+                Ok(Ask::Reserve(answers::request(id, request, tenant)))
             }
             Operation::Renew { id, request } => {
                 self.require_own(caller, &id, own)?;
                 let ttl = request.ttl_ms.map(Millis::from_ms);
-                Ok(Command::Renew {
+                Ok(Ask::Renew {
                     id,
                     fence: Fence(request.fence),
                     ttl,
@@ -268,14 +265,14 @@ impl Service {
             }
             Operation::Release { id, request } => {
                 let command = release(caller, id, &request)?;
-                if let Command::Release { id, .. } = &command {
+                if let Ask::Release { id, .. } = &command {
                     self.require_own(caller, id, own)?;
                 }
                 Ok(command)
             }
             Operation::Cancel { id } => {
                 self.require_own(caller, &id, own)?;
-                Ok(Command::Cancel { id })
+                Ok(Ask::Cancel { id })
             }
         }
     }
@@ -361,10 +358,10 @@ impl<'a> Told<'a> {
     ) -> Result<Answer<Booking>, Problem> {
         let Outcome { record, result } = outcome;
         let word = result.map_err(|refusal| of_refusal(state, self.caller, command, &refusal))?;
-        let id = command.booking_ids().first();
+        let id = command.booking_id();
         let id = id.ok_or_else(|| Problem::new(Code::Internal, "a command names no booking"))?;
         let mut body = match word.clone() {
-            Word::Renewed { expires } => Booking {
+            Word::Booking(Reply::Renewed { expires }) => Booking {
                 expires_at: Some(expires),
                 ..Booking::new(id.clone(), BookingState::Granted)
             },
@@ -405,10 +402,8 @@ impl<'a> Told<'a> {
 /// ended before the first answer about it leaves, so a submission tells itself from its repeats.
 fn applied(command: &Command, word: &Word) -> Option<bool> {
     match command {
-        Command::Renew { .. } => None,
-        Command::Reserve { request, .. } => request
-            .order()
-            .map(|_| *word != Word::Booking(Reply::Repeated)),
+        Command::Booking(Ask::Renew { .. } | Ask::Reserve(_)) => None,
+        Command::Booking(Ask::Submit(_)) => Some(*word != Word::Booking(Reply::Repeated)),
         _ => Some(matches!(
             word,
             Word::Booking(Reply::Ended | Reply::Stopping)
@@ -458,9 +453,9 @@ pub(crate) fn missing_tenant(caller: &Caller) -> Option<FieldError> {
 }
 
 /// A release by its holder, or by force.
-fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Command, Problem> {
+fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Ask, Problem> {
     match (asked.force, asked.fence, &asked.reason) {
-        (false, Some(fence), None) => Ok(Command::Release {
+        (false, Some(fence), None) => Ok(Ask::Release {
             id,
             fence: Fence(fence),
             outcome: asked.outcome.map(answers::engine_outcome),
@@ -469,7 +464,7 @@ fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Com
         (true, None, Some(reason)) => {
             caller.require_operate("take a booking back by force")?;
             let reason = reason.trim().to_owned();
-            Ok(Command::Force { id, reason })
+            Ok(Ask::Force { id, reason })
         }
         // The reader of the body has refused it already.
         _ => Err(Problem::invalid(asked.mistakes())),
@@ -506,7 +501,7 @@ fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
 /// There is no such booking, or the caller may not see it; the nearest it may see is told.
 pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
     let refusal = Refusal::Booking(BookingRefusal::NotFound);
-    let command = Command::Cancel { id: id.clone() };
+    let command = Ask::Cancel { id: id.clone() }.into();
     let visible = state
         .bookings
         .live_ids(None)

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
-use bursar_engine::Events;
 use bursar_engine::codec::decode_events;
 use bursar_engine::summary::{Data, Told, told};
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
+use bursar_ledger::writer::Fact;
 use bursar_node::market::Resize;
 use bursar_units::{Instant, Label};
 use serde_json::{Value, json};
@@ -244,7 +244,7 @@ impl Stream {
         match live {
             Ok(published) => {
                 for fact in published.iter() {
-                    self.take(fact.seq, &fact.events);
+                    self.take(fact);
                 }
             }
             Err(RecvError::Lagged(_)) => {
@@ -280,8 +280,8 @@ impl Stream {
                 return Err(Problem::new(Code::Unavailable, detail));
             }
             Some(records) => {
-                for (seq, events) in records {
-                    self.take(seq, &events);
+                for record in &records {
+                    self.take(record);
                 }
             }
             None => {
@@ -292,19 +292,22 @@ impl Stream {
         Ok(())
     }
 
-    fn take(&mut self, seq: u64, events: &Events) {
+    fn take(&mut self, record: &Fact) {
+        let Fact { seq, time, events } = record;
+        let (seq, time) = (*seq, *time);
         if seq < self.next {
             return;
         }
         let state = self.service.ledger.view().read();
-        for (index, told) in told(&state, events) {
+        for (index, told) in told(&state, time, events) {
             let index_64 = u64::try_from(index).unwrap_or(u64::MAX);
-            let Some((at, event)) = events.get(index) else {
+            let Some(event) = events.get(index) else {
                 continue;
             };
+            let at = event.time().unwrap_or(time);
             let is_new = self.known <= index_64;
-            if is_new && self.filter.wants(&told) && sees_event(&state, &self.caller, *at, event) {
-                self.ready.push_back(item(seq, index_64, *at, told));
+            if is_new && self.filter.wants(&told) && sees_event(&state, &self.caller, at, event) {
+                self.ready.push_back(item(seq, index_64, at, told));
             }
         }
         drop(state);
@@ -344,7 +347,7 @@ async fn resize(resizes: Option<&mut Receiver<Arc<Resize>>>) -> Result<Arc<Resiz
 }
 
 /// A chunk of the history; `None` where it was pruned.
-fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<(u64, Events)>>, Problem> {
+fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<Fact>>, Problem> {
     let kept = reader
         .records(from, HISTORY_CHUNK)
         .map_err(|error| unreadable(&error))?;
@@ -354,8 +357,13 @@ fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<(u64, Events
             return Ok(None);
         };
         let blob = |sha256: &bursar_journal::hash::Hash| reader.blob(sha256).ok().flatten();
-        let events = decode_events(record.seq, &bytes, blob).map_err(|error| unreadable(&error))?;
-        records.push((record.seq, events));
+        let decoded = decode_events(record.seq, &bytes, blob);
+        let (time, events) = decoded.map_err(|error| unreadable(&error))?;
+        records.push(Fact {
+            seq: record.seq,
+            time,
+            events,
+        });
     }
     Ok(Some(records))
 }

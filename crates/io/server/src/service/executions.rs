@@ -18,13 +18,14 @@ use bursar_client::api::{
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::execution::{
-    Digest, GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT,
+    GRACE_DEFAULT, MAX_TIME_DEFAULT, Order, START_TIMEOUT_DEFAULT,
 };
-use bursar_engine::booking::{Extras, Request, Standing};
+use bursar_engine::booking::{Command as BookingCommand, Request, Standing, Submission};
 use bursar_engine::{Command, Refusal, State};
+use bursar_journal::hash::Hash;
 use bursar_node::executor::{Executor, User, Work};
 use bursar_units::causes::chain;
-use bursar_units::{Amount, BookingId, Label, Millis};
+use bursar_units::{BookingId, Label, Millis};
 use rustix::process::geteuid;
 
 use super::answers::{self, Look};
@@ -93,9 +94,10 @@ impl Service {
         caller.require_tenant(&tenant)?;
         let user = runs_as::runs_as(caller, *is_root, *own_user)?;
         let work = work(&mut asked, user);
-        let request = request(asked, tenant, executor.digest(&work));
-        let command = Command::Reserve { id, request };
-        self.require_seen(caller, &command)?;
+        let submission = submission(id, asked, tenant, executor.digest(&work));
+        let retried = submission.order.retry_of.clone();
+        let command = BookingCommand::Submit(submission).into();
+        self.require_seen(caller, &command, retried.as_ref())?;
         // What would be refused is not kept: whoever may submit could fill the disk with it.
         let planned = self
             .carry_out(caller, command.clone(), Mode::DryRun)
@@ -175,13 +177,14 @@ impl Service {
     }
 
     /// An execution that the caller may not see is not there to be retried.
-    fn require_seen(&self, caller: &Caller, command: &Command) -> Result<(), Problem> {
-        let Command::Reserve { request, .. } = command else {
-            return Ok(());
-        };
-        let first = request.order().and_then(|order| order.retry_of.as_ref());
+    fn require_seen(
+        &self,
+        caller: &Caller,
+        command: &Command,
+        retried: Option<&BookingId>,
+    ) -> Result<(), Problem> {
         let state = self.ledger.view().read();
-        match first.and_then(|first| state.bookings.request(first)) {
+        match retried.and_then(|first| state.bookings.request(first)) {
             Some(retried) if !caller.sees_tenant(&retried.tenant) => {
                 let unknown = Refusal::Booking(BookingRefusal::RetryOfUnknown);
                 Err(of_refusal(&state, caller, command, &unknown))
@@ -278,7 +281,7 @@ fn work(asked: &mut ExecutionRequest, user: Option<User>) -> Work {
 }
 
 /// Keeps what is to be run, on a thread that may block.
-async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Digest, Problem> {
+async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Hash, Problem> {
     let executor = Arc::clone(executor);
     match tokio::task::spawn_blocking(move || executor.keep(&work)).await {
         Ok(Ok(digest)) => Ok(digest),
@@ -295,7 +298,7 @@ async fn keep(executor: &Arc<dyn Executor>, work: Work) -> Result<Digest, Proble
 }
 
 /// What an API request asks of the engine, for a tenant.
-fn request(asked: ExecutionRequest, tenant: Label, work: Digest) -> Request {
+fn submission(id: BookingId, asked: ExecutionRequest, tenant: Label, work: Hash) -> Submission {
     let order = Order {
         work,
         pids: asked.pids,
@@ -306,23 +309,17 @@ fn request(asked: ExecutionRequest, tenant: Label, work: Digest) -> Request {
         grace: asked.grace_ms.map_or(GRACE_DEFAULT, Millis::from_ms),
         retry_of: asked.retry_of,
     };
-    Request {
-        class: asked.class,
-        tenant,
-        amount: Amount {
-            slots: asked.slots,
-            cpu_milli: asked.cpu_milli.unwrap_or_default(),
-            memory_bytes: asked.memory_bytes.unwrap_or_default(),
-            gpus: asked.gpus.unwrap_or_default(),
-        },
+    let booking = Request {
+        slots: asked.slots,
+        cpu_milli: asked.cpu_milli.unwrap_or_default(),
+        memory_bytes: asked.memory_bytes.unwrap_or_default(),
+        gpus: asked.gpus.unwrap_or_default(),
         priority: answers::priority_of(asked.priority),
         ttl: Millis::ZERO,
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
-        extras: Some(Box::new(Extras {
-            execution: None,
-            cpu_limit_milli: asked.cpu_limit_milli,
-            memory_limit_bytes: asked.memory_limit_bytes,
-            order: Some(order),
-        })),
-    }
+        cpu_limit_milli: asked.cpu_limit_milli,
+        memory_limit_bytes: asked.memory_limit_bytes,
+        ..Request::new(id, asked.class, tenant)
+    };
+    Submission { booking, order }
 }

@@ -94,7 +94,7 @@ fn who(state: &State, id: &BookingId) -> Option<Who> {
     limits.dedup();
     Some(Who {
         tenant: request.tenant,
-        slots: request.amount.slots,
+        slots: request.slots,
         limits,
     })
 }

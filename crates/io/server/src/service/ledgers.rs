@@ -9,7 +9,7 @@ use bursar_client::api::{
 };
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
-use bursar_engine::Command;
+use bursar_engine::spine;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_ledger::data::RotateError;
 use bursar_ledger::key::BOTH_SIGN;
@@ -127,8 +127,11 @@ impl Service {
         if below <= prunable.pruned && below < wanted {
             return Err(nothing_to_prune(wanted, &prunable));
         }
-        let command = Command::Prune { below, idempotency };
-        let record = self.submit_or_plan(caller, &command, mode).await?.record;
+        let command = spine::Command::Prune { below, idempotency };
+        let record = self
+            .submit_or_plan(caller, &command.into(), mode)
+            .await?
+            .record;
         let pruned = match mode {
             Mode::DryRun => below.saturating_sub(prunable.pruned),
             Mode::Real => self.blank(prunable.pruned, below).await?,
@@ -205,11 +208,11 @@ impl Service {
         })?;
         let key = key.to_string();
         if let Err(refusal) = outcome.result {
-            let command = Command::RotateKey { key, idempotency };
+            let command = spine::Command::RotateKey { key, idempotency };
             return Err(of_refusal(
                 &self.ledger.view().read(),
                 caller,
-                &command,
+                &command.into(),
                 &refusal,
             ));
         }

@@ -164,8 +164,8 @@ pub fn executions_to_share(ledger: &Ledger) -> Executions {
         running
             .filter_map(|(id, _, _)| {
                 let request = state.bookings.request(id)?;
-                let cpu_milli = request.amount.cpu_milli;
-                let limit_milli = request.extras.and_then(|extras| extras.cpu_limit_milli);
+                let cpu_milli = request.cpu_milli;
+                let limit_milli = request.cpu_limit_milli;
                 Some(Execution {
                     id: id.to_string(),
                     cpu_milli,

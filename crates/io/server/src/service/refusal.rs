@@ -54,7 +54,7 @@ fn is_hidden(state: &State, caller: &Caller, command: &Command, refusal: &Refusa
     let Refusal::Booking(BookingRefusal::IdReused { .. }) = refusal else {
         return false;
     };
-    let id = command.booking_ids().first();
+    let id = command.booking_id();
     let known = id.and_then(|id| state.bookings.request(id));
     !known.is_some_and(|request| caller.sees_tenant(&request.tenant))
 }
@@ -64,7 +64,7 @@ fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &
     match refusal {
         Refusal::Booking(BookingRefusal::StaleFence { end: Some(end) }) => {
             problem.end = Some(answers::end(*end));
-            let id = command.booking_ids().first();
+            let id = command.booking_id();
             if let Some(Standing::Ended(ended)) = id.and_then(|id| state.bookings.standing(id)) {
                 problem.ended_at = Some(ended.ended_at());
             }
@@ -73,7 +73,7 @@ fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &
             let limits = state
                 .bookings
                 .limits()
-                .map(|declared| declared.name.as_str());
+                .map(|declared| declared.limit.name.as_str());
             let nodes = state.bookings.nodes().map(|(name, _)| name.as_str());
             problem.suggestion = nearest(name.as_str(), limits.chain(nodes));
         }

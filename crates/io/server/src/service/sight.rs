@@ -5,7 +5,7 @@ use bursar_engine::booking::book::CounterView;
 use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::{Event as BookingEvent, Limit, Scope, Standing};
 use bursar_engine::codec::Record;
-use bursar_engine::{Command, Event, State};
+use bursar_engine::{Command, Event, State, dated, spine};
 use bursar_units::{BookingId, Instant, Label, ObjectName};
 
 use super::nearest::nearest;
@@ -29,7 +29,7 @@ pub(super) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Ite
 
 /// There is no such limit, or the caller may not see it; the nearest it may see is told.
 pub(super) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
-    let names = limits(state, caller).map(|declared| declared.name.as_str());
+    let names = limits(state, caller).map(|declared| declared.limit.name.as_str());
     Problem {
         suggestion: nearest(name.as_str(), names),
         ..Problem::new(Code::NotFound, format!("no limit `{name}`"))
@@ -71,17 +71,19 @@ pub(super) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) ->
         tenant_at(state, at, id).is_some_and(|tenant| caller.may_act_as(&tenant))
     };
     let is_asked = match &record.command {
-        Command::Tick { renewed } => renewed.iter().all(|(id, _)| is_own(record.time, id)),
+        Command::Spine(spine::Command::Tick { renewed }) => {
+            renewed.iter().all(|(id, _)| is_own(record.time, id))
+        }
         command => {
-            let ids = command.booking_ids();
-            !ids.is_empty() && ids.iter().all(|id| is_own(record.time, id))
+            let id = command.booking_id();
+            id.is_some_and(|id| is_own(record.time, id))
         }
     };
-    let is_told = |(at, event): &(Instant, Event)| match event {
+    let is_told = |(at, event): (Instant, &Event)| match event {
         Event::Booking(BookingEvent::Unsettled { .. }) => true,
-        event => booking_of(event).is_some_and(|id| is_own(*at, id)),
+        event => booking_of(event).is_some_and(|id| is_own(at, id)),
     };
-    caller.may_operate() || is_asked && record.events.iter().all(is_told)
+    caller.may_operate() || is_asked && dated(record.time, &record.events).all(is_told)
 }
 
 /// The tenant of a booking at some time, as far as that is known: an id that was forgotten may
@@ -117,7 +119,7 @@ mod tests {
     use bursar_engine::booking::{Limit, Scope};
     use bursar_engine::codec::Record;
     use bursar_engine::token::Role;
-    use bursar_engine::{Command, Events, State};
+    use bursar_engine::{Events, State, spine};
     use bursar_units::{BookingId, Instant, Label, ObjectName};
 
     use super::may_read_bytes;
@@ -127,14 +129,15 @@ mod tests {
     #[test]
     fn a_record_that_was_asked_about_something_else_is_no_tenants_own() {
         let label = |text| Label::new(text).unwrap_or_else(|_| Caller::anonymous().name);
-        let named = Limit::unbounded(None, Some(Scope::Named(label("zeta"))));
-        let changes = ObjectName::new("zeta").map(|name| Change::SetLimit { name, limit: named });
+        let zeta = Some(Scope::Named(label("zeta")));
+        let changes = ObjectName::new("zeta")
+            .map(|name| Change::SetLimit(Limit::unbounded(name, None, zeta)));
         let renewed = BookingId::new("theirs").map(|id| (id, Instant::from_ms(1)));
         let commands = [
-            Command::Change {
+            spine::Command::Change {
                 changes: changes.into_iter().collect(),
             },
-            Command::Tick {
+            spine::Command::Tick {
                 renewed: renewed.into_iter().collect(),
             },
         ];
@@ -143,7 +146,7 @@ mod tests {
                 seq: 1,
                 time: Instant::from_ms(1),
                 by: label("ada"),
-                command,
+                command: command.into(),
                 events: Events::new(),
             };
             let reads = |role| {

@@ -11,7 +11,7 @@ use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::state::KEYS_KEPT;
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, plan};
+use bursar_engine::{Command, plan, spine};
 use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
@@ -55,10 +55,11 @@ impl Service {
         let now = self.ledger.now();
         if mode == Mode::DryRun {
             let token = token(asked, "", now)?;
-            let command = Command::CreateToken {
-                token: token.clone(),
-            };
-            let record = self.submit_or_plan(caller, &command, mode).await?.record;
+            let command = spine::Command::CreateToken(token.clone());
+            let record = self
+                .submit_or_plan(caller, &command.into(), mode)
+                .await?
+                .record;
             // The secret of a token that is not made would open nothing.
             return Ok(created(&token, now, String::new(), record, Some(true)));
         }
@@ -67,10 +68,11 @@ impl Service {
         if let Some((present, made_at)) = self.present_token(&token) {
             return Ok(created(&present, made_at, secret, self.record(), None));
         }
-        let command = Command::CreateToken {
-            token: token.clone(),
-        };
-        let record = self.submit_or_plan(caller, &command, mode).await?.record;
+        let command = spine::Command::CreateToken(token.clone());
+        let record = self
+            .submit_or_plan(caller, &command.into(), mode)
+            .await?
+            .record;
         Ok(created(&token, now, secret, record, None))
     }
 
@@ -91,8 +93,8 @@ impl Service {
         mode: Mode,
     ) -> Result<Answer<ApplyAnswer>, Problem> {
         caller.require_operate("revoke tokens")?;
-        let command = Command::RevokeToken { name: name.clone() };
-        let Outcome { record, .. } = self.submit_or_plan(caller, &command, mode).await?;
+        let command = spine::Command::RevokeToken { name: name.clone() };
+        let Outcome { record, .. } = self.submit_or_plan(caller, &command.into(), mode).await?;
         let change = Change {
             object: format!("token/{name}"),
             change: ChangeKind::Deleted,
@@ -233,6 +235,7 @@ fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Probl
         roles: asked.roles.into_iter().map(engine_role).collect(),
         tenants: asked.tenants.into_iter().collect(),
         expires: now.after(expires),
+        created: None,
     })
 }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bursar_client::api::{ExecutionRequest, ExecutionState, LogStream};
 use bursar_client::client::{Client, Follow, Mode, Options, Query, Transport};
-use bursar_engine::Command;
-use bursar_engine::booking::execution::{Digest, Exit, Isolation};
+use bursar_engine::booking::Command;
+use bursar_engine::booking::execution::{Exit, Isolation};
 use bursar_engine::token::Role;
+use bursar_journal::hash::Hash;
 use bursar_node::executor::{
     Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, User, Work,
 };
@@ -48,14 +49,14 @@ impl Executor for Paper {
     }
 
     /// The place at which it is kept, or would be.
-    fn digest(&self, work: &Work) -> Digest {
+    fn digest(&self, work: &Work) -> Hash {
         let works = self.works.lock().unwrap();
         let known = works.iter().position(|kept| kept == work);
         let place = known.unwrap_or(works.len());
-        Digest([u8::try_from(place).unwrap(); 32])
+        Hash([u8::try_from(place).unwrap(); 32])
     }
 
-    fn keep(&self, work: &Work) -> Result<Digest, Error> {
+    fn keep(&self, work: &Work) -> Result<Hash, Error> {
         if self.is_full {
             return Err(Error::Path {
                 doing: "write",
@@ -91,7 +92,7 @@ impl Executor for Paper {
         Ok(())
     }
 
-    fn forget(&self, _: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+    fn forget(&self, _: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
         Ok(())
     }
 
@@ -122,7 +123,11 @@ fn name(id: &str) -> BookingId {
 /// What the runner would say.
 async fn found(world: &World, command: Command) {
     let by = Label::new("bursar").unwrap();
-    let outcomes = world.service.ledger().submit(by, vec![command]).await;
+    let outcomes = world
+        .service
+        .ledger()
+        .submit(by, vec![command.into()])
+        .await;
     outcomes.unwrap().pop().unwrap().result.unwrap();
 }
 

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bursar_engine::booking::execution::{Digest, Exit, Isolation, Order, Stage, Verdict};
-use bursar_engine::booking::{Extras, Priority, Reply, Request, Standing};
-use bursar_engine::{Answer, Command, Refusal};
+use bursar_engine::booking::execution::{Exit, Isolation, Order, Stage, Verdict};
+use bursar_engine::booking::{self, Reply, Request, Standing, Submission};
+use bursar_engine::{Answer, Command, Refusal, spine};
+use bursar_journal::hash::Hash;
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::memory::Fault;
 use bursar_node::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
 use bursar_server::runner::{Counts, Runner};
-use bursar_units::{Amount, BookingId, Label, Millis};
+use bursar_units::{BookingId, Label, Millis};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -94,12 +95,12 @@ impl Machine {
 }
 
 impl Executor for Machine {
-    fn digest(&self, _: &Work) -> Digest {
-        Digest::default()
+    fn digest(&self, _: &Work) -> Hash {
+        Hash([0; 32])
     }
 
-    fn keep(&self, _: &Work) -> Result<Digest, Error> {
-        Ok(Digest::default())
+    fn keep(&self, _: &Work) -> Result<Hash, Error> {
+        Ok(Hash([0; 32]))
     }
 
     fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
@@ -108,7 +109,7 @@ impl Executor for Machine {
         let begun = self.told(|told| {
             if told.unwatched.contains(id) {
                 let reason = "it runs already".to_owned();
-                return Begun::Gone(Exit::NotStarted { reason });
+                return Begun::Gone(Exit::NotStarted(reason));
             }
             let exit = told.is_quick.then_some(Exit::Code(0));
             if !told.processes.contains_key(id) {
@@ -173,7 +174,7 @@ impl Executor for Machine {
         Ok(())
     }
 
-    fn forget(&self, _: &dyn Fn(&Digest) -> bool) -> Result<(), Error> {
+    fn forget(&self, _: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
         Ok(())
     }
 
@@ -213,20 +214,24 @@ impl Scene {
         self.runner = tokio::spawn(runner(&self.world, &self.machine, &self.counts).run());
     }
 
-    async fn send(&self, command: Command) -> Result<Answer, Refusal> {
+    async fn send(&self, command: impl Into<Command>) -> Result<Answer, Refusal> {
         let by = Label::new("ada").unwrap();
-        let mut outcomes = self.ledger().submit(by, vec![command]).await.unwrap();
+        let mut outcomes = self
+            .ledger()
+            .submit(by, vec![command.into()])
+            .await
+            .unwrap();
         outcomes.pop().unwrap().result
     }
 
     async fn submit(&self, id: &str) {
-        let (id, request) = (name(id), order("python"));
-        self.send(Command::Reserve { id, request }).await.unwrap();
+        let submit = booking::Command::Submit(order(id, "python"));
+        self.send(submit).await.unwrap();
     }
 
     /// The ledger is a restored one from now on.
     async fn restore(&self) {
-        let restore = Command::Restore {
+        let restore = spine::Command::Restore {
             size: 1,
             fence: None,
             replaces: None,
@@ -236,7 +241,8 @@ impl Scene {
     }
 
     async fn cancel(&self, id: &str) {
-        self.send(Command::Cancel { id: name(id) }).await.unwrap();
+        let cancel = booking::Command::Cancel { id: name(id) };
+        self.send(cancel).await.unwrap();
     }
 
     /// Waits, on virtual time, until an execution stands like this.
@@ -270,30 +276,22 @@ fn name(id: &str) -> BookingId {
     BookingId::new(id).unwrap()
 }
 
-fn order(class: &str) -> Request {
+fn order(id: &str, class: &str) -> Submission {
     let order = Order {
-        work: Digest::default(),
+        work: Hash([0; 32]),
         pids: None,
         start_timeout: Millis::from_secs(60),
         max_time: Millis::from_hours(1),
         grace: Millis::from_secs(10),
         retry_of: None,
     };
-    Request {
-        class: Label::new(class).unwrap(),
-        tenant: Label::new("ada").unwrap(),
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: Priority::Normal,
+    let label = |text| Label::new(text).unwrap();
+    let booking = Request {
         ttl: Millis::ZERO,
         wait: Millis::from_hours(1),
-        extras: Some(Box::new(Extras {
-            order: Some(order),
-            ..Extras::default()
-        })),
-    }
+        ..Request::new(name(id), label(class), label("ada"))
+    };
+    Submission { booking, order }
 }
 
 /// The stage of an execution, or how it came out.
@@ -366,7 +364,8 @@ async fn what_an_operator_forces_is_stopped_and_cleaned_up_afterwards() {
     scene.submit("job").await;
     scene.until("job", "running").await;
     let (id, reason) = (name("job"), "maintenance".to_owned());
-    scene.send(Command::Force { id, reason }).await.unwrap();
+    let force = booking::Command::Force { id, reason };
+    scene.send(force).await.unwrap();
     scene.until("job", "lost").await;
     let cleaned = async {
         while scene.machine.told(|told| told.cleaned.is_empty()) {
@@ -514,13 +513,14 @@ async fn notes_of(ids: &[&str]) -> BTreeMap<BookingId, String> {
 fn assert_charged_as_they_were(scene: &Scene) {
     let state = scene.ledger().view().read();
     let of = |id: &str| state.bookings.request(&name(id)).unwrap();
-    assert_eq!(of("run"), order("python"), "it is charged as it was");
+    let asked = order("run", "python").booking;
+    assert_eq!(of("run"), asked, "it is charged as it was");
     let old = of("old");
     assert_eq!(
         (old.class.as_str(), old.tenant.as_str()),
         ("unknown", "unknown")
     );
-    assert_eq!(old.amount.slots, 1);
+    assert_eq!(old.slots, 1);
     let adopted = |id: &str| match state.bookings.standing(&name(id)) {
         Some(Standing::Granted(granted)) => granted.progress().unwrap().is_adopted,
         other => panic!("{other:?}"),
@@ -558,8 +558,8 @@ async fn after_a_restore_what_runs_and_is_not_known_is_adopted_and_never_begun_a
     }
     assert_charged_as_they_were(&scene);
     // The same submission meets it.
-    let (id, request) = (name("run"), order("python"));
-    let again = scene.send(Command::Reserve { id, request }).await;
+    let again = booking::Command::Submit(order("run", "python"));
+    let again = scene.send(again).await;
     assert_eq!(again, Ok(Answer::Booking(Reply::Repeated)));
     // Listings go on: nothing is killed or begun, and what is over is cleaned up.
     tokio::time::sleep(Duration::from_mins(5)).await;

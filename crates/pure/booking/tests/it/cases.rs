@@ -192,25 +192,26 @@ fn whoever_waits_is_cancelled_without_a_fence_and_whoever_holds_is_not() {
 /// A renewal may not outlast what the ledger would give back after a crash (L5).
 #[test]
 fn a_renewal_is_for_at_most_the_ttl_that_was_asked_for_even_when_limits_were_lowered() {
-    use bursar_booking::Fence;
-    use bursar_booking::decide::renewal;
     let mut desk = Desk::new();
-    let fence = Fence(desk.hold(0, "job", &request("python", "a")));
+    let fence = desk.hold(0, "job", &request("python", "a"));
     let strict = bursar_booking::Limit {
         ttl_max: Millis::from_secs(10),
         ..slots_limit("python", "", 10)
     };
     desk.set(1, &[("python", strict)]).unwrap();
-    let renew = |fence, ttl| renewal(&desk.bookings, &id("job"), fence, ttl);
+    let recorded = desk.log.len();
+    let mut renew = |fence, ttl| desk.renew(2_000, "job", fence, ttl);
+    let until = |secs: u64| {
+        Ok(Reply::Renewed {
+            expires: at(secs * 1_000),
+        })
+    };
     assert_eq!(
         renew(fence, None),
-        Ok(Millis::from_secs(60)),
+        until(62),
         "a lowered limit evicts nobody"
     );
-    assert_eq!(
-        renew(fence, Some(Millis::from_secs(7))),
-        Ok(Millis::from_secs(7))
-    );
+    assert_eq!(renew(fence, Some(Millis::from_secs(7))), until(9));
     for ttl in [Millis::from_secs(61), Millis::from_ms(999)] {
         let refused = Refusal::TimeOutOfBounds {
             field: "ttlMs",
@@ -220,10 +221,8 @@ fn a_renewal_is_for_at_most_the_ttl_that_was_asked_for_even_when_limits_were_low
         };
         assert_eq!(renew(fence, Some(ttl)), Err(refused));
     }
-    assert_eq!(
-        renew(Fence(9), None),
-        Err(Refusal::StaleFence { end: None })
-    );
+    assert_eq!(renew(9, None), Err(Refusal::StaleFence { end: None }));
+    assert_eq!(desk.log.len(), recorded, "evidence is no event");
 }
 
 /// Our own absence expires nobody: a holder gets its ttl again from when we are back.

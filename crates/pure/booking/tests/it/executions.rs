@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use bursar_booking::execution::{ADOPTION, Exit, Order, STOPS_UNTIL_STUCK, Verdict, Wanted};
-use bursar_booking::{Bookings, End, Event, Fence, Outcome, Refusal, Reply, Request, Standing};
+use bursar_booking::{Bookings, End, Event, Outcome, Refusal, Reply, Request, Standing};
 use bursar_units::Millis;
 
 use crate::make::{
-    Desk, at, at_once, execution, id, order, request, sized, slots_limit, stage_word, with_order,
+    Asked, Desk, at, at_once, execution, id, order, request, sized, slots_limit, stage_word,
+    with_order,
 };
 
 const HOUR: u64 = 3_600_000;
@@ -81,7 +82,7 @@ fn tell(desk: &mut Desk, command: &str) -> String {
         "lost" => desk.exited(NOW, "run", &Exit::Lost),
         "not started" => {
             let reason = "no such file".to_owned();
-            desk.exited(NOW, "run", &Exit::NotStarted { reason })
+            desk.exited(NOW, "run", &Exit::NotStarted(reason))
         }
         "stop 1 failed" => desk.stop_failed(NOW, "run", 1),
         "stop 2 failed" => desk.stop_failed(NOW, "run", 2),
@@ -90,11 +91,7 @@ fn tell(desk: &mut Desk, command: &str) -> String {
         "cancel" => desk.cancel(NOW, "run"),
         "force" => desk.force(NOW, "run"),
         "release" => desk.release(NOW, "run", 1),
-        "renew" => {
-            let renewal = bursar_booking::decide::renewal;
-            return renewal(&desk.bookings, &id("run"), Fence(1), None)
-                .map_or_else(refused, |ttl| format!("Renewed {ttl:?}"));
-        }
+        "renew" => desk.renew(NOW, "run", 1, None),
         "overdue" => {
             desk.tick(100 * 24 * HOUR);
             return "-".to_owned();
@@ -201,7 +198,7 @@ fn standing_word(desk: &Desk) -> &'static str {
 fn one_that_is_found_running_after_a_restore_is_charged_above_limits_and_ends_like_any_other() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 2))]);
     desk.hold(0, "held", &request("python", "b"));
-    let found = sized(execution("python", "a"), 3);
+    let found = with_order(sized(request("python", "a"), 3), order());
     assert_eq!(desk.adopt(1_000, "run", &found, Some(77)), Ok(Reply::Noted));
     assert_eq!(stands(&desk.bookings, "run"), "running until 3601s");
     assert_eq!(desk.fence_of("run"), Some(77));
@@ -332,7 +329,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
         (
             |desk| {
                 let reason = "no such file".to_owned();
-                drop(desk.exited(5_000, "run", &Exit::NotStarted { reason }));
+                drop(desk.exited(5_000, "run", &Exit::NotStarted(reason)));
             },
             Verdict::Failed,
             End::Released,
@@ -343,7 +340,7 @@ fn every_way_of_an_execution_to_end_frees_its_slot_and_says_how_it_went() {
             |desk| {
                 desk.tick(60_000);
                 let reason = "never spawned".to_owned();
-                drop(desk.exited(61_000, "run", &Exit::NotStarted { reason }));
+                drop(desk.exited(61_000, "run", &Exit::NotStarted(reason)));
             },
             Verdict::Failed,
             End::Released,
@@ -440,8 +437,9 @@ fn one_that_waits_ends_with_its_wait_or_by_cancel_and_never_ran() {
     let mut desk = in_stage("queued");
     let short = Request {
         wait: Millis::from_secs(5),
-        ..execution("python", "a")
+        ..request("python", "a")
     };
+    let short = with_order(short, order());
     desk.reserve(0, "short", &short).unwrap();
     desk.tick(4_999);
     assert_eq!(verdict(&desk, "short"), None);
@@ -556,7 +554,7 @@ fn another_order_under_the_same_id_is_refused_and_the_field_is_named() {
     };
     let refused = Err(Refusal::IdReused { field: "command" });
     assert_eq!(desk.reserve(3, "run", &plain), refused);
-    let larger = sized(execution("python", "a"), 2);
+    let larger = with_order(sized(request("python", "a"), 2), order());
     let refused = Err(Refusal::IdReused { field: "slots" });
     assert_eq!(desk.reserve(3, "run", &larger), refused);
 }
@@ -722,7 +720,7 @@ fn a_normal_life_is_submitted_started_and_exited() {
         .log
         .iter()
         .map(|(_, event)| match event {
-            Event::Reserved { fence: Some(_), .. } => "submitted",
+            Event::Submitted(submission) if submission.booking.fence.is_some() => "submitted",
             Event::Started { .. } => "started",
             Event::Exited { .. } => "exited",
             other => panic!("{other:?}"),
@@ -736,16 +734,12 @@ fn a_normal_life_is_submitted_started_and_exited() {
 fn a_record_holds_at_most_256_stops() {
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 1_000))]);
     for number in 0..600 {
-        let name = id(&format!("run-{number}"));
-        let mut events = bursar_booking::decide::Events::new();
-        let asked = execution("python", "a");
-        bursar_booking::decide::reserve(&mut desk.bookings, at(0), &name, &asked, &mut events)
-            .unwrap();
+        desk.fill(0, &format!("run-{number}"), &execution("python", "a"));
     }
     let mut sizes = Vec::new();
     while desk.bookings.due(at(HOUR)).next().is_some() {
         let before = desk.log.len();
-        desk.record(|b, events| bursar_booking::decide::tick(b, at(HOUR), |_| None, events));
+        desk.tick_once(HOUR);
         assert!(
             desk.log[before..]
                 .iter()
@@ -762,7 +756,7 @@ fn a_record_holds_at_most_256_stops() {
     );
 }
 
-fn at_once_execution() -> Request {
+fn at_once_execution() -> Asked {
     with_order(at_once("python", "a"), order())
 }
 

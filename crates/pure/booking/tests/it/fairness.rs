@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_booking::decide::{self, Events};
-use bursar_booking::{Bookings, Event, Fence, Limit, Priority, Refusal, Reply, Request};
-use bursar_units::{Amount, Millis};
+use bursar_booking::{Command, Event, Fence, Limit, Priority, Refusal, Reply, Request};
+use bursar_units::Millis;
 use proptest::prelude::*;
 
-use crate::make::{Desk, at, at_once, id, request, scope, sized, slots_limit};
+use crate::make::{
+    Desk, at_once, decided, grant, id, release, request, sized, slots_limit, unbounded,
+};
 
 const OTHERS: [&str; 3] = ["ann", "bob", "cyd"];
 
@@ -39,35 +40,30 @@ fn two_backlogged_tenants_share_by_weight() {
     proptest!(config, |(w1 in weight.clone(), w2 in weight, first in slots(), second in slots())| {
         let weighted = |tenant, weight| Limit {
             weight: Some(weight),
-            ..Limit::unbounded(None, scope(tenant))
+            ..unbounded("", tenant)
         };
-        let one_gpu = Limit { gpus: Some(1), ..Limit::unbounded(None, None) };
+        let one_gpu = Limit { gpus: Some(1), ..unbounded("", "") };
         let mut desk = Desk::with_limits(&[
             ("ann", weighted("ann", w1)),
             ("bob", weighted("bob", w2)),
             ("one", one_gpu),
         ]);
         let fence = desk.hold(0, "start", &Request {
-            amount: Amount { slots: 1, gpus: 1, ..Amount::default() },
+            gpus: 1,
             ..request("python", "other")
         });
         let mut fence = Fence(fence);
         for (tenant, sizes) in [("ann", &first), ("bob", &second)] {
             for (number, slots) in sizes.iter().enumerate() {
-                let asked = Request {
-                    amount: Amount { slots: *slots, gpus: 1, ..Amount::default() },
-                    ..request("python", tenant)
-                };
-                let name = id(&format!("{tenant}-{number}"));
-                decide::reserve(&mut desk.bookings, at(0), &name, &asked, &mut Events::new()).unwrap();
+                let asked = Request { slots: *slots, gpus: 1, ..request("python", tenant) };
+                desk.fill(0, &format!("{tenant}-{number}"), &asked);
             }
         }
         let (mut got, mut served, mut holder) = ([0_u64; 2], [0; 2], id("start"));
         while served.iter().all(|served| *served < 99) {
-            let mut events = Events::new();
-            let said = (None, None);
-            decide::release(&mut desk.bookings, at(1), &holder, fence, said, &mut events).unwrap();
-            let Some((_, Event::Granted { id, fence: next })) = events.pop() else {
+            let (answer, mut events) = decided(&mut desk.bookings, 1, &release(holder, fence));
+            answer.unwrap();
+            let Some((_, Event::Granted { id, fence: next, .. })) = events.pop() else {
                 panic!("one ends, one is granted")
             };
             (holder, fence) = (id, next);
@@ -252,49 +248,33 @@ fn a_due_head_that_can_never_fit_holds_nobody_back() {
 
 /// Milliseconds that the jobs of the others waited.
 fn waits_of_others(flood_per_job: u64) -> Vec<u64> {
-    let mut bookings = Bookings::new();
     let own = Limit {
         queue_max: 500,
-        ..Limit::unbounded(None, scope("each"))
+        ..unbounded("", "each")
     };
-    let mut events = Events::new();
-    for (text, limit) in [("all", slots_limit("", "", 4)), ("own", own)] {
-        let change = decide::Change::SetLimit {
-            name: crate::make::name(text),
-            limit,
-        };
-        decide::change(&mut bookings, at(0), &[change], &mut events).unwrap();
-    }
+    let mut bookings = Desk::with_limits(&[("all", slots_limit("", "", 4)), ("own", own)]).bookings;
     let mut asked = BTreeMap::new();
     let mut ends: BTreeSet<(u64, String, u64)> = BTreeSet::new();
     let mut waits = Vec::new();
     for now in (0..40_000).step_by(100) {
-        let mut events = Events::new();
+        let mut events = Vec::new();
         while let Some((end, text, fence)) = ends.pop_first() {
             if now < end {
                 ends.insert((end, text, fence));
                 break;
             }
-            let said = (None, None);
-            decide::release(
-                &mut bookings,
-                at(now),
-                &id(&text),
-                Fence(fence),
-                said,
-                &mut events,
-            )
-            .unwrap();
+            let (answer, happened) = decided(&mut bookings, now, &release(id(&text), Fence(fence)));
+            answer.unwrap();
+            events.extend(happened);
         }
         if now % 10_000 == 0 && now < 30_000 {
             let mut ask = |text: String, tenant: &str| {
-                let answer = decide::reserve(
-                    &mut bookings,
-                    at(now),
-                    &id(&text),
-                    &request("python", tenant),
-                    &mut events,
-                );
+                let command = Command::Reserve(Request {
+                    id: id(&text),
+                    ..request("python", tenant)
+                });
+                let (answer, happened) = decided(&mut bookings, now, &command);
+                events.extend(happened);
                 if answer.is_ok() {
                     asked.insert(text, now);
                 }
@@ -309,13 +289,7 @@ fn waits_of_others(flood_per_job: u64) -> Vec<u64> {
             }
         }
         for (when, event) in events {
-            let (Event::Granted { id, fence }
-            | Event::Reserved {
-                id,
-                fence: Some(fence),
-                ..
-            }) = event
-            else {
+            let Some((id, fence)) = grant(&event) else {
                 continue;
             };
             ends.insert((when.ms() + 1_000, id.to_string(), fence.0));

@@ -1,10 +1,10 @@
 //! Ids: repeated, reused, remembered and too old (L6, S5).
 
-use bursar_booking::decide::{self, Events};
-use bursar_booking::{Event, Extras, Fence, Priority, Refusal, Reply, Request};
-use bursar_units::{Amount, BookingId, Millis};
+use bursar_booking::execution::{Adoption, Isolation};
+use bursar_booking::{Event, Fence, Priority, Refusal, Reply, Request};
+use bursar_units::{BookingId, Millis};
 
-use crate::make::{Desk, at, id, label, request, uuid_id};
+use crate::make::{Desk, at, id, label, order, request, uuid_id};
 
 const DAY: u64 = 86_400_000;
 
@@ -13,11 +13,6 @@ fn an_id_with_another_body_is_refused_and_the_field_is_named() {
     let mut desk = Desk::new();
     let asked = request("python", "a");
     desk.hold(0, "job", &asked);
-    let amount = asked.amount;
-    let extras = |extras| Request {
-        extras: Some(Box::new(extras)),
-        ..asked.clone()
-    };
     for (field, other) in [
         (
             "class",
@@ -36,34 +31,28 @@ fn an_id_with_another_body_is_refused_and_the_field_is_named() {
         (
             "slots",
             Request {
-                amount: Amount { slots: 2, ..amount },
+                slots: 2,
                 ..asked.clone()
             },
         ),
         (
             "cpuMilli",
             Request {
-                amount: Amount {
-                    cpu_milli: 1,
-                    ..amount
-                },
+                cpu_milli: 1,
                 ..asked.clone()
             },
         ),
         (
             "memoryBytes",
             Request {
-                amount: Amount {
-                    memory_bytes: 1,
-                    ..amount
-                },
+                memory_bytes: 1,
                 ..asked.clone()
             },
         ),
         (
             "gpus",
             Request {
-                amount: Amount { gpus: 1, ..amount },
+                gpus: 1,
                 ..asked.clone()
             },
         ),
@@ -90,24 +79,24 @@ fn an_id_with_another_body_is_refused_and_the_field_is_named() {
         ),
         (
             "executionId",
-            extras(Extras {
-                execution: Some(id("e")),
-                ..Extras::default()
-            }),
+            Request {
+                execution_id: Some(id("e")),
+                ..asked.clone()
+            },
         ),
         (
             "cpuLimitMilli",
-            extras(Extras {
+            Request {
                 cpu_limit_milli: Some(1),
-                ..Extras::default()
-            }),
+                ..asked.clone()
+            },
         ),
         (
             "memoryLimitBytes",
-            extras(Extras {
+            Request {
                 memory_limit_bytes: Some(1),
-                ..Extras::default()
-            }),
+                ..asked.clone()
+            },
         ),
     ] {
         assert_eq!(
@@ -115,27 +104,28 @@ fn an_id_with_another_body_is_refused_and_the_field_is_named() {
             Err(Refusal::IdReused { field })
         );
     }
+    let fenced = Request {
+        fence: Some(Fence(9)),
+        ..asked
+    };
     assert_eq!(
-        desk.reserve(1, "job", &extras(Extras::default())),
-        Ok(Reply::Repeated)
+        desk.reserve(1, "job", &fenced),
+        Ok(Reply::Repeated),
+        "a fence is no part of what was asked"
     );
+    assert_eq!(desk.hold(1, "other", &fenced), 2);
 }
 
 /// Ended bookings keep all that was asked, also where numbers are unusually large.
 #[test]
 fn an_ended_booking_still_knows_its_request_to_the_last_field() {
     let unusual = Request {
-        amount: Amount {
-            slots: 3,
-            cpu_milli: 1,
-            memory_bytes: 1 << 52,
-            gpus: 2,
-        },
+        slots: 3,
+        cpu_milli: 1,
+        memory_bytes: 1 << 52,
+        gpus: 2,
         wait: Millis::from_hours(24 * 60),
-        extras: Some(Box::new(Extras {
-            cpu_limit_milli: Some(5),
-            ..Extras::default()
-        })),
+        cpu_limit_milli: Some(5),
         ..request("python", "a")
     };
     let limit = bursar_booking::Limit {
@@ -144,7 +134,11 @@ fn an_ended_booking_still_knows_its_request_to_the_last_field() {
     };
     let mut desk = Desk::with_limits(&[("default", limit)]);
     for asked in [unusual, request("python", "a")] {
-        let text = format!("job-{}", asked.amount.slots);
+        let text = format!("job-{}", asked.slots);
+        let asked = Request {
+            id: id(&text),
+            ..asked
+        };
         let fence = desk.hold(0, &text, &asked);
         desk.release(1, &text, fence).unwrap();
         assert_eq!(desk.bookings.request(&id(&text)).as_ref(), Some(&asked));
@@ -175,9 +169,7 @@ fn an_end_is_remembered_for_a_day_and_forgotten_by_the_next_end_after_it() {
 fn a_uuid_v7_id_is_never_granted_twice_however_late_it_is_repeated() {
     let mut desk = Desk::new();
     let asked = request("python", "a");
-    let again = |desk: &mut Desk, now: u64, id: &BookingId| {
-        desk.record(|b, events| decide::reserve(b, at(now), id, &asked, events))
-    };
+    let again = |desk: &mut Desk, now: u64, id: &BookingId| desk.reserve(now, id.as_str(), &asked);
     let made = 10 * DAY;
     // Made, granted and given back within one millisecond: the edge of "older than".
     let first = uuid_id(made, 1);
@@ -211,26 +203,40 @@ fn events_about_the_wrong_standing_change_nothing() {
     desk.hold(0, "ended", &request("python", "a"));
     desk.release(1, "ended", fence + 1).unwrap();
     let before: Vec<_> = desk.bookings.facts().collect();
-    let again = |text: &str, fence| Event::Reserved {
-        id: id(text),
-        request: request("java", "b"),
-        fence,
+    let again = |text: &str, fence| {
+        Event::Reserved(Request {
+            id: id(text),
+            fence,
+            ..request("java", "b")
+        })
     };
+    let adopted = Event::Adopted(Adoption {
+        booking: Request {
+            id: id("unfenced"),
+            ..request("java", "b")
+        },
+        order: Some(order()),
+        isolation: Isolation::Cgroup,
+    });
     for event in [
+        adopted,
         again("held", Some(Fence(9))),
         again("held", None),
         again("ended", Some(Fence(9))),
         Event::Granted {
             id: id("held"),
             fence: Fence(9),
+            t: None,
         },
         Event::Granted {
             id: id("nobody"),
             fence: Fence(9),
+            t: None,
         },
         Event::Renewed {
             id: id("ended"),
             expires: at(99),
+            t: None,
         },
     ] {
         desk.bookings.apply(at(2), &event);
@@ -239,7 +245,5 @@ fn events_about_the_wrong_standing_change_nothing() {
             "{event:?}"
         );
     }
-    let mut events = Events::new();
-    let unknown = decide::force(&mut desk.bookings, at(2), &id("nobody"), "why", &mut events);
-    assert_eq!(unknown, Err(Refusal::NotFound));
+    assert_eq!(desk.force(2, "nobody"), Err(Refusal::NotFound));
 }

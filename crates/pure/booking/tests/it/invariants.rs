@@ -3,7 +3,7 @@
 
 use bursar_booking::fact::Fact;
 use bursar_booking::invariants::{Broken, check};
-use bursar_booking::{Bookings, Fence};
+use bursar_booking::{Bookings, Fence, Limit};
 
 use crate::make::{Desk, at, execution, id, name, request, slots_limit};
 
@@ -50,10 +50,10 @@ fn a_counter_that_differs_from_its_bookings_is_found() {
 
 #[test]
 fn limits_that_changed_behind_the_bookings_are_found() {
-    let late = Fact::Limit {
+    let late = Fact::Limit(Limit {
         name: name("late"),
-        limit: slots_limit("python", "", 9),
-    };
+        ..slots_limit("python", "", 9)
+    });
     let broken = checked(sound().into_iter().chain([late]));
     assert!(matches!(broken, Err(Broken::Limits { .. })), "{broken:?}");
 }
@@ -61,8 +61,8 @@ fn limits_that_changed_behind_the_bookings_are_found() {
 #[test]
 fn an_id_in_two_standings_is_found() {
     let broken = with(|fact| {
-        if let Fact::Ended { id: ended, .. } = fact {
-            *ended = id("held");
+        if let Fact::Ended { request, .. } = fact {
+            request.id = id("held");
         }
     });
     assert_eq!(broken, Err(Broken::TwoStandings { id: id("held") }));
@@ -76,28 +76,10 @@ fn a_fence_never_given_out_or_given_out_twice_is_found() {
         }
     });
     assert!(matches!(broken, Err(Broken::Fence { .. })), "{broken:?}");
-    let twin = sound().into_iter().find_map(|fact| match fact {
-        Fact::Granted {
-            id: _,
-            request,
-            fence,
-            queued_at,
-            granted_at,
-            until,
-            renewals,
-            progress,
-        } => {
-            let id = id("twin");
-            Some(Fact::Granted {
-                id,
-                request,
-                fence,
-                queued_at,
-                granted_at,
-                until,
-                renewals,
-                progress,
-            })
+    let twin = sound().into_iter().find_map(|mut fact| match &mut fact {
+        Fact::Granted { request, .. } => {
+            request.id = id("twin");
+            Some(fact)
         }
         _ => None,
     });
@@ -123,7 +105,9 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
     assert_eq!(checked(facts.clone()), Ok(()));
     let stage_of = |text: &str| {
         let progress = facts.iter().find_map(|fact| match fact {
-            Fact::Granted { id, progress, .. } if id.as_str() == text => progress.clone(),
+            Fact::Granted {
+                request, progress, ..
+            } if request.id.as_str() == text => progress.clone(),
             _ => None,
         });
         progress.unwrap()
@@ -138,8 +122,10 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
         ("running", "stuck"),
     ] {
         let broken = checked(facts.iter().cloned().map(|mut fact| {
-            if let Fact::Granted { id, progress, .. } = &mut fact
-                && id.as_str() == text
+            if let Fact::Granted {
+                request, progress, ..
+            } = &mut fact
+                && request.id.as_str() == text
             {
                 progress.as_mut().unwrap().stage = stage_of(other).stage;
             }
@@ -149,8 +135,8 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
     }
     for text in ["starting", "running"] {
         let broken = checked(facts.iter().cloned().map(|mut fact| {
-            if let Fact::Granted { id, until, .. } = &mut fact
-                && id.as_str() == text
+            if let Fact::Granted { request, until, .. } = &mut fact
+                && request.id.as_str() == text
             {
                 *until = None;
             }
@@ -159,10 +145,10 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
         assert_eq!(broken, Err(Broken::Execution { id: id(text) }));
     }
     let without_order = checked(facts.iter().cloned().map(|mut fact| {
-        if let Fact::Granted { id, request, .. } = &mut fact
-            && id.as_str() == "running"
+        if let Fact::Granted { request, order, .. } = &mut fact
+            && request.id.as_str() == "running"
         {
-            request.extras = None;
+            *order = None;
         }
         fact
     }));
@@ -190,11 +176,11 @@ fn passes_that_no_head_can_have_are_found() {
     let passed = |number: &str, times: u32, place: Option<u64>| {
         with(|fact| match fact {
             Fact::Queued {
-                id: waiting,
+                request,
                 passes,
                 due,
                 ..
-            } if waiting.as_str() == number => {
+            } if request.id.as_str() == number => {
                 (*passes, *due) = (times, place);
             }
             Fact::Totals { dues, .. } => *dues = 1,
@@ -219,38 +205,16 @@ fn passes_that_no_head_can_have_are_found() {
 
 #[test]
 fn an_end_that_should_be_forgotten_is_found() {
-    let old = sound()
-        .into_iter()
-        .find(|fact| matches!(fact, Fact::Ended { .. }));
-    let broken = checked(sound().into_iter().chain(old.map(|fact| match fact {
+    let young = sound().into_iter().find_map(|mut fact| match &mut fact {
         Fact::Ended {
-            id: _,
-            request,
-            end,
-            outcome,
-            exit_code,
-            reason,
-            course,
-            queued_at,
-            granted,
-            ..
+            request, ended_at, ..
         } => {
-            let (id, ended_at) = (id("young"), at(86_400_001));
-            Fact::Ended {
-                id,
-                request,
-                end,
-                outcome,
-                exit_code,
-                reason,
-                course,
-                queued_at,
-                granted,
-                ended_at,
-            }
+            (request.id, *ended_at) = (id("young"), at(86_400_001));
+            Some(fact)
         }
-        other => other,
-    })));
+        _ => None,
+    });
+    let broken = checked(sound().into_iter().chain(young));
     assert!(matches!(broken, Err(Broken::Archive { .. })), "{broken:?}");
 }
 
@@ -260,25 +224,11 @@ fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_se
         let without_holder = sound()
             .into_iter()
             .filter(|fact| !matches!(fact, Fact::Granted { .. }));
-        checked(without_holder.map(|fact| match fact {
-            Fact::Totals {
-                fence,
-                fences_from,
-                virtual_time,
-                sequence,
-                dues,
-                forgotten_at,
-                ..
-            } => Fact::Totals {
-                fence,
-                fences_from,
-                virtual_time,
-                sequence,
-                dues,
-                forgotten_at,
-                unsettled: more,
-            },
-            other => other,
+        checked(without_holder.map(|mut fact| {
+            if let Fact::Totals { unsettled, .. } = &mut fact {
+                *unsettled = more;
+            }
+            fact
         }))
     };
     assert_eq!(free(false), Err(Broken::Grantable { id: id("first") }));

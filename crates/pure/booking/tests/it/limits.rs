@@ -1,10 +1,10 @@
 //! Which limit applies, what a refusal says of it, and what changing it does (S1).
 
-use bursar_booking::decide::{self, Change, Events};
-use bursar_booking::{Bound, Limit, LimitUse, Refusal, Reply, Request};
-use bursar_units::{Amount, Dimension, Millis};
+use bursar_booking::decide::{Change, missing_shipped};
+use bursar_booking::{Bound, Limit, LimitUse, Node, Refusal, Reply, Request};
+use bursar_units::{Dimension, Millis};
 
-use crate::make::{Desk, at, at_once, id, name, request, scope, sized, slots_limit};
+use crate::make::{Desk, at_once, name, request, sized, slots_limit, unbounded};
 
 #[test]
 fn an_unknown_class_is_limited_to_the_hundred_slots_of_the_seed() {
@@ -72,11 +72,7 @@ fn a_refusal_lists_every_binding_limit_headline_first() {
     desk.hold(0, "a", &sized(request("python", "ann"), 2));
     desk.reserve(0, "b", &request("python", "ann")).unwrap();
     let asked = Request {
-        amount: Amount {
-            slots: 1,
-            gpus: 1,
-            ..Amount::default()
-        },
+        gpus: 1,
         ..at_once("python", "ann")
     };
     let limits = over(desk.reserve(0, "c", &asked));
@@ -97,25 +93,18 @@ fn a_refusal_lists_every_binding_limit_headline_first() {
 fn however_much_is_held_is_counted_exactly() {
     let mut desk = Desk::new();
     let large = Request {
-        amount: Amount {
-            slots: 1,
-            memory_bytes: 1 << 63,
-            ..Amount::default()
-        },
+        memory_bytes: 1 << 63,
         ..at_once("python", "ann")
     };
     desk.hold(0, "a", &large);
     let fence = desk.hold(0, "b", &large);
     let bound = Limit {
         memory: Some(Bound::Exactly((1 << 63) + 1)),
-        ..Limit::unbounded(None, None)
+        ..unbounded("", "")
     };
     desk.set(0, &[("all", bound)]).unwrap();
     let small = Request {
-        amount: Amount {
-            memory_bytes: 1,
-            ..large.amount
-        },
+        memory_bytes: 1,
         ..large.clone()
     };
     let limits = over(desk.reserve(0, "c", &small));
@@ -191,15 +180,11 @@ fn a_limit_of_zero_pauses_and_raising_it_grants_in_the_same_record() {
 fn percentages_follow_the_inventory_and_round_down() {
     let limit = Limit {
         cpu: Some(Bound::Percent(80)),
-        ..Limit::unbounded(None, None)
+        ..unbounded("", "")
     };
     let mut desk = Desk::with_limits(&[("all", limit)]);
-    let cpu = |milli| Request {
-        amount: Amount {
-            slots: 1,
-            cpu_milli: milli,
-            ..Amount::default()
-        },
+    let cpu = |cpu_milli| Request {
+        cpu_milli,
         ..request("python", "a")
     };
     assert_eq!(
@@ -208,16 +193,13 @@ fn percentages_follow_the_inventory_and_round_down() {
         "80% of nothing is a pause"
     );
     let mut machine = |cpu_milli| {
-        let capacity = Amount {
-            cpu_milli,
-            ..Amount::default()
-        };
-        let change = Change::SetNode {
+        let node = Node {
             name: name("n1"),
-            capacity,
+            cpu_milli,
+            memory_bytes: 0,
+            gpus: 0,
         };
-        desk.record(|b, events| decide::change(b, at(1), &[change], events))
-            .unwrap();
+        desk.change(1, &[Change::SetNode(node)]).unwrap();
         desk.bookings.limit("all").unwrap().bounds.cpu_milli
     };
     assert_eq!(machine(1_999), Some(1_599));
@@ -252,9 +234,8 @@ fn the_shipped_limit_can_be_changed_but_not_dropped_or_moved() {
     let drop = Change::DropLimit {
         name: name("default"),
     };
-    let answer = desk.record(|b, events| decide::change(b, at(0), &[drop], events));
     assert_eq!(
-        answer,
+        desk.change(0, &[drop]),
         Err(Refusal::ShippedStays {
             name: name("default")
         })
@@ -379,11 +360,7 @@ fn a_queue_has_an_end_and_waits_and_ttls_have_bounds_that_name_their_limit() {
 fn counters_come_back_from_amounts_beyond_what_can_be_counted() {
     let mut desk = Desk::new();
     let huge = Request {
-        amount: Amount {
-            slots: 1,
-            memory_bytes: u64::MAX / 2 + 7,
-            ..Amount::default()
-        },
+        memory_bytes: u64::MAX / 2 + 7,
         ..request("python", "a")
     };
     let fences: Vec<u64> = (0..3)
@@ -394,20 +371,15 @@ fn counters_come_back_from_amounts_beyond_what_can_be_counted() {
     }
     let limit = Limit {
         memory: Some(Bound::Exactly(5)),
-        ..Limit::unbounded(scope("python"), None)
+        ..unbounded("python", "")
     };
     desk.set(2, &[("memory", limit)]).unwrap();
     let five = Request {
-        amount: Amount {
-            slots: 1,
-            memory_bytes: 5,
-            ..Amount::default()
-        },
+        memory_bytes: 5,
         ..at_once("python", "a")
     };
     desk.hold(3, "five", &five);
-    let mut events = Events::new();
-    assert!(decide::reserve(&mut desk.bookings, at(3), &id("six"), &five, &mut events).is_err());
+    assert!(desk.reserve(3, "six", &five).is_err());
 }
 
 fn over(answer: Result<Reply, Refusal>) -> Vec<LimitUse> {
@@ -421,9 +393,8 @@ fn over(answer: Result<Reply, Refusal>) -> Vec<LimitUse> {
 #[test]
 fn the_limit_on_each_tenant_ships_once_and_stays() {
     let mut desk = Desk::new();
-    let shipped = decide::missing_shipped(&desk.bookings);
-    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
-        .unwrap();
+    let shipped = missing_shipped(&desk.bookings);
+    desk.change(0, &shipped).unwrap();
     let tenants = &desk.bookings.limit("tenants").unwrap().limit;
     assert_eq!(
         (tenants.slots, tenants.tenant_queue_max),
@@ -434,7 +405,7 @@ fn the_limit_on_each_tenant_ships_once_and_stays() {
         (default.slots, default.tenant_queue_max),
         (Some(100), Some(1_000))
     );
-    assert_eq!(decide::missing_shipped(&desk.bookings), []);
+    assert_eq!(missing_shipped(&desk.bookings), []);
 
     desk.set(0, &[("tenants", slots_limit("", "each", 7))])
         .unwrap();
@@ -448,26 +419,21 @@ fn the_limit_on_each_tenant_ships_once_and_stays() {
     let drop = Change::DropLimit {
         name: name("tenants"),
     };
-    assert_eq!(
-        desk.record(|b, events| decide::change(b, at(0), &[drop], events)),
-        stays
-    );
+    assert_eq!(desk.change(0, &[drop]), stays);
 }
 
 #[test]
 fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
     let mut desk = Desk::new();
-    let shipped = decide::missing_shipped(&desk.bookings);
-    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
-        .unwrap();
+    let shipped = missing_shipped(&desk.bookings);
+    desk.change(0, &shipped).unwrap();
     desk.set(0, &[("fair", slots_limit("", "each", 7))])
         .unwrap();
     assert!(desk.bookings.limit("tenants").is_none());
     assert_eq!(desk.bookings.limit("fair").unwrap().limit.slots, Some(7));
     // It comes back with the end of that one: nobody is without a bound.
     let drop = Change::DropLimit { name: name("fair") };
-    desk.record(|b, events| decide::change(b, at(0), &[drop], events))
-        .unwrap();
+    desk.change(0, &[drop]).unwrap();
     assert_eq!(
         desk.bookings.limit("tenants").unwrap().limit.slots,
         Some(1_000)
@@ -475,8 +441,7 @@ fn an_operators_own_limit_on_each_tenant_takes_the_place_of_the_shipped_one() {
 
     // One that was changed is the operator's word already: two of one scope are refused.
     let mut desk = Desk::new();
-    desk.record(|b, events| decide::change(b, at(0), &shipped, events))
-        .unwrap();
+    desk.change(0, &shipped).unwrap();
     desk.set(0, &[("tenants", slots_limit("", "each", 9))])
         .unwrap();
     let refused = desk.set(0, &[("fair", slots_limit("", "each", 7))]);
@@ -496,9 +461,9 @@ fn nothing_ships_over_what_an_operator_declared() {
             &[(taken, limit), ("default", slots_limit("each", "", 7))],
         )
         .unwrap();
-        assert_eq!(decide::missing_shipped(&desk.bookings), [], "{taken}");
+        assert_eq!(missing_shipped(&desk.bookings), [], "{taken}");
         let drop = Change::DropLimit { name: name(taken) };
-        let dropped = desk.record(|b, events| decide::change(b, at(0), &[drop], events));
+        let dropped = desk.change(0, &[drop]);
         // A limit of that name with another scope is the operator's own.
         assert_eq!(dropped, Ok(Reply::Applied), "{taken}");
     }

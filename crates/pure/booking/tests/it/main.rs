@@ -14,6 +14,7 @@ mod executions;
 mod fairness;
 mod identity;
 mod invariants;
+mod journal;
 mod limits;
 mod make;
 mod oracle;

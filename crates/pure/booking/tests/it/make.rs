@@ -1,11 +1,12 @@
 //! Short ways to make what the tests need.
 
 use bursar_booking::decide::{self, Change, Events};
-use bursar_booking::execution::{self, Digest, Exit, Isolation, Order, Stage};
+use bursar_booking::execution::{self, Adoption, Exit, Isolation, Order, Stage};
 use bursar_booking::{
-    Bookings, Event, Extras, Fence, Limit, Priority, Refusal, Reply, Request, Scope,
+    Bookings, Command, Event, Fence, Limit, Refusal, Reply, Request, Scope, Submission,
 };
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName};
+use bursar_journal::hash::Hash;
+use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
 pub(crate) fn at(ms: u64) -> Instant {
     Instant::from_ms(ms)
@@ -42,26 +43,25 @@ pub(crate) fn scope(text: &str) -> Option<Scope> {
     }
 }
 
+/// A limit that bounds nothing. Its name is given where it is set.
+pub(crate) fn unbounded(class: &str, tenant: &str) -> Limit {
+    Limit::unbounded(name("unnamed"), scope(class), scope(tenant))
+}
+
 pub(crate) fn slots_limit(class: &str, tenant: &str, slots: u64) -> Limit {
     Limit {
         slots: Some(slots),
-        ..Limit::unbounded(scope(class), scope(tenant))
+        ..unbounded(class, tenant)
     }
 }
 
-/// One slot, a minute to live, an hour to wait, normal priority.
+/// One slot, a minute to live, an hour to wait, normal priority. Its id is given where it is
+/// asked for.
 pub(crate) fn request(class: &str, tenant: &str) -> Request {
     Request {
-        class: label(class),
-        tenant: label(tenant),
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: Priority::Normal,
         ttl: Millis::from_secs(60),
         wait: Millis::from_hours(1),
-        extras: None,
+        ..Request::new(id("unnamed"), label(class), label(tenant))
     }
 }
 
@@ -73,10 +73,14 @@ pub(crate) fn at_once(class: &str, tenant: &str) -> Request {
     }
 }
 
+pub(crate) fn sized(request: Request, slots: u64) -> Request {
+    Request { slots, ..request }
+}
+
 /// What an order that names nothing gets: a minute to start, an hour to run, ten seconds to end.
 pub(crate) fn order() -> Order {
     Order {
-        work: Digest([7; 32]),
+        work: Hash([7; 32]),
         pids: None,
         start_timeout: execution::START_TIMEOUT_DEFAULT,
         max_time: execution::MAX_TIME_DEFAULT,
@@ -85,45 +89,126 @@ pub(crate) fn order() -> Order {
     }
 }
 
+/// A request, and what is to be run under it if it is an execution.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) booking: Request,
+    pub(crate) order: Option<Order>,
+}
+
+/// A plain booking, or one under which something is run.
+pub(crate) trait Ask {
+    /// It under an id.
+    fn named(&self, id: &BookingId) -> Asked;
+}
+
+impl Ask for Request {
+    fn named(&self, id: &BookingId) -> Asked {
+        Asked::from(self.clone()).named(id)
+    }
+}
+
+impl Ask for Asked {
+    fn named(&self, id: &BookingId) -> Asked {
+        let mut asked = self.clone();
+        asked.booking.id = id.clone();
+        asked
+    }
+}
+
+impl From<Request> for Asked {
+    fn from(booking: Request) -> Self {
+        let order = None;
+        Self { booking, order }
+    }
+}
+
+impl Asked {
+    /// The command that asks for it.
+    pub(crate) fn command(self) -> Command {
+        let Self { booking, order } = self;
+        match order {
+            None => Command::Reserve(booking),
+            Some(order) => Command::Submit(Submission { booking, order }),
+        }
+    }
+
+    /// The command that says that it was found running, under the fence that its program has.
+    pub(crate) fn adoption(self, fence: Option<u64>, isolation: Isolation) -> Command {
+        Command::Adopt(Adoption {
+            booking: Request {
+                fence: fence.map(Fence),
+                ..self.booking
+            },
+            order: self.order,
+            isolation,
+        })
+    }
+}
+
 /// A request under which something is to be run.
-pub(crate) fn with_order(request: Request, order: Order) -> Request {
-    Request {
-        ttl: Millis::ZERO,
-        extras: Some(Box::new(Extras {
-            order: Some(order),
-            ..Extras::default()
-        })),
-        ..request
+pub(crate) fn with_order(request: Request, order: Order) -> Asked {
+    let ttl = Millis::ZERO;
+    Asked {
+        booking: Request { ttl, ..request },
+        order: Some(order),
     }
 }
 
 /// An execution of one slot that waits for an hour.
-pub(crate) fn execution(class: &str, tenant: &str) -> Request {
+pub(crate) fn execution(class: &str, tenant: &str) -> Asked {
     with_order(request(class, tenant), order())
 }
 
-pub(crate) fn sized(request: Request, slots: u64) -> Request {
-    Request {
-        amount: Amount {
-            slots,
-            ..request.amount
-        },
-        ..request
+/// The command that gives a slot back without a word on the work.
+pub(crate) fn release(id: BookingId, fence: Fence) -> Command {
+    Command::Release {
+        id,
+        fence,
+        outcome: None,
+        exit_code: None,
     }
+}
+
+/// The events of a record of that time, each with when it happened.
+pub(crate) fn dated(now: u64, events: Events) -> Vec<(Instant, Event)> {
+    let events = events.into_list().into_iter();
+    events
+        .map(|event| (event.time().unwrap_or(at(now)), event))
+        .collect()
+}
+
+/// Decides a command in a record of its own.
+pub(crate) fn decided(
+    bookings: &mut Bookings,
+    now: u64,
+    command: &Command,
+) -> (Result<Reply, Refusal>, Vec<(Instant, Event)>) {
+    let mut events = Events::new(at(now));
+    let answer = decide::decide(bookings, at(now), command, &mut events);
+    (answer, dated(now, events))
+}
+
+/// Processes deadlines in a record of its own; nobody has shown life.
+pub(crate) fn ticked(bookings: &mut Bookings, now: u64) -> Vec<(Instant, Event)> {
+    let mut events = Events::new(at(now));
+    decide::tick(bookings, at(now), |_| None, &mut events);
+    dated(now, events)
 }
 
 /// Bookings with what was recorded of them, driven by plain calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Desk {
     pub(crate) bookings: Bookings,
-    pub(crate) log: Events,
+    /// What happened, and when.
+    pub(crate) log: Vec<(Instant, Event)>,
 }
 
 impl Desk {
     pub(crate) fn new() -> Self {
         Self {
             bookings: Bookings::new(),
-            log: Events::new(),
+            log: Vec::new(),
         }
     }
 
@@ -134,72 +219,95 @@ impl Desk {
     }
 
     pub(crate) fn set(&mut self, now: u64, limits: &[(&str, Limit)]) -> Result<Reply, Refusal> {
-        let set = |(text, limit): &(&str, Limit)| Change::SetLimit {
-            name: name(text),
-            limit: limit.clone(),
+        let set = |(text, limit): &(&str, Limit)| {
+            Change::SetLimit(Limit {
+                name: name(text),
+                ..limit.clone()
+            })
         };
         let changes: Vec<Change> = limits.iter().map(set).collect();
-        self.record(|bookings, events| decide::change(bookings, at(now), &changes, events))
+        self.change(now, &changes)
+    }
+
+    pub(crate) fn change(&mut self, now: u64, changes: &[Change]) -> Result<Reply, Refusal> {
+        let mut events = Events::new(at(now));
+        let answer = decide::change(&mut self.bookings, at(now), changes, &mut events);
+        self.note(dated(now, events));
+        answer
+    }
+
+    pub(crate) fn tell(&mut self, now: u64, command: &Command) -> Result<Reply, Refusal> {
+        let (answer, events) = decided(&mut self.bookings, now, command);
+        self.note(events);
+        answer
     }
 
     pub(crate) fn reserve(
         &mut self,
         now: u64,
         text: &str,
-        request: &Request,
+        asked: &impl Ask,
     ) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| decide::reserve(bookings, at(now), &id, request, events))
+        self.tell(now, &asked.named(&id(text)).command())
+    }
+
+    /// Reserves where it does not matter what happens then: neither noted nor looked over.
+    pub(crate) fn fill(&mut self, now: u64, text: &str, asked: &impl Ask) {
+        let command = asked.named(&id(text)).command();
+        decided(&mut self.bookings, now, &command).0.unwrap();
     }
 
     /// Reserves and expects a grant.
-    pub(crate) fn hold(&mut self, now: u64, text: &str, request: &Request) -> u64 {
-        match self.reserve(now, text, request) {
+    pub(crate) fn hold(&mut self, now: u64, text: &str, asked: &impl Ask) -> u64 {
+        match self.reserve(now, text, asked) {
             Ok(Reply::Granted(fence)) => fence.0,
             other => panic!("{text} was to be granted, and was told {other:?}"),
         }
     }
 
     pub(crate) fn release(&mut self, now: u64, text: &str, fence: u64) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| {
-            decide::release(bookings, at(now), &id, Fence(fence), (None, None), events)
-        })
+        self.tell(now, &release(id(text), Fence(fence)))
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        now: u64,
+        text: &str,
+        fence: u64,
+        ttl: Option<Millis>,
+    ) -> Result<Reply, Refusal> {
+        let (id, fence) = (id(text), Fence(fence));
+        self.tell(now, &Command::Renew { id, fence, ttl })
     }
 
     pub(crate) fn cancel(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| decide::cancel(bookings, at(now), &id, events))
+        self.tell(now, &Command::Cancel { id: id(text) })
     }
 
     pub(crate) fn force(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| decide::force(bookings, at(now), &id, "for a test", events))
+        let (id, reason) = (id(text), "for a test".to_owned());
+        self.tell(now, &Command::Force { id, reason })
     }
 
     pub(crate) fn started(&mut self, now: u64, text: &str) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| {
-            execution::started(bookings, at(now), &id, Isolation::Cgroup, events)
-        })
+        let (id, isolation) = (id(text), Isolation::Cgroup);
+        self.tell(now, &Command::Started { id, isolation })
     }
 
     pub(crate) fn adopt(
         &mut self,
         now: u64,
         text: &str,
-        request: &Request,
+        asked: &impl Ask,
         fence: Option<u64>,
     ) -> Result<Reply, Refusal> {
-        let (id, found) = (id(text), (fence.map(Fence), Isolation::Cgroup));
-        self.record(|bookings, events| {
-            execution::adopt(bookings, at(now), &id, request, found, events)
-        })
+        let found = asked.named(&id(text));
+        self.tell(now, &found.adoption(fence, Isolation::Cgroup))
     }
 
     pub(crate) fn exited(&mut self, now: u64, text: &str, exit: &Exit) -> Result<Reply, Refusal> {
-        let id = id(text);
-        self.record(|bookings, events| execution::exited(bookings, at(now), &id, exit, events))
+        let (id, exit) = (id(text), exit.clone());
+        self.tell(now, &Command::Exited { id, exit })
     }
 
     pub(crate) fn stop_failed(
@@ -209,16 +317,20 @@ impl Desk {
         attempt: u32,
     ) -> Result<Reply, Refusal> {
         let id = id(text);
-        self.record(|bookings, events| {
-            execution::stop_failed(bookings, at(now), &id, attempt, events)
-        })
+        self.tell(now, &Command::StopFailed { id, attempt })
     }
 
     /// Ticks until nothing is due.
     pub(crate) fn tick(&mut self, now: u64) {
         while self.bookings.is_unsettled() || self.bookings.due(at(now)).next().is_some() {
-            self.record(|bookings, events| decide::tick(bookings, at(now), |_| None, events));
+            self.tick_once(now);
         }
+    }
+
+    /// Ticks for one record.
+    pub(crate) fn tick_once(&mut self, now: u64) {
+        let events = ticked(&mut self.bookings, now);
+        self.note(events);
     }
 
     pub(crate) fn fence_of(&self, text: &str) -> Option<u64> {
@@ -236,24 +348,24 @@ impl Desk {
 
     /// Ids in the order in which they were granted.
     pub(crate) fn grants(&self) -> Vec<String> {
-        let grant = |(_, event): &(Instant, Event)| match event {
-            Event::Granted { id, .. }
-            | Event::Reserved {
-                id, fence: Some(_), ..
-            } => Some(id.to_string()),
-            _ => None,
-        };
-        self.log.iter().filter_map(grant).collect()
+        let granted = self.log.iter().filter_map(|(_, event)| grant(event));
+        granted.map(|(id, _)| id.to_string()).collect()
     }
 
-    /// One record: what is decided is noted and looked over.
-    pub(crate) fn record<T>(&mut self, decide: impl FnOnce(&mut Bookings, &mut Events) -> T) -> T {
-        let mut events = Events::new();
-        let answer = decide(&mut self.bookings, &mut events);
+    /// One record: what was decided is noted and looked over.
+    fn note(&mut self, events: Vec<(Instant, Event)>) {
         self.log.extend(events);
         bursar_booking::invariants::check(&self.bookings).unwrap();
-        answer
     }
+}
+
+/// The booking that an event grants, at once or after a wait, and its fence.
+pub(crate) fn grant(event: &Event) -> Option<(&BookingId, Fence)> {
+    if let Event::Granted { id, fence, .. } = event {
+        return Some((id, *fence));
+    }
+    let (request, _) = event.request()?;
+    Some((&request.id, request.fence?))
 }
 
 /// The word for a stage in tables.
@@ -261,7 +373,7 @@ pub(crate) fn stage_word(stage: Stage) -> &'static str {
     match stage {
         Stage::Starting => "starting",
         Stage::Running => "running",
-        Stage::Stopping { .. } => "stopping",
+        Stage::Stopping(_) => "stopping",
         Stage::Stuck => "stuck",
     }
 }

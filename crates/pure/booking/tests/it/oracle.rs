@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_booking::execution::{Cause, Exit, Isolation, Verdict};
+use bursar_booking::execution::{Cause, Exit, Isolation, Order, Verdict};
 use bursar_booking::{Bound, End, Limit, Outcome, Priority, Request, Scope};
-use bursar_units::{Dimension, Label};
+use bursar_units::{Dimension, Instant, Label};
+
+use crate::make::Asked;
 
 /// What happened, in order: when, to whom, what.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -98,6 +100,8 @@ impl Way {
 pub(crate) struct Booking {
     pub(crate) id: String,
     pub(crate) request: Request,
+    /// What is run, if it is an execution.
+    pub(crate) order: Option<Order>,
     pub(crate) sequence: u64,
     pub(crate) since: u64,
     pub(crate) state: State,
@@ -131,27 +135,24 @@ impl Oracle {
     }
 
     /// "reserve = join the waiting room, then pump; still waiting with wait = 0: leave, refuse."
-    pub(crate) fn reserve(
-        &mut self,
-        now: u64,
-        id: &str,
-        made_at: Option<u64>,
-        request: &Request,
-    ) -> Told {
+    pub(crate) fn reserve(&mut self, now: u64, asked: &Asked) -> Told {
+        let (request, order) = (&asked.booking, &asked.order);
+        let id = request.id.as_str();
         if let Some(present) = self.find(id) {
-            return if present.request == *request {
+            return if present.request == *request && present.order == *order {
                 Told::Repeated
             } else {
                 refused("id-reused")
             };
         }
+        let made_at = request.id.made_at().map(Instant::ms);
         if made_at.is_some_and(|made_at| self.forgotten_at.is_some_and(|at| made_at <= at)) {
             return refused("id-too-old");
         }
-        if let Some(refusal) = self.out_of_bounds(request) {
+        if let Some(refusal) = self.out_of_bounds(asked) {
             return refusal;
         }
-        self.join(now, id, request);
+        self.join(now, asked);
         self.pump(now);
         if let State::Holding { fence, .. } = self.find(id).unwrap().state {
             // It never was in the queue for anyone to see.
@@ -205,7 +206,7 @@ impl Oracle {
     }
 
     pub(crate) fn started(&mut self, now: u64, id: &str, isolation: Isolation) -> Told {
-        let (way, until, request) = match self.execution(id) {
+        let (way, until, order) = match self.execution(id) {
             Ok(found) => found,
             Err(told) => return told,
         };
@@ -214,7 +215,7 @@ impl Oracle {
         }
         way.started = Some((now, isolation));
         if way.stopping.is_none() {
-            *until = Some(now + request.order().unwrap().max_time.ms());
+            *until = Some(now + order.max_time.ms());
         }
         self.happened.push(Happened::Started(now, id.to_owned()));
         Told::Noted
@@ -226,27 +227,25 @@ impl Oracle {
     pub(crate) fn adopt(
         &mut self,
         now: u64,
-        id: &str,
-        request: &Request,
+        asked: &Asked,
         (fence, isolation): (Option<u64>, Isolation),
     ) -> Told {
-        let (request, held) = match self.find(id) {
+        let id = asked.booking.id.as_str();
+        let (order, held) = match self.find(id) {
             Some(known) => match known.state {
                 State::Holding {
                     fence,
                     granted_at,
                     way: Some(way),
                     ..
-                } if way.stage() == "starting" => {
-                    (known.request.clone(), Some((fence, granted_at)))
-                }
+                } if way.stage() == "starting" => (known.order.clone(), Some((fence, granted_at))),
                 State::Holding { .. } => return Told::Repeated,
                 State::Ended { .. } => return Told::AlreadyEnded,
-                State::Waiting { .. } => (known.request.clone(), None),
+                State::Waiting { .. } => (known.order.clone(), None),
             },
-            None => (request.clone(), None),
+            None => (asked.order.clone(), None),
         };
-        let Some(order) = request.order() else {
+        let Some(order) = order else {
             return refused("not-an-execution");
         };
         let is_taken = |given: &u64| {
@@ -270,16 +269,20 @@ impl Oracle {
             }),
         };
         self.fence = self.fence.max(fence);
-        self.turns.entry(request.tenant.clone()).or_insert(0);
-        match self.bookings.iter_mut().find(|booking| booking.id == id) {
-            Some(waiting) => waiting.state = state,
-            None => self.bookings.push(Booking {
+        let known = self.bookings.iter_mut().find(|booking| booking.id == id);
+        if let Some(known) = known {
+            known.state = state;
+        } else {
+            let tenant = asked.booking.tenant.clone();
+            self.turns.entry(tenant).or_insert(0);
+            self.bookings.push(Booking {
                 id: id.to_owned(),
-                request,
+                request: asked.booking.clone(),
+                order: Some(order),
                 sequence: 0,
                 since: now,
                 state,
-            }),
+            });
         }
         self.happened
             .push(Happened::Adopted(now, id.to_owned(), fence));
@@ -336,7 +339,7 @@ impl Oracle {
                 (said.exit_code, said.signal, said.is_out_of_memory) = (*code, *signal, true);
             }
             Exit::Lost => {}
-            Exit::NotStarted { reason } => said.reason = Some(reason.clone()),
+            Exit::NotStarted(reason) => said.reason = Some(reason.clone()),
         }
         self.end_as(now, id, (End::Released, Some(verdict)), said)
     }
@@ -353,8 +356,8 @@ impl Oracle {
         Told::Stopping
     }
 
-    /// What has happened to an execution that holds, its deadline, and what was asked.
-    fn execution(&mut self, id: &str) -> Result<(&mut Way, &mut Option<u64>, &Request), Told> {
+    /// What has happened to an execution that holds, its deadline, and what is run.
+    fn execution(&mut self, id: &str) -> Result<(&mut Way, &mut Option<u64>, &Order), Told> {
         let found = match self.find(id).map(|booking| booking.state.clone()) {
             None => Some(refused("not-found")),
             Some(State::Waiting { .. }) => Some(refused("is-queued")),
@@ -374,7 +377,7 @@ impl Oracle {
         else {
             panic!("it was seen to hold")
         };
-        Ok((way, until, &booking.request))
+        Ok((way, until, booking.order.as_ref().unwrap()))
     }
 
     pub(crate) fn force(&mut self, now: u64, id: &str) -> Told {
@@ -443,7 +446,7 @@ impl Oracle {
     /// which its end can be told.
     pub(crate) fn resume(&mut self, now: u64) {
         for booking in &mut self.bookings {
-            let again = match (&booking.state, booking.request.order()) {
+            let again = match (&booking.state, &booking.order) {
                 (State::Holding { way: Some(way), .. }, _) if way.started.is_some() => 10_000,
                 (_, Some(order)) => order.start_timeout.ms(),
                 (_, None) => booking.request.ttl.ms(),
@@ -485,8 +488,7 @@ impl Oracle {
             _ if fence.is_none() => Verdict::Cancelled,
             _ => Verdict::Lost,
         });
-        let is_execution = booking.request.order().is_some();
-        let way = is_execution.then(|| {
+        let way = booking.order.is_some().then(|| {
             let way = way.unwrap_or_default();
             self.met.insert(verdict.word());
             self.met.insert(way.stage());
@@ -526,7 +528,8 @@ impl Oracle {
         }
     }
 
-    fn join(&mut self, now: u64, id: &str, request: &Request) {
+    fn join(&mut self, now: u64, asked: &Asked) {
+        let request = &asked.booking;
         // "a tenant with nothing waiting that enters gets turn = max(turn, V)"
         let tenant = &request.tenant;
         let turn = self.turns.entry(tenant.clone()).or_insert(0);
@@ -539,10 +542,12 @@ impl Oracle {
             *turn = (*turn).max(self.virtual_time);
         }
         self.sequence += 1;
-        self.happened.push(Happened::Queued(now, id.to_owned()));
+        let id = request.id.to_string();
+        self.happened.push(Happened::Queued(now, id.clone()));
         self.bookings.push(Booking {
-            id: id.to_owned(),
+            id,
             request: request.clone(),
+            order: asked.order.clone(),
             sequence: self.sequence,
             since: now,
             state: State::Waiting {
@@ -588,7 +593,7 @@ impl Oracle {
             .iter()
             .find(|booking| booking.id == id)
             .unwrap();
-        let (tenant, slots) = (booking.request.tenant.clone(), booking.request.amount.slots);
+        let (tenant, slots) = (booking.request.tenant.clone(), booking.request.slots);
         let weight = self.weight(&booking.request);
         if at - booking.since >= 60_000 && booking.request.priority > Priority::Urgent {
             self.met.insert("aged");
@@ -604,7 +609,7 @@ impl Oracle {
             .iter_mut()
             .find(|booking| booking.id == id)
             .unwrap();
-        let length = match booking.request.order() {
+        let length = match &booking.order {
             Some(order) => order.start_timeout,
             None => booking.request.ttl,
         };
@@ -612,7 +617,7 @@ impl Oracle {
             fence,
             granted_at: at,
             until: Some(at + length.ms()),
-            way: booking.request.order().map(|_| Way::default()),
+            way: booking.order.as_ref().map(|_| Way::default()),
         };
         self.happened
             .push(Happened::Granted(at, id.to_owned(), fence));
@@ -689,8 +694,8 @@ impl Oracle {
                     self.max(&limit, dimension).is_some_and(|max| {
                         let free = i128::from(max)
                             - i128::from(self.used(&limit, &candidate.request, dimension));
-                        let after = free - i128::from(candidate.request.amount.of(dimension));
-                        after < i128::from(other.request.amount.of(dimension))
+                        let after = free - i128::from(candidate.request.amount().of(dimension));
+                        after < i128::from(other.request.amount().of(dimension))
                     })
                 });
                 if shares && starves {
@@ -709,7 +714,7 @@ impl Oracle {
         self.applying(request).iter().all(|(_, limit)| {
             Dimension::ALL.into_iter().all(|d| {
                 self.max(limit, d)
-                    .is_none_or(|max| request.amount.of(d) <= max)
+                    .is_none_or(|max| request.amount().of(d) <= max)
             })
         })
     }
@@ -810,7 +815,7 @@ impl Oracle {
     fn used(&self, limit: &Limit, request: &Request, dimension: Dimension) -> u64 {
         self.together(limit, request)
             .filter(|booking| matches!(booking.state, State::Holding { .. }))
-            .map(|booking| booking.request.amount.of(dimension))
+            .map(|booking| booking.request.amount().of(dimension))
             .sum()
     }
 
@@ -857,7 +862,7 @@ impl Oracle {
         lacking.retain(|(_, limit)| {
             Dimension::ALL.into_iter().any(|dimension| {
                 self.max(limit, dimension).is_some_and(|max| {
-                    self.used(limit, request, dimension) + request.amount.of(dimension) > max
+                    self.used(limit, request, dimension) + request.amount().of(dimension) > max
                 })
             })
         });
@@ -890,7 +895,7 @@ impl Oracle {
 
     fn reason_to_wait(&self, request: &Request) -> Told {
         let full = self.headline(request, |limit, dimension, max| {
-            self.used(limit, request, dimension) + request.amount.of(dimension) > max
+            self.used(limit, request, dimension) + request.amount().of(dimension) > max
         });
         match full {
             Some(headline) => Told::Refused("over-limit", Some(headline)),
@@ -898,15 +903,16 @@ impl Oracle {
         }
     }
 
-    fn out_of_bounds(&self, request: &Request) -> Option<Told> {
-        if request.amount.slots == 0 {
+    fn out_of_bounds(&self, asked: &Asked) -> Option<Told> {
+        let request = &asked.booking;
+        if request.slots == 0 {
             return Some(refused("slots"));
         }
         let applying = self.applying(request);
         let ttl_max = applying.iter().map(|(_, limit)| limit.ttl_max.ms()).min();
         let ttl_max = ttl_max.unwrap_or(86_400_000).min(86_400_000);
         let wait_max = applying.iter().map(|(_, limit)| limit.wait_max.ms()).min();
-        if let Some(order) = request.order() {
+        if let Some(order) = &asked.order {
             let hour = 3_600_000;
             for (field, time, least, most) in [
                 ("startTimeoutMs", order.start_timeout, 1_000, hour),
@@ -918,7 +924,7 @@ impl Oracle {
                 }
             }
             let first = order.retry_of.as_ref().map(|id| self.find(id.as_str()));
-            match first.map(|first| first.filter(|first| first.request.order().is_some())) {
+            match first.map(|first| first.filter(|first| first.order.is_some())) {
                 Some(None) => return Some(refused("retry-of-unknown")),
                 Some(Some(first)) if !matches!(first.state, State::Ended { .. }) => {
                     return Some(refused("retry-of-live"));
@@ -933,7 +939,7 @@ impl Oracle {
         }
         // "`max = 0` pauses. amount > max: refused `never-fits`, never queued."
         let never = self.headline(request, |_, dimension, max| {
-            max > 0 && request.amount.of(dimension) > max
+            max > 0 && request.amount().of(dimension) > max
         });
         never.map(|headline| Told::Refused("never-fits", Some(headline)))
     }

@@ -2,9 +2,9 @@
 
 use bursar_booking::position::{Position, Reason};
 use bursar_booking::{Limit, Priority, Refusal, Request};
-use bursar_units::{Amount, Dimension, Millis};
+use bursar_units::{Dimension, Millis};
 
-use crate::make::{Desk, at, at_once, id, label, request, scope, sized, slots_limit};
+use crate::make::{Desk, at, at_once, id, label, request, sized, slots_limit, unbounded};
 
 fn position(desk: &Desk, now: u64, text: &str) -> Position {
     desk.bookings.position(at(now), &id(text)).unwrap()
@@ -153,15 +153,8 @@ fn the_reason_is_the_limit_or_the_order_and_a_pause_has_no_estimate() {
 fn a_refusal_by_order_always_names_a_limit() {
     let first_named = |limits: &[(&str, Limit)]| {
         let mut desk = Desk::with_limits(limits);
-        desk.set(0, &[("default", Limit::unbounded(scope("each"), None))])
-            .unwrap();
-        let gpus = |gpus, request: Request| Request {
-            amount: Amount {
-                gpus,
-                ..request.amount
-            },
-            ..request
-        };
+        desk.set(0, &[("default", unbounded("each", ""))]).unwrap();
+        let gpus = |gpus, request| Request { gpus, ..request };
         desk.hold(0, "one", &gpus(1, request("python", "a")));
         desk.reserve(0, "two", &gpus(2, request("python", "a")))
             .unwrap();
@@ -174,7 +167,7 @@ fn a_refusal_by_order_always_names_a_limit() {
     };
     let two = |tenant| Limit {
         gpus: Some(2),
-        ..Limit::unbounded(None, scope(tenant))
+        ..unbounded("", tenant)
     };
     assert_eq!(
         first_named(&[("all", two(""))]),

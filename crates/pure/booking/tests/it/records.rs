@@ -5,31 +5,31 @@ use std::collections::BTreeMap;
 use bursar_booking::decide::{self, Events};
 use bursar_booking::execution::Order;
 use bursar_booking::fact::Fact;
-use bursar_booking::{Bookings, Event, Request, STEPS_PER_RECORD_MAX};
+use bursar_booking::{Bookings, Event, Fence, Reply, Request, STEPS_PER_RECORD_MAX};
 use bursar_units::{BookingId, Millis};
 use proptest::prelude::*;
 
-use crate::make::{Desk, at, execution, id, order, request, sized, slots_limit, with_order};
+use crate::make::{
+    Asked, Desk, at, decided, execution, id, order, release, request, sized, slots_limit, ticked,
+    with_order,
+};
 
 /// A crowd that waits behind one holder of all there is.
 fn crowd(count: usize) -> (Desk, u64) {
-    crowd_of(count, request)
+    crowd_of(count, plain)
 }
 
-fn crowd_of(count: usize, request_of: fn(&str, &str) -> Request) -> (Desk, u64) {
+fn plain(class: &str, tenant: &str) -> Asked {
+    request(class, tenant).into()
+}
+
+fn crowd_of(count: usize, asked_of: fn(&str, &str) -> Asked) -> (Desk, u64) {
     let size = u64::try_from(count).unwrap();
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", size))]);
     let fence = desk.hold(0, "all", &sized(request("python", "a"), size));
     for number in 0..count {
         let tenant = ["a", "b", "c"][number % 3];
-        decide::reserve(
-            &mut desk.bookings,
-            at(1),
-            &id(&format!("w{number:04}")),
-            &request_of("python", tenant),
-            &mut Events::new(),
-        )
-        .unwrap();
+        desk.fill(1, &format!("w{number:04}"), &asked_of("python", tenant));
     }
     (desk, fence)
 }
@@ -43,7 +43,7 @@ fn a_record_grants_at_most_256_and_the_rest_goes_on_before_anything_else() {
         if ends {
             desk.release(7, "all", fence).unwrap();
         } else {
-            desk.record(|b, events| decide::tick(b, at(9_000), |_| None, events));
+            desk.tick_once(9_000);
         }
         let new: Vec<_> = desk.log.split_off(before);
         assert!(
@@ -88,12 +88,11 @@ fn a_tick_grants_at_most_256_a_record_over_all_its_deadlines() {
             ttl: Millis::from_hours(1),
             ..request("python", "b")
         };
-        let name = id(&format!("w{number}"));
-        decide::reserve(&mut desk.bookings, at(5), &name, &asked, &mut Events::new()).unwrap();
+        desk.fill(5, &format!("w{number}"), &asked);
     }
     while desk.live().1 > 0 {
         let before = desk.log.len();
-        desk.record(|b, events| decide::tick(b, at(100_000), |_| None, events));
+        desk.tick_once(100_000);
         let grants = desk.log[before..]
             .iter()
             .filter(|(_, e)| matches!(e, Event::Granted { .. }));
@@ -116,20 +115,12 @@ fn a_tick_grants_at_most_256_a_record_over_all_its_deadlines() {
 fn a_record_holds_at_most_256_deadlines() {
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 1_000))]);
     for number in 0..600 {
-        let name = id(&format!("h{number}"));
-        decide::reserve(
-            &mut desk.bookings,
-            at(0),
-            &name,
-            &request("python", "a"),
-            &mut Events::new(),
-        )
-        .unwrap();
+        desk.fill(0, &format!("h{number}"), &request("python", "a"));
     }
     let mut sizes = Vec::new();
     while desk.live().0 > 0 {
         let before = desk.log.len();
-        desk.record(|b, events| decide::tick(b, at(60_000), |_| None, events));
+        desk.tick_once(60_000);
         sizes.push(desk.log.len() - before);
     }
     assert_eq!(sizes, [256, 256, 88]);
@@ -165,10 +156,9 @@ fn any_pattern_of_ticks_gives_the_same_state() {
                 let start_timeout = Millis::from_ms(ttl);
                 with_order(asked, Order { start_timeout, ..order() })
             } else {
-                asked
+                Asked::from(asked)
             };
-            let name = id(&format!("r{number:02}"));
-            decide::reserve(&mut start.bookings, at(2), &name, &asked, &mut Events::new()).unwrap();
+            start.fill(2, &format!("r{number:02}"), &asked);
         }
         let until: BTreeMap<BookingId, u64> =
             renewals.into_iter().map(|(n, until)| (id(&format!("r{n:02}")), until)).collect();
@@ -177,7 +167,7 @@ fn any_pattern_of_ticks_gives_the_same_state() {
             for now in ticks {
                 while bookings.is_unsettled() || bookings.due(at(*now)).next().is_some() {
                     let renewed = |id: &BookingId| until.get(id).copied().map(at);
-                    decide::tick(&mut bookings, at(*now), renewed, &mut Events::new());
+                    decide::tick(&mut bookings, at(*now), renewed, &mut Events::new(at(*now)));
                 }
             }
             bursar_booking::invariants::check(&bookings).unwrap();
@@ -193,28 +183,26 @@ fn any_pattern_of_ticks_gives_the_same_state() {
 /// a time in which the engine was away.
 #[test]
 fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
-    let plain: fn(&str, &str) -> Request = request;
-    for (request_of, resumed) in [
+    let plain: fn(&str, &str) -> Asked = plain;
+    for (asked_of, resumed) in [
         (plain, None),
         (plain, Some(5_000_000)),
         (execution, None),
         (execution, Some(3_000_000)),
     ] {
-        let (mut desk, fence) = crowd_of(300, request_of);
+        let (mut desk, fence) = crowd_of(300, asked_of);
         desk.release(7, "all", fence).unwrap();
         if let Some(when) = resumed {
             desk.bookings.resume(at(when));
         }
         let mut restored = read_back(&desk.bookings);
         assert!(restored.facts().eq(desk.bookings.facts()));
-        let mut events = Events::new();
-        decide::tick(&mut restored, at(6_000_000), |_| None, &mut events);
-        let grant = events
-            .iter()
+        let grant = ticked(&mut restored, 6_000_000)
+            .into_iter()
             .find(|(_, event)| matches!(event, Event::Granted { .. }))
             .unwrap();
         assert_eq!(grant.0, at(resumed.unwrap_or(7)));
-        desk.record(|b, events| decide::tick(b, at(6_000_000), |_| None, events));
+        desk.tick_once(6_000_000);
         assert!(
             restored.facts().eq(desk.bookings.facts()),
             "and behaves the same"
@@ -234,15 +222,12 @@ fn a_record_full_of_grants_leaves_the_next_deadline_to_the_next_record() {
             ttl: Millis::from_hours(1),
             ..request("python", "b")
         };
-        let name = id(&format!("w{number}"));
-        decide::reserve(&mut desk.bookings, at(5), &name, &asked, &mut Events::new()).unwrap();
+        desk.fill(5, &format!("w{number}"), &asked);
     }
-    desk.record(|b, events| decide::tick(b, at(70_000), |_| None, events));
+    desk.tick_once(70_000);
     let mut restored = read_back(&desk.bookings);
-    let (mut there, mut here) = (Events::new(), Events::new());
-    decide::tick(&mut restored, at(70_000), |_| None, &mut there);
-    decide::tick(&mut desk.bookings, at(70_000), |_| None, &mut here);
-    assert_eq!(there, here);
+    let here = ticked(&mut desk.bookings, 70_000);
+    assert_eq!(ticked(&mut restored, 70_000), here);
     let grants = here
         .iter()
         .filter(|(_, event)| matches!(event, Event::Granted { .. }));
@@ -254,28 +239,11 @@ fn a_sketch_decides_as_the_whole_does() {
     let (desk, fence) = crowd(20);
     let mut sketch = desk.bookings.sketch(&[id("all")]);
     let mut whole = desk.bookings.clone();
-    let (mut planned, mut done) = (Events::new(), Events::new());
-    let fence = bursar_booking::Fence(fence);
-    decide::release(
-        &mut sketch,
-        at(9),
-        &id("all"),
-        fence,
-        (None, None),
-        &mut planned,
-    )
-    .unwrap();
-    decide::release(
-        &mut whole,
-        at(9),
-        &id("all"),
-        fence,
-        (None, None),
-        &mut done,
-    )
-    .unwrap();
+    let command = release(id("all"), Fence(fence));
+    let planned = decided(&mut sketch, 9, &command);
+    let done = decided(&mut whole, 9, &command);
     assert_eq!(planned, done);
-    assert_eq!(done.len(), 21);
+    assert_eq!((done.0, done.1.len()), (Ok(Reply::Ended), 21));
 }
 
 fn read_back(bookings: &Bookings) -> Bookings {

@@ -3,32 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bursar_booking::decide::{self, Change, Events};
-use bursar_booking::execution::{self, Exit, Isolation, Order, Stage};
+use bursar_booking::execution::{Adoption, Exit, Isolation, Order, Progress, Stage};
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
-    Bookings, Bound, ClassUse, Event, Fence, Limit, Priority, Refusal, Reply, Request, Standing,
-    invariants,
+    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Node, Priority, Refusal, Reply,
+    Request, Standing, Submission, invariants,
 };
-use bursar_units::{Amount, BookingId, Label, Millis};
+use bursar_units::{BookingId, Label, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    at, id, label, name, order, request, scope, sized, slots_limit, stage_word, uuid_id, with_order,
+    Ask as _, Asked, at, decided, id, name, order, release, request, scope, sized, slots_limit,
+    stage_word, unbounded, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
 /// One thing that somebody does.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Reserve(Request, Naming),
+    Reserve(Asked, Naming),
     /// Submits an execution, perhaps as a retry of the n-th.
-    Submit(Request, Naming, Option<usize>),
+    Submit(Asked, Naming, Option<usize>),
     /// The executor says that the n-th runs.
     Started(usize, Isolation),
     /// The executor found the n-th, or one that nobody knows, running after a restore; its fence is
     /// not known, the last one, or so much above it.
-    Adopt(Option<usize>, Request, Option<u64>, Isolation),
+    Adopt(Option<usize>, Asked, Option<u64>, Isolation),
     /// The executor says that the n-th is gone.
     Exited(usize, Exit),
     /// The executor says that a stop of the n-th failed: the next, or one that is wrong by so much.
@@ -67,7 +68,8 @@ pub(crate) struct World {
     view: Bookings,
     oracle: Oracle,
     renewed_until: BTreeMap<String, u64>,
-    ids: Vec<(BookingId, Request)>,
+    /// All that was asked for, each under an id of its own.
+    asked: Vec<Asked>,
     now: u64,
 }
 
@@ -93,78 +95,69 @@ impl World {
             view: Bookings::new(),
             oracle,
             renewed_until: BTreeMap::new(),
-            ids: Vec::new(),
+            asked: Vec::new(),
             now: 1_000_000_000_000,
         }
     }
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Reserve(request, naming) => {
-                let number = u64::try_from(self.ids.len()).unwrap();
+            Step::Reserve(asked, naming) => {
+                let number = u64::try_from(self.asked.len()).unwrap();
                 let id = match naming {
                     Naming::Plain => id(&format!("b{number:05}")),
                     Naming::UuidMadeAgo(ago) => uuid_id(self.now - ago, number),
                 };
-                self.reserve(&id, request);
-                self.ids.push((id, request.clone()));
+                let asked = asked.named(&id);
+                self.reserve(&asked);
+                self.asked.push(asked);
             }
-            Step::Submit(request, naming, retry_of) => {
-                let mut request = request.clone();
-                if let Some((first, _)) = retry_of.and_then(|nth| self.nth(nth)) {
-                    let extras = request.extras.as_mut().unwrap();
-                    extras.order.as_mut().unwrap().retry_of = Some(first);
+            Step::Submit(asked, naming, retry_of) => {
+                let mut asked = asked.clone();
+                if let Some(first) = retry_of.and_then(|nth| self.nth(nth)) {
+                    asked.order.as_mut().unwrap().retry_of = Some(first.booking.id);
                 }
-                self.step(&Step::Reserve(request, *naming));
+                self.step(&Step::Reserve(asked, *naming));
             }
             Step::Started(nth, isolation) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
-                let now = self.now;
-                let told = self.oracle.started(now, id.as_str(), *isolation);
-                self.expect(&told, |b, events| {
-                    execution::started(b, at(now), &id, *isolation, events)
-                });
+                let isolation = *isolation;
+                let told = self.oracle.started(self.now, id.as_str(), isolation);
+                self.expect(&told, &Command::Started { id, isolation });
             }
-            Step::Adopt(nth, request, above, isolation) => {
-                let known = nth.and_then(|nth| self.nth(nth)).map(|(id, _)| id);
-                let id = known.unwrap_or_else(|| {
-                    let new = id(&format!("b{:05}", self.ids.len()));
-                    self.ids.push((new.clone(), request.clone()));
-                    new
-                });
+            Step::Adopt(nth, asked, above, isolation) => {
+                let known = nth.and_then(|nth| self.nth_id(nth));
+                let is_known = known.is_some();
+                let new = || id(&format!("b{:05}", self.asked.len()));
+                let found = asked.named(&known.unwrap_or_else(new));
+                if !is_known {
+                    self.asked.push(found.clone());
+                }
                 let fence = above.map(|above| self.bookings.last_fence().0 + above);
-                let (now, found) = (self.now, (fence, *isolation));
-                let told = self.oracle.adopt(now, id.as_str(), request, found);
-                let found = (fence.map(Fence), *isolation);
-                self.expect(&told, |b, events| {
-                    execution::adopt(b, at(now), &id, request, found, events)
-                });
+                let told = self.oracle.adopt(self.now, &found, (fence, *isolation));
+                self.expect(&told, &found.adoption(fence, *isolation));
             }
             Step::Exited(nth, exit) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
-                let now = self.now;
-                let told = self.oracle.exited(now, id.as_str(), exit);
-                self.expect(&told, |b, events| {
-                    execution::exited(b, at(now), &id, exit, events)
-                });
+                let exit = exit.clone();
+                let told = self.oracle.exited(self.now, id.as_str(), &exit);
+                self.expect(&told, &Command::Exited { id, exit });
             }
             Step::StopFailed(nth, wrong) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
                 let failed = match self.oracle.find(id.as_str()).map(|booking| &booking.state) {
                     Some(State::Holding { way: Some(way), .. }) => way.failed,
                     _ => 0,
                 };
-                let (now, attempt) = (self.now, (failed + 1).saturating_sub(*wrong));
-                let told = self.oracle.stop_failed(now, id.as_str(), attempt);
-                self.expect(&told, |b, events| {
-                    execution::stop_failed(b, at(now), &id, attempt, events)
-                });
+                let attempt = (failed + 1).saturating_sub(*wrong);
+                let told = self.oracle.stop_failed(self.now, id.as_str(), attempt);
+                self.expect(&told, &Command::StopFailed { id, attempt });
             }
             Step::StopsFailed(nth, count) => {
                 for _ in 0..*count {
@@ -172,44 +165,42 @@ impl World {
                 }
             }
             Step::Repeat(nth, same) => {
-                let Some((id, mut request)) = self.nth(*nth) else {
+                let Some(mut asked) = self.nth(*nth) else {
                     return;
                 };
                 if !same {
-                    request.wait = Millis::from_ms(request.wait.ms() + 1);
+                    asked.booking.wait = Millis::from_ms(asked.booking.wait.ms() + 1);
                 }
-                self.reserve(&id, &request);
+                self.reserve(&asked);
             }
             Step::Release(nth, wrong) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
                 self.release(&id, *wrong);
             }
             Step::Cancel(nth) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
-                let now = self.now;
-                let told = self.oracle.cancel(now, id.as_str());
-                self.expect(&told, |b, events| decide::cancel(b, at(now), &id, events));
+                let told = self.oracle.cancel(self.now, id.as_str());
+                self.expect(&told, &Command::Cancel { id });
             }
             Step::Force(nth) => {
-                let Some((id, _)) = self.nth(*nth) else {
+                let Some(id) = self.nth_id(*nth) else {
                     return;
                 };
-                let now = self.now;
-                let told = self.oracle.force(now, id.as_str());
-                self.expect(&told, |b, events| {
-                    decide::force(b, at(now), &id, "why", events)
-                });
+                let reason = "why".to_owned();
+                let told = self.oracle.force(self.now, id.as_str());
+                self.expect(&told, &Command::Force { id, reason });
             }
             Step::Renew(nth) => self.renew(*nth),
             Step::Churn(count, request) => {
                 for _ in 0..*count {
-                    let id = id(&format!("c{:05}", self.ids.len()));
-                    self.reserve(&id, request);
-                    self.ids.push((id.clone(), request.clone()));
+                    let id = id(&format!("c{:05}", self.asked.len()));
+                    let asked = request.named(&id);
+                    self.reserve(&asked);
+                    self.asked.push(asked);
                     self.release(&id, 0);
                 }
             }
@@ -229,15 +220,12 @@ impl World {
                 self.oracle
                     .nodes
                     .insert(node.clone(), (*cpu_milli, *memory_bytes));
-                let capacity = Amount {
+                self.change(&Change::SetNode(Node {
+                    name: name(&node),
                     cpu_milli: *cpu_milli,
                     memory_bytes: *memory_bytes,
-                    ..Amount::default()
-                };
-                self.change(&Change::SetNode {
-                    name: name(&node),
-                    capacity,
-                });
+                    gpus: 0,
+                }));
             }
             Step::DropNode(number) => {
                 let node = format!("node-{number}");
@@ -274,23 +262,22 @@ impl World {
         restored
     }
 
-    fn nth(&self, nth: usize) -> Option<(BookingId, Request)> {
+    fn nth(&self, nth: usize) -> Option<Asked> {
         // The newest are the likeliest to be alive.
-        let back = nth % self.ids.len().clamp(1, 12);
-        self.ids.iter().rev().nth(back).cloned()
+        let back = nth % self.asked.len().clamp(1, 12);
+        self.asked.iter().rev().nth(back).cloned()
     }
 
-    fn reserve(&mut self, id: &BookingId, request: &Request) {
-        let now = self.now;
-        let made_at = id.made_at().map(bursar_units::Instant::ms);
-        let told = self.oracle.reserve(now, id.as_str(), made_at, request);
-        self.expect(&told, |b, events| {
-            decide::reserve(b, at(now), id, request, events)
-        });
+    fn nth_id(&self, nth: usize) -> Option<BookingId> {
+        self.nth(nth).map(|asked| asked.booking.id)
+    }
+
+    fn reserve(&mut self, asked: &Asked) {
+        let told = self.oracle.reserve(self.now, asked);
+        self.expect(&told, &asked.clone().command());
     }
 
     fn release(&mut self, id: &BookingId, wrong: u64) {
-        let now = self.now;
         let fence = match self.oracle.find(id.as_str()).map(|booking| &booking.state) {
             Some(
                 State::Holding { fence, .. }
@@ -301,15 +288,13 @@ impl World {
             _ => 0,
         };
         let fence = fence + wrong;
-        let told = self.oracle.release(now, id.as_str(), fence);
-        self.expect(&told, |b, events| {
-            decide::release(b, at(now), id, Fence(fence), (None, None), events)
-        });
+        let told = self.oracle.release(self.now, id.as_str(), fence);
+        self.expect(&told, &release(id.clone(), Fence(fence)));
     }
 
     /// A renewal is evidence: it changes nothing until the deadline comes.
     fn renew(&mut self, nth: usize) {
-        let Some((id, request)) = self.nth(nth) else {
+        let Some(Request { id, ttl, .. }) = self.nth(nth).map(|asked| asked.booking) else {
             return;
         };
         let state = self
@@ -320,7 +305,13 @@ impl World {
             Some(State::Holding { fence, .. }) => fence,
             _ => 1,
         };
-        let answer = decide::renewal(&self.bookings, &id, Fence(fence), None);
+        let command = Command::Renew {
+            id: id.clone(),
+            fence: Fence(fence),
+            ttl: None,
+        };
+        let (answer, events) = decided(&mut self.bookings, self.now, &command);
+        assert_eq!(events, []);
         match state {
             None => assert_eq!(answer, Err(Refusal::NotFound)),
             Some(State::Waiting { .. }) => assert_eq!(answer, Err(Refusal::IsQueued)),
@@ -334,15 +325,20 @@ impl World {
                     .insert(id.to_string(), self.now + 1_000_000);
             }
             Some(State::Holding { .. }) => {
-                assert_eq!(answer, Ok(request.ttl));
-                self.renewed_until
-                    .insert(id.to_string(), self.now + request.ttl.ms());
+                let until = self.now + ttl.ms();
+                let expires = at(until);
+                assert_eq!(answer, Ok(Reply::Renewed { expires }));
+                self.renewed_until.insert(id.to_string(), until);
             }
         }
     }
 
     fn set_limit(&mut self, which: usize, limit: &Limit) {
         let text = limit_name(which);
+        let limit = &Limit {
+            name: name(&text),
+            ..limit.clone()
+        };
         let scopes = |limit: &Limit| (limit.class.clone(), limit.tenant.clone());
         let taken = self
             .oracle
@@ -350,13 +346,11 @@ impl World {
             .iter()
             .find(|(n, l)| **n != text && scopes(l) == scopes(limit))
             .filter(|_| !self.oracle.makes_way(limit));
-        let change = Change::SetLimit {
-            name: name(&text),
-            limit: limit.clone(),
-        };
+        let change = Change::SetLimit(limit.clone());
         if let Some((other, _)) = taken {
-            let mut events = Events::new();
+            let mut events = Events::new(at(self.now));
             let answer = decide::change(&mut self.bookings, at(self.now), &[change], &mut events);
+            assert_eq!(events.into_list(), [], "a refusal leaves no trace");
             let names = |a: &str, b: &str| BTreeSet::from([a.to_owned(), b.to_owned()]);
             let Err(Refusal::SameScopes { name, other: seen }) = answer else {
                 panic!("two limits of one scope: {answer:?}")
@@ -374,7 +368,7 @@ impl World {
 
     fn change(&mut self, change: &Change) {
         self.oracle.pump(self.now);
-        let mut events = Events::new();
+        let mut events = Events::new(at(self.now));
         let answer = decide::change(
             &mut self.bookings,
             at(self.now),
@@ -382,7 +376,7 @@ impl World {
             &mut events,
         );
         assert_eq!(answer, Ok(Reply::Applied));
-        self.fold(&events);
+        self.fold(&events.into_list());
         if !invariants::over_limit(&self.bookings).is_empty() {
             self.oracle.met.insert("lowered below what is held");
         }
@@ -391,27 +385,24 @@ impl World {
     fn tick(&mut self) {
         self.oracle.tick(self.now, &self.renewed_until);
         while self.bookings.is_unsettled() || self.bookings.due(at(self.now)).next().is_some() {
-            let mut events = Events::new();
+            let mut events = Events::new(at(self.now));
             let renewed = |id: &BookingId| self.renewed_until.get(id.as_str()).copied().map(at);
             decide::tick(&mut self.bookings, at(self.now), renewed, &mut events);
-            self.fold(&events);
+            self.fold(&events.into_list());
         }
     }
 
-    fn expect(
-        &mut self,
-        told: &Told,
-        decide: impl FnOnce(&mut Bookings, &mut Events) -> Result<Reply, Refusal>,
-    ) {
+    fn expect(&mut self, told: &Told, command: &Command) {
         let over_before = invariants::over_limit(&self.bookings);
-        let mut events = Events::new();
-        let answer = decide(&mut self.bookings, &mut events);
+        let mut events = Events::new(at(self.now));
+        let answer = decide::decide(&mut self.bookings, at(self.now), command, &mut events);
+        let events = events.into_list();
         self.oracle.met.insert(word(told));
         assert_eq!(told_by(&answer), *told, "at {}", self.now);
         if answer.is_err() {
             assert!(events.is_empty(), "a refusal leaves no trace");
         }
-        let is_adoption = |(_, event): &(_, Event)| matches!(event, Event::Adopted { .. });
+        let is_adoption = |event: &Event| matches!(event, Event::Adopted { .. });
         let may_exceed = events.iter().any(is_adoption);
         self.fold(&events);
         if may_exceed {
@@ -427,10 +418,13 @@ impl World {
     }
 
     /// Folds a record into the view, and compares it with what the oracle saw happen.
-    fn fold(&mut self, events: &Events) {
+    fn fold(&mut self, events: &[Event]) {
         let mut happened = Vec::new();
-        for (when, event) in events {
-            self.view.apply(*when, event);
+        let now = at(self.now);
+        for event in events {
+            assert_ne!(event.time(), Some(now), "the record says it already");
+            let when = event.time().unwrap_or(now);
+            self.view.apply(when, event);
             happened.extend(happened_in(when.ms(), event));
             // Whoever could be granted is granted by the end of the record.
             match invariants::check(&self.view) {
@@ -454,10 +448,15 @@ impl World {
                 class.waiting += 1;
                 class.oldest = class.oldest.into_iter().chain([at(booking.since)]).min();
             } else {
-                class.slots_in_use += booking.request.amount.slots;
+                class.slots_in_use += booking.request.slots;
             }
         }
-        assert_eq!(self.bookings.by_class(), classes);
+        // One that was found running may have asked for no slot at all.
+        let is_used = |_: &&Label, class: &mut ClassUse| *class != ClassUse::default();
+        classes.retain(is_used);
+        let mut found = self.bookings.by_class();
+        found.retain(is_used);
+        assert_eq!(found, classes);
     }
 
     fn compare(&mut self) {
@@ -471,7 +470,7 @@ impl World {
         let mut waiting = BTreeMap::new();
         for fact in self.bookings.facts() {
             if let Fact::Queued {
-                id,
+                request,
                 until,
                 passes,
                 due,
@@ -479,7 +478,7 @@ impl World {
             } = fact
             {
                 waiting.insert(
-                    id,
+                    request.id,
                     State::Waiting {
                         until: until.ms(),
                         passes,
@@ -488,7 +487,8 @@ impl World {
                 );
             }
         }
-        for (id, _) in self.ids.iter().rev().take(40) {
+        for asked in self.asked.iter().rev().take(40) {
+            let id = &asked.booking.id;
             let state = self.standing(id, &waiting);
             assert_eq!(
                 state,
@@ -548,14 +548,14 @@ impl World {
 }
 
 /// What has happened to an execution, as the bookings have it; its stage must follow from that.
-fn way_of(progress: &execution::Progress) -> Way {
+fn way_of(progress: &Progress) -> Way {
     let way = Way {
         started: progress.started.map(|(when, how)| (when.ms(), how)),
         is_adopted: progress.is_adopted,
         stopping: progress.stopping.map(|(when, cause)| (when.ms(), cause)),
         failed: match progress.stage {
             Stage::Starting | Stage::Running => 0,
-            Stage::Stopping { failed } => failed,
+            Stage::Stopping(failed) => failed,
             Stage::Stuck => 10,
         },
     };
@@ -565,20 +565,21 @@ fn way_of(progress: &execution::Progress) -> Way {
 
 fn happened_in(when: u64, event: &Event) -> Option<Happened> {
     Some(match event {
-        Event::Reserved {
-            id, fence: None, ..
-        } => Happened::Queued(when, id.to_string()),
-        Event::Reserved {
-            id,
-            fence: Some(fence),
-            ..
+        Event::Reserved(booking) | Event::Submitted(Submission { booking, .. }) => {
+            let id = booking.id.to_string();
+            match booking.fence {
+                None => Happened::Queued(when, id),
+                Some(fence) => Happened::Granted(when, id, fence.0),
+            }
         }
-        | Event::Granted { id, fence } => Happened::Granted(when, id.to_string(), fence.0),
-        Event::Renewed { id, expires } => Happened::Renewed(when, id.to_string(), expires.ms()),
+        Event::Granted { id, fence, .. } => Happened::Granted(when, id.to_string(), fence.0),
+        Event::Renewed { id, expires, .. } => Happened::Renewed(when, id.to_string(), expires.ms()),
         Event::Ended { id, end, .. } => Happened::Ended(when, id.to_string(), *end),
         Event::Started { id, .. } => Happened::Started(when, id.to_string()),
-        Event::Adopted { id, fence, .. } => Happened::Adopted(when, id.to_string(), fence.0),
-        Event::Stopping { id, cause } => Happened::Stopping(when, id.to_string(), *cause),
+        Event::Adopted(Adoption { booking, .. }) => {
+            Happened::Adopted(when, booking.id.to_string(), booking.fence.unwrap().0)
+        }
+        Event::Stopping { id, cause, .. } => Happened::Stopping(when, id.to_string(), *cause),
         Event::StopFailed { id, attempt } => Happened::StopFailed(when, id.to_string(), *attempt),
         Event::Exited { id, verdict, .. } => Happened::Exited(when, id.to_string(), *verdict),
         _ => return None,
@@ -605,7 +606,7 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
         Ok(Reply::Stopping) => Told::Stopping,
         Ok(Reply::Noted) => Told::Noted,
-        Ok(Reply::Applied) => panic!("no booking is answered so"),
+        Ok(Reply::Renewed { .. } | Reply::Applied) => panic!("no booking is answered so"),
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),
@@ -695,7 +696,7 @@ pub(crate) fn shield_steps() -> impl Strategy<Value = Vec<Step>> {
                 (second, size, Priority::Urgent, 7_200),
             ] {
                 let request = reserve(tenant, slots, priority, wait);
-                steps.push(Step::Reserve(request, Naming::Plain));
+                steps.push(Step::Reserve(request.into(), Naming::Plain));
             }
             steps.push(Step::Churn(count, reserve(passing, 1, Priority::Batch, 0)));
             if hopeless {
@@ -719,7 +720,7 @@ pub(crate) fn shield_steps() -> impl Strategy<Value = Vec<Step>> {
 fn any_step() -> impl Strategy<Value = Step> {
     let nth = 0..12_usize;
     prop_oneof![
-        24 => (any_request(), any_naming()).prop_map(|(request, naming)| Step::Reserve(request, naming)),
+        24 => (any_request(), any_naming()).prop_map(|(request, naming)| Step::Reserve(request.into(), naming)),
         2 => (nth.clone(), prop::bool::weighted(0.7)).prop_map(|(n, same)| Step::Repeat(n, same)),
         10 => (nth.clone(), prop_oneof![9 => Just(0), 1 => 1..3_u64]).prop_map(|(n, w)| Step::Release(n, w)),
         3 => nth.clone().prop_map(Step::Cancel),
@@ -789,10 +790,10 @@ fn any_adoption() -> impl Strategy<Value = Step> {
     let above = prop_oneof![1 => Just(None), 1 => (0..3_u64).prop_map(Some)];
     (nth, any_submission(), above, any_isolation()).prop_map(
         |(nth, submission, above, isolation)| {
-            let Step::Submit(request, ..) = submission else {
+            let Step::Submit(asked, ..) = submission else {
                 panic!("a submission submits")
             };
-            Step::Adopt(nth, request, above, isolation)
+            Step::Adopt(nth, asked, above, isolation)
         },
     )
 }
@@ -810,7 +811,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         1 => (proptest::option::of(-1..2_i32), proptest::option::of(1..16_i32))
             .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         1 => Just(Exit::Lost),
-        1 => Just(Exit::NotStarted { reason }),
+        1 => Just(Exit::NotStarted(reason)),
     ]
 }
 
@@ -838,18 +839,14 @@ fn any_request() -> impl Strategy<Value = Request> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     (0..2_usize, 0..3_usize, slots, more, priority, ttl, wait).prop_map(
         |(class, tenant, slots, (cpu, memory, gpus), priority, ttl, wait)| Request {
-            class: label(["java", "python"][class]),
-            tenant: label(["ann", "bob", "cyd"][tenant]),
-            amount: Amount {
-                slots,
-                cpu_milli: cpu * 500,
-                memory_bytes: memory * 50,
-                gpus,
-            },
+            slots,
+            cpu_milli: cpu * 500,
+            memory_bytes: memory * 50,
+            gpus,
             priority,
             ttl: Millis::from_ms(ttl),
             wait: Millis::from_ms(wait),
-            extras: None,
+            ..request(["java", "python"][class], ["ann", "bob", "cyd"][tenant])
         },
     )
 }
@@ -927,7 +924,7 @@ fn any_bounds() -> impl Strategy<Value = Limit> {
                 wait_max: Millis::from_ms(wait_max),
                 ttl_max: Millis::from_ms(ttl_max),
                 weight,
-                ..Limit::unbounded(None, None)
+                ..unbounded("", "")
             },
         )
 }

@@ -1,7 +1,7 @@
 //! What a change of a limit does: the same for the dry run and for the change (transcript 2.4).
 
 use bursar_booking::{Bound, Event as BookingEvent, Limit, LimitUse, Scope};
-use bursar_units::{BookingId, Dimension, Instant, Label, ObjectName};
+use bursar_units::{BookingId, Dimension, Label, ObjectName};
 
 use super::{fullest, give_back};
 use crate::{Event, State, words};
@@ -87,13 +87,13 @@ impl Effect {
 /// it was not declared.
 pub fn change_effect(
     before: Option<&Limit>,
-    events: &[(Instant, Event)],
+    events: &[Event],
     state_after: &State,
     name: &ObjectName,
 ) -> Effect {
     let declared = state_after.bookings.limit(name.as_str());
     let fields = field_changes(before, declared.map(|declared| &declared.limit));
-    let granted = events.iter().filter(|(_, event)| match event {
+    let granted = events.iter().filter(|event| match event {
         Event::Booking(BookingEvent::Granted { id, .. }) => is_under(state_after, id, name, before),
         _ => false,
     });

@@ -1,12 +1,13 @@
 //! A refusal in words: what, where, and what would change it (design 80, rule 9).
 
 use bursar_booking::decide::Refusal as BookingRefusal;
+use bursar_booking::execution::Order;
 use bursar_booking::{End, LimitUse, REMEMBERED, Request};
 use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::{When, holders, raise};
 use crate::market::Refusal as MarketRefusal;
-use crate::{Command, Refusal, State, words};
+use crate::{Command, Refusal, State, booking, words};
 
 /// A refusal as every surface tells it: `{headline}: {detail}`, then the rest.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,6 +83,10 @@ fn of_market(refusal: &MarketRefusal) -> Refused {
                 format!("there may be at most {} {what}", words::number(max)),
             )
         }
+        MarketRefusal::PodTwice { pod } => plain(
+            "the report contradicts itself",
+            format!("it names the pod {pod} twice"),
+        ),
         MarketRefusal::DigestEarly { .. } => plain(
             "the digest is early",
             "there is at most one an hour of each node",
@@ -91,8 +96,7 @@ fn of_market(refusal: &MarketRefusal) -> Refused {
 
 fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Refused {
     let id = command
-        .booking_ids()
-        .first()
+        .booking_id()
         .map(|id| format!("`{id}`"))
         .unwrap_or_default();
     match refusal {
@@ -237,14 +241,14 @@ fn over_limit(state: &State, command: &Command, limits: &[LimitUse]) -> Refused 
     let headline = match (limits.first(), request) {
         (Some(first), _) if is_paused => format!("limit `{}` is paused", first.name),
         (Some(first), Some(request))
-            if first.dimension == Dimension::Slots && request.amount.slots == 1 =>
+            if first.dimension == Dimension::Slots && request.slots == 1 =>
         {
             format!("no {} slot is free", request.class)
         }
         (_, Some(request)) => {
             format!(
                 "no room for {}",
-                words::amount(&request.amount, Some(&request.class))
+                words::amount(&request.amount(), Some(&request.class))
             )
         }
         _ => "no slot is free".to_owned(),
@@ -264,11 +268,11 @@ fn never_fits(state: &State, command: &Command, limits: &[LimitUse]) -> Refused 
     let request = request_of(command);
     let what = request.map_or_else(
         || "it".to_owned(),
-        |request| words::amount(&request.amount, Some(&request.class)),
+        |request| words::amount(&request.amount(), Some(&request.class)),
     );
     let detail = limits.first().map(|first| {
         let asked = request
-            .map(|request| words::value(first.dimension, request.amount.of(first.dimension)));
+            .map(|request| words::value(first.dimension, request.amount().of(first.dimension)));
         let asked = asked
             .map(|asked| format!(", asked {asked}"))
             .unwrap_or_default();
@@ -344,16 +348,15 @@ fn time_out_of_bounds(
     limit: Option<&ObjectName>,
 ) -> Refused {
     let asked = match (command, field) {
-        (Command::Renew { ttl, .. }, "ttlMs") => *ttl,
-        (Command::Reserve { request, .. }, "ttlMs") => Some(request.ttl),
-        (Command::Reserve { request, .. }, "waitMs") => Some(request.wait),
-        (Command::Reserve { request, .. }, _) => request.order().and_then(|order| match field {
-            "startTimeoutMs" => Some(order.start_timeout),
-            "maxTimeMs" => Some(order.max_time),
-            "graceMs" => Some(order.grace),
+        (Command::Booking(booking::Command::Renew { ttl, .. }), "ttlMs") => *ttl,
+        _ => asked_of(command).and_then(|(request, order)| match field {
+            "ttlMs" => Some(request.ttl),
+            "waitMs" => Some(request.wait),
+            "startTimeoutMs" => order.map(|order| order.start_timeout),
+            "maxTimeMs" => order.map(|order| order.max_time),
+            "graceMs" => order.map(|order| order.grace),
             _ => None,
         }),
-        _ => None,
     };
     let asked = asked
         .map(|asked| format!("asked {asked}, "))
@@ -380,7 +383,7 @@ fn time_out_of_bounds(
 }
 
 fn retry_words(command: &Command) -> String {
-    let order = request_of(command).and_then(Request::order);
+    let order = asked_of(command).and_then(|(_, order)| order);
     match order.and_then(|order| order.retry_of.as_ref()) {
         Some(first) => format!("execution `{first}`"),
         None => "the execution to retry".to_owned(),
@@ -399,9 +402,13 @@ fn stale_fence(id: &str, end: Option<End>) -> Refused {
 }
 
 fn request_of(command: &Command) -> Option<&Request> {
+    asked_of(command).map(|(request, _)| request)
+}
+
+fn asked_of(command: &Command) -> Option<(&Request, Option<&Order>)> {
     match command {
-        Command::Reserve { request, .. } => Some(request),
-        _ => None,
+        Command::Booking(command) => command.request(),
+        Command::Spine(_) | Command::Market(_) => None,
     }
 }
 

@@ -3,44 +3,53 @@
 use bursar_market::clear;
 
 use super::{Data, Told};
-use crate::market::{Event, Labelled, Mode, Original, Position, Rules};
+use crate::market::{Event, Mode, Original, Position, Rules};
 use crate::words;
 
 /// An event of a market as it is told.
 pub(super) fn told(event: &Event) -> Told {
     let (name, summary) = match event {
         Event::Set {
-            node, rules, was, ..
-        } => (
-            "node.marketChanged",
-            format!("{node}: {}", set(rules, was.as_ref())),
-        ),
+            node,
+            mode,
+            policy,
+            sha256,
+            was,
+            ..
+        } => {
+            let rules = Rules {
+                mode: *mode,
+                policy: *policy,
+                sha256: *sha256,
+            };
+            let says = set(&rules, was.as_ref());
+            ("node.marketChanged", format!("{node}: {says}"))
+        }
         Event::Labelled {
             node,
-            labelled,
+            label: labelled,
             was,
-        } => (
-            label_name(labelled.label),
-            format!("{node}: {}", label(labelled, *was)),
-        ),
+            pods,
+            need_milli,
+            capacity_milli,
+        } => {
+            let says = label(*labelled, *was, (*pods, *need_milli, *capacity_milli));
+            (label_name(*labelled), format!("{node}: {says}"))
+        }
         Event::Taken {
             node,
             pod,
-            original,
+            milli,
             was,
         } => (
             "pod.originalTaken",
-            format!("{pod} on {node} {}", taken(*original, *was)),
+            format!("{pod} on {node} {}", taken(*milli, *was)),
         ),
-        Event::Returned {
-            node,
-            pod,
-            original,
-        } => (
+        Event::Returned { node, pod, milli } => (
             "pod.originalReturned",
             format!(
                 "{pod} on {node} is given back: it came with {}",
-                limit(*original)
+                limit(*milli)
             ),
         ),
         Event::Digested { node, digest, was } => (
@@ -91,37 +100,36 @@ fn set(rules: &Rules, was: Option<&Rules>) -> String {
     )
 }
 
-fn label(labelled: &Labelled, was: clear::Mode) -> String {
+fn label(
+    label: clear::Mode,
+    was: clear::Mode,
+    (pods, need_milli, capacity_milli): (u64, u64, u64),
+) -> String {
     // Where nothing is shared any more nobody counts.
-    if labelled.pods == 0 {
-        return format!("{}, was {}", labelled.label.word(), was.word());
+    if pods == 0 {
+        return format!("{}, was {}", label.word(), was.word());
     }
-    let verb = if labelled.pods == 1 { "needs" } else { "need" };
+    let verb = if pods == 1 { "needs" } else { "need" };
     format!(
-        "{}, was {}: {} {verb} {}m, {}m can be shared",
-        labelled.label.word(),
+        "{}, was {}: {} {verb} {need_milli}m, {capacity_milli}m can be shared",
+        label.word(),
         was.word(),
-        words::count(labelled.pods, "pod"),
-        labelled.need_milli,
-        labelled.capacity_milli
+        words::count(pods, "pod"),
     )
 }
 
-fn taken(original: Original, was: Option<Original>) -> String {
+fn taken(milli: Option<u64>, was: Option<Original>) -> String {
     match was {
-        None => format!(
-            "takes part: it came with {}, which is kept",
-            limit(original)
-        ),
+        None => format!("takes part: it came with {}, which is kept", limit(milli)),
         Some(was) => format!(
             "has another original: {}, was {}",
-            limit(original),
-            limit(was)
+            limit(milli),
+            limit(was.milli)
         ),
     }
 }
 
-fn limit(Original(milli): Original) -> String {
+fn limit(milli: Option<u64>) -> String {
     milli.map_or_else(
         || "no limit".to_owned(),
         |milli| format!("a limit of {milli}m"),

@@ -1,9 +1,9 @@
 //! What does not fit a record stands beside it, and is checked when it is read (L9).
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Event as BookingEvent, Fence};
+use bursar_booking::{Command as BookingCommand, Event as BookingEvent, Fence};
 use bursar_engine::codec::{Encoded, Error, Record, decode, decode_events, encode};
-use bursar_engine::{Command, Events};
+use bursar_engine::{Events, spine};
 use bursar_journal::hash::Hash;
 use bursar_journal::record::{RECORD_BYTES_MAX, blob_refs};
 use bursar_units::{BookingId, Instant, Label, ObjectName};
@@ -17,21 +17,19 @@ fn record(changes: usize, grants: usize) -> Record {
         .collect();
     let events: Events = (0..grants)
         .map(|at| {
-            (
-                time,
-                BookingEvent::Granted {
-                    id: id(at),
-                    fence: Fence(1),
-                }
-                .into(),
-            )
+            BookingEvent::Granted {
+                id: id(at),
+                fence: Fence(1),
+                t: None,
+            }
+            .into()
         })
         .collect();
     Record {
         seq: 3,
         time,
         by: Label::new("ada").unwrap(),
-        command: Command::Change { changes },
+        command: spine::Command::Change { changes }.into(),
         events,
     }
 }
@@ -68,7 +66,7 @@ fn only_what_would_not_fit_is_moved_out_the_larger_part_first() {
         );
         assert_eq!(
             decode_events(3, &encoded.bytes, blob_of(&encoded)).unwrap(),
-            record.events
+            (record.time, record.events)
         );
         let named: Vec<Hash> = blob_refs(&encoded.bytes)
             .unwrap()
@@ -90,7 +88,7 @@ fn a_record_of_exactly_the_bound_stays_whole() {
         let reason = "x".repeat(length);
         let id = BookingId::new("a").unwrap();
         Record {
-            command: Command::Force { id, reason },
+            command: BookingCommand::Force { id, reason }.into(),
             ..record(0, 0)
         }
     };

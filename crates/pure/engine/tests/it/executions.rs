@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bursar_booking::Fence;
 use bursar_booking::execution::{Exit, Isolation, Order};
+use bursar_booking::{Command as BookingCommand, Fence};
 use bursar_engine::codec::{command_text, decode_events, read_command_text};
 use bursar_engine::explain::{StepState, booking, refused, saga};
 use bursar_engine::summary::{record_sentences, told};
@@ -12,14 +12,14 @@ use bursar_units::Millis;
 
 use crate::script;
 use crate::world::{
-    World, cancel, exited, id, limit_of, order, patient, request, reserve, set_limit, started,
-    stop_failed, submit, with_order,
+    World, adopt, cancel, exited, force, id, limit_of, order, patient, request, reserve, set_limit,
+    started, stop_failed, submit, submit_order,
 };
 
 /// A world with one slot of class `sh`.
 fn one_slot() -> World {
     let mut world = World::new();
-    world.run(set_limit("sh", limit_of("sh", 1))).unwrap();
+    world.run(set_limit(limit_of("sh", 1))).unwrap();
     world
 }
 
@@ -77,7 +77,7 @@ fn the_saga_tells_every_step_and_what_is_undone_for_each_way_to_end() {
             undone(0),
         ),
         (
-            vec![(3, exited("run", Exit::NotStarted { reason: reason() }))],
+            vec![(3, exited("run", Exit::NotStarted(reason())))],
             "create failed 3s, monitor skipped, finish skipped",
             undone(0),
         ),
@@ -93,14 +93,14 @@ fn the_saga_tells_every_step_and_what_is_undone_for_each_way_to_end() {
         (
             vec![
                 (3, cancel("run")),
-                (1, exited("run", Exit::NotStarted { reason: reason() })),
+                (1, exited("run", Exit::NotStarted(reason()))),
             ],
             "create failed 3s, monitor skipped, finish skipped",
             undone(1),
         ),
         // Not started within a minute.
         (
-            vec![(64, exited("run", Exit::NotStarted { reason: reason() }))],
+            vec![(64, exited("run", Exit::NotStarted(reason())))],
             "create failed 60s, monitor skipped, finish skipped",
             undone(4),
         ),
@@ -111,16 +111,7 @@ fn the_saga_tells_every_step_and_what_is_undone_for_each_way_to_end() {
             undone(7),
         ),
         (
-            vec![
-                (3, started("run")),
-                (
-                    4,
-                    Command::Force {
-                        id: id("run"),
-                        reason: "gone".to_owned(),
-                    },
-                ),
-            ],
+            vec![(3, started("run")), (4, force("run", "gone"))],
             "create done 3s, monitor failed 4s, finish skipped",
             undone(0),
         ),
@@ -143,7 +134,7 @@ fn the_saga_of_one_under_way_has_one_step_that_is_being_done() {
     let mut world = one_slot();
     world.run(submit("run", "sh", "acme")).unwrap();
     world
-        .run(reserve("next", with_order(patient("sh", "zeta"), order())))
+        .run(submit_order("next", patient("sh", "zeta"), order()))
         .unwrap();
     world.now = world.now.after(Millis::from_secs(2));
     let begun = "validate done 0s, allocate done 0s, queue done 0s";
@@ -208,9 +199,9 @@ fn tells(world: &mut World, command: Command) -> String {
     let records = world.journal[from..].iter().zip(head..);
     let mut words = String::new();
     for (bytes, seq) in records {
-        let events = decode_events(seq, bytes, |_| None).unwrap();
-        let sentences = record_sentences(&world.state, &events);
-        let told = told(&world.state, &events);
+        let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
+        let sentences = record_sentences(&world.state, time, &events);
+        let told = told(&world.state, time, &events);
         let named = |place: usize| told.iter().find(|(index, _)| *index == place);
         for (place, sentence) in sentences.iter().enumerate() {
             let name = named(place).map_or("(quiet)", |(_, told)| told.name);
@@ -225,16 +216,12 @@ fn tells(world: &mut World, command: Command) -> String {
 #[test]
 fn the_life_of_an_execution_is_told_in_sentences() {
     let mut world = one_slot();
-    let patient_run = |name: &str| reserve(name, with_order(patient("sh", "zeta"), order()));
-    let unkept = Command::Started {
+    let patient_run = |name: &str| submit_order(name, patient("sh", "zeta"), order());
+    let unkept = BookingCommand::Started {
         id: id("run-2"),
         isolation: Isolation::None,
     };
     let reason = || "no such file".to_owned();
-    let force = Command::Force {
-        id: id("run-7"),
-        reason: "the machine is gone".to_owned(),
-    };
     let mut told = String::new();
     for (secs, command) in [
         (0, submit("run-1", "sh", "acme")),
@@ -242,17 +229,17 @@ fn the_life_of_an_execution_is_told_in_sentences() {
         (0, patient_run("run-3")),
         (1, started("run-1")),
         (4, exited("run-1", Exit::Code(0))),
-        (1, unkept),
+        (1, unkept.into()),
         (2, exited("run-2", Exit::Code(7))),
         (1, cancel("run-3")),
         (1, stop_failed("run-3", 1)),
         (1, exited("run-3", Exit::Signal(9))),
         (0, submit("run-4", "sh", "acme")),
-        (1, exited("run-4", Exit::NotStarted { reason: reason() })),
+        (1, exited("run-4", Exit::NotStarted(reason()))),
         (0, submit("run-5", "sh", "acme")),
         (1, exited("run-5", Exit::Lost)),
         (0, submit("run-6", "sh", "acme")),
-        (61, exited("run-6", Exit::NotStarted { reason: reason() })),
+        (61, exited("run-6", Exit::NotStarted(reason()))),
         (0, submit("run-7", "sh", "acme")),
         (1, started("run-7")),
         (3_601, stop_failed("run-7", 1)),
@@ -263,7 +250,7 @@ fn the_life_of_an_execution_is_told_in_sentences() {
     for attempt in 2..=10 {
         told += &tells(&mut world, stop_failed("run-7", attempt));
     }
-    told += &tells(&mut world, force);
+    told += &tells(&mut world, force("run-7", "the machine is gone"));
     assert_eq!(told, SENTENCES, "\n{told}");
 }
 
@@ -272,13 +259,8 @@ fn the_life_of_an_execution_is_told_in_sentences() {
 fn one_that_is_adopted_is_told_and_explained_as_found_after_a_restore() {
     let mut world = one_slot();
     world.run(submit("run-1", "sh", "acme")).unwrap();
-    let request = with_order(patient("sh", "zeta"), order());
-    let adopt = Command::Adopt {
-        id: id("run-2"),
-        request,
-        fence: Some(Fence(12)),
-        isolation: Isolation::Cgroup,
-    };
+    let asked = patient("sh", "zeta");
+    let adopt = adopt("run-2", asked, Some(Fence(12)), Isolation::Cgroup);
     let kept = command_text(&adopt).unwrap();
     assert_eq!(read_command_text(&kept).unwrap(), adopt);
     let told = tells(&mut world, adopt);
@@ -440,13 +422,13 @@ fn refusals_about_executions_say_what_why_and_the_way_out() {
         .run(reserve("plain", request("python", "acme")))
         .unwrap();
     let fence = world.fence("run");
-    let release = Command::Release {
+    let release = BookingCommand::Release {
         id: id("run"),
         fence,
         outcome: None,
         exit_code: None,
     };
-    let renew = Command::Renew {
+    let renew = BookingCommand::Renew {
         id: id("run"),
         fence,
         ttl: None,
@@ -454,7 +436,7 @@ fn refusals_about_executions_say_what_why_and_the_way_out() {
     let with = |change: fn(&mut Order)| {
         let mut order = order();
         change(&mut order);
-        reserve("new", with_order(request("python", "acme"), order))
+        submit_order("new", request("python", "acme"), order)
     };
     let mut check = |command: Command, expected: &str, changes: &[&str]| {
         let refusal = world.run(command.clone()).unwrap_err();
@@ -464,7 +446,7 @@ fn refusals_about_executions_say_what_why_and_the_way_out() {
     };
     for command in [release, renew] {
         check(
-            command,
+            command.into(),
             "`run` is an execution: its slot is free when its process is gone",
             &["cancel it"],
         );
@@ -511,7 +493,7 @@ fn refusals_about_executions_say_what_why_and_the_way_out() {
         ..order()
     };
     check(
-        reserve("run", with_order(request("sh", "acme"), other)),
+        submit_order("run", request("sh", "acme"), other),
         "id `run` is in use for another request: `pids` differs from what was asked under it before",
         &["use a new id", "repeat the request unchanged"],
     );

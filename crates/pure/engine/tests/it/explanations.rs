@@ -2,21 +2,21 @@
 
 use bursar_booking::decide::Change;
 use bursar_booking::position::Reason;
-use bursar_booking::{Bound, Limit, Priority, Request, Scope};
+use bursar_booking::{Bound, Command as BookingCommand, Limit, Priority, Request, Scope};
 use bursar_engine::explain::{
     Mood, Object, Stage, WaitsFor, booking, change_effect, held_by, limit, reason_word, refused,
 };
-use bursar_engine::{Command, plan};
-use bursar_units::{Amount, Millis};
+use bursar_engine::{Command, FORMAT, plan, spine};
+use bursar_units::Millis;
 
-use crate::world::{World, id, label, limit_of, name, patient, request, reserve, set_limit};
+use crate::world::{
+    World, cancel, change, force, id, label, limit_of, name, patient, request, reserve, set_limit,
+};
 
 /// 100 of 100 python slots held by acme 61, zeta 30 and seven others; 3 wait.
 fn full() -> World {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 100)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 100))).unwrap();
     for at in 0..250 {
         let job = format!("past-{at}");
         world.run(reserve(&job, request("python", "acme"))).unwrap();
@@ -99,9 +99,7 @@ fn a_booking_that_waits_says_for_what_behind_whom_and_how_long() {
 #[test]
 fn a_paused_limit_is_named_as_the_cause() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 0)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 0))).unwrap();
     world
         .run(reserve("job-7", patient("python", "acme")))
         .unwrap();
@@ -135,9 +133,7 @@ fn a_paused_limit_is_named_as_the_cause() {
 #[test]
 fn an_estimate_without_a_basis_is_unknown_and_says_why() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 1)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 1))).unwrap();
     world
         .run(reserve("job-1", request("python", "acme")))
         .unwrap();
@@ -160,9 +156,9 @@ fn where_nothing_of_the_class_is_held_that_alone_is_why_there_is_no_estimate() {
     let mut world = World::new();
     let acme = Limit {
         slots: Some(1),
-        ..Limit::unbounded(None, Some(Scope::Named(label("acme"))))
+        ..Limit::unbounded(name("acme"), None, Some(Scope::Named(label("acme"))))
     };
-    world.run(set_limit("acme", acme)).unwrap();
+    world.run(set_limit(acme)).unwrap();
     world.run(reserve("job-1", request("go", "acme"))).unwrap();
     world
         .run(reserve("job-2", patient("python", "acme")))
@@ -179,9 +175,9 @@ fn a_limit_that_is_not_the_class_is_named_in_the_headline() {
     let mut world = World::new();
     let each = Limit {
         slots: Some(1),
-        ..Limit::unbounded(None, Some(Scope::Each))
+        ..Limit::unbounded(name("tenant"), None, Some(Scope::Each))
     };
-    world.run(set_limit("tenant", each)).unwrap();
+    world.run(set_limit(each)).unwrap();
     world
         .run(reserve("job-1", request("python", "acme")))
         .unwrap();
@@ -199,19 +195,14 @@ fn a_limit_that_is_not_the_class_is_named_in_the_headline() {
 #[test]
 fn one_behind_its_own_lane_waits_for_its_turn() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 3)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 3))).unwrap();
     for at in 0..2 {
         world
             .run(reserve(&format!("job-{at}"), request("python", "acme")))
             .unwrap();
     }
     let large = Request {
-        amount: Amount {
-            slots: 2,
-            ..Amount::default()
-        },
+        slots: 2,
         ..patient("python", "acme")
     };
     world.run(reserve("large", large)).unwrap();
@@ -255,20 +246,14 @@ fn one_behind_its_own_lane_waits_for_its_turn() {
 #[test]
 fn one_that_a_due_request_shields_says_so() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 2)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 2))).unwrap();
     for at in 0..2 {
         world
             .run(reserve(&format!("start-{at}"), request("python", "acme")))
             .unwrap();
     }
-    let amount = Amount {
-        slots: 2,
-        ..Amount::default()
-    };
     let large = Request {
-        amount,
+        slots: 2,
         priority: Priority::Urgent,
         ..patient("python", "zeta")
     };
@@ -301,7 +286,7 @@ fn one_that_a_due_request_shields_says_so() {
 #[test]
 fn one_that_holds_says_since_when_and_until_when_and_not_its_fence() {
     let mut world = full();
-    world.run(set_limit("rust", limit_of("rust", 5))).unwrap();
+    world.run(set_limit(limit_of("rust", 5))).unwrap();
     world
         .run(reserve("job-9", request("rust", "acme")))
         .unwrap();
@@ -323,9 +308,7 @@ fn one_that_holds_says_since_when_and_until_when_and_not_its_fence() {
 #[test]
 fn one_that_ended_says_how() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 1)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 1))).unwrap();
     world
         .run(reserve("released", request("python", "acme")))
         .unwrap();
@@ -334,7 +317,7 @@ fn one_that_ended_says_how() {
     let fence = world.fence("released");
     let id_of = id("released");
     world
-        .run(Command::Release {
+        .run(BookingCommand::Release {
             id: id_of,
             fence,
             outcome,
@@ -352,21 +335,12 @@ fn one_that_ended_says_how() {
     world
         .run(reserve("cancelled", patient("python", "acme")))
         .unwrap();
-    world
-        .run(Command::Cancel {
-            id: id("cancelled"),
-        })
-        .unwrap();
+    world.run(cancel("cancelled")).unwrap();
     world.advance(60_000);
     world
         .run(reserve("forced", request("python", "acme")))
         .unwrap();
-    world
-        .run(Command::Force {
-            id: id("forced"),
-            reason: "stuck".to_owned(),
-        })
-        .unwrap();
+    world.run(force("forced", "stuck")).unwrap();
     for (booked, headline) in [
         (
             "released",
@@ -396,7 +370,7 @@ fn one_that_ended_says_how() {
 #[test]
 fn a_change_of_a_limit_tells_its_effect_before_and_after() {
     let mut world = full();
-    let raise = set_limit("python", limit_of("python", 120));
+    let raise = set_limit(limit_of("python", 120));
     let before = world.state.bookings.limit("python").unwrap().limit.clone();
     let (_, events, after) = plan(&world.state, world.now, &raise);
     let effect = change_effect(Some(&before), &events, &after, &name("python"));
@@ -419,7 +393,7 @@ fn a_change_of_a_limit_tells_its_effect_before_and_after() {
     assert_eq!(done.fields.len(), 1);
 
     let before = world.state.bookings.limit("python").unwrap().limit.clone();
-    let events = world.events(set_limit("python", limit_of("python", 80)));
+    let events = world.events(set_limit(limit_of("python", 80)));
     let lowered = change_effect(Some(&before), &events, &world.state, &name("python"));
     assert_eq!(
         lowered.text(Mood::Did),
@@ -438,9 +412,7 @@ fn a_change_of_a_limit_tells_its_effect_before_and_after() {
 #[test]
 fn the_number_to_give_back_is_exact() {
     let mut world = full();
-    world
-        .run(set_limit("python", limit_of("python", 77)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 77))).unwrap();
     for at in 0..23 {
         world.release(&format!("held-{at}")).unwrap();
         let waits = booking(&world.state, world.now, &id("waits-0")).unwrap();
@@ -468,11 +440,7 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
         let events = world.events(command);
         change_effect(before.as_ref(), &events, &world.state, &name(limit))
     };
-    let paused = effect(
-        &mut world,
-        "python",
-        set_limit("python", limit_of("python", 0)),
-    );
+    let paused = effect(&mut world, "python", set_limit(limit_of("python", 0)));
     assert_eq!(
         paused.text(Mood::Did),
         "3 in use: nobody is stopped, no grant until it is raised"
@@ -484,22 +452,16 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
     let drop_limit = Change::DropLimit {
         name: name("python"),
     };
-    let removed = effect(
-        &mut world,
-        "python",
-        Command::Change {
-            changes: vec![drop_limit],
-        },
-    );
+    let removed = effect(&mut world, "python", change([drop_limit]));
     assert_eq!(
         removed.text(Mood::Did),
         "1 waiting booking granted, nothing is bounded by it"
     );
     let each = Limit {
         slots: Some(2),
-        ..Limit::unbounded(Some(Scope::Each), None)
+        ..Limit::unbounded(name("default"), Some(Scope::Each), None)
     };
-    let each = effect(&mut world, "default", set_limit("default", each));
+    let each = effect(&mut world, "default", set_limit(each));
     assert_eq!(
         each.text(Mood::Did),
         "python 4 in use, 2 over: nobody is stopped, no grant until 3 have been given back"
@@ -516,7 +478,7 @@ fn effects_of_pauses_removals_and_limits_of_each_are_told() {
 fn each_limit_of_a_change_is_told_its_own_grants() {
     let mut world = World::new();
     for class in ["python", "rust"] {
-        world.run(set_limit(class, limit_of(class, 0))).unwrap();
+        world.run(set_limit(limit_of(class, 0))).unwrap();
         world
             .run(reserve(&format!("{class}-1"), patient(class, "acme")))
             .unwrap();
@@ -527,15 +489,10 @@ fn each_limit_of_a_change_is_told_its_own_grants() {
     let before: Vec<Limit> = ["python", "rust"]
         .map(|limit| world.state.bookings.limit(limit).unwrap().limit.clone())
         .into();
-    let events = world.events(Command::Change {
-        changes: vec![
-            Change::SetLimit {
-                name: name("python"),
-                limit: limit_of("python", 9),
-            },
-            Change::DropLimit { name: name("rust") },
-        ],
-    });
+    let events = world.events(change([
+        Change::SetLimit(limit_of("python", 9)),
+        Change::DropLimit { name: name("rust") },
+    ]));
     let effect = |limit: &str, before| {
         change_effect(Some(before), &events, &world.state, &name(limit)).text(Mood::Did)
     };
@@ -554,20 +511,13 @@ fn other_dimensions_are_told_in_their_units() {
     let mut world = World::new();
     let memory = Some(Bound::Exactly(4 << 30));
     world
-        .run(set_limit(
-            "python",
-            Limit {
-                memory,
-                ..limit_of("python", 10)
-            },
-        ))
+        .run(set_limit(Limit {
+            memory,
+            ..limit_of("python", 10)
+        }))
         .unwrap();
     let large = |wait| Request {
-        amount: Amount {
-            slots: 1,
-            memory_bytes: 3 << 30,
-            ..Amount::default()
-        },
+        memory_bytes: 3 << 30,
         wait,
         ..request("python", "acme")
     };
@@ -589,11 +539,8 @@ fn other_dimensions_are_told_in_their_units() {
         "job-3 waits for a python slot: memory 3Gi/4Gi in use, nobody ahead"
     );
     let huge = Request {
-        amount: Amount {
-            slots: 11,
-            memory_bytes: 5 << 30,
-            ..Amount::default()
-        },
+        slots: 11,
+        memory_bytes: 5 << 30,
         ..request("python", "acme")
     };
     let command = reserve("job-4", huge);
@@ -615,29 +562,28 @@ fn other_dimensions_are_told_in_their_units() {
 #[test]
 fn every_refusal_says_what_why_and_the_way_out() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 1)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 1))).unwrap();
     world
         .run(reserve("held", request("python", "acme")))
         .unwrap();
     world
         .run(reserve("waits", patient("python", "acme")))
         .unwrap();
-    let release = |name: &str, fence| Command::Release {
-        id: id(name),
-        fence: bursar_booking::Fence(fence),
-        outcome: None,
-        exit_code: None,
+    let release = |name: &str, fence| {
+        BookingCommand::Release {
+            id: id(name),
+            fence: bursar_booking::Fence(fence),
+            outcome: None,
+            exit_code: None,
+        }
+        .into()
     };
-    let drop_limit = |limit: &str| Command::Change {
-        changes: vec![Change::DropLimit { name: name(limit) }],
-    };
+    let drop_limit = |limit: &str| change([Change::DropLimit { name: name(limit) }]);
     let hurried = Limit {
         ttl_max: Millis::from_hours(1),
         ..limit_of("rust", 1)
     };
-    world.run(set_limit("rust", hurried)).unwrap();
+    world.run(set_limit(hurried)).unwrap();
     let long_in_rust = Request {
         ttl: Millis::from_hours(2),
         ..request("rust", "acme")
@@ -676,7 +622,7 @@ fn every_refusal_says_what_why_and_the_way_out() {
         "`waits` is queued: only a booking that is granted can be released or renewed",
     );
     check(
-        Command::Cancel { id: id("held") },
+        cancel("held"),
         "`held` is granted: only a booking that waits can be cancelled",
     );
     check(
@@ -688,24 +634,30 @@ fn every_refusal_says_what_why_and_the_way_out() {
         "no limit or node `x`: what is not declared cannot be deleted",
     );
     check(
-        set_limit("other", limit_of("python", 3)),
+        set_limit(Limit {
+            name: name("other"),
+            ..limit_of("python", 3)
+        }),
         "limits `python` and `other` speak of the same class and tenant: at most one limit of each kind applies to a booking",
     );
+    let prune = spine::Command::Prune {
+        below: 1,
+        idempotency: None,
+    };
     check(
-        Command::Prune {
-            below: 1,
-            idempotency: None,
-        },
+        prune.into(),
         "nothing was pruned: only records below 0 are covered by an anchored snapshot",
     );
+    let genesis = spine::Command::Genesis {
+        ledger: "x".to_owned(),
+        format: FORMAT,
+    };
     check(
-        Command::Genesis {
-            ledger: "x".to_owned(),
-        },
+        genesis.into(),
         "the ledger has begun already: a ledger begins once",
     );
     check(
-        Command::RevokeToken { name: name("x") },
+        spine::Command::RevokeToken { name: name("x") }.into(),
         "no token `x`: it was never made, or is revoked already",
     );
 }

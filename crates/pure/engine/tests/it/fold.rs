@@ -2,10 +2,16 @@
 
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Exit, Isolation, Order};
-use bursar_booking::{Bound, Fence, Limit, Priority, Request, Scope, Standing};
+use bursar_booking::{
+    Bound, Command as BookingCommand, Fence, Limit, Node, Priority, Request, Scope, Standing,
+};
 use bursar_engine::codec::{decode, decode_events, encode};
-use bursar_engine::market::{Labelled, Mode, Original, Position, Present, difference};
-use bursar_engine::{Command, Events, State, decide, first_fence, invariants, plan, snapshot};
+use bursar_engine::market::{
+    self, Labelled, Mode, Original, Position, Present, Report, difference,
+};
+use bursar_engine::{
+    Command, Events, State, decide, first_fence, invariants, plan, snapshot, spine,
+};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
 use bursar_units::{Amount, Instant, Millis};
@@ -13,8 +19,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::world::{
-    World, id, label, limit_of, name, order, patient, pod, request, reserve, set_limit, settings,
-    with_order,
+    World, adopt, cancel, change, exited, force, id, label, limit_of, name, order, patient, pod,
+    request, reserve, set_limit, settings, started, stop_failed, submit_order,
 };
 
 /// A step of a random world, small enough for collisions to be common.
@@ -159,8 +165,8 @@ const CLASSES: [&str; 2] = ["python", "rust"];
 const TENANTS: [&str; 3] = ["acme", "zeta", "größe"];
 const LIMITS: [&str; 6] = ["everything", "tenant", "acme", "python", "pair", "default"];
 
-fn booking(number: u8) -> bursar_units::BookingId {
-    id(&format!("b-{number}"))
+fn booking(number: u8) -> String {
+    format!("b-{number}")
 }
 
 fn limit(which: usize, slots: u64, weight: u64) -> Limit {
@@ -178,7 +184,7 @@ fn limit(which: usize, slots: u64, weight: u64) -> Limit {
         slots: Some(slots * 2),
         memory,
         weight,
-        ..Limit::unbounded(class, tenant)
+        ..Limit::unbounded(name(LIMITS[which]), class, tenant)
     }
 }
 
@@ -196,10 +202,8 @@ fn market(pods: u8, act: bool, label: usize, lines: u64) -> Present {
         }),
         originals: originals
             .map(|at| {
-                (
-                    pod(&format!("p{at}")),
-                    Original((at % 2 == 0).then_some(lines)),
-                )
+                let milli = (at % 2 == 0).then_some(lines);
+                (pod(&format!("p{at}")), Original { milli })
             })
             .collect(),
         position: Some(Position {
@@ -222,24 +226,20 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
             priority,
             ttl_s,
             wait_s,
-        } => Command::Reserve {
-            id: booking(*id),
-            request: Request {
-                class: label(CLASSES[usize::from(*class)]),
-                tenant: label(TENANTS[usize::from(*tenant)]),
-                amount: Amount {
-                    slots: *slots,
-                    memory_bytes: *slots << 20,
-                    ..Amount::default()
-                },
+        } => {
+            let (class, tenant) = (CLASSES[usize::from(*class)], TENANTS[usize::from(*tenant)]);
+            let asked = Request {
+                slots: *slots,
+                memory_bytes: *slots << 20,
                 priority: Priority::ALL[*priority],
                 ttl: Millis::from_secs(*ttl_s),
                 wait: Millis::from_secs(*wait_s),
-                extras: None,
-            },
-        },
+                ..request(class, tenant)
+            };
+            reserve(&booking(*id), asked)
+        }
         Step::Submit {
-            id,
+            id: number,
             tenant,
             start_s,
             run_s,
@@ -253,27 +253,18 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
             let order = Order {
                 start_timeout: Millis::from_secs(*start_s),
                 max_time: Millis::from_secs(*run_s),
-                retry_of: retry_of.map(booking),
+                retry_of: retry_of.map(|number| id(&booking(number))),
                 ..order()
             };
-            Command::Reserve {
-                id: booking(*id),
-                request: with_order(asked, order),
-            }
+            submit_order(&booking(*number), asked, order)
         }
-        Step::Started { id } => Command::Started {
-            id: booking(*id),
-            isolation: Isolation::Cgroup,
-        },
-        Step::Adopt { id, tenant, fence } => Command::Adopt {
-            id: booking(*id),
-            request: with_order(request("python", TENANTS[usize::from(*tenant)]), order()),
-            fence: fence.map(Fence),
-            isolation: Isolation::None,
-        },
-        Step::Exited { id, how } => Command::Exited {
-            id: booking(*id),
-            exit: match how {
+        Step::Started { id } => started(&booking(*id)),
+        Step::Adopt { id, tenant, fence } => {
+            let asked = request("python", TENANTS[usize::from(*tenant)]);
+            adopt(&booking(*id), asked, fence.map(Fence), Isolation::None)
+        }
+        Step::Exited { id, how } => {
+            let exit = match how {
                 0 | 1 => Exit::Code(i32::from(*how)),
                 2 => Exit::Signal(9),
                 3 => Exit::Lost,
@@ -281,82 +272,76 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
                     code: None,
                     signal: Some(9),
                 },
-                _ => Exit::NotStarted {
-                    reason: "no such file".to_owned(),
-                },
-            },
-        },
-        Step::StopFailed { id, attempt } => Command::StopFailed {
-            id: booking(*id),
-            attempt: *attempt,
-        },
-        Step::Release { id, with_its_fence } => {
-            let fence = match world.state.bookings.standing(&booking(*id)) {
+                _ => Exit::NotStarted("no such file".to_owned()),
+            };
+            exited(&booking(*id), exit)
+        }
+        Step::StopFailed { id, attempt } => stop_failed(&booking(*id), *attempt),
+        Step::Release {
+            id: number,
+            with_its_fence,
+        } => {
+            let id = id(&booking(*number));
+            let fence = match world.state.bookings.standing(&id) {
                 Some(Standing::Granted(granted)) if *with_its_fence => granted.fence,
                 _ => Fence(1),
             };
-            Command::Release {
-                id: booking(*id),
+            BookingCommand::Release {
+                id,
                 fence,
                 outcome: None,
                 exit_code: None,
             }
+            .into()
         }
-        Step::Cancel { id } => Command::Cancel { id: booking(*id) },
-        Step::Force { id } => Command::Force {
-            id: booking(*id),
-            reason: "test".to_owned(),
-        },
+        Step::Cancel { id } => cancel(&booking(*id)),
+        Step::Force { id } => force(&booking(*id), "test"),
         Step::Limit {
             which,
             slots,
             weight,
-        } => set_limit(LIMITS[*which], limit(*which, *slots, *weight)),
-        Step::DropLimit { which } => Command::Change {
-            changes: vec![Change::DropLimit {
-                name: name(LIMITS[*which]),
-            }],
-        },
+        } => set_limit(limit(*which, *slots, *weight)),
+        Step::DropLimit { which } => change([Change::DropLimit {
+            name: name(LIMITS[*which]),
+        }]),
         Step::Node { number, memory } => {
             let capacity = Amount {
                 memory_bytes: *memory << 22,
                 ..Amount::default()
             };
             let name = name(&format!("n{number}"));
-            Command::Change {
-                changes: vec![Change::SetNode { name, capacity }],
-            }
+            change([Change::SetNode(Node::new(name, &capacity))])
         }
-        Step::DropNode { number } => Command::Change {
-            changes: vec![Change::DropNode {
-                name: name(&format!("n{number}")),
-            }],
-        },
-        Step::Resume => Command::Resume { wall: world.now },
-        Step::Anchor => Command::Anchor {
+        Step::DropNode { number } => change([Change::DropNode {
+            name: name(&format!("n{number}")),
+        }]),
+        Step::Resume => spine::Command::Resume { wall: world.now }.into(),
+        Step::Anchor => spine::Command::Anchor {
             record: world.state.head - 1,
             sha256: sha256(b"snapshot"),
-        },
-        Step::Prune { below, key } => {
-            let idempotency = Some(id(&format!("key-{key}")));
-            Command::Prune {
-                below: *below,
-                idempotency,
-            }
         }
-        Step::Rotate { key } => Command::RotateKey {
+        .into(),
+        Step::Prune { below, key } => spine::Command::Prune {
+            below: *below,
+            idempotency: Some(id(&format!("key-{key}"))),
+        }
+        .into(),
+        Step::Rotate { key } => spine::Command::RotateKey {
             key: format!("key-{}", world.state.head),
             idempotency: Some(id(&format!("key-{key}"))),
-        },
-        Step::Restore => Command::Restore {
+        }
+        .into(),
+        Step::Restore => spine::Command::Restore {
             size: world.state.head,
             fence: Some(first_fence(world.state.time)),
             replaces: None,
             end_tokens: world.state.head.is_multiple_of(2),
-        },
-        Step::Revoke => Command::RevokeToken {
+        }
+        .into(),
+        Step::Revoke => spine::Command::RevokeToken {
             name: name("nobody"),
-        },
+        }
+        .into(),
         Step::Market {
             node,
             pods,
@@ -368,16 +353,24 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
             let node = name(&format!("n{node}"));
             let present = market(*pods, *act, *label, *lines);
             let known = world.state.markets.get(node.as_str());
-            let report = difference(known, &present, world.now);
-            let mut report = Box::new(report.unwrap_or_default());
+            let report = difference(&node, known, &present, world.now);
+            let mut report = report.unwrap_or(Report {
+                node,
+                basis: 0,
+                settings: None,
+                labelled: None,
+                taken: Vec::new(),
+                returned: Vec::new(),
+                digest: None,
+            });
             if *is_late {
                 report.basis = report.basis.saturating_sub(1);
             }
-            Command::ReportMarket { node, report }
+            market::Command::ReportMarket(Box::new(report)).into()
         }
-        Step::Renew { id, for_s } => {
+        Step::Renew { id: number, for_s } => {
             let until = world.now.after(Millis::from_secs(*for_s));
-            world.evidence.insert(booking(*id), until);
+            world.evidence.insert(id(&booking(*number)), until);
             return None;
         }
         Step::Advance { ms } => {
@@ -395,7 +388,8 @@ fn hash(state: &State) -> Hash {
 fn follow(view: &mut State, journal: &[Vec<u8>]) {
     let from = usize::try_from(view.head).unwrap();
     for (seq, bytes) in (view.head..).zip(&journal[from..]) {
-        view.apply_record(&decode_events(seq, bytes, |_| None).unwrap());
+        let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
+        view.apply_record(time, &events);
     }
 }
 
@@ -519,7 +513,7 @@ proptest! {
             often.tick();
             let (one, two) = (command(&mut seldom, step), command(&mut often, step));
             if let (Some(one), Some(two)) = (one, two) {
-                let is_restore = matches!(one, Command::Restore { .. });
+                let is_restore = matches!(one, Command::Spine(spine::Command::Restore { .. }));
                 prop_assert!(is_restore || one == two);
                 prop_assert_eq!(seldom.run(one), often.run(two));
             }
@@ -535,31 +529,32 @@ proptest! {
 #[test]
 fn a_pump_that_outgrows_its_record_goes_on_as_ticks() {
     let mut world = World::new();
-    world.run(set_limit("go", limit_of("go", 0))).unwrap();
+    world.run(set_limit(limit_of("go", 0))).unwrap();
     for at in 0..600 {
         world
             .run(reserve(&format!("b-{at}"), patient("go", "acme")))
             .unwrap();
     }
     let before = world.journal.len();
-    world.run(set_limit("go", limit_of("go", 1_000))).unwrap();
+    world.run(set_limit(limit_of("go", 1_000))).unwrap();
     assert!(world.state.bookings.is_unsettled());
     assert_eq!(world.state.next_deadline(), Some(world.state.time));
     let restored = snapshot::read(&snapshot::write(&world.state).unwrap()).unwrap();
     assert!(restored.bookings.is_unsettled());
-    world.run(Command::Cancel { id: id("nobody") }).unwrap_err();
+    world.run(cancel("nobody")).unwrap_err();
     assert!(!world.state.bookings.is_unsettled());
     let grants: Vec<usize> = (before..world.journal.len())
         .map(|seq| {
             let bytes = &world.journal[seq];
-            let events = decode_events(u64::try_from(seq).unwrap(), bytes, |_| None).unwrap();
+            let seq = u64::try_from(seq).unwrap();
+            let (_, events) = decode_events(seq, bytes, |_| None).unwrap();
             let is_grant = |event: &bursar_engine::Event| {
                 matches!(
                     event,
                     bursar_engine::Event::Booking(bursar_booking::Event::Granted { .. })
                 )
             };
-            events.iter().filter(|(_, event)| is_grant(event)).count()
+            events.iter().filter(|event| is_grant(event)).count()
         })
         .collect();
     assert_eq!(grants, [256, 256, 88]);
@@ -568,7 +563,7 @@ fn a_pump_that_outgrows_its_record_goes_on_as_ticks() {
 #[test]
 fn a_key_makes_an_action_once_for_a_day() {
     let mut world = World::new();
-    let rotate = |key: &str| Command::RotateKey {
+    let rotate = |key: &str| spine::Command::RotateKey {
         key: key.to_owned(),
         idempotency: Some(id("once")),
     };
@@ -578,12 +573,12 @@ fn a_key_makes_an_action_once_for_a_day() {
         Ok(bursar_engine::Answer::Unchanged)
     );
     world
-        .run(Command::Anchor {
+        .run(spine::Command::Anchor {
             record: 0,
             sha256: sha256(b"x"),
         })
         .unwrap();
-    let prune = Command::Prune {
+    let prune = spine::Command::Prune {
         below: 1,
         idempotency: Some(id("once")),
     };

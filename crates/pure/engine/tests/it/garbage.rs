@@ -1,6 +1,6 @@
 //! Bytes from outside are refused, never believed and never fatal.
 
-use bursar_engine::codec::{decode, decode_events, encode, read_fact_line};
+use bursar_engine::codec::{decode, decode_events, encode, read_command_text};
 use bursar_engine::snapshot;
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn read_all(seq: u64, bytes: &[u8]) {
         );
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        drop(read_fact_line(text));
+        drop(read_command_text(text));
         drop(snapshot::read(text));
     }
 }

@@ -1,13 +1,17 @@
 //! Each invariant is broken on purpose and found.
 
-use bursar_booking::{Event as BookingEvent, Fence};
-use bursar_engine::Event;
+use bursar_booking::{Event as BookingEvent, Fence, Request};
 use bursar_engine::invariants::{Broken, Mark, check, check_record, check_snapshot};
-use bursar_engine::market::{self, NODES_MAX, ORIGINALS_MAX, Original};
+use bursar_engine::market::{self, NODES_MAX, ORIGINALS_MAX};
+use bursar_engine::{Event, spine};
 use bursar_units::Instant;
 
 use crate::script;
 use crate::world::{World, id, name, pod, request};
+
+fn resumed(wall: Instant) -> Vec<Event> {
+    vec![spine::Event::Resumed { wall }.into()]
+}
 
 #[test]
 fn a_good_state_breaks_nothing() {
@@ -21,9 +25,9 @@ fn time_that_goes_back_is_found() {
     let mut world = World::new();
     let before = Mark::of(&world.state);
     let early = Instant::from_ms(world.now.ms() - 1);
-    let events = vec![(early, Event::Resumed { wall: early })];
-    world.state.apply_record(&events);
-    let broken = check_record(before, &events, &world.state);
+    let events = resumed(early);
+    world.state.apply_record(early, &events);
+    let broken = check_record(before, early, &events, &world.state);
     assert!(matches!(broken, Err(Broken::TimeBack { .. })), "{broken:?}");
 }
 
@@ -31,10 +35,10 @@ fn time_that_goes_back_is_found() {
 fn time_that_no_event_carries_is_found() {
     let mut world = World::new();
     let before = Mark::of(&world.state);
-    let events = vec![(world.now, Event::Resumed { wall: world.now })];
-    world.state.apply_record(&events);
+    let events = resumed(world.now);
+    world.state.apply_record(world.now, &events);
     world.state.time = Instant::from_ms(world.now.ms() + 1);
-    let broken = check_record(before, &events, &world.state);
+    let broken = check_record(before, world.now, &events, &world.state);
     assert!(matches!(broken, Err(Broken::TimeBack { .. })), "{broken:?}");
 }
 
@@ -42,11 +46,11 @@ fn time_that_no_event_carries_is_found() {
 fn a_head_that_does_not_count_records_is_found() {
     let mut world = World::new();
     let before = Mark::of(&world.state);
-    let events = vec![(world.now, Event::Resumed { wall: world.now })];
-    world.state.apply_record(&events);
-    check_record(before, &events, &world.state).unwrap();
+    let events = resumed(world.now);
+    world.state.apply_record(world.now, &events);
+    check_record(before, world.now, &events, &world.state).unwrap();
     world.state.head += 1;
-    let broken = check_record(before, &events, &world.state);
+    let broken = check_record(before, world.now, &events, &world.state);
     assert!(matches!(broken, Err(Broken::Head { .. })), "{broken:?}");
 }
 
@@ -78,7 +82,7 @@ fn a_market_that_outgrew_its_bound_or_its_time_is_found() {
     let event = |node: usize, at: usize| market::Event::Taken {
         node: name(&format!("n{node}")),
         pod: pod(&format!("p{at}")),
-        original: Original(None),
+        milli: None,
         was: None,
     };
     let filled = |nodes: usize, pods: usize| {
@@ -107,12 +111,11 @@ fn a_broken_room_of_bookings_is_found() {
     let mut state = World::new().state;
     let at = state.time;
     for name in ["one", "two"] {
-        let (id, request) = (id(name), request("python", "acme"));
-        let event = BookingEvent::Reserved {
-            id,
-            request,
+        let event = BookingEvent::Reserved(Request {
+            id: id(name),
             fence: Some(Fence(1)),
-        };
+            ..request("python", "acme")
+        });
         state.apply(at, &event.into());
     }
     let broken = check(&state);
@@ -126,7 +129,10 @@ fn the_keys_of_actions_are_bounded() {
     let body = bursar_journal::hash::sha256(b"x");
     for at in 0..10_050_u64 {
         let key = id(&format!("key-{at}"));
-        state.apply(Instant::from_ms(at), &Event::Keyed { key, body });
+        state.apply(
+            Instant::from_ms(at),
+            &spine::Event::Keyed { key, body }.into(),
+        );
     }
     check(&state).unwrap();
     let lines = bursar_engine::snapshot::write(&state).unwrap();

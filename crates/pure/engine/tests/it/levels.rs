@@ -1,9 +1,9 @@
 //! What begins with a level, and what a restore leaves behind (L7, L8, S5).
 
-use bursar_engine::booking::Fence;
+use bursar_engine::booking::{Fence, Limit};
 use bursar_engine::codec::{Error, decode_events};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Answer, Command, Event, LEVEL, first_fence, snapshot};
+use bursar_engine::{Answer, Event, LEVEL, first_fence, snapshot, spine};
 use bursar_journal::hash::sha256;
 use bursar_units::Instant;
 
@@ -16,13 +16,16 @@ fn a_level_begins_once_and_brings_the_shipped_limits_in_its_record() {
         (world.state.level, world.state.bookings.limit("tenants")),
         (0, None)
     );
-    assert_eq!(world.run(Command::Level { n: LEVEL }), Ok(Answer::Done));
+    assert_eq!(
+        world.run(spine::Command::Level { n: LEVEL }),
+        Ok(Answer::Done)
+    );
     assert_eq!(world.state.level, LEVEL);
     let tenants = world.state.bookings.limit("tenants").unwrap();
     assert_eq!(tenants.limit.slots, Some(1_000));
     let head = world.state.head;
     assert_eq!(
-        world.run(Command::Level { n: LEVEL }),
+        world.run(spine::Command::Level { n: LEVEL }),
         Ok(Answer::Unchanged)
     );
     assert_eq!(world.state.head, head, "a repeat leaves no record");
@@ -49,7 +52,7 @@ fn a_level_is_in_the_snapshot_and_its_absence_is_zero() {
     let mut world = World::new();
     let before = snapshot::write(&world.state).unwrap();
     assert!(!before.contains("level"), "{before}");
-    world.run(Command::Level { n: LEVEL }).unwrap();
+    world.run(spine::Command::Level { n: LEVEL }).unwrap();
     let lines = snapshot::write(&world.state).unwrap();
     assert_eq!(snapshot::read(&lines).unwrap().level, LEVEL);
 }
@@ -58,7 +61,7 @@ fn a_level_is_in_the_snapshot_and_its_absence_is_zero() {
 /// a second later; a copy with a larger fence than that goes on from it.
 #[test]
 fn no_fence_of_an_earlier_generation_is_given_out_after_a_restore() {
-    let restored_at = |now: Instant| Command::Restore {
+    let restored_at = |now: Instant| spine::Command::Restore {
         size: 3,
         fence: Some(first_fence(now)),
         replaces: None,
@@ -110,9 +113,10 @@ fn a_restore_ends_all_tokens_unless_it_keeps_them() {
             roles: [Role::View].into(),
             tenants: std::collections::BTreeSet::new(),
             expires: Instant::from_ms(START_MS * 2),
+            created: None,
         };
-        world.run(Command::CreateToken { token }).unwrap();
-        let restore = Command::Restore {
+        world.run(spine::Command::CreateToken(token)).unwrap();
+        let restore = spine::Command::Restore {
             size: 2,
             fence: None,
             replaces: None,
@@ -127,21 +131,21 @@ fn a_restore_ends_all_tokens_unless_it_keeps_them() {
 #[test]
 fn an_old_restore_still_means_what_it_meant() {
     let bytes = br#"{"v":1,"seq":1,"t":1,"by":"bursar","cmd":{"restore":{"size":1}},"ev":[{"restored":{"generation":4}}]}"#;
-    let events = decode_events(1, bytes, |_| None).unwrap();
+    let (time, events) = decode_events(1, bytes, |_| None).unwrap();
     let mut world = World::new();
     world
-        .run(set_limit(
-            "python",
-            bursar_engine::booking::Limit::shipped(),
-        ))
+        .run(set_limit(Limit {
+            name: name("python"),
+            ..Limit::shipped()
+        }))
         .ok();
     let next = world.state.bookings.next_fence();
-    for (at, event) in &events {
-        world.state.apply(*at, event);
+    for event in &events {
+        world.state.apply(time, event);
     }
     assert!(matches!(
         events.as_slice(),
-        [(_, Event::Restored { fence: None, .. })]
+        [Event::Spine(spine::Event::Restored { fence: None, .. })]
     ));
     assert_eq!(
         (world.state.generation, world.state.bookings.next_fence()),

@@ -15,6 +15,7 @@ mod garbage;
 mod golden;
 mod invariants;
 mod journals;
+mod kinds;
 mod levels;
 mod markets;
 mod round_trip;

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::decide::Change;
-use bursar_booking::execution::{Digest, Exit, Isolation, Order, STOPS_UNTIL_STUCK};
-use bursar_booking::{Bound, Extras, Fence, Limit, Outcome, Priority, Request, Scope};
+use bursar_booking::execution::{Exit, Isolation, Order, STOPS_UNTIL_STUCK};
+use bursar_booking::{
+    Bound, Command as BookingCommand, Fence, Limit, Node, Outcome, Priority, Request, Scope,
+};
 use bursar_engine::market::{Labelled, Mode, Original, Position, Present};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, LEVEL, State};
-use bursar_journal::hash::sha256;
+use bursar_engine::{Command, LEVEL, State, spine};
+use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::{Mode as Label, Policy};
-use bursar_units::{Amount, Instant, Millis};
+use bursar_units::{Instant, Millis};
 
 use crate::world::{
-    START_MS, World, cancel, exited, id, label, limit_of, market_report, name, order, patient, pod,
-    request, reserve, set_limit, settings, started, stop_failed, submit, with_order,
+    START_MS, World, adopt, cancel, change, exited, force, id, label, limit_of, market_report,
+    name, order, patient, pod, request, reserve, set_limit, settings, started, stop_failed, submit,
+    submit_order,
 };
 
 /// Every kind of command and of event, in an order that a real ledger could have.
@@ -27,15 +30,15 @@ pub(crate) fn everything_happens() -> World {
 
 /// A program is found running after the restore, and ends for lack of memory.
 fn adopted(world: &mut World) {
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
-    run(Command::Adopt {
-        id: id("run-found"),
-        request: with_order(request("python", "acme"), order()),
-        fence: Some(Fence(9)),
-        isolation: Isolation::Cgroup,
-    });
+    run(adopt(
+        "run-found",
+        request("python", "acme"),
+        Some(Fence(9)),
+        Isolation::Cgroup,
+    ));
     run(exited(
         "run-found",
         Exit::OutOfMemory {
@@ -48,17 +51,15 @@ fn adopted(world: &mut World) {
 /// The same until hours pass, with an execution in every stage.
 pub(crate) fn executions_in_every_stage() -> World {
     let mut world = World::new();
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
-    run(Command::Level { n: LEVEL });
-    run(Command::Resume {
-        wall: Instant::from_ms(START_MS + 3),
-    });
-    run(Command::RotateKey {
-        key: "bursar+7d1c03aa+Ab".to_owned(),
-        idempotency: None,
-    });
+    run(spine::Command::Level { n: LEVEL }.into());
+    let wall = Instant::from_ms(START_MS + 3);
+    run(spine::Command::Resume { wall }.into());
+    let key = "bursar+7d1c03aa+Ab".to_owned();
+    let idempotency = None;
+    run(spine::Command::RotateKey { key, idempotency }.into());
     declare(&mut run);
     bookings(&mut world);
     many_grants(&mut world);
@@ -70,7 +71,7 @@ pub(crate) fn executions_in_every_stage() -> World {
 /// A state with one of each fact, small enough to be mutated many times.
 pub(crate) fn small_state() -> State {
     let mut world = World::new();
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
     declare(&mut run);
@@ -88,8 +89,8 @@ pub(crate) fn small_state() -> State {
 }
 
 fn declare(run: &mut impl FnMut(Command)) {
-    let node = Amount {
-        slots: 0,
+    let node = Node {
+        name: name("a01"),
         cpu_milli: 96_000,
         memory_bytes: 1_000 << 30,
         gpus: 8,
@@ -98,74 +99,53 @@ fn declare(run: &mut impl FnMut(Command)) {
         slots: Some(400),
         memory: Some(Bound::Percent(80)),
         queue_max: 1_000,
-        ..Limit::unbounded(None, None)
+        ..Limit::unbounded(name("everything"), None, None)
     };
     let heavy = Limit {
         weight: Some(300),
-        ..Limit::unbounded(None, Some(Scope::Named(label("zeta"))))
+        ..Limit::unbounded(name("zeta"), None, Some(Scope::Named(label("zeta"))))
     };
     let pair = Limit {
         gpus: Some(4),
         wait_max: Millis::from_hours(2),
         ttl_max: Millis::from_hours(3),
-        ..Limit::unbounded(Some(Scope::Each), Some(Scope::Each))
+        ..Limit::unbounded(name("pair"), Some(Scope::Each), Some(Scope::Each))
     };
-    run(Command::Change {
-        changes: vec![
-            Change::SetNode {
-                name: name("a01"),
-                capacity: node,
-            },
-            Change::SetLimit {
-                name: name("everything"),
-                limit: everything,
-            },
-            Change::SetLimit {
-                name: name("zeta"),
-                limit: heavy,
-            },
-            Change::SetLimit {
-                name: name("pair"),
-                limit: pair,
-            },
-        ],
-    });
-    run(set_limit("rust", limit_of("rust", 1)));
+    run(change([
+        Change::SetNode(node),
+        Change::SetLimit(everything),
+        Change::SetLimit(heavy),
+        Change::SetLimit(pair),
+    ]));
+    run(set_limit(limit_of("rust", 1)));
     let token = Token {
         name: name("ci"),
         sha256: sha256(b"secret"),
         roles: [Role::Use, Role::View].into(),
         tenants: [label("acme"), label("größe")].into(),
         expires: Instant::from_ms(START_MS + 7_776_000_000),
+        created: None,
     };
-    run(Command::CreateToken {
-        token: Token {
-            name: name("old"),
-            sha256: sha256(b"x"),
-            ..token.clone()
-        },
-    });
-    run(Command::CreateToken { token });
-    run(Command::RevokeToken { name: name("old") });
+    let old = Token {
+        name: name("old"),
+        sha256: sha256(b"x"),
+        ..token.clone()
+    };
+    run(spine::Command::CreateToken(old).into());
+    run(spine::Command::CreateToken(token).into());
+    run(spine::Command::RevokeToken { name: name("old") }.into());
 }
 
 /// Every way to be granted, to wait and to end.
 fn bookings(world: &mut World) {
-    let extras = Extras {
-        execution: Some(id("exec-1")),
+    let large = Request {
+        cpu_milli: 500,
+        memory_bytes: 256 << 20,
+        gpus: 1,
+        priority: Priority::High,
+        execution_id: Some(id("exec-1")),
         cpu_limit_milli: Some(2_000),
         memory_limit_bytes: Some(u64::MAX),
-        order: None,
-    };
-    let large = Request {
-        amount: Amount {
-            slots: 1,
-            cpu_milli: 500,
-            memory_bytes: 256 << 20,
-            gpus: 1,
-        },
-        priority: Priority::High,
-        extras: Some(Box::new(extras)),
         ..patient("rust", "acme")
     };
     world.run(reserve("first", large)).unwrap();
@@ -180,12 +160,12 @@ fn bookings(world: &mut World) {
     world
         .run(reserve("fourth", patient("rust", "zeta")))
         .unwrap();
-    world.run(Command::Cancel { id: id("fourth") }).unwrap();
+    world.run(cancel("fourth")).unwrap();
     world.advance(7_000);
     let fence = world.fence("first");
     let outcome = Some(Outcome::Failed);
     world
-        .run(Command::Release {
+        .run(BookingCommand::Release {
             id: id("first"),
             fence,
             outcome,
@@ -200,19 +180,14 @@ fn bookings(world: &mut World) {
     world
         .run(reserve("fifth", request("rust", "zeta")))
         .unwrap();
-    world
-        .run(Command::Force {
-            id: id("fifth"),
-            reason: "stuck \"hard\"\n".to_owned(),
-        })
-        .unwrap();
+    world.run(force("fifth", "stuck \"hard\"\n")).unwrap();
     world
         .run(reserve("sixth", request("rust", "zeta")))
         .unwrap();
     let fence = world.fence("sixth");
     let outcome = Some(Outcome::Ok);
     world
-        .run(Command::Release {
+        .run(BookingCommand::Release {
             id: id("sixth"),
             fence,
             outcome,
@@ -226,119 +201,97 @@ fn bookings(world: &mut World) {
 
 /// More grants than one record may carry.
 fn many_grants(world: &mut World) {
-    world.run(set_limit("go", limit_of("go", 0))).unwrap();
+    world.run(set_limit(limit_of("go", 0))).unwrap();
     for at in 0..260 {
         let tenant = if at % 3 == 0 { "acme" } else { "zeta" };
         world
             .run(reserve(&format!("go-{at:03}"), patient("go", tenant)))
             .unwrap();
     }
-    world.run(set_limit("go", limit_of("go", 300))).unwrap();
+    world.run(set_limit(limit_of("go", 300))).unwrap();
     world.tick();
     for at in (0..260).step_by(50) {
         world.release(&format!("go-{at:03}")).unwrap();
     }
     let drop_limit = Change::DropLimit { name: name("go") };
     let drop_node = Change::DropNode { name: name("a01") };
-    world
-        .run(Command::Change {
-            changes: vec![drop_limit, drop_node],
-        })
-        .unwrap();
+    world.run(change([drop_limit, drop_node])).unwrap();
 }
 
 /// Every way of an execution to end; at last one in every stage is left.
 fn executions(world: &mut World) {
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
     let whole = Order {
-        work: Digest([0xCD; 32]),
+        work: Hash([0xCD; 32]),
         pids: Some(64),
         start_timeout: Millis::from_secs(30),
         max_time: Millis::from_hours(2),
         grace: Millis::from_secs(5),
         retry_of: None,
     };
-    let mut large = with_order(patient("python", "acme"), whole);
-    if let Some(extras) = &mut large.extras {
-        extras.cpu_limit_milli = Some(2_000);
-        extras.memory_limit_bytes = Some(1 << 30);
-    }
-    run(reserve("run-well", large));
+    let large = Request {
+        cpu_limit_milli: Some(2_000),
+        memory_limit_bytes: Some(1 << 30),
+        ..patient("python", "acme")
+    };
+    run(submit_order("run-well", large, whole));
     run(started("run-well"));
     run(exited("run-well", Exit::Code(0)));
     let again = Order {
         retry_of: Some(id("run-well")),
         ..order()
     };
-    run(reserve(
-        "run-again",
-        with_order(request("python", "acme"), again),
-    ));
-    run(Command::Started {
-        id: id("run-again"),
-        isolation: Isolation::None,
-    });
+    run(submit_order("run-again", request("python", "acme"), again));
+    let (again, isolation) = (id("run-again"), Isolation::None);
+    run(BookingCommand::Started {
+        id: again,
+        isolation,
+    }
+    .into());
     run(exited("run-again", Exit::Code(7)));
     for (name, exit) in [
         ("run-signal", Exit::Signal(11)),
         ("run-lost", Exit::Lost),
-        (
-            "run-never",
-            Exit::NotStarted {
-                reason: "no such file".to_owned(),
-            },
-        ),
+        ("run-never", Exit::NotStarted("no such file".to_owned())),
     ] {
         run(submit(name, "python", "acme"));
         run(exited(name, exit));
     }
-    run(set_limit("sh", limit_of("sh", 1)));
+    run(set_limit(limit_of("sh", 1)));
     run(submit("run-stopped", "sh", "acme"));
     run(started("run-stopped"));
-    run(reserve(
-        "run-next",
-        with_order(patient("sh", "zeta"), order()),
-    ));
+    run(submit_order("run-next", patient("sh", "zeta"), order()));
     let hasty = Request {
         wait: Millis::from_secs(5),
         ..request("sh", "zeta")
     };
-    run(reserve("run-over", with_order(hasty, order())));
-    run(reserve(
-        "run-left",
-        with_order(patient("sh", "zeta"), order()),
-    ));
+    run(submit_order("run-over", hasty, order()));
+    run(submit_order("run-left", patient("sh", "zeta"), order()));
     run(cancel("run-left"));
     run(cancel("run-stopped"));
     run(stop_failed("run-stopped", 1));
     run(exited("run-stopped", Exit::Signal(9)));
     // `run-next` has the slot, and is not started in time; then one that takes too long.
     world.advance(61_000);
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
     let reason = "the executor was busy".to_owned();
-    run(exited("run-next", Exit::NotStarted { reason }));
+    run(exited("run-next", Exit::NotStarted(reason)));
     run(submit("run-stuck", "sh", "acme"));
     run(started("run-stuck"));
     world.advance(3_600_000);
-    let mut run = |command| {
+    let mut run = |command: Command| {
         world.run(command).expect("the script is taken");
     };
     for attempt in 1..=STOPS_UNTIL_STUCK {
         run(stop_failed("run-stuck", attempt));
     }
-    run(reserve(
-        "run-waits",
-        with_order(patient("sh", "zeta"), order()),
-    ));
+    run(submit_order("run-waits", patient("sh", "zeta"), order()));
     run(submit("run-forced", "python", "acme"));
-    run(Command::Force {
-        id: id("run-forced"),
-        reason: "the machine is gone".to_owned(),
-    });
+    run(force("run-forced", "the machine is gone"));
     run(submit("run-starts", "python", "acme"));
     run(submit("run-runs", "python", "acme"));
     run(started("run-runs"));
@@ -365,8 +318,8 @@ fn market(world: &mut World) {
     tell(&present, 0);
     present.settings = settings(Mode::Act, Policy::WeightedNash, 30_000_000);
     present.originals = BTreeMap::from([
-        (pod("web"), Original(Some(900))),
-        (pod("shop/api-7c9f/größe"), Original(None)),
+        (pod("web"), Original { milli: Some(900) }),
+        (pod("shop/api-7c9f/größe"), Original { milli: None }),
     ]);
     tell(&present, 5_000);
     present.labelled = Some(Labelled {
@@ -375,7 +328,8 @@ fn market(world: &mut World) {
         need_milli: 2_550,
         capacity_milli: 1_500,
     });
-    present.originals.insert(pod("web"), Original(Some(500)));
+    let milli = Some(500);
+    present.originals.insert(pod("web"), Original { milli });
     tell(&present, 5_000);
     present.originals.remove("shop/api-7c9f/größe");
     present.position = Some(Position {
@@ -395,22 +349,22 @@ fn market(world: &mut World) {
 }
 
 fn upkeep(world: &mut World) {
-    let mut run = |command| {
+    let mut run = |command: spine::Command| {
         world.run(command).expect("the script is taken");
     };
-    run(Command::Anchor {
+    run(spine::Command::Anchor {
         record: 5,
         sha256: sha256(b"snapshot"),
     });
-    run(Command::Prune {
+    run(spine::Command::Prune {
         below: 4,
         idempotency: Some(id("prune-1")),
     });
-    run(Command::RotateKey {
+    run(spine::Command::RotateKey {
         key: "bursar+00112233+Cd".to_owned(),
         idempotency: Some(id("rotate-1")),
     });
-    run(Command::Restore {
+    run(spine::Command::Restore {
         size: 9,
         fence: Some(Fence(1)),
         replaces: None,

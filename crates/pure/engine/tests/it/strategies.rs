@@ -1,20 +1,25 @@
 //! Any command and any event, for property tests.
+//!
+//! The larger strategies are boxed: their values would not fit the stack of a test.
 
 use std::collections::BTreeSet;
 
 use bursar_booking::decide::Change;
-use bursar_booking::execution::{Cause, Digest, Exit, Isolation, Order, Verdict};
+use bursar_booking::execution::{Adoption, Cause, Exit, Isolation, Order, Verdict};
 use bursar_booking::{
-    Bound, End, Event as BookingEvent, Extras, Fence, Limit, Outcome, Priority, Request, Scope,
+    Bound, Command as BookingCommand, End, Event as BookingEvent, Fence, Limit, Node, Outcome,
+    Priority, Request, Scope, Submission,
 };
 use bursar_engine::codec::Record;
-use bursar_engine::market::{self, Labelled, Mode, Original, Position, Report, Rules, Settings};
+use bursar_engine::market::{
+    self, Labelled, Mode, Original, Position, Report, Rules, Settings, Taken,
+};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, Event, Events, LEVEL};
+use bursar_engine::{Command, Event, Events, FORMAT, LEVEL, spine};
 use bursar_journal::hash::Hash;
 use bursar_market::clear;
-use bursar_units::{Amount, BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName, PodName};
-use proptest::collection::{btree_map, btree_set, vec};
+use bursar_units::{BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName, PodName};
+use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -57,47 +62,24 @@ fn hash() -> impl Strategy<Value = Hash> {
     any::<[u8; 32]>().prop_map(Hash)
 }
 
-fn amount() -> impl Strategy<Value = Amount> {
-    (whole(), whole(), whole(), whole()).prop_map(|(slots, cpu_milli, memory_bytes, gpus)| Amount {
-        slots,
-        cpu_milli,
-        memory_bytes,
-        gpus,
-    })
-}
-
-fn extras() -> impl Strategy<Value = Option<Box<Extras>>> {
-    let limits = (option::of(whole()), option::of(whole()));
-    (option::of(id()), limits, option::of(order())).prop_map(
-        |(execution, (cpu_limit_milli, memory_limit_bytes), order)| {
-            let extras = Extras {
-                execution,
-                cpu_limit_milli,
-                memory_limit_bytes,
-                order,
-            };
-            (extras != Extras::default()).then(|| Box::new(extras))
-        },
-    )
-}
-
-fn order() -> impl Strategy<Value = Order> {
+fn order() -> BoxedStrategy<Order> {
     let times = (millis(), millis(), millis());
-    let work = any::<[u8; 32]>().prop_map(Digest);
-    (work, option::of(any::<u32>()), times, option::of(id())).prop_map(
-        |(work, pids, (start_timeout, max_time, grace), retry_of)| Order {
-            work,
-            pids,
-            start_timeout,
-            max_time,
-            grace,
-            retry_of,
-        },
-    )
+    (hash(), option::of(any::<u32>()), times, option::of(id()))
+        .prop_map(
+            |(work, pids, (start_timeout, max_time, grace), retry_of)| Order {
+                work,
+                pids,
+                start_timeout,
+                max_time,
+                grace,
+                retry_of,
+            },
+        )
+        .boxed()
 }
 
 fn isolation() -> impl Strategy<Value = Isolation> {
-    prop_oneof![Just(Isolation::Cgroup), Just(Isolation::None)]
+    proptest::sample::select(&Isolation::ALL[..])
 }
 
 fn exit() -> impl Strategy<Value = Exit> {
@@ -107,40 +89,66 @@ fn exit() -> impl Strategy<Value = Exit> {
         (option::of(any::<i32>()), option::of(any::<i32>()))
             .prop_map(|(code, signal)| Exit::OutOfMemory { code, signal }),
         Just(Exit::Lost),
-        text().prop_map(|reason| Exit::NotStarted { reason }),
+        text().prop_map(Exit::NotStarted),
     ]
 }
 
 fn cause() -> impl Strategy<Value = Cause> {
-    prop_oneof![
-        Just(Cause::Cancelled),
-        Just(Cause::TimedOut),
-        Just(Cause::NotStarted)
-    ]
+    proptest::sample::select(&Cause::ALL[..])
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> BoxedStrategy<Request> {
+    let amounts = (whole(), whole(), whole(), whole());
     let priority = proptest::sample::select(&Priority::ALL[..]);
+    let limits = (option::of(whole()), option::of(whole()));
     (
-        label(),
-        label(),
-        amount(),
+        (id(), label(), label()),
+        amounts,
         priority,
-        millis(),
-        millis(),
-        extras(),
+        (millis(), millis()),
+        option::of(id()),
+        limits,
+        option::of(fence()),
     )
         .prop_map(
-            |(class, tenant, amount, priority, ttl, wait, extras)| Request {
+            |(
+                (id, class, tenant),
+                (slots, cpu_milli, memory_bytes, gpus),
+                priority,
+                (ttl, wait),
+                execution_id,
+                (cpu_limit_milli, memory_limit_bytes),
+                fence,
+            )| Request {
+                id,
                 class,
                 tenant,
-                amount,
+                slots,
+                cpu_milli,
+                memory_bytes,
+                gpus,
                 priority,
                 ttl,
                 wait,
-                extras,
+                execution_id,
+                cpu_limit_milli,
+                memory_limit_bytes,
+                fence,
             },
         )
+        .boxed()
+}
+
+fn submission() -> impl Strategy<Value = Submission> {
+    (request(), order()).prop_map(|(booking, order)| Submission { booking, order })
+}
+
+fn adoption() -> impl Strategy<Value = Adoption> {
+    (request(), option::of(order()), isolation()).prop_map(|(booking, order, isolation)| Adoption {
+        booking,
+        order,
+        isolation,
+    })
 }
 
 fn scope() -> impl Strategy<Value = Scope> {
@@ -154,7 +162,7 @@ fn bound() -> impl Strategy<Value = Bound> {
     ]
 }
 
-fn limit() -> impl Strategy<Value = Limit> {
+fn limit() -> BoxedStrategy<Limit> {
     let scopes = (option::of(scope()), option::of(scope()));
     let bounds = (
         option::of(whole()),
@@ -168,37 +176,47 @@ fn limit() -> impl Strategy<Value = Limit> {
         millis(),
         option::of(whole()),
     );
-    (scopes, bounds, rest).prop_map(
-        |(
-            (class, tenant),
-            (slots, cpu, memory, gpus),
-            ((queue_max, tenant_queue_max), wait_max, ttl_max, weight),
-        )| {
-            Limit {
-                class,
-                tenant,
-                slots,
-                cpu,
-                memory,
-                gpus,
-                queue_max,
-                tenant_queue_max,
-                wait_max,
-                ttl_max,
-                weight,
-            }
-        },
-    )
+    (name(), scopes, bounds, rest)
+        .prop_map(
+            |(
+                name,
+                (class, tenant),
+                (slots, cpu, memory, gpus),
+                ((queue_max, tenant_queue_max), wait_max, ttl_max, weight),
+            )| {
+                Limit {
+                    name,
+                    class,
+                    tenant,
+                    slots,
+                    cpu,
+                    memory,
+                    gpus,
+                    queue_max,
+                    tenant_queue_max,
+                    wait_max,
+                    ttl_max,
+                    weight,
+                }
+            },
+        )
+        .boxed()
 }
 
-fn capacity() -> impl Strategy<Value = Amount> {
-    amount().prop_map(|amount| Amount { slots: 0, ..amount })
+fn node() -> impl Strategy<Value = Node> {
+    (name(), whole(), whole(), whole()).prop_map(|(name, cpu_milli, memory_bytes, gpus)| Node {
+        name,
+        cpu_milli,
+        memory_bytes,
+        gpus,
+    })
 }
 
-fn token() -> impl Strategy<Value = Token> {
+fn token() -> BoxedStrategy<Token> {
     let roles = btree_set(proptest::sample::select(&Role::ALL[..]), 0..=3);
-    (name(), hash(), roles, btree_set(label(), 0..3), instant()).prop_map(
-        |(name, sha256, roles, tenants, expires)| {
+    let times = (instant(), option::of(instant()));
+    (name(), hash(), roles, btree_set(label(), 0..3), times)
+        .prop_map(|(name, sha256, roles, tenants, (expires, created))| {
             let tenants: BTreeSet<Label> = tenants;
             Token {
                 name,
@@ -206,13 +224,14 @@ fn token() -> impl Strategy<Value = Token> {
                 roles,
                 tenants,
                 expires,
+                created,
             }
-        },
-    )
+        })
+        .boxed()
 }
 
 fn outcome() -> impl Strategy<Value = Option<Outcome>> {
-    option::of(prop_oneof![Just(Outcome::Ok), Just(Outcome::Failed)])
+    option::of(proptest::sample::select(&Outcome::ALL[..]))
 }
 
 fn fence() -> impl Strategy<Value = Fence> {
@@ -221,9 +240,9 @@ fn fence() -> impl Strategy<Value = Fence> {
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        (name(), limit()).prop_map(|(name, limit)| Change::SetLimit { name, limit }),
+        limit().prop_map(Change::SetLimit),
         name().prop_map(|name| Change::DropLimit { name }),
-        (name(), capacity()).prop_map(|(name, capacity)| Change::SetNode { name, capacity }),
+        node().prop_map(Change::SetNode),
         name().prop_map(|name| Change::DropNode { name }),
     ]
 }
@@ -233,7 +252,7 @@ fn pod() -> impl Strategy<Value = PodName> {
 }
 
 fn mode() -> impl Strategy<Value = Mode> {
-    prop_oneof![Just(Mode::Off), Just(Mode::Observe), Just(Mode::Act)]
+    proptest::sample::select(&Mode::ALL[..])
 }
 
 fn policy() -> impl Strategy<Value = clear::Policy> {
@@ -263,10 +282,6 @@ fn labelled() -> impl Strategy<Value = Labelled> {
     )
 }
 
-fn original() -> impl Strategy<Value = Original> {
-    option::of(whole()).prop_map(Original)
-}
-
 fn position() -> impl Strategy<Value = Position> {
     (instant(), whole(), whole(), hash()).prop_map(|(at, lines, writes, head)| Position {
         at,
@@ -276,91 +291,49 @@ fn position() -> impl Strategy<Value = Position> {
     })
 }
 
-fn report() -> impl Strategy<Value = Report> {
+fn report() -> BoxedStrategy<Report> {
     let settings =
         (mode(), policy(), text()).prop_map(|(mode, policy, text)| Settings { mode, policy, text });
-    let originals = btree_map(pod(), option::of(original()), 0..4);
+    let taken = (pod(), option::of(whole())).prop_map(|(pod, milli)| Taken { pod, milli });
+    let originals = (vec(taken, 0..4), vec(pod(), 0..4));
     let parts = (option::of(settings), option::of(labelled()), originals);
-    (whole(), parts, option::of(position())).prop_map(
-        |(basis, (settings, labelled, originals), digest)| Report {
-            basis,
-            settings,
-            labelled,
-            originals,
-            digest,
-        },
-    )
-}
-
-fn market_event() -> impl Strategy<Value = market::Event> {
-    prop_oneof![
-        (name(), rules(), text(), option::of(rules())).prop_map(|(node, rules, text, was)| {
-            market::Event::Set {
+    (name(), whole(), parts, option::of(position()))
+        .prop_map(
+            |(node, basis, (settings, labelled, (taken, returned)), digest)| Report {
                 node,
-                rules,
-                text,
-                was,
-            }
-        }),
-        (name(), labelled(), market_label()).prop_map(|(node, labelled, was)| {
-            market::Event::Labelled {
-                node,
+                basis,
+                settings,
                 labelled,
-                was,
-            }
-        }),
-        (name(), pod(), original(), option::of(original())).prop_map(
-            |(node, pod, original, was)| market::Event::Taken {
-                node,
-                pod,
-                original,
-                was,
-            }
-        ),
-        (name(), pod(), original()).prop_map(|(node, pod, original)| market::Event::Returned {
-            node,
-            pod,
-            original,
-        }),
-        (name(), position(), option::of(position()))
-            .prop_map(|(node, digest, was)| market::Event::Digested { node, digest, was }),
-    ]
+                taken,
+                returned,
+                digest,
+            },
+        )
+        .boxed()
 }
 
-pub(crate) fn command() -> impl Strategy<Value = Command> {
+pub(crate) fn command() -> BoxedStrategy<Command> {
     prop_oneof![
-        text().prop_map(|ledger| Command::Genesis { ledger }),
+        spine_command().prop_map(Command::Spine),
+        booking_command().prop_map(Command::Booking),
+        market_command().prop_map(Command::Market),
+    ]
+    .boxed()
+}
+
+pub(crate) fn spine_command() -> BoxedStrategy<spine::Command> {
+    use spine::Command;
+
+    prop_oneof![
+        text().prop_map(|ledger| Command::Genesis {
+            ledger,
+            format: FORMAT
+        }),
+        (1..=LEVEL).prop_map(|n| Command::Level { n }),
         instant().prop_map(|wall| Command::Resume { wall }),
         vec((id(), instant()), 0..3).prop_map(|renewed| Command::Tick { renewed }),
-        (id(), request()).prop_map(|(id, request)| Command::Reserve { id, request }),
-        (id(), fence(), outcome(), option::of(any::<i32>())).prop_map(
-            |(id, fence, outcome, exit_code)| Command::Release {
-                id,
-                fence,
-                outcome,
-                exit_code
-            }
-        ),
-        (id(), fence(), option::of(millis())).prop_map(|(id, fence, ttl)| Command::Renew {
-            id,
-            fence,
-            ttl
-        }),
-        (id(), isolation()).prop_map(|(id, isolation)| Command::Started { id, isolation }),
-        (id(), request(), option::of(fence()), isolation()).prop_map(
-            |(id, request, fence, isolation)| Command::Adopt {
-                id,
-                request,
-                fence,
-                isolation
-            }
-        ),
-        (id(), exit()).prop_map(|(id, exit)| Command::Exited { id, exit }),
-        (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
-        id().prop_map(|id| Command::Cancel { id }),
-        (id(), text()).prop_map(|(id, reason)| Command::Force { id, reason }),
         vec(change(), 0..3).prop_map(|changes| Command::Change { changes }),
-        token().prop_map(|token| Command::CreateToken { token }),
+        token().prop_map(Command::CreateToken),
         name().prop_map(|name| Command::RevokeToken { name }),
         (text(), option::of(id()))
             .prop_map(|(key, idempotency)| Command::RotateKey { key, idempotency }),
@@ -381,42 +354,65 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
                     end_tokens,
                 }
             }),
-        (1..=LEVEL).prop_map(|n| Command::Level { n }),
-        (name(), report()).prop_map(|(node, report)| Command::ReportMarket {
-            node,
-            report: Box::new(report),
-        }),
     ]
+    .boxed()
 }
 
-/// An event that happens at the time of its record.
-fn event_now() -> impl Strategy<Value = Event> {
+pub(crate) fn booking_command() -> BoxedStrategy<BookingCommand> {
+    use BookingCommand as Command;
+
     prop_oneof![
-        text().prop_map(|ledger| Event::Genesis { ledger }),
-        instant().prop_map(|wall| Event::Resumed { wall }),
-        (id(), request(), option::of(fence())).prop_map(|(id, request, fence)| {
-            BookingEvent::Reserved { id, request, fence }.into()
-        }),
-        (id(), isolation())
-            .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }.into()),
-        (id(), request(), fence(), isolation()).prop_map(|(id, request, fence, isolation)| {
-            BookingEvent::Adopted {
+        request().prop_map(Command::Reserve),
+        submission().prop_map(Command::Submit),
+        (id(), fence(), outcome(), option::of(any::<i32>())).prop_map(
+            |(id, fence, outcome, exit_code)| Command::Release {
                 id,
-                request,
                 fence,
-                isolation,
+                outcome,
+                exit_code
             }
-            .into()
+        ),
+        (id(), fence(), option::of(millis())).prop_map(|(id, fence, ttl)| Command::Renew {
+            id,
+            fence,
+            ttl
         }),
-        (id(), any::<u32>())
-            .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }.into()),
-        exited(),
-        (name(), limit()).prop_map(|(name, limit)| BookingEvent::LimitSet { name, limit }.into()),
-        name().prop_map(|name| BookingEvent::LimitDropped { name }.into()),
-        (name(), capacity())
-            .prop_map(|(name, capacity)| BookingEvent::NodeSet { name, capacity }.into()),
-        name().prop_map(|name| BookingEvent::NodeDropped { name }.into()),
-        token().prop_map(|token| Event::TokenCreated { token }),
+        (id(), isolation()).prop_map(|(id, isolation)| Command::Started { id, isolation }),
+        adoption().prop_map(Command::Adopt),
+        (id(), exit()).prop_map(|(id, exit)| Command::Exited { id, exit }),
+        (id(), any::<u32>()).prop_map(|(id, attempt)| Command::StopFailed { id, attempt }),
+        id().prop_map(|id| Command::Cancel { id }),
+        (id(), text()).prop_map(|(id, reason)| Command::Force { id, reason }),
+    ]
+    .boxed()
+}
+
+pub(crate) fn market_command() -> BoxedStrategy<market::Command> {
+    report()
+        .prop_map(|report| market::Command::ReportMarket(Box::new(report)))
+        .boxed()
+}
+
+pub(crate) fn event() -> BoxedStrategy<Event> {
+    prop_oneof![
+        spine_event().prop_map(Event::Spine),
+        booking_event().prop_map(Event::Booking),
+        market_event().prop_map(Event::Market),
+    ]
+    .boxed()
+}
+
+pub(crate) fn spine_event() -> BoxedStrategy<spine::Event> {
+    use spine::Event;
+
+    prop_oneof![
+        text().prop_map(|ledger| Event::Genesis {
+            ledger,
+            format: FORMAT
+        }),
+        (1..=LEVEL).prop_map(|n| Event::Level { n }),
+        instant().prop_map(|wall| Event::Resumed { wall }),
+        token().prop_map(Event::TokenCreated),
         name().prop_map(|name| Event::TokenRevoked { name }),
         text().prop_map(|key| Event::KeyRotated { key }),
         (whole(), hash()).prop_map(|(record, sha256)| Event::Anchored { record, sha256 }),
@@ -428,13 +424,41 @@ fn event_now() -> impl Strategy<Value = Event> {
                 tokens_ended,
             }
         ),
-        (1..=LEVEL).prop_map(|n| Event::Level { n }),
         (id(), hash()).prop_map(|(key, body)| Event::Keyed { key, body }),
-        market_event().prop_map(Event::Market),
+    ]
+    .boxed()
+}
+
+pub(crate) fn booking_event() -> BoxedStrategy<BookingEvent> {
+    prop_oneof![
+        3 => event_at_any_time(),
+        2 => event_of_declared(),
+        1 => request().prop_map(BookingEvent::Reserved),
+        1 => submission().prop_map(BookingEvent::Submitted),
+        1 => (id(), isolation())
+            .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }),
+        1 => (adoption(), fence()).prop_map(|(mut adoption, fence)| {
+            adoption.booking.fence = Some(fence);
+            BookingEvent::Adopted(adoption)
+        }),
+        1 => (id(), any::<u32>())
+            .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }),
+        1 => exited(),
+    ]
+    .boxed()
+}
+
+/// An event of a limit or a node.
+fn event_of_declared() -> impl Strategy<Value = BookingEvent> {
+    prop_oneof![
+        limit().prop_map(BookingEvent::LimitSet),
+        name().prop_map(|name| BookingEvent::LimitDropped { name }),
+        node().prop_map(BookingEvent::NodeSet),
+        name().prop_map(|name| BookingEvent::NodeDropped { name }),
     ]
 }
 
-fn exited() -> impl Strategy<Value = Event> {
+fn exited() -> impl Strategy<Value = BookingEvent> {
     let verdict = proptest::sample::select(&Verdict::ALL[..]);
     let numbers = (
         option::of(any::<i32>()),
@@ -442,74 +466,122 @@ fn exited() -> impl Strategy<Value = Event> {
         any::<bool>(),
     );
     (id(), verdict, numbers, option::of(text())).prop_map(
-        |(id, verdict, (exit_code, signal, is_out_of_memory), reason)| {
-            BookingEvent::Exited {
-                id,
-                verdict,
-                exit_code,
-                signal,
-                is_out_of_memory,
-                reason,
-            }
-            .into()
+        |(id, verdict, (exit_code, signal, is_out_of_memory), reason)| BookingEvent::Exited {
+            id,
+            verdict,
+            exit_code,
+            signal,
+            is_out_of_memory,
+            reason,
         },
     )
 }
 
 /// An event that may carry a time of its own.
-fn event_any_time() -> impl Strategy<Value = Event> {
-    let end = proptest::sample::select(
-        &[
-            End::Released,
-            End::Cancelled,
-            End::Expired,
-            End::WaitOver,
-            End::Forced,
-        ][..],
-    );
+fn event_at_any_time() -> impl Strategy<Value = BookingEvent> {
+    let end = proptest::sample::select(&End::ALL[..]);
+    let t = || option::of(instant());
     prop_oneof![
-        (id(), fence()).prop_map(|(id, fence)| BookingEvent::Granted { id, fence }.into()),
-        (id(), instant()).prop_map(|(id, expires)| BookingEvent::Renewed { id, expires }.into()),
-        (id(), cause()).prop_map(|(id, cause)| BookingEvent::Stopping { id, cause }.into()),
+        (id(), fence(), t()).prop_map(|(id, fence, t)| BookingEvent::Granted { id, fence, t }),
+        (id(), instant(), t()).prop_map(|(id, expires, t)| BookingEvent::Renewed {
+            id,
+            expires,
+            t
+        }),
+        (id(), cause(), t()).prop_map(|(id, cause, t)| BookingEvent::Stopping { id, cause, t }),
         (
             id(),
             end,
             outcome(),
             option::of(any::<i32>()),
-            option::of(text())
+            option::of(text()),
+            t(),
         )
-            .prop_map(|(id, end, outcome, exit_code, reason)| {
+            .prop_map(|(id, end, outcome, exit_code, reason, t)| {
                 BookingEvent::Ended {
                     id,
                     end,
                     outcome,
                     exit_code,
                     reason,
+                    t,
                 }
-                .into()
             }),
-        any::<bool>().prop_map(|more| BookingEvent::Unsettled { more }.into()),
+        (any::<bool>(), t()).prop_map(|(more, t)| BookingEvent::Unsettled { more, t }),
     ]
 }
 
-fn events(time: Instant) -> impl Strategy<Value = Events> {
-    vec(
-        prop_oneof![
-            event_now().prop_map(move |event| (time, event)),
-            (prop_oneof![Just(time), instant()], event_any_time()),
-        ],
-        0..4,
-    )
+pub(crate) fn market_event() -> BoxedStrategy<market::Event> {
+    use market::Event;
+
+    let original = || option::of(whole());
+    prop_oneof![
+        (name(), rules(), text(), option::of(rules())).prop_map(|(node, rules, text, was)| {
+            let Rules {
+                mode,
+                policy,
+                sha256,
+            } = rules;
+            Event::Set {
+                node,
+                mode,
+                policy,
+                sha256,
+                text,
+                was,
+            }
+        }),
+        (name(), labelled(), market_label()).prop_map(|(node, labelled, was)| {
+            let Labelled {
+                label,
+                pods,
+                need_milli,
+                capacity_milli,
+            } = labelled;
+            Event::Labelled {
+                node,
+                label,
+                was,
+                pods,
+                need_milli,
+                capacity_milli,
+            }
+        }),
+        (
+            name(),
+            pod(),
+            original(),
+            option::of(original().prop_map(|milli| Original { milli }))
+        )
+            .prop_map(|(node, pod, milli, was)| Event::Taken {
+                node,
+                pod,
+                milli,
+                was,
+            }),
+        (name(), pod(), original()).prop_map(|(node, pod, milli)| Event::Returned {
+            node,
+            pod,
+            milli,
+        }),
+        (name(), position(), option::of(position()))
+            .prop_map(|(node, digest, was)| Event::Digested { node, digest, was }),
+    ]
+    .boxed()
+}
+
+fn events() -> impl Strategy<Value = Events> {
+    vec(event(), 0..4)
 }
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    (0..=INTEGER_MAX, instant(), label()).prop_flat_map(|(seq, time, by)| {
-        (command(), events(time)).prop_map(move |(command, events)| Record {
+    (0..=INTEGER_MAX, instant(), label(), command(), events()).prop_map(
+        |(seq, time, by, command, events)| Record {
             seq,
             time,
-            by: by.clone(),
+            by,
             command,
             events,
-        })
-    })
+        },
+    )
 }

@@ -1,19 +1,21 @@
 //! The sentences of the stream and of `ledger tail` (design 80, 4.5).
 
 use bursar_booking::decide::Change;
-use bursar_booking::{End, Limit, Outcome, Scope};
+use bursar_booking::{Command as BookingCommand, End, Limit, Node, Outcome, Scope};
 use bursar_engine::codec::decode_events;
 use bursar_engine::summary::{Data, record_sentences, told};
 use bursar_engine::{Command, State, summary};
-use bursar_units::{Amount, Millis};
+use bursar_units::Millis;
 
 use crate::script;
-use crate::world::{World, id, label, limit_of, name, patient, request, reserve, set_limit};
+use crate::world::{
+    World, cancel, change, force, id, label, limit_of, name, patient, request, reserve, set_limit,
+};
 
 /// Name, object and sentence of everything a command tells.
 fn tells(world: &mut World, command: Command) -> Vec<String> {
     let events = world.events(command);
-    told(&world.state, &events)
+    told(&world.state, world.now, &events)
         .into_iter()
         .map(|(index, told)| format!("{index} {} {}: {}", told.name, told.object, told.summary))
         .collect()
@@ -26,9 +28,7 @@ fn check(world: &mut World, command: Command, expected: &[&str]) {
 #[test]
 fn the_life_of_a_booking_is_told_in_sentences() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 1)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 1))).unwrap();
     check(
         &mut world,
         reserve("job-1", request("python", "acme")),
@@ -43,7 +43,7 @@ fn the_life_of_a_booking_is_told_in_sentences() {
         .run(reserve("job-3", patient("python", "zeta")))
         .unwrap();
     world.advance(37_400);
-    let release = Command::Release {
+    let release = BookingCommand::Release {
         id: id("job-1"),
         fence: world.fence("job-1"),
         outcome: Some(Outcome::Failed),
@@ -51,7 +51,7 @@ fn the_life_of_a_booking_is_told_in_sentences() {
     };
     check(
         &mut world,
-        release,
+        release.into(),
         &[
             "0 booking.released booking/job-1: job-1 released 1 python slot after 37s, failed with exit code 3",
             "1 booking.granted booking/job-2: job-2 granted after 37s: 1 python slot for zeta",
@@ -59,16 +59,13 @@ fn the_life_of_a_booking_is_told_in_sentences() {
     );
     check(
         &mut world,
-        Command::Cancel { id: id("job-3") },
+        cancel("job-3"),
         &["0 booking.cancelled booking/job-3: job-3 cancelled after waiting 37s"],
     );
     world.advance(5_000);
     check(
         &mut world,
-        Command::Force {
-            id: id("job-2"),
-            reason: "node lost".to_owned(),
-        },
+        force("job-2", "node lost"),
         &["0 booking.released booking/job-2: job-2 taken back by an operator after 5s: node lost"],
     );
 }
@@ -76,9 +73,7 @@ fn the_life_of_a_booking_is_told_in_sentences() {
 #[test]
 fn what_time_does_is_told() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 1)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 1))).unwrap();
     world
         .run(reserve("job-1", request("python", "acme")))
         .unwrap();
@@ -93,24 +88,21 @@ fn what_time_does_is_told() {
     world.now = world.now.after(Millis::from_secs(90));
     check(
         &mut world,
-        Command::Force {
-            id: id("job-3"),
-            reason: "drained".to_owned(),
-        },
+        force("job-3", "drained"),
         &["0 booking.released booking/job-3: job-3 taken back by an operator after 30s: drained"],
     );
     let seq = world.state.head - 2;
     let bytes = &world.journal[usize::try_from(seq).unwrap()];
-    let events = decode_events(seq, bytes, |_| None).unwrap();
+    let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
     assert_eq!(
-        record_sentences(&world.state, &events),
+        record_sentences(&world.state, time, &events),
         [
             "job-2 refused: no python slot came free within 30s",
             "job-1 expired after 1m: not renewed within 1m",
             "job-3 granted after 1m: 1 python slot for zeta",
         ]
     );
-    let (_, expired) = &told(&world.state, &events)[1];
+    let (_, expired) = &told(&world.state, time, &events)[1];
     assert_eq!(
         (expired.name, &expired.tenant),
         ("booking.expired", &Some(label("acme")))
@@ -131,18 +123,13 @@ fn what_time_does_is_told() {
 #[test]
 fn one_that_was_forced_out_of_the_queue_is_not_told_as_released() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 0)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 0))).unwrap();
     world
         .run(reserve("job-1", patient("python", "acme")))
         .unwrap();
     check(
         &mut world,
-        Command::Force {
-            id: id("job-1"),
-            reason: "drained".to_owned(),
-        },
+        force("job-1", "drained"),
         &[
             "0 booking.cancelled booking/job-1: job-1 taken out of the queue by an operator after 0s: drained",
         ],
@@ -152,15 +139,13 @@ fn one_that_was_forced_out_of_the_queue_is_not_told_as_released() {
 #[test]
 fn limits_nodes_and_tokens_are_told() {
     let mut world = World::new();
-    world
-        .run(set_limit("python", limit_of("python", 0)))
-        .unwrap();
+    world.run(set_limit(limit_of("python", 0))).unwrap();
     for at in 0..3 {
         world
             .run(reserve(&format!("job-{at}"), patient("python", "acme")))
             .unwrap();
     }
-    let told = tells(&mut world, set_limit("python", limit_of("python", 1_200)));
+    let told = tells(&mut world, set_limit(limit_of("python", 1_200)));
     assert_eq!(
         told[0],
         "0 limit.changed limit/python: limit python set: 1,200 slots for class python, 3 waiting bookings granted"
@@ -168,33 +153,25 @@ fn limits_nodes_and_tokens_are_told() {
     assert_eq!(told.len(), 4);
     check(
         &mut world,
-        set_limit("python", limit_of("python", 0)),
+        set_limit(limit_of("python", 0)),
         &["0 limit.changed limit/python: limit python paused: 0 slots for class python"],
     );
     let pair = Limit {
         gpus: Some(1),
-        ..Limit::unbounded(Some(Scope::Each), Some(Scope::Each))
+        ..Limit::unbounded(name("pair"), Some(Scope::Each), Some(Scope::Each))
     };
-    let capacity = Amount {
-        slots: 0,
+    let node = Node {
+        name: name("a01"),
         cpu_milli: 96_000,
         memory_bytes: 1_000 << 30,
         gpus: 8,
     };
-    let change = Command::Change {
-        changes: vec![
-            Change::SetLimit {
-                name: name("pair"),
-                limit: pair,
-            },
-            Change::SetNode {
-                name: name("a01"),
-                capacity,
-            },
-            Change::DropNode { name: name("a01") },
-            Change::DropLimit { name: name("pair") },
-        ],
-    };
+    let change = change([
+        Change::SetLimit(pair),
+        Change::SetNode(node),
+        Change::DropNode { name: name("a01") },
+        Change::DropLimit { name: name("pair") },
+    ]);
     check(
         &mut world,
         change,
@@ -213,8 +190,8 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
     let world = script::everything_happens();
     let mut names = std::collections::BTreeSet::new();
     for (seq, bytes) in (0..).zip(&world.journal) {
-        let events = decode_events(seq, bytes, |_| None).unwrap();
-        let sentences = record_sentences(&world.state, &events);
+        let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
+        let sentences = record_sentences(&world.state, time, &events);
         assert_eq!(sentences.len(), events.len());
         for sentence in sentences {
             assert!(
@@ -224,7 +201,7 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
             assert!(!sentence.starts_with(char::is_uppercase), "{sentence}");
         }
         names.extend(
-            told(&world.state, &events)
+            told(&world.state, time, &events)
                 .into_iter()
                 .map(|(_, told)| told.name),
         );
@@ -271,13 +248,13 @@ fn what_the_state_has_forgotten_is_told_without_it() {
         .run(reserve("job-1", request("python", "acme")))
         .unwrap();
     let fence = world.fence("job-1");
-    let events = world.events(Command::Release {
+    let events = world.events(BookingCommand::Release {
         id: id("job-1"),
         fence,
         outcome: None,
         exit_code: Some(1),
     });
-    let (_, told) = &told(&State::default(), &events)[0];
+    let (_, told) = &told(&State::default(), world.now, &events)[0];
     assert_eq!(told.summary, "job-1 released, exit code 1");
     assert_eq!((&told.tenant, &told.class), (&None, &None));
 }
@@ -294,8 +271,8 @@ fn the_fence_is_never_told() {
     assert_eq!(world.fence("last").0, 1_235);
     let all = format!(
         "{:?} {:?}",
-        summary::told(&world.state, &events),
-        record_sentences(&world.state, &events)
+        summary::told(&world.state, world.now, &events),
+        record_sentences(&world.state, world.now, &events)
     );
     assert!(!all.contains("1235") && !all.contains("1,235"), "{all}");
 }

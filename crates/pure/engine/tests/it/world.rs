@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use bursar_booking::decide::Change;
-use bursar_booking::execution::{self, Digest, Exit, Isolation, Order};
-use bursar_booking::{Extras, Fence, Limit, Priority, Request, Scope, Standing};
+use bursar_booking::execution::{self, Adoption, Exit, Isolation, Order};
+use bursar_booking::{
+    Command as BookingCommand, Fence, Limit, Request, Scope, Standing, Submission,
+};
 use bursar_engine::codec::{Record, encode};
 use bursar_engine::invariants::{Mark, check_record};
-use bursar_engine::market::{Mode, Present, Settings, difference};
-use bursar_engine::{Answer, Command, Events, Refusal, State, decide};
+use bursar_engine::market::{self, Mode, Present, Settings, difference};
+use bursar_engine::{Answer, Command, Events, FORMAT, Refusal, State, decide, spine};
+use bursar_journal::hash::Hash;
 use bursar_market::clear::Policy;
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, PodName};
+use bursar_units::{BookingId, Instant, Label, Millis, ObjectName, PodName};
 
 /// 16 November 2026, 10:00 UTC: the example organisation's now.
 pub(crate) const START_MS: u64 = 1_794_823_200_000;
@@ -35,19 +38,20 @@ impl World {
             evidence: BTreeMap::new(),
         };
         let ledger = "0198f3c2-1a2b-7abc-8def-0123456789ab".to_owned();
+        let format = FORMAT;
         world
-            .run(Command::Genesis { ledger })
+            .run(spine::Command::Genesis { ledger, format })
             .expect("a ledger begins");
         world
     }
 
-    pub(crate) fn run(&mut self, command: Command) -> Result<Answer, Refusal> {
+    pub(crate) fn run(&mut self, command: impl Into<Command>) -> Result<Answer, Refusal> {
         self.tick();
         self.commit(command).map(|(answer, _)| answer)
     }
 
     /// The events of a command that must be taken.
-    pub(crate) fn events(&mut self, command: Command) -> Events {
+    pub(crate) fn events(&mut self, command: impl Into<Command>) -> Events {
         self.tick();
         self.commit(command).expect("it is taken").1
     }
@@ -67,7 +71,7 @@ impl World {
                 .filter_map(|due| Some((due.id.clone(), *self.evidence.get(&due.id)?)))
                 .collect();
             let before = self.state.head;
-            self.commit(Command::Tick { renewed })
+            self.commit(spine::Command::Tick { renewed })
                 .expect("time is never refused");
             assert!(
                 before < self.state.head,
@@ -77,14 +81,18 @@ impl World {
     }
 
     /// Decides and makes a record, without letting time act first.
-    pub(crate) fn commit(&mut self, command: Command) -> Result<(Answer, Events), Refusal> {
+    pub(crate) fn commit(
+        &mut self,
+        command: impl Into<Command>,
+    ) -> Result<(Answer, Events), Refusal> {
+        let command = command.into();
         let before = Mark::of(&self.state);
         let mut events = Events::new();
         let answer = decide(&mut self.state, self.now, &command, &mut events)?;
         if !events.is_empty() {
             let seq = self.state.head;
             self.state.head += 1;
-            check_record(before, &events, &self.state).expect("a step keeps the rules");
+            check_record(before, self.now, &events, &self.state).expect("a step keeps the rules");
             let by = Label::new("ada").unwrap();
             let events = events.clone();
             let record = Record {
@@ -109,7 +117,7 @@ impl World {
 
     pub(crate) fn release(&mut self, name: &str) -> Result<Answer, Refusal> {
         let fence = self.fence(name);
-        self.run(Command::Release {
+        self.run(BookingCommand::Release {
             id: id(name),
             fence,
             outcome: None,
@@ -146,11 +154,8 @@ pub(crate) fn market_report(
     is: &Present,
     now: Instant,
 ) -> Option<Command> {
-    let report = difference(state.markets.get(node), is, now)?;
-    Some(Command::ReportMarket {
-        node: name(node),
-        report: Box::new(report),
-    })
+    let report = difference(&name(node), state.markets.get(node), is, now)?;
+    Some(market::Command::ReportMarket(Box::new(report)).into())
 }
 
 pub(crate) fn label(text: &str) -> Label {
@@ -161,19 +166,11 @@ pub(crate) fn name(text: &str) -> ObjectName {
     ObjectName::new(text).unwrap()
 }
 
-/// A request for one slot of a minute that does not wait.
+/// A request for one slot of a minute that does not wait; the command that asks for it names it.
 pub(crate) fn request(class: &str, tenant: &str) -> Request {
     Request {
-        class: label(class),
-        tenant: label(tenant),
-        amount: Amount {
-            slots: 1,
-            ..Amount::default()
-        },
-        priority: Priority::Normal,
         ttl: Millis::from_secs(60),
-        wait: Millis::ZERO,
-        extras: None,
+        ..Request::new(id("unnamed"), label(class), label(tenant))
     }
 }
 
@@ -186,16 +183,14 @@ pub(crate) fn patient(class: &str, tenant: &str) -> Request {
 }
 
 pub(crate) fn reserve(name: &str, request: Request) -> Command {
-    Command::Reserve {
-        id: id(name),
-        request,
-    }
+    let id = id(name);
+    BookingCommand::Reserve(Request { id, ..request }).into()
 }
 
 /// What an order that names nothing gets, for some work.
 pub(crate) fn order() -> Order {
     Order {
-        work: Digest([0xAB; 32]),
+        work: Hash([0xAB; 32]),
         pids: None,
         start_timeout: execution::START_TIMEOUT_DEFAULT,
         max_time: execution::MAX_TIME_DEFAULT,
@@ -204,58 +199,81 @@ pub(crate) fn order() -> Order {
     }
 }
 
-/// A request under which something is to be run.
-pub(crate) fn with_order(request: Request, order: Order) -> Request {
+/// The booking of an execution, which has no ttl.
+fn of_execution(name: &str, request: Request) -> Request {
     Request {
+        id: id(name),
         ttl: Millis::ZERO,
-        extras: Some(Box::new(Extras {
-            order: Some(order),
-            ..Extras::default()
-        })),
         ..request
     }
 }
 
+/// Submits an execution.
+pub(crate) fn submit_order(name: &str, request: Request, order: Order) -> Command {
+    let booking = of_execution(name, request);
+    BookingCommand::Submit(Submission { booking, order }).into()
+}
+
 /// Submits an execution of one slot that does not wait.
 pub(crate) fn submit(name: &str, class: &str, tenant: &str) -> Command {
-    reserve(name, with_order(request(class, tenant), order()))
+    submit_order(name, request(class, tenant), order())
 }
 
 pub(crate) fn started(name: &str) -> Command {
-    Command::Started {
-        id: id(name),
-        isolation: Isolation::Cgroup,
-    }
+    let (id, isolation) = (id(name), Isolation::Cgroup);
+    BookingCommand::Started { id, isolation }.into()
+}
+
+/// Finds an execution running, whose program was given that fence.
+pub(crate) fn adopt(
+    name: &str,
+    request: Request,
+    fence: Option<Fence>,
+    isolation: Isolation,
+) -> Command {
+    let booking = of_execution(name, Request { fence, ..request });
+    let order = Some(order());
+    let found = Adoption {
+        booking,
+        order,
+        isolation,
+    };
+    BookingCommand::Adopt(found).into()
 }
 
 pub(crate) fn exited(name: &str, exit: Exit) -> Command {
-    Command::Exited { id: id(name), exit }
+    let id = id(name);
+    BookingCommand::Exited { id, exit }.into()
 }
 
 pub(crate) fn stop_failed(name: &str, attempt: u32) -> Command {
-    Command::StopFailed {
-        id: id(name),
-        attempt,
-    }
+    let id = id(name);
+    BookingCommand::StopFailed { id, attempt }.into()
 }
 
 pub(crate) fn cancel(name: &str) -> Command {
-    Command::Cancel { id: id(name) }
+    BookingCommand::Cancel { id: id(name) }.into()
 }
 
+pub(crate) fn force(name: &str, reason: &str) -> Command {
+    let (id, reason) = (id(name), reason.to_owned());
+    BookingCommand::Force { id, reason }.into()
+}
+
+/// A limit on a class, of the same name.
 pub(crate) fn limit_of(class: &str, slots: u64) -> Limit {
     let scope = Some(Scope::Named(label(class)));
     Limit {
         slots: Some(slots),
-        ..Limit::unbounded(scope, None)
+        ..Limit::unbounded(name(class), scope, None)
     }
 }
 
-pub(crate) fn set_limit(limit: &str, declared: Limit) -> Command {
-    Command::Change {
-        changes: vec![Change::SetLimit {
-            name: name(limit),
-            limit: declared,
-        }],
-    }
+pub(crate) fn set_limit(limit: Limit) -> Command {
+    change([Change::SetLimit(limit)])
+}
+
+pub(crate) fn change(changes: impl Into<Vec<Change>>) -> Command {
+    let changes = changes.into();
+    spine::Command::Change { changes }.into()
 }

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bursar_booking::Event as Booked;
-use bursar_engine::{Command, Event};
+use bursar_booking::{Command, Event as Booked};
+use bursar_engine::Event;
 use bursar_ledger::view::Published;
 use bursar_ledger::writer::Fact;
 use bursar_units::BookingId;
@@ -122,7 +122,7 @@ impl Scene<'_> {
     /// would not reach them.
     async fn end(&mut self) -> anyhow::Result<()> {
         let cancels = self.pipes.keys().cloned().map(|id| Command::Cancel { id });
-        self.rig.ask(cancels.collect()).await?;
+        self.rig.ask(cancels).await?;
         let is_over = |(held, queued, _)| held + queued == 0;
         self.rig.until(TIME_MAX, is_over).await
     }
@@ -138,8 +138,8 @@ impl Scene<'_> {
         let pipe = File::options().read(true).write(true).open(&path)?;
         self.pipes.insert(id.clone(), pipe);
         let path = path.to_str().context("a path that is no text")?;
-        let request = self.rig.order(&work("/bin/cat", &[path]))?;
-        self.rig.submit(&id, request).await
+        let job = self.rig.job(&work("/bin/cat", &[path]))?;
+        self.rig.submit(id, &job).await
     }
 
     /// Hears what was published next; whether somebody who had waited was granted a slot.
@@ -159,7 +159,7 @@ impl Scene<'_> {
 
     fn take(&mut self, facts: &[Fact]) -> anyhow::Result<bool> {
         let mut is_granted = false;
-        for (_, event) in facts.iter().flat_map(|fact| &fact.events) {
+        for event in facts.iter().flat_map(|fact| &fact.events) {
             let Event::Booking(event) = event else {
                 continue;
             };

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bursar_booking::Request;
 use bursar_booking::decide::{Change, Refusal as Refused};
-use bursar_booking::execution::{Digest, Verdict};
-use bursar_engine::{Command, Refusal, State};
+use bursar_booking::execution::Verdict;
+use bursar_booking::{Command, Submission};
+use bursar_engine::{Refusal, State, spine};
 use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey};
+use bursar_journal::hash::Hash;
 use bursar_ledger::clock::Clock;
 use bursar_ledger::key;
 use bursar_ledger::pipeline::{Ledger, Observe};
@@ -32,7 +33,7 @@ use tokio::task::JoinHandle;
 use super::super::table::grouped;
 use super::super::world::{CLASS, TENANT, label, limit, tenants};
 use super::records::{self, Said};
-use super::{Progress, order, work};
+use super::{Job, Progress, work};
 use crate::clock::BEGINNING_MS;
 use crate::rng::Rng;
 
@@ -88,10 +89,10 @@ enum Fate {
 
 /// What can be run.
 struct Works {
-    quick: Digest,
-    failing: Digest,
-    short: Digest,
-    endless: Digest,
+    quick: Hash,
+    failing: Hash,
+    short: Hash,
+    endless: Hash,
 }
 
 /// A server that is up.
@@ -113,7 +114,7 @@ struct Story {
     life: Life,
     made: u64,
     /// Made, and without an answer yet.
-    unsure: VecDeque<(BookingId, Request)>,
+    unsure: VecDeque<Submission>,
     /// To be cancelled, by when.
     cancels: BTreeSet<(Instant, BookingId)>,
     next_crash: u64,
@@ -177,12 +178,10 @@ impl Story {
     }
 
     async fn declare(&mut self) -> anyhow::Result<()> {
-        let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)?];
+        let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
         let by = label("operator")?;
-        let answered = self
-            .life
-            .ledger
-            .submit(by, vec![Command::Change { changes }]);
+        let change = spine::Command::Change { changes };
+        let answered = self.life.ledger.submit(by, vec![change.into()]);
         for outcome in answered.await? {
             outcome.result?;
         }
@@ -202,14 +201,13 @@ impl Story {
         }
         // As the server does with each submission: what nobody needs is forgotten after a while.
         Works::keep(&self.machine)?;
-        let reserve = |(id, request)| Command::Reserve { id, request };
-        let commands: Vec<Command> = asked.iter().cloned().map(reserve).collect();
+        let commands = asked.iter().cloned().map(Command::Submit).collect();
         let is_cut = self.next_crash <= self.made && self.rng.once_in(2);
         let Some(results) = self.ask(commands, is_cut).await? else {
             return Ok(());
         };
-        for ((id, _), result) in asked.iter().zip(results) {
-            result.with_context(|| format!("{id} was refused"))?;
+        for (submission, result) in asked.iter().zip(results) {
+            result.with_context(|| format!("{} was refused", submission.booking.id))?;
         }
         self.unsure.drain(..asked.len());
         Ok(())
@@ -222,6 +220,7 @@ impl Story {
         is_cut: bool,
     ) -> anyhow::Result<Option<Vec<Result<(), Refusal>>>> {
         let patience = is_cut.then(|| self.rng.below(4));
+        let commands = commands.into_iter().map(Into::into).collect();
         let answer = self.life.ledger.submit(label("caller")?, commands);
         let answer = tokio::select! {
             biased;
@@ -232,7 +231,7 @@ impl Story {
         Ok(answer.map(|outcomes| outcomes.into_iter().map(word).collect()))
     }
 
-    fn make(&mut self) -> anyhow::Result<(BookingId, Request)> {
+    fn make(&mut self) -> anyhow::Result<Submission> {
         let id = BookingId::new(&format!("execution-{}", self.made))?;
         self.made += 1;
         let fate = match self.rng.below(1_000) {
@@ -249,17 +248,15 @@ impl Story {
             Fate::Cancelled(_) if self.rng.once_in(4) => self.works.short,
             Fate::Cancelled(_) | Fate::Overdue => self.works.endless,
         };
-        let mut request = order(TENANT, CLASS, work)?;
-        if let Some(order) = request.extras.as_mut().and_then(|it| it.order.as_mut())
-            && fate == Fate::Overdue
-        {
-            order.max_time = Millis::from_ms(self.rng.between(1_000, 3_000));
-        }
         if let Fate::Cancelled(after_ms) = fate {
             let due = self.now().after(Millis::from_ms(after_ms));
             self.cancels.insert((due, id.clone()));
         }
-        Ok((id, request))
+        let mut submission = Job::new(TENANT, CLASS, work)?.submission(id);
+        if fate == Fate::Overdue {
+            submission.order.max_time = Millis::from_ms(self.rng.between(1_000, 3_000));
+        }
+        Ok(submission)
     }
 
     /// Sends the cancels that are due; one without an answer is sent again.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bursar_booking::Request;
+use bursar_booking::Command as BookingCommand;
 use bursar_booking::decide::Reply;
 use bursar_booking::execution::Verdict;
 use bursar_engine::{Answer, Command};
@@ -15,6 +15,7 @@ use bursar_units::Label;
 use tokio::sync::watch;
 
 use super::super::world::{Ids, label};
+use super::Job;
 
 /// They are spread over so many principals, since the ledger bounds what waits for one.
 const PRINCIPALS: u64 = 4;
@@ -25,7 +26,7 @@ const STILL_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Load {
     ledger: Ledger,
     ids: Ids,
-    request: Request,
+    job: Job,
     principals: Vec<Label>,
     head: watch::Receiver<u64>,
     outstanding: u64,
@@ -39,7 +40,7 @@ impl Load {
     /// the seed.
     pub(super) fn new(
         ledger: &Ledger,
-        request: Request,
+        job: Job,
         seed: u64,
         outstanding: u64,
     ) -> anyhow::Result<Self> {
@@ -47,7 +48,7 @@ impl Load {
         Ok(Self {
             ledger: ledger.clone(),
             ids: Ids::new(seed),
-            request,
+            job,
             principals: principals.collect::<anyhow::Result<_>>()?,
             head: ledger.view().head(),
             outstanding,
@@ -89,10 +90,7 @@ impl Load {
         let now_ms = self.ledger.now().ms();
         let ids = (0..count).filter_map(|_| self.ids.next(now_ms));
         let commands: Vec<Command> = ids
-            .map(|id| Command::Reserve {
-                id,
-                request: self.request.clone(),
-            })
+            .map(|id| BookingCommand::Submit(self.job.submission(id)).into())
             .collect();
         self.principals.rotate_left(1);
         let Some(by) = self.principals.first().cloned() else {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bursar_booking::Command;
 use bursar_booking::execution::Verdict;
-use bursar_engine::Command;
 use bursar_units::BookingId;
 
 use super::super::world::Ids;
@@ -38,20 +38,20 @@ struct Memory {
 /// Has that many run at once, looks at their shims, and cancels them all.
 pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::Result<Seen> {
     let rig = Rig::begin(directory, count, program)?;
-    let request = rig.order(&work("/bin/sleep", &["600"]))?;
+    let job = rig.job(&work("/bin/sleep", &["600"]))?;
     let now = rig.ledger().now().ms();
     let ids = Ids::new(14);
     let ids: BTreeSet<BookingId> = (0..count).filter_map(|_| ids.next(now)).collect();
     let texts: BTreeSet<String> = ids.iter().map(ToString::to_string).collect();
     let found = rig.runtime.block_on(async {
         for id in &ids {
-            rig.submit(id, request.clone()).await?;
+            rig.submit(id.clone(), &job).await?;
         }
         all_run(&rig, ids.len()).await?;
         let found = shims(&texts);
         let cancels = ids.iter().cloned().map(|id| Command::Cancel { id });
         let memories: Vec<Memory> = found.iter().filter_map(memory).collect();
-        rig.ask(cancels.collect()).await?;
+        rig.ask(cancels).await?;
         rig.until(TIME_MAX, |(held, queued, _)| held + queued == 0)
             .await?;
         anyhow::Ok(memories)

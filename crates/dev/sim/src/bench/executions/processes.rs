@@ -29,8 +29,8 @@ pub(super) struct Seen {
 /// Ours: as many slots as processes at a time, and always somebody who waits.
 pub(super) fn measure(directory: &Path, scale: Scale, program: &Path) -> anyhow::Result<Seen> {
     let rig = Rig::begin(directory, AT_A_TIME, program)?;
-    let request = rig.order(&work(PROGRAM, &[]))?;
-    let mut load = Load::new(rig.ledger(), request, 12, 2 * AT_A_TIME)?;
+    let job = rig.job(&work(PROGRAM, &[]))?;
+    let mut load = Load::new(rig.ledger(), job, 12, 2 * AT_A_TIME)?;
     rig.runtime.block_on(load.run_for(scale.warm_up))?;
     let (usage, before, commits) = (Usage::start(), load.ended, rig.world.commits.so_far());
     rig.runtime.block_on(load.run_for(scale.measured))?;

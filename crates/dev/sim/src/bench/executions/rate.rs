@@ -14,7 +14,7 @@ use super::super::table::{grouped, per_second, tenths};
 use super::super::usage::Usage;
 use super::super::world::{CLASS, TENANT, World, near};
 use super::load::Load;
-use super::{order, runtime, work};
+use super::{Job, runtime, work};
 
 /// Executions outstanding at any time.
 pub(super) const OUTSTANDING: u64 = 1_024;
@@ -33,10 +33,10 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
     let work = executor.keep(&work("true", &[]))?;
     let runner = Runner::new(world.ledger().clone(), executor, Arc::default());
     let runner = runtime.spawn(runner.run());
-    let request = order(TENANT, CLASS, work)?;
+    let job = Job::new(TENANT, CLASS, work)?;
     let head = world.ledger().view().head();
     let first = *head.borrow();
-    let mut load = Load::new(world.ledger(), request, 11, OUTSTANDING)?;
+    let mut load = Load::new(world.ledger(), job, 11, OUTSTANDING)?;
     runtime.block_on(load.run_for(scale.warm_up))?;
     let (usage, before, commits) = (Usage::start(), load.ended, world.commits.so_far());
     runtime.block_on(load.run_for(scale.measured))?;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use bursar_booking::Event as Booked;
 use bursar_booking::execution::Verdict;
+use bursar_booking::{Event as Booked, Submission};
 use bursar_engine::Event;
 use bursar_engine::codec::decode_events;
 use bursar_journal::hash::Hash;
@@ -53,9 +53,10 @@ pub(super) fn read(reader: &dyn Reader) -> anyhow::Result<Said> {
                 .bytes
                 .with_context(|| format!("record {next} is gone"))?;
             let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-            for (at, event) in decode_events(kept.seq, &bytes, blob)? {
+            let (time, events) = decode_events(kept.seq, &bytes, blob)?;
+            for event in events {
                 if let Event::Booking(event) = event {
-                    said.take(at, event);
+                    said.take(event.time().unwrap_or(time), event);
                 }
             }
             next += 1;
@@ -81,19 +82,19 @@ impl Said {
 
     fn take(&mut self, at: Instant, event: Booked) {
         match event {
-            Booked::Reserved { id, request, fence } => {
+            Booked::Reserved(asked) | Booked::Submitted(Submission { booking: asked, .. }) => {
                 let told = Told {
-                    tenant: request.tenant,
-                    slots: request.amount.slots,
+                    tenant: asked.tenant,
+                    slots: asked.slots,
                     submitted: at,
                     granted: None,
                     grants: 0,
                     ends: 0,
                     verdict: None,
                 };
-                self.executions.insert(id.clone(), told);
-                if fence.is_some() {
-                    self.grant(at, &id);
+                self.executions.insert(asked.id.clone(), told);
+                if asked.fence.is_some() {
+                    self.grant(at, &asked.id);
                 }
             }
             Booked::Granted { id, .. } => self.grant(at, &id),
@@ -136,31 +137,29 @@ impl Said {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-    use bursar_booking::execution::Digest;
     use bursar_booking::{End, Event, Fence};
+    use bursar_journal::hash::Hash;
     use bursar_units::{BookingId, Instant};
 
-    use super::super::order;
+    use super::super::Job;
     use super::{Said, Verdict};
 
     fn told(events: &[(&str, &str)]) -> Said {
         let mut said = Said::default();
+        let job = Job::new("t", "lora", Hash([0; 32])).unwrap();
         for (id, what) in events {
             let id = BookingId::new(id).unwrap();
             let event = match *what {
-                "granted" => Event::Reserved {
-                    id,
-                    request: order("t", "lora", Digest::default()).unwrap(),
-                    fence: Some(Fence(1)),
-                },
-                "queued" => Event::Reserved {
-                    id,
-                    request: order("t", "lora", Digest::default()).unwrap(),
-                    fence: None,
-                },
+                "granted" => {
+                    let mut submission = job.submission(id);
+                    submission.booking.fence = Some(Fence(1));
+                    Event::Submitted(submission)
+                }
+                "queued" => Event::Submitted(job.submission(id)),
                 "next" => Event::Granted {
                     id,
                     fence: Fence(2),
+                    t: None,
                 },
                 "exited" => Event::Exited {
                     id,
@@ -176,6 +175,7 @@ mod tests {
                     outcome: None,
                     exit_code: None,
                     reason: None,
+                    t: None,
                 },
             };
             said.take(Instant::default(), event);

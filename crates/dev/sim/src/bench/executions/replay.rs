@@ -15,7 +15,7 @@ use bursar_booking::execution::Verdict;
 use bursar_client::Client;
 use bursar_client::api::ExecutionRequest;
 use bursar_client::client::{Address, BearerToken, Mode, Options, Transport};
-use bursar_engine::Command;
+use bursar_engine::spine::Command;
 use bursar_node::executor::Executor;
 use bursar_node::null::Null;
 use bursar_server::runner::Runner;
@@ -62,10 +62,10 @@ struct Waits(Vec<u64>);
 /// Replays it.
 pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
     let world = World::open(directory)?;
-    let changes = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)?];
+    let changes = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
     world.ask(Command::Change { changes })?;
     let token = operator(world.ledger().now())?;
-    world.ask(Command::CreateToken { token })?;
+    world.ask(Command::CreateToken(token))?;
     let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let server = Server::executing(&world, Arc::clone(&executor))?;
     let runtime = runtime("replay")?;

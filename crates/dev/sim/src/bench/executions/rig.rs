@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bursar_booking::Request;
-use bursar_engine::Command;
+use bursar_booking::Command;
 use bursar_ledger::pipeline::Ledger;
 use bursar_node::executor::{Executor as _, Left, Work};
 use bursar_node::local::{Local, Options};
@@ -18,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::super::world::{CLASS, TENANT, World, label};
 use super::residue::Residue;
-use super::{order, runtime};
+use super::{Job, runtime};
 
 /// How long the kernel may take to forget the last process.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -69,18 +68,21 @@ impl Rig {
     }
 
     /// What to ask for so that this is run.
-    pub(super) fn order(&self, work: &Work) -> anyhow::Result<Request> {
-        order(TENANT, CLASS, self.machine.0.keep(work)?)
+    pub(super) fn job(&self, work: &Work) -> anyhow::Result<Job> {
+        Job::new(TENANT, CLASS, self.machine.0.keep(work)?)
     }
 
     /// Submits, and waits until that is durable.
-    pub(super) async fn submit(&self, id: &BookingId, request: Request) -> anyhow::Result<()> {
-        let id = id.clone();
-        self.ask(vec![Command::Reserve { id, request }]).await
+    pub(super) async fn submit(&self, id: BookingId, job: &Job) -> anyhow::Result<()> {
+        self.ask([Command::Submit(job.submission(id))]).await
     }
 
     /// Asks, and waits for the answers, which must be good.
-    pub(super) async fn ask(&self, commands: Vec<Command>) -> anyhow::Result<()> {
+    pub(super) async fn ask(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> anyhow::Result<()> {
+        let commands = commands.into_iter().map(Into::into).collect();
         for outcome in self.ledger().submit(label("caller")?, commands).await? {
             outcome.result?;
         }

@@ -102,7 +102,7 @@ pub(in super::super) const fn stage_of(stage: Stage) -> ExecutionState {
     match stage {
         Stage::Starting => ExecutionState::Starting,
         Stage::Running => ExecutionState::Running,
-        Stage::Stopping { .. } => ExecutionState::Stopping,
+        Stage::Stopping(_) => ExecutionState::Stopping,
         Stage::Stuck => ExecutionState::Stuck,
     }
 }
@@ -138,8 +138,8 @@ fn moved(state: ExecutionState, started: Began<Isolation>, stopping: Began<Cause
 
 fn stops_failed(stage: Stage) -> Option<u32> {
     match stage {
-        Stage::Starting | Stage::Running | Stage::Stopping { failed: 0 } => None,
-        Stage::Stopping { failed } => Some(failed),
+        Stage::Starting | Stage::Running | Stage::Stopping(0) => None,
+        Stage::Stopping(failed) => Some(failed),
         Stage::Stuck => Some(STOPS_UNTIL_STUCK),
     }
 }

@@ -128,7 +128,7 @@ impl Listed for BookingFilter {
         });
         let belongs = |execution| {
             let request = state.bookings.request(id);
-            let named = request.and_then(|request| request.extras?.execution);
+            let named = request.and_then(|request| request.execution_id);
             named.as_ref().unwrap_or(id) == execution
         };
         is_in && self.execution.as_ref().is_none_or(belongs)

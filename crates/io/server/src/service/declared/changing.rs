@@ -3,10 +3,10 @@
 use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
-use bursar_engine::booking::Limit;
 use bursar_engine::booking::decide::Change;
+use bursar_engine::booking::{Limit, Node};
 use bursar_engine::explain::{Mood, change_effect};
-use bursar_engine::{Command, Events, State, plan};
+use bursar_engine::{Command, Events, State, plan, spine};
 use bursar_ledger::intake::Outcome;
 use bursar_ledger::view::Published;
 use bursar_units::quantity::{format_cpu, format_memory};
@@ -64,9 +64,8 @@ impl Service {
         }
         let _one_at_a_time = self.declaring.lock().await;
         let before = self.before(&asked, &write)?;
-        let command = Command::Change {
-            changes: asked.iter().map(Asked::change).collect(),
-        };
+        let changes = asked.iter().map(Asked::change).collect();
+        let command = spine::Command::Change { changes }.into();
         if write.mode == Mode::DryRun {
             let now = self.ledger.now();
             let state = self.ledger.view().read();
@@ -174,8 +173,10 @@ impl Asked {
 
     fn change(&self) -> Change {
         match self.clone() {
-            Self::Set(Object::Limit { name, limit, .. }) => Change::SetLimit { name, limit },
-            Self::Set(Object::Node { name, capacity }) => Change::SetNode { name, capacity },
+            Self::Set(Object::Limit { limit, .. }) => Change::SetLimit(limit),
+            Self::Set(Object::Node { name, capacity }) => {
+                Change::SetNode(Node::new(name, &capacity))
+            }
             Self::DropLimit(name) => Change::DropLimit { name },
             Self::DropNode(name) => Change::DropNode { name },
         }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
+
 use bursar_client::object;
-use bursar_client::object::limit::to_spec;
 use bursar_client::{Code, Problem};
 use bursar_engine::State;
 use bursar_engine::booking::book::CounterView;
@@ -132,7 +132,7 @@ fn shown(
     declared: &Declared,
     held_up: &BTreeMap<ObjectName, HeldUp>,
 ) -> Limit {
-    let mut shown = Limit::new(declared.name.clone(), to_spec(&declared.limit));
+    let mut shown = object::limit::object(&declared.limit);
     shown.metadata.resource_version = Some(limit_version(&declared.limit));
     let mut counters = state.bookings.counters_of(declared);
     let all = counters.len();
@@ -142,7 +142,7 @@ fn shown(
         in_use.add(&counter.used);
     }
     let (waiting, waiting_since) = if counters.len() == all {
-        let held_up = held_up.get(&declared.name);
+        let held_up = held_up.get(&declared.limit.name);
         let waiting = held_up.map_or(0, |held_up| held_up.bookings);
         (waiting, held_up.map(|held_up| held_up.since))
     } else {

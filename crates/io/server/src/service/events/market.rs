@@ -17,34 +17,40 @@ pub(super) const RESIZED: &str = "pod.resized";
 /// The facts of an event of a market.
 pub(super) fn facts(event: &Event) -> Value {
     match event {
-        Event::Set { rules, was, .. } => json!({
-            "mode": rules.mode.word(),
-            "policy": rules.policy.word(),
-            "sha256": rules.sha256,
-            "was": was.as_ref().map(of_rules),
-        }),
-        Event::Labelled { labelled, was, .. } => json!({
-            "label": labelled.label.word(),
-            "was": was.word(),
-            "pods": labelled.pods,
-            "needMilli": labelled.need_milli,
-            "capacityMilli": labelled.capacity_milli,
-        }),
-        Event::Taken {
-            node,
-            original: Original(milli),
+        Event::Set {
+            mode,
+            policy,
+            sha256,
             was,
             ..
         } => json!({
+            "mode": mode.word(),
+            "policy": policy.word(),
+            "sha256": sha256,
+            "was": was.as_ref().map(of_rules),
+        }),
+        Event::Labelled {
+            node: _,
+            label,
+            was,
+            pods,
+            need_milli,
+            capacity_milli,
+        } => json!({
+            "label": label.word(),
+            "was": was.word(),
+            "pods": pods,
+            "needMilli": need_milli,
+            "capacityMilli": capacity_milli,
+        }),
+        Event::Taken {
+            node, milli, was, ..
+        } => json!({
             "node": node.as_str(),
             "milli": milli,
-            "was": was.map(|Original(milli)| json!({"milli": milli})),
+            "was": was.map(|Original { milli }| json!({"milli": milli})),
         }),
-        Event::Returned {
-            node,
-            original: Original(milli),
-            ..
-        } => json!({"node": node.as_str(), "milli": milli}),
+        Event::Returned { node, milli, .. } => json!({"node": node.as_str(), "milli": milli}),
         Event::Digested { digest, was, .. } => of_digest(digest, was.as_ref()),
     }
 }

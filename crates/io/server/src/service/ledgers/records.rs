@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
-use bursar_engine::codec;
 use bursar_engine::subject::{Subject, subjects_in};
 use bursar_engine::summary::record_sentences;
+use bursar_engine::{Event, codec, dated};
 use bursar_journal::hash::Hash;
 use bursar_ledger::index::{Index, search};
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
+use bursar_units::Instant;
 use serde_json::value::RawValue;
 
 use super::super::proofs::READ_BYTES;
@@ -150,12 +151,13 @@ impl Page {
         let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
         let record = codec::decode(seq, &bytes, blob).map_err(|error| unreadable(&error))?;
         let state = self.ledger.view().read();
-        let sees = |(at, event): &(_, _)| sees_event(&state, &self.caller, *at, event);
-        let sentences = record_sentences(&state, &record.events);
-        let told = record.events.iter().zip(sentences);
+        let events = || dated(record.time, &record.events);
+        let sees = |(at, event): &(Instant, &Event)| sees_event(&state, &self.caller, *at, event);
+        let sentences = record_sentences(&state, record.time, &record.events);
+        let told = events().zip(sentences);
         let summary = told.filter(|(event, _)| sees(event));
         let summary = summary.map(|(_, sentence)| sentence).collect();
-        let visible = record.events.iter().filter(|event| sees(event));
+        let visible = events().filter(sees);
         let about: BTreeSet<String> = visible
             .flat_map(|(_, event)| subjects_in(event))
             .map(|subject| subject.to_string())

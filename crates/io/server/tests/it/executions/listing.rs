@@ -128,7 +128,7 @@ async fn answers_and_metrics_tell_out_of_memory_from_other_failures() {
         ("absent", Exit::Code(127)),
         ("broken", Exit::Code(1)),
         ("killed", Exit::Signal(9)),
-        ("unborn", Exit::NotStarted { reason }),
+        ("unborn", Exit::NotStarted(reason)),
         ("well", Exit::Code(0)),
     ] {
         submit(&world, id).await;

@@ -90,7 +90,7 @@ fn slots_left(state: &State) -> u64 {
         .bookings
         .live_ids(None)
         .filter(|id| matches!(state.bookings.standing(id), Some(Standing::Granted(_))))
-        .filter_map(|id| Some(state.bookings.request(id)?.amount.slots))
+        .filter_map(|id| Some(state.bookings.request(id)?.slots))
         .sum();
     used.saturating_sub(held)
 }

@@ -1,0 +1,168 @@
+//! Whole numbers as a record carries them: above 2⁵³ − 1 as a decimal string (L7).
+//!
+//! For `#[serde(with = "whole")]` on a `u64`, and `whole::optional` on an `Option<u64>`. Each number
+//! has one spelling; another one is refused.
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserializer, Serializer};
+
+use crate::INTEGER_MAX;
+
+/// Writes one.
+pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *value <= INTEGER_MAX {
+        serializer.serialize_u64(*value)
+    } else {
+        serializer.collect_str(value)
+    }
+}
+
+/// Reads one.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserializer.deserialize_any(Number)
+}
+
+/// The same for a number that may be absent.
+pub mod optional {
+    use std::fmt;
+
+    use serde::de::{Deserializer, Visitor};
+    use serde::{Serialize, Serializer};
+
+    /// Writes one, if it is there.
+    pub fn serialize<S: Serializer>(value: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Whole(u64);
+
+        impl Serialize for Whole {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                super::serialize(&self.0, serializer)
+            }
+        }
+
+        value.map(Whole).serialize(serializer)
+    }
+
+    /// Reads one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        struct Present;
+
+        impl<'de> Visitor<'de> for Present {
+            type Value = Option<u64>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(super::EXPECTED)
+            }
+
+            fn visit_none<E>(self) -> Result<Option<u64>, E> {
+                Ok(None)
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<Option<u64>, D::Error> {
+                super::deserialize(value).map(Some)
+            }
+        }
+
+        deserializer.deserialize_option(Present)
+    }
+}
+
+const EXPECTED: &str = "a whole number, as a decimal string above 2^53 - 1";
+
+struct Number;
+
+impl Visitor<'_> for Number {
+    type Value = u64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(EXPECTED)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        if value <= INTEGER_MAX {
+            Ok(value)
+        } else {
+            Err(E::custom(format_args!(
+                "{value} is above 2^53 - 1 and must be a string"
+            )))
+        }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        let value: u64 = text.parse().map_err(E::custom)?;
+        let is_its_spelling = value > INTEGER_MAX && value.to_string() == text;
+        is_its_spelling
+            .then_some(value)
+            .ok_or_else(|| E::custom(format_args!("`{text}` is not how a record writes {value}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use serde::{Deserialize, Serialize};
+
+    use crate::INTEGER_MAX;
+
+    #[derive(Debug, Eq, PartialEq, Serialize, Deserialize)]
+    struct One(#[serde(with = "super")] u64);
+
+    #[derive(Debug, Eq, PartialEq, Serialize, Deserialize)]
+    struct Maybe {
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            with = "super::optional"
+        )]
+        n: Option<u64>,
+    }
+
+    #[test]
+    fn each_number_is_read_back_from_its_one_spelling() {
+        for (number, text) in [
+            (0, "0"),
+            (INTEGER_MAX, "9007199254740991"),
+            (INTEGER_MAX + 1, "\"9007199254740992\""),
+            (u64::MAX, "\"18446744073709551615\""),
+        ] {
+            assert_eq!(serde_json::to_string(&One(number)).unwrap(), text);
+            assert_eq!(serde_json::from_str::<One>(text).unwrap(), One(number));
+            let (maybe, object) = (Maybe { n: Some(number) }, format!("{{\"n\":{text}}}"));
+            assert_eq!(serde_json::to_string(&maybe).unwrap(), object);
+            assert_eq!(serde_json::from_str::<Maybe>(&object).unwrap(), maybe);
+        }
+        let none = Maybe { n: None };
+        assert_eq!(serde_json::to_string(&none).unwrap(), "{}");
+        assert_eq!(serde_json::from_str::<Maybe>("{}").unwrap(), none);
+    }
+
+    #[test]
+    fn another_spelling_of_a_number_is_refused() {
+        for text in [
+            "\"0\"",
+            "\"9007199254740991\"",
+            "9007199254740992",
+            "18446744073709551615",
+            "18446744073709551616",
+            "\"18446744073709551616\"",
+            "\"+9007199254740992\"",
+            "\"09007199254740992\"",
+            "\" 9007199254740992\"",
+            "\"9007199254740992.0\"",
+            "\"\"",
+            "-1",
+            "1.0",
+            "1e3",
+            "true",
+            "[1]",
+        ] {
+            assert!(serde_json::from_str::<One>(text).is_err(), "{text}");
+            let object = format!("{{\"n\":{text}}}");
+            assert!(serde_json::from_str::<Maybe>(&object).is_err(), "{text}");
+        }
+    }
+}
