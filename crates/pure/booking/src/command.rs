@@ -101,6 +101,7 @@ impl Command {
             | Self::Force { id, .. } => id,
         }
     }
+
     /// What is asked for, where it asks for slots.
     pub fn request(&self) -> Option<(&Request, Option<&Order>)> {
         match self {
