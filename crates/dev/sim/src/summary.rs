@@ -238,7 +238,6 @@ fn word_of(event: &BookingEvent) -> &'static str {
         BookingEvent::Exited { .. } => "executions ended",
         BookingEvent::LimitSet { .. } => "limits changed",
         BookingEvent::LimitDropped { .. } => "limits dropped",
-        BookingEvent::NodeSet { .. } | BookingEvent::NodeDropped { .. } => "nodes changed",
         BookingEvent::Unsettled { .. } => "unsettled records",
     }
 }

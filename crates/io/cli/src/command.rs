@@ -23,7 +23,7 @@ mod top;
 mod up;
 mod watch;
 
-use bursar_engine::subject::{self, Subject};
+use bursar_engine::{Kind, Reference, reference, subject};
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::Command;
@@ -61,7 +61,7 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
 }
 
 /// Reads what records can be about, in the words that the server uses too.
-pub(crate) fn read_subject(text: &str) -> Result<Subject, Stop> {
+pub(crate) fn read_subject(text: &str) -> Result<Reference, Stop> {
     text.parse().map_err(|error| {
         let suggestion = match &error {
             subject::Error::Kind { kind } => did_you_mean(kind, subject::KINDS),

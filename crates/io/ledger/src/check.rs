@@ -7,7 +7,6 @@
 
 mod fold;
 mod hashes;
-mod tally;
 
 use std::path::Path;
 

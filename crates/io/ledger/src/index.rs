@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bursar_engine::codec::decode;
-use bursar_engine::subject::{self, Subject};
+use bursar_engine::{Reference, subject};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::record::blob_refs;
 use bursar_journal::tile::TILE_WIDTH;
@@ -100,7 +100,13 @@ impl Index {
 
     /// Indexed records about a subject from `from` on, at most `max` of them. Nothing is indexed
     /// where the file cannot be used. `reader` is that of the ledger.
-    pub fn about(&self, reader: &dyn Reader, subject: &Subject, from: u64, max: usize) -> Indexed {
+    pub fn about(
+        &self,
+        reader: &dyn Reader,
+        subject: &Reference,
+        from: u64,
+        max: usize,
+    ) -> Indexed {
         match self.look_up(reader, subject, from, max) {
             Ok(indexed) => indexed,
             Err(Unusable::Now) => Indexed::default(),
@@ -119,7 +125,7 @@ impl Index {
     fn look_up(
         &self,
         reader: &dyn Reader,
-        subject: &Subject,
+        subject: &Reference,
         from: u64,
         max: usize,
     ) -> Result<Indexed, Unusable> {
@@ -219,7 +225,7 @@ impl From<rusqlite::Error> for Unusable {
 pub fn search(
     reader: &dyn Reader,
     index: Option<&Index>,
-    subject: &Subject,
+    subject: &Reference,
     records: Range<u64>,
     max: usize,
 ) -> Result<Vec<(u64, Vec<u8>)>, store::Error> {
@@ -231,7 +237,7 @@ pub fn search(
         found: Vec::new(),
     };
     match (subject, index) {
-        (Subject::Record(seq), _) => search.look_at(*seq)?,
+        (Reference::Record(seq), _) => search.look_at(*seq)?,
         (_, Some(index)) => {
             search.follow(index)?;
             search.scan()?;
@@ -243,7 +249,7 @@ pub fn search(
 
 struct Search<'a> {
     reader: &'a dyn Reader,
-    subject: &'a Subject,
+    subject: &'a Reference,
     /// Records that were not looked at yet.
     records: Range<u64>,
     max: usize,
@@ -315,9 +321,9 @@ impl Search<'_> {
 }
 
 /// Whether a stored record is about a subject. A record without its name is not decoded.
-fn is_about(reader: &dyn Reader, subject: &Subject, seq: u64, bytes: &[u8]) -> bool {
+fn is_about(reader: &dyn Reader, subject: &Reference, seq: u64, bytes: &[u8]) -> bool {
     let Some(name) = subject.name() else {
-        return *subject == Subject::Record(seq);
+        return *subject == Reference::Record(seq);
     };
     // A text can always be written.
     let quoted = serde_json::to_string(name).unwrap_or_default();

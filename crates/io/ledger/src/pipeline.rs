@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 
-use bursar_engine::Command;
-use bursar_units::{BookingId, Instant, Label};
+use bursar_engine::{Command, Reference};
+use bursar_units::{Instant, Label};
 use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Moment, TermClock};
@@ -233,12 +233,12 @@ impl Ledger {
         self.intake.waiting()
     }
 
-    /// Until when a holder has shown life beyond what is recorded.
-    pub fn renewed_until(&self, id: &BookingId) -> Option<Instant> {
+    /// Until when an object has shown life beyond what is recorded (S7).
+    pub fn alive_until(&self, object: &Reference) -> Option<Instant> {
         self.evidence
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
+            .get(object)
             .copied()
     }
 

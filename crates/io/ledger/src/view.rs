@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use bursar_engine::{Event, State};
-use bursar_units::BookingId;
+use bursar_engine::{Event, Reference, State};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::log;
@@ -14,7 +13,7 @@ use crate::writer::{Batch, Evidence, Fact, Pending};
 /// How many published batches a slow subscriber may lag behind before it must read the store. A
 /// batch may have 4,096 records, and whoever lags keeps them in memory.
 const STREAM_LAG_MAX: usize = 128;
-/// From how many watched bookings on those are looked for that nobody watches any more.
+/// Number of watched objects from which those without a watcher are removed.
 const WATCHED_MIN: usize = 1_024;
 
 /// Records that were published together.
@@ -31,7 +30,7 @@ pub struct View {
 
 #[derive(Default)]
 struct Watchers {
-    by_id: BTreeMap<BookingId, Vec<oneshot::Sender<()>>>,
+    by_object: BTreeMap<Reference, Vec<oneshot::Sender<()>>>,
     /// At how many entries those are dropped that nobody watches any more.
     sweep_at: usize,
 }
@@ -64,17 +63,17 @@ impl View {
         self.stream.subscribe()
     }
 
-    /// Resolves when something happens to a booking after this call.
-    pub fn changed(&self, id: &BookingId) -> oneshot::Receiver<()> {
+    /// Resolves when something happens to an object after this call.
+    pub fn changed(&self, object: Reference) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if watchers.by_id.len() >= watchers.sweep_at {
+        if watchers.by_object.len() >= watchers.sweep_at {
             watchers
-                .by_id
+                .by_object
                 .retain(|_, list| list.iter().any(|other| !other.is_closed()));
-            watchers.sweep_at = WATCHED_MIN.max(2 * watchers.by_id.len());
+            watchers.sweep_at = WATCHED_MIN.max(2 * watchers.by_object.len());
         }
-        watchers.by_id.entry(id.clone()).or_default().push(tell);
+        watchers.by_object.entry(object).or_default().push(tell);
         told
     }
 
@@ -122,11 +121,11 @@ impl View {
 
     fn wake_watchers(&self, facts: &[Fact]) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if watchers.by_id.is_empty() {
+        if watchers.by_object.is_empty() {
             return;
         }
-        for id in events(facts).filter_map(subject) {
-            for watcher in watchers.by_id.remove(id).unwrap_or_default() {
+        for object in events(facts).flat_map(Event::subjects) {
+            for watcher in watchers.by_object.remove(&object).unwrap_or_default() {
                 // A watcher that went away needs no word.
                 let _gone = watcher.send(());
             }
@@ -140,10 +139,8 @@ impl View {
             return;
         }
         for event in events(facts) {
-            if let Event::Booking(event) = event
-                && let Some(id) = event.ends()
-            {
-                evidence.remove(id);
+            if let Some(object) = event.ends() {
+                evidence.remove(&object);
             }
         }
     }
@@ -151,11 +148,4 @@ impl View {
 
 fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
     facts.iter().flat_map(|fact| &fact.events)
-}
-
-fn subject(event: &Event) -> Option<&BookingId> {
-    match event {
-        Event::Booking(event) => event.booking(),
-        _ => None,
-    }
 }

@@ -5,14 +5,13 @@
 //! one exception (S7). It is a plain object that is stepped: threads, the scenario runner and
 //! the simulator drive the same code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bursar_engine::booking::Reply as BookingReply;
 use bursar_engine::codec::{Encoded, Record, encode};
-use bursar_engine::{Answer, Command, Events, Refusal, State, spine};
-use bursar_units::{BookingId, Instant, Label, Millis};
+use bursar_engine::{Answer, Class, Command, Events, Reference, Refusal, State, life, spine};
+use bursar_units::{Instant, Label, Millis};
 
 use crate::clock::Moment;
 use crate::intake::{Failure, Intake, Outcome, Reply, Submission};
@@ -23,14 +22,14 @@ pub const BATCH_COMMANDS_MAX: usize = 4_096;
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// A deadline processed later than this means that we were away, and nobody's fault (L5).
 const ABSENCE: Millis = Millis::from_secs(5);
-/// Who asks for what time itself and the program do.
+/// Principal of ticks and of the server's own commands.
 pub const SELF: &str = "bursar";
 
 /// How commands are decided: the engine, or a broken one in tests of panics.
 pub type Decide = fn(&mut State, Instant, &Command, &mut Events) -> Result<Answer, Refusal>;
 
-/// Until when holders have shown life; read by whoever shows a booking.
-pub type Evidence = Arc<Mutex<BTreeMap<BookingId, Instant>>>;
+/// Until when objects have shown life beyond what is recorded (S7).
+pub type Evidence = Arc<Mutex<BTreeMap<Reference, Instant>>>;
 
 /// A record on its way to the view.
 #[derive(Clone, Debug)]
@@ -155,23 +154,55 @@ impl Writer {
             return Ok(());
         }
         self.open(moment)?;
+        let now = self.now.unwrap_or(moment.now);
         let room = self.room().min(most);
-        // Deadlines that did not fit come first in the next batch.
-        if room == 0 || self.is_due(moment.now) {
-            return Ok(());
+        let taken = if room == 0 {
+            Vec::new()
+        } else {
+            intake.take(room)
+        };
+        let (mut results, mut others): (VecDeque<_>, VecDeque<_>) =
+            taken.into_iter().partition(Submission::is_result);
+        let built = self.build_at(now, &mut results, &mut others);
+        let left = results.into_iter().chain(others);
+        match built {
+            Ok(()) => intake.put_back(left.collect()),
+            // After a poisoned command nobody behind it knows the outcome.
+            Err(_) => left.for_each(|left| (left.reply)(Err(Failure::OutcomeUnknown))),
         }
-        let mut submissions = intake.take(room).into_iter();
-        while let Some(submission) = submissions.next() {
-            if let Err(poison) = self.take(submission) {
-                for left in submissions {
-                    (left.reply)(Err(Failure::OutcomeUnknown));
-                }
-                return Err(poison);
-            }
-            if self.batch.is_full() {
-                intake.put_back(submissions.collect());
-                return Ok(());
-            }
+        built
+    }
+
+    /// Decides at one instant: deadlines before it, results of executors, deadlines at it, the other
+    /// commands (L1). What has no room stays in the lists.
+    fn build_at(
+        &mut self,
+        now: Instant,
+        results: &mut VecDeque<Submission>,
+        others: &mut VecDeque<Submission>,
+    ) -> Result<(), Poison> {
+        if !results.is_empty() {
+            self.take_after(now, now.before(Millis::from_ms(1)), results)?;
+        }
+        if results.is_empty() {
+            self.take_after(now, now, others)?;
+        }
+        Ok(())
+    }
+
+    /// Processes deadlines up to `until`, then decides submissions while the batch has room.
+    fn take_after(
+        &mut self,
+        now: Instant,
+        until: Instant,
+        submissions: &mut VecDeque<Submission>,
+    ) -> Result<(), Poison> {
+        self.tick(now, until)?;
+        while !self.batch.is_full()
+            && !self.is_due(until)
+            && let Some(submission) = submissions.pop_front()
+        {
+            self.take(submission)?;
         }
         Ok(())
     }
@@ -185,16 +216,36 @@ impl Writer {
         }
         let now = moment.now.max(self.working.time);
         self.now = Some(now);
-        let was_away = self
-            .next_deadline()
-            .is_some_and(|deadline| deadline.after(ABSENCE) <= now)
-            && !self.working.bookings.is_unsettled();
-        if moment.jumped || was_away {
-            self.own_command(spine::Command::Resume { wall: moment.wall })?;
+        if moment.jumped || self.working.missed(now, ABSENCE) {
+            self.resume(moment.wall)?;
         }
-        while self.is_due(now) && !self.batch.is_full() {
-            let renewed = self.renewals_due(now);
-            self.own_command(spine::Command::Tick { renewed })?;
+        Ok(())
+    }
+
+    /// Begins to count patience anew after an absence. Clock deadlines before now have happened and
+    /// come first (L5).
+    fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
+        let now = self.now.unwrap_or(self.working.spine.time);
+        while self.working.clock_is_due(now) {
+            self.own_command(spine::Command::Tick {
+                renewed: Vec::new(),
+                until: None,
+                class: Some(Class::Clock),
+            })?;
+        }
+        self.own_command(spine::Command::Resume { wall })
+    }
+
+    /// Processes deadlines up to `until`, as far as the open batch has room.
+    fn tick(&mut self, now: Instant, until: Instant) -> Result<(), Poison> {
+        while self.is_due(until) && !self.batch.is_full() {
+            let tick = {
+                let evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
+                let until = (until < now).then_some(until);
+                let alive_until = |object: &Reference| evidence.get(object).copied();
+                self.working.tick(now, until, alive_until)
+            };
+            self.own_command(tick)?;
         }
         Ok(())
     }
@@ -238,11 +289,8 @@ impl Writer {
         let mut evidence_only = true;
         for command in commands {
             match self.settle_first().and_then(|()| self.one(&by, command)) {
-                Ok(outcome) => {
-                    evidence_only &= matches!(
-                        outcome.result,
-                        Ok(Answer::Booking(BookingReply::Renewed { .. }))
-                    );
+                Ok((outcome, shows_life)) => {
+                    evidence_only &= shows_life;
                     outcomes.push(outcome);
                 }
                 Err(poison) => {
@@ -281,15 +329,18 @@ impl Writer {
 
     /// Grants that did not fit the last record come before any other command (L9).
     fn settle_first(&mut self) -> Result<(), Poison> {
-        while self.working.bookings.is_unsettled() {
+        while self.working.owes() {
             self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
+                until: None,
+                class: None,
             })?;
         }
         Ok(())
     }
 
-    fn one(&mut self, by: &Label, command: Command) -> Result<Outcome, Poison> {
+    /// Decides a command and makes its record. Says whether it only showed life (S7).
+    fn one(&mut self, by: &Label, command: Command) -> Result<(Outcome, bool), Poison> {
         let now = self.now.unwrap_or(self.working.time);
         let mut events = Events::new();
         let decided = catch_unwind(AssertUnwindSafe(|| {
@@ -301,18 +352,20 @@ impl Writer {
             time: now,
             message: panic_message(panic.as_ref()),
         })?;
-        if let (Some(id), Ok(Answer::Booking(BookingReply::Renewed { expires }))) =
-            (command.booking_id(), &result)
-        {
-            self.note_renewal(id, *expires);
+        let answer = result.as_ref().ok();
+        let life = answer.and_then(|answer| life(&command, answer));
+        let shows_life = life.is_some();
+        if let Some((object, until)) = life {
+            self.note_life(object, until);
         }
         if !events.is_empty() {
             self.record(by, now, command, events)?;
         }
-        Ok(Outcome {
-            record: self.working.head.saturating_sub(1),
+        let outcome = Outcome {
+            record: self.working.spine.head.saturating_sub(1),
             result,
-        })
+        };
+        Ok((outcome, shows_life))
     }
 
     fn record(
@@ -349,23 +402,10 @@ impl Writer {
         Ok(())
     }
 
-    fn renewals_due(&self, now: Instant) -> Vec<(BookingId, Instant)> {
-        let evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
-        if evidence.is_empty() {
-            return Vec::new();
-        }
-        self.working
-            .bookings
-            .due(now)
-            .take(bursar_engine::booking::STEPS_PER_RECORD_MAX)
-            .filter_map(|deadline| Some((deadline.id.clone(), *evidence.get(&deadline.id)?)))
-            .collect()
-    }
-
-    fn note_renewal(&self, id: &BookingId, expires: Instant) {
+    fn note_life(&self, object: Reference, until: Instant) {
         let mut evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = evidence.entry(id.clone()).or_default();
-        *until = expires.max(*until);
+        let known = evidence.entry(object).or_default();
+        *known = until.max(*known);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, Total};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, Total};
 
 use crate::archive::{Archive, Ended, Ending, Terms};
 use crate::execution::{
@@ -19,7 +19,6 @@ use crate::{ESTIMATE_RESTS_ON_MAX, Event, REMEMBERED, REMEMBERED_MAX};
 #[derive(Clone, Debug, Default)]
 pub struct Bookings {
     pub(crate) limits: Limits,
-    pub(crate) nodes: BTreeMap<ObjectName, Amount>,
     pub(crate) everything: Counter,
     pub(crate) classes: Names<Class>,
     pub(crate) tenants: Names<Tenant>,
@@ -265,14 +264,6 @@ impl Bookings {
                 self.limits.drop(name);
                 self.refresh_applied();
             }
-            Event::NodeSet(node) => {
-                self.nodes.insert(node.name.clone(), node.capacity());
-                self.refresh_inventory();
-            }
-            Event::NodeDropped { name } => {
-                self.nodes.remove(name);
-                self.refresh_inventory();
-            }
             Event::Unsettled { more, .. } => self.unsettled = more.then_some(at),
         }
     }
@@ -357,16 +348,6 @@ impl Bookings {
     /// One limit.
     pub fn limit(&self, name: &str) -> Option<&Declared> {
         self.limits.get(name)
-    }
-
-    /// The machines, by name.
-    pub fn nodes(&self) -> impl Iterator<Item = (&ObjectName, &Amount)> {
-        self.nodes.iter()
-    }
-
-    /// One machine.
-    pub fn node(&self, name: &str) -> Option<&Amount> {
-        self.nodes.get(name)
     }
 
     /// The next moment at which time itself changes something.
@@ -532,7 +513,6 @@ impl Bookings {
     pub fn sketch(&self, ids: &[BookingId]) -> Self {
         let mut sketch = Self {
             limits: self.limits.clone(),
-            nodes: self.nodes.clone(),
             everything: self.everything.clone(),
             classes: self.classes.clone(),
             tenants: self.tenants.clone(),
@@ -883,12 +863,9 @@ impl Bookings {
         }
     }
 
-    pub(crate) fn refresh_inventory(&mut self) {
-        let mut inventory = Total::ZERO;
-        for capacity in self.nodes.values() {
-            inventory.add(capacity);
-        }
-        self.limits.set_inventory(inventory);
+    /// Percentages of limits follow the sum of the nodes (S1).
+    pub(crate) fn set_inventory(&mut self, total: Total) {
+        self.limits.set_inventory(total);
         self.refresh_applied();
     }
 

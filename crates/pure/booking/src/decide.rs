@@ -3,41 +3,23 @@
 //! A refusal leaves the state as it was. Events are pushed with the time they carry: the time
 //! of the command, or the deadline that caused them (L1).
 
+use bursar_plane::{Decided, Reference, Steps};
 use bursar_units::{Amount, BookingId, Dimension, Instant, Millis, ObjectName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::book::DeadlineKind;
 use crate::command::Command;
-use crate::event::Node;
 use crate::execution::{self, Cause, Order};
 use crate::limit::{
-    Applied, DEFAULT_NAME, Declared, Kind, LimitUse, Scope, TENANTS_NAME, WAIT_DEFAULT,
+    Applied, DEFAULT_NAME, Declared, Kind, LimitUse, Limits, Scope, TENANTS_NAME, WAIT_DEFAULT,
 };
 use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::Lane;
 use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
 /// The events of one record, as they are decided.
-#[derive(Clone, Debug)]
-pub struct Events {
-    /// The time of the record.
-    time: Instant,
-    list: Vec<Event>,
-}
-
-impl Events {
-    /// None yet, of a record of that time.
-    pub fn new(time: Instant) -> Self {
-        let list = Vec::new();
-        Self { time, list }
-    }
-
-    /// All of them.
-    pub fn into_list(self) -> Vec<Event> {
-        self.list
-    }
-}
+pub type Events = Decided<Event>;
 
 /// What a command came to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,8 +43,6 @@ pub enum Reply {
     Ended,
     /// It had ended before; the recorded end answers.
     AlreadyEnded,
-    /// Declared objects were changed, or were so already.
-    Applied,
 }
 
 /// Why a command was refused.
@@ -189,17 +169,10 @@ pub enum Change {
         /// Its name.
         name: ObjectName,
     },
-    /// Add a machine or change it.
-    SetNode(Node),
-    /// Remove a machine.
-    DropNode {
-        /// Its name.
-        name: ObjectName,
-    },
 }
 
 /// Answers a command.
-pub fn decide(
+pub(crate) fn decide(
     bookings: &mut Bookings,
     at: Instant,
     command: &Command,
@@ -398,57 +371,31 @@ fn renewal(
     }
 }
 
-/// Changes what is declared: all of it or nothing, then settles once. An operator's own limit on
-/// each tenant takes the place of the shipped one, which comes back when that one ends.
-pub fn change(
+/// Processes deadlines up to `until`, in order, each stamped with its own time; `alive_until` says
+/// until when a holder has shown life.
+pub(crate) fn tick(
     bookings: &mut Bookings,
-    at: Instant,
-    changes: &[Change],
-    events: &mut Events,
-) -> Result<Reply, Refusal> {
-    let replaced = replaces_shipped(bookings, changes);
-    let changes: Vec<&Change> = replaced.iter().chain(changes).collect();
-    check_changes(bookings, &changes)?;
-    let was_bounded = bounds_each_tenant(bookings);
-    for change in changes {
-        if let Some(event) = change_event(bookings, change) {
-            emit(bookings, at, event, events);
-        }
-    }
-    if was_bounded && !bounds_each_tenant(bookings) {
-        let shipped = shipped_for_tenants(bookings);
-        let event = shipped.and_then(|shipped| change_event(bookings, &shipped));
-        if let Some(event) = event {
-            emit(bookings, at, event, events);
-        }
-    }
-    settle(bookings, at, &mut { STEPS_PER_RECORD_MAX }, events);
-    Ok(Reply::Applied)
-}
-
-/// Processes deadlines up to `now`, in order, each stamped with its own time; `renewed_until`
-/// says until when a holder has shown life.
-pub fn tick(
-    bookings: &mut Bookings,
-    now: Instant,
-    renewed_until: impl Fn(&BookingId) -> Option<Instant>,
+    until: Instant,
+    alive_until: &dyn Fn(&Reference) -> Option<Instant>,
+    steps: &mut Steps,
     events: &mut Events,
 ) {
-    let mut grants_left = STEPS_PER_RECORD_MAX;
     // The time at which the pump stopped, not `now`: how ticks fall must change nothing (L1).
     if let Some(since) = bookings.unsettled {
-        settle(bookings, since, &mut grants_left, events);
+        settle(bookings, since, &mut steps.grants, events);
     }
-    for _ in 0..STEPS_PER_RECORD_MAX {
-        // A pump that starts must be able to grant: `restore` reads its time off its last grant.
-        if bookings.is_unsettled() || grants_left == 0 {
+    while steps.deadlines > 0 {
+        // A deadline that frees slots must be able to grant them.
+        if bookings.is_unsettled() || steps.grants == 0 {
             return;
         }
-        let Some(deadline) = bookings.due(now).next().cloned() else {
+        let Some(deadline) = bookings.due(until).next().cloned() else {
             return;
         };
+        steps.deadlines -= 1;
         let (at, id) = (deadline.at, &deadline.id);
-        match (deadline.kind, renewed_until(id).filter(|until| *until > at)) {
+        let alive_until = alive_until(&Reference::Booking(id.clone()));
+        match (deadline.kind, alive_until.filter(|until| *until > at)) {
             (DeadlineKind::Expiry, Some(expires)) => {
                 emit(
                     bookings,
@@ -463,7 +410,7 @@ pub fn tick(
             }
             (DeadlineKind::Expiry, None) => {
                 emit(bookings, at, ended(id, End::Expired, None), events);
-                settle(bookings, at, &mut grants_left, events);
+                settle(bookings, at, &mut steps.grants, events);
             }
             (DeadlineKind::Overdue, _) => {
                 let stage = bookings.granted.get(id).and_then(Granted::progress);
@@ -474,7 +421,7 @@ pub fn tick(
             }
             (DeadlineKind::WaitOver, _) => {
                 emit(bookings, at, ended(id, End::WaitOver, None), events);
-                settle(bookings, at, &mut grants_left, events);
+                settle(bookings, at, &mut steps.grants, events);
             }
         }
     }
@@ -483,10 +430,8 @@ pub fn tick(
 /// Applies an event at its time, and notes that time where it is not the record's.
 pub(crate) fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
     bookings.apply(at, &event);
-    let is_of_record = at == events.time;
-    events
-        .list
-        .push(if is_of_record { event } else { event.at(at) });
+    let is_of_record = at == events.time();
+    events.push(if is_of_record { event } else { event.at(at) });
 }
 
 fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
@@ -507,7 +452,12 @@ pub(crate) fn finish(bookings: &mut Bookings, at: Instant, event: Event, events:
 }
 
 /// Grants while anyone can be granted; what does not fit the record goes on as a tick (L9).
-fn settle(bookings: &mut Bookings, at: Instant, grants_left: &mut usize, events: &mut Events) {
+pub(crate) fn settle(
+    bookings: &mut Bookings,
+    at: Instant,
+    grants_left: &mut usize,
+    events: &mut Events,
+) {
     while let Some(id) = bookings.next_grant(at) {
         if *grants_left == 0 {
             if !bookings.is_unsettled() {
@@ -663,10 +613,8 @@ fn ttl_out_of_bounds(longest: Millis, limit: Option<&Declared>) -> Refusal {
 }
 
 /// All or none: every change is checked against what the ones before it would leave.
-fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal> {
+pub(crate) fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal> {
     let mut limits = bookings.limits.clone();
-    let mut nodes: std::collections::BTreeSet<&ObjectName> =
-        bookings.nodes().map(|(name, _)| name).collect();
     // Scopes may be swapped within one apply, so they are compared at the end.
     for change in changes {
         match change {
@@ -687,14 +635,6 @@ fn check_changes(bookings: &Bookings, changes: &[&Change]) -> Result<(), Refusal
                 }
                 Some(_) => limits.undeclare(name),
             },
-            Change::SetNode(node) => {
-                nodes.insert(&node.name);
-            }
-            Change::DropNode { name } => {
-                if !nodes.remove(name) {
-                    return Err(Refusal::NoSuchObject { name: name.clone() });
-                }
-            }
         }
     }
     match limits.same_scopes() {
@@ -715,18 +655,17 @@ fn is_shipped(declared: &Declared) -> bool {
 
 /// The end of the shipped limit on each tenant, where the changes declare another of that scope and
 /// nobody has changed the shipped one.
-fn replaces_shipped(bookings: &Bookings, changes: &[Change]) -> Option<Change> {
+pub(crate) fn replaces_shipped(bookings: &Bookings, changes: &[&Change]) -> Option<Change> {
     let present = bookings.limit(TENANTS_NAME)?;
     let name = present.limit.name.clone();
     let is_named = |change: &Change| match change {
         Change::SetLimit(Limit { name: named, .. }) | Change::DropLimit { name: named } => {
             *named == name
         }
-        Change::SetNode { .. } | Change::DropNode { .. } => false,
     };
-    let is_untouched =
-        present.limit == Limit::shipped_for_tenants() && !changes.iter().any(is_named);
-    let is_replaced = is_untouched && changes.iter().any(sets_each_tenant);
+    let is_untouched = present.limit == Limit::shipped_for_tenants()
+        && !changes.iter().any(|change| is_named(change));
+    let is_replaced = is_untouched && changes.iter().any(|change| sets_each_tenant(change));
     is_replaced.then_some(Change::DropLimit { name })
 }
 
@@ -760,25 +699,39 @@ pub fn missing_shipped(bookings: &Bookings) -> Vec<Change> {
         };
         (present.limit == Limit::shipped()).then_some(Change::SetLimit(limit))
     });
-    let is_bounded = bounds_each_tenant(bookings);
-    let tenants = shipped_for_tenants(bookings).filter(|_| !is_bounded);
+    let is_bounded = bounds_each_tenant(&bookings.limits);
+    let tenants = shipped_for_tenants(&bookings.limits).filter(|_| !is_bounded);
     default.into_iter().chain(tenants).collect()
 }
 
+/// The shipped limit on each tenant, where the changes end the last limit on each tenant and its
+/// name is free after them.
+pub(crate) fn brings_back_shipped(bookings: &Bookings, changes: &[&Change]) -> Option<Change> {
+    let mut after = bookings.limits.clone();
+    for change in changes {
+        match change {
+            Change::SetLimit(limit) => after.declare(limit),
+            Change::DropLimit { name } => after.undeclare(name),
+        }
+    }
+    let is_missing = bounds_each_tenant(&bookings.limits) && !bounds_each_tenant(&after);
+    shipped_for_tenants(&after).filter(|_| is_missing)
+}
+
 /// Whether some limit is for each tenant.
-fn bounds_each_tenant(bookings: &Bookings) -> bool {
-    let mut limits = bookings.limits.iter();
-    limits.any(|of| of.limit.class.is_none() && of.limit.tenant == Some(Scope::Each))
+fn bounds_each_tenant(limits: &Limits) -> bool {
+    let is_each = |limit: &Limit| limit.class.is_none() && limit.tenant == Some(Scope::Each);
+    limits.iter().any(|declared| is_each(&declared.limit))
 }
 
 /// The shipped limit on each tenant, unless its name is taken.
-fn shipped_for_tenants(bookings: &Bookings) -> Option<Change> {
-    let is_free = bookings.limit(TENANTS_NAME).is_none();
+fn shipped_for_tenants(limits: &Limits) -> Option<Change> {
+    let is_free = limits.get(TENANTS_NAME).is_none();
     is_free.then(|| Change::SetLimit(Limit::shipped_for_tenants()))
 }
 
 /// The event of a change; `None` where it would change nothing.
-fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
+pub(crate) fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
     match change.clone() {
         Change::SetLimit(limit) => {
             let same = bookings
@@ -787,10 +740,5 @@ fn change_event(bookings: &Bookings, change: &Change) -> Option<Event> {
             (!same).then_some(Event::LimitSet(limit))
         }
         Change::DropLimit { name } => Some(Event::LimitDropped { name }),
-        Change::SetNode(node) => {
-            let same = bookings.node(node.name.as_str()) == Some(&node.capacity());
-            (!same).then_some(Event::NodeSet(node))
-        }
-        Change::DropNode { name } => Some(Event::NodeDropped { name }),
     }
 }

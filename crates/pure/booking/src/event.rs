@@ -1,7 +1,7 @@
 //! What can happen to bookings. State is a fold over these. This is also their form in the journal
 //! (L7).
 
-use bursar_units::{Amount, BookingId, Instant, ObjectName, is_default, whole};
+use bursar_units::{BookingId, Instant, ObjectName, is_default};
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{Adoption, Cause, Isolation, Verdict};
@@ -114,13 +114,6 @@ pub enum Event {
         /// Its name.
         name: ObjectName,
     },
-    /// A machine joined the inventory or changed; percentages follow the sum (S1).
-    NodeSet(Node),
-    /// A machine left the inventory.
-    NodeDropped {
-        /// Its name.
-        name: ObjectName,
-    },
     /// The record was full before the waiting room was settled, or it now is (L9).
     Unsettled {
         /// Whether a further grant is due before any other command.
@@ -129,45 +122,6 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
-}
-
-/// A machine of the inventory.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Node {
-    /// Its name.
-    pub name: ObjectName,
-    /// CPU in millicores.
-    #[serde(with = "whole")]
-    pub cpu_milli: u64,
-    /// Memory in bytes.
-    #[serde(with = "whole")]
-    pub memory_bytes: u64,
-    /// Whole GPUs.
-    #[serde(with = "whole")]
-    pub gpus: u64,
-}
-
-impl Node {
-    /// A machine of that name that has `capacity`; slots are no part of a machine.
-    pub fn new(name: ObjectName, capacity: &Amount) -> Self {
-        Self {
-            name,
-            cpu_milli: capacity.cpu_milli,
-            memory_bytes: capacity.memory_bytes,
-            gpus: capacity.gpus,
-        }
-    }
-
-    /// What it has; its slots are always zero.
-    pub fn capacity(&self) -> Amount {
-        Amount {
-            slots: 0,
-            cpu_milli: self.cpu_milli,
-            memory_bytes: self.memory_bytes,
-            gpus: self.gpus,
-        }
-    }
 }
 
 impl Event {
@@ -216,11 +170,7 @@ impl Event {
             | Self::Stopping { id, .. }
             | Self::StopFailed { id, .. }
             | Self::Exited { id, .. } => Some(id),
-            Self::LimitSet { .. }
-            | Self::LimitDropped { .. }
-            | Self::NodeSet { .. }
-            | Self::NodeDropped { .. }
-            | Self::Unsettled { .. } => None,
+            Self::LimitSet { .. } | Self::LimitDropped { .. } | Self::Unsettled { .. } => None,
         }
     }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::archive::{Ended, Ending, Extras, Terms};
 use crate::book::{Bookings, Granted, Queued, wait_deadline};
-use crate::event::Node;
 use crate::execution::{Course, Order, Progress};
 use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
@@ -39,13 +38,14 @@ pub enum Fact {
         /// The end of the newest forgotten booking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forgotten_at: Option<Instant>,
-        /// Whether grants are still due.
+        /// Whether grants are still owed.
         unsettled: bool,
+        /// Since when. Absent before level 2: it follows from the last grant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unsettled_since: Option<Instant>,
     },
     /// A declared limit.
     Limit(Limit),
-    /// A machine.
-    Node(Node),
     /// A booking that waits.
     Queued {
         /// What was asked.
@@ -148,6 +148,13 @@ mod decimal {
     }
 }
 
+impl Fact {
+    /// Whether the lines of nodes follow it in a snapshot.
+    pub fn precedes_nodes(&self) -> bool {
+        matches!(self, Self::Totals { .. } | Self::Limit(_))
+    }
+}
+
 impl Bookings {
     /// All facts, in the order in which [`Bookings::restore`] takes them.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
@@ -159,14 +166,12 @@ impl Bookings {
             dues: self.dues,
             forgotten_at: self.forgotten_at,
             unsettled: self.is_unsettled(),
+            unsettled_since: self.unsettled,
         };
         let limits = self.limits.iter();
         let limits = limits.map(|declared| Fact::Limit(declared.limit.clone()));
-        let nodes = self.nodes.iter();
-        let nodes = nodes.map(|(name, capacity)| Fact::Node(Node::new(name.clone(), capacity)));
         std::iter::once(totals)
             .chain(limits)
-            .chain(nodes)
             .chain(
                 self.queued
                     .iter()
@@ -202,6 +207,7 @@ impl Bookings {
                 dues,
                 forgotten_at,
                 unsettled,
+                unsettled_since,
             } => {
                 self.fence = fence;
                 self.fences_from = fences_from;
@@ -209,13 +215,9 @@ impl Bookings {
                 self.sequence = sequence;
                 self.dues = dues;
                 self.forgotten_at = forgotten_at;
-                self.unsettled = unsettled.then_some(Instant::default());
+                self.unsettled = unsettled_since.or(unsettled.then_some(Instant::default()));
             }
             Fact::Limit(limit) => self.limits.set(&limit),
-            Fact::Node(node) => {
-                self.nodes.insert(node.name.clone(), node.capacity());
-                self.refresh_inventory();
-            }
             Fact::Queued {
                 request,
                 order,
@@ -262,10 +264,10 @@ impl Bookings {
                 let terms = self.take_terms(&request, order.as_ref());
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
-                // The pump ran out of its record while it granted, so the last fence was given,
-                // or its holder resumed, when the pump must go on.
+                // A snapshot of before level 2 does not say since when grants are owed: the last
+                // fence was given, or its holder resumed, at that time.
                 if let Some(until) = until
-                    && self.is_unsettled()
+                    && self.unsettled == Some(Instant::default())
                     && fence == self.fence
                 {
                     self.unsettled = Some(until.before(terms.first_length()));

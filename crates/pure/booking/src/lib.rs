@@ -18,6 +18,7 @@ pub mod fact;
 pub mod invariants;
 pub mod limit;
 mod names;
+mod plane;
 pub mod position;
 pub mod request;
 pub mod room;
@@ -25,9 +26,10 @@ mod settle;
 
 pub use archive::Ended;
 pub use book::{Bookings, ClassUse, Deadline, Granted, Standing};
+pub use bursar_plane::STEPS_PER_RECORD_MAX;
 pub use command::Command;
 pub use decide::{Refusal, Reply};
-pub use event::{Event, Node};
+pub use event::Event;
 pub use limit::{Bound, Limit, LimitUse, Scope};
 pub use request::{End, Fence, Outcome, Priority, Request, Submission};
 
@@ -37,8 +39,6 @@ use bursar_units::Millis;
 pub const AGEING_STEP: Millis = Millis::from_secs(60);
 /// After how many passes a large request is due (S4).
 pub const PASSES_UNTIL_DUE: u32 = 100;
-/// The most grants, and the most deadlines, that one record may carry (L1, L9).
-pub const STEPS_PER_RECORD_MAX: usize = 256;
 /// How long an ended booking is remembered (L6).
 pub const REMEMBERED: Millis = Millis::from_hours(24);
 /// How many ended bookings are remembered at most (L6).

@@ -1,13 +1,16 @@
-//! What can be asked of the engine.
+//! Commands of all planes.
 
-use bursar_booking::Fence;
+use bursar_booking::{Bookings, Fence};
+use bursar_market::ledger::Markets;
+use bursar_plane::{Lane, Plane as _, Reference};
 use bursar_units::{BookingId, Instant};
 
 use crate::planes::by_plane;
+use crate::spine::Spine;
 use crate::{booking, market, spine};
 
 by_plane! {
-    /// A command. Who sent it stands beside it, in the record's `by`.
+    /// A command. Its sender stands beside it, in the record's `by`.
     pub enum Command {
         /// To the spine.
         Spine(spine::Command),
@@ -15,6 +18,18 @@ by_plane! {
         Booking(booking::Command),
         /// To the markets.
         Market(market::Command),
+    }
+}
+
+by_plane! {
+    /// A change to a declared object.
+    pub enum Change {
+        /// To a node.
+        Spine(spine::Change),
+        /// To a limit.
+        Booking(booking::decide::Change),
+        /// To a market, of which nothing is declared.
+        Market(market::Change),
     }
 }
 
@@ -26,40 +41,50 @@ pub fn first_fence(now: Instant) -> Fence {
     Fence((now.ms() / 1_000).saturating_mul(1 << 21))
 }
 
-/// Which intake a command goes through (L4).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Lane {
-    /// What gives back, keeps alive or operates: served first, and when the disk is nearly full.
-    Control,
-    /// Everything else.
-    Work,
-}
-
 impl Command {
-    /// Which intake it goes through.
+    /// Its intake lane (L4).
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Booking(booking::Command::Reserve(_) | booking::Command::Submit(_)) => Lane::Work,
-            Self::Booking(
-                booking::Command::Release { .. }
-                | booking::Command::Renew { .. }
-                | booking::Command::Started { .. }
-                | booking::Command::Adopt(_)
-                | booking::Command::Exited { .. }
-                | booking::Command::StopFailed { .. }
-                | booking::Command::Cancel { .. }
-                | booking::Command::Force { .. },
-            )
-            | Self::Market(market::Command::ReportMarket(_))
-            | Self::Spine(_) => Lane::Control,
+            Self::Spine(command) => Spine::lane(command),
+            Self::Booking(command) => Bookings::lane(command),
+            Self::Market(command) => Markets::lane(command),
         }
     }
 
-    /// The booking it is about.
+    /// Whether it is the result of an executor, which a batch takes first (L1).
+    pub fn is_result(&self) -> bool {
+        match self {
+            Self::Spine(command) => Spine::is_result(command),
+            Self::Booking(command) => Bookings::is_result(command),
+            Self::Market(command) => Markets::is_result(command),
+        }
+    }
+
+    /// The booking that it is about.
     pub fn booking_id(&self) -> Option<&BookingId> {
         match self {
             Self::Booking(command) => Some(command.id()),
             Self::Spine(_) | Self::Market(_) => None,
+        }
+    }
+
+    /// The object that it is about.
+    pub fn target(&self) -> Option<Reference> {
+        match self {
+            Self::Spine(command) => Spine::target(command),
+            Self::Booking(command) => Bookings::target(command),
+            Self::Market(command) => Markets::target(command),
+        }
+    }
+}
+
+impl Change {
+    /// The object that it declares.
+    pub fn declared(&self) -> Reference {
+        match self {
+            Self::Spine(change) => Spine::declared(change),
+            Self::Booking(change) => Bookings::declared(change),
+            Self::Market(change) => Markets::declared(change),
         }
     }
 }

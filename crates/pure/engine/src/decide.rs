@@ -1,16 +1,17 @@
 //! Decides: one function for the server, the dry run, the scenario, the simulator and the check.
 
-use bursar_booking::decide as rules;
-use bursar_journal::hash::{Hash, sha256};
-use bursar_units::{BookingId, Instant, ObjectName};
+use bursar_booking::{Bookings, decide as rules};
+use bursar_plane::{Class, Decided, Did, Due, Plane, Reference, Steps};
+use bursar_units::{BookingId, Instant};
 use thiserror::Error;
 
-use crate::{Command, Event, Events, State, booking, market, spine};
+use crate::market::Markets;
+use crate::{Change, Command, Event, Events, State, market, spine};
 
-/// What a command came to.
+/// Result of a command that was not refused.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// A booking command; its id is the command's.
+    /// Of a booking command; its id is the command's.
     Booking(rules::Reply),
     /// Done, and on record.
     Done,
@@ -24,37 +25,25 @@ pub enum Refusal {
     /// By the rules of bookings.
     #[error(transparent)]
     Booking(#[from] rules::Refusal),
-    /// A report on a market.
+    /// By the rules of markets.
     #[error(transparent)]
     Market(#[from] market::Refusal),
-    /// A token of that name exists.
-    #[error("a token of that name exists")]
-    TokenExists {
-        /// Its name.
-        name: ObjectName,
-    },
-    /// No token of that name.
-    #[error("no such token")]
-    NoSuchToken {
-        /// Its name.
-        name: ObjectName,
-    },
-    /// The key was used for another action.
-    #[error("the key was used for another action")]
-    KeyReused,
-    /// Only what an anchored snapshot covers may be forgotten.
-    #[error("records may be pruned only below the newest anchored snapshot")]
-    NotAnchored {
-        /// The first record that must stay.
-        below_max: u64,
-    },
-    /// A ledger begins once.
-    #[error("the ledger has begun already")]
-    AlreadyBegun,
+    /// By the rules of the spine.
+    #[error(transparent)]
+    Spine(#[from] spine::Refusal),
+}
+
+impl From<Did> for Answer {
+    fn from(did: Did) -> Self {
+        match did {
+            Did::Done => Self::Done,
+            Did::Unchanged => Self::Unchanged,
+        }
+    }
 }
 
 /// Answers a command. On success its events have been applied to `state` and pushed; on a
-/// refusal neither. The caller adds one to `state.head` when it makes a record of them.
+/// refusal neither. The caller adds one to the head when it makes a record of them.
 pub fn decide(
     state: &mut State,
     now: Instant,
@@ -63,135 +52,231 @@ pub fn decide(
 ) -> Result<Answer, Refusal> {
     match command {
         Command::Booking(command) => {
-            let mut out = rules::Events::new(now);
-            let reply = rules::decide(&mut state.bookings, now, command, &mut out)?;
-            take_over(state, now, out, events);
+            let mut out = Decided::new(now);
+            let reply = state.bookings.decide(now, command, &mut out)?;
+            state.take_over::<Bookings>(out, events);
             Ok(Answer::Booking(reply))
         }
-        Command::Market(market::Command::ReportMarket(report)) => {
-            let changes = market::decide(&state.markets, now, report)?;
-            if changes.is_empty() {
-                return Ok(Answer::Unchanged);
-            }
-            for change in changes {
-                emit(state, now, change.into(), events);
-            }
-            Ok(Answer::Done)
+        Command::Market(command) => {
+            let mut out = Decided::new(now);
+            let did = state.markets.decide(now, command, &mut out)?;
+            state.take_over::<Markets>(out, events);
+            Ok(did.into())
         }
         Command::Spine(command) => decide_spine(state, now, command, events),
     }
 }
 
+/// Decides a command to the spine; those that concern all planes are decided here.
 fn decide_spine(
     state: &mut State,
     now: Instant,
     command: &spine::Command,
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
-    use spine::{Command, Event};
-
-    let event = match command {
-        Command::Genesis { .. } if !state.ledger.is_empty() => return Err(Refusal::AlreadyBegun),
-        Command::Genesis { ledger, format } => Event::Genesis {
-            ledger: ledger.clone(),
-            format: *format,
-        },
-        Command::Level { n } if *n <= state.level => return Ok(Answer::Unchanged),
-        Command::Level { n } => {
-            emit(state, now, Event::Level { n: *n }.into(), events);
+    match command {
+        spine::Command::Level { n } if *n <= state.spine.level => Ok(Answer::Unchanged),
+        spine::Command::Level { .. } => {
+            of_spine(state, now, command, events)?;
             let shipped = rules::missing_shipped(&state.bookings);
+            let shipped: Vec<Change> = shipped.into_iter().map(Change::Booking).collect();
             change(state, now, &shipped, events)?;
-            return Ok(Answer::Done);
+            Ok(Answer::Done)
         }
-        Command::Resume { wall } => Event::Resumed { wall: *wall },
-        Command::Tick { renewed } => {
-            let until = |id: &BookingId| {
-                renewed
-                    .iter()
-                    .find(|(renewed, _)| renewed == id)
-                    .map(|(_, until)| *until)
+        spine::Command::Tick {
+            renewed,
+            until,
+            class,
+        } => {
+            let due = Due {
+                until: until.unwrap_or(now).min(now),
+                class: *class,
             };
-            let mut out = rules::Events::new(now);
-            rules::tick(&mut state.bookings, now, until, &mut out);
-            take_over(state, now, out, events);
-            return Ok(Answer::Done);
+            tick(state, now, due, renewed, events);
+            Ok(Answer::Done)
         }
-        Command::Change { changes } => return change(state, now, changes, events),
-        Command::CreateToken(token) => match state.tokens.get(token.name.as_str()) {
-            Some(_) => {
-                return Err(Refusal::TokenExists {
-                    name: token.name.clone(),
-                });
-            }
-            None => Event::TokenCreated(token.clone()),
-        },
-        Command::RevokeToken { name } => match state.tokens.get(name.as_str()) {
-            None => return Err(Refusal::NoSuchToken { name: name.clone() }),
-            Some(_) => Event::TokenRevoked { name: name.clone() },
-        },
-        Command::RotateKey { key, idempotency } => {
-            let body = sha256(b"rotate-key");
-            if is_repeat(state, now, idempotency.as_ref(), body)? {
-                return Ok(Answer::Unchanged);
-            }
-            keyed(state, now, idempotency.as_ref(), body, events);
-            Event::KeyRotated { key: key.clone() }
+        spine::Command::Change { changes, expect } => {
+            check_versions(state, expect)?;
+            let before = events.len();
+            change(state, now, changes, events)?;
+            Ok(if events.len() == before {
+                Answer::Unchanged
+            } else {
+                Answer::Done
+            })
         }
-        Command::Anchor { record, sha256 } => Event::Anchored {
-            record: *record,
-            sha256: *sha256,
-        },
-        Command::Prune { below, idempotency } => {
-            let body = sha256(format!("prune {below}").as_bytes());
-            let is_done = is_repeat(state, now, idempotency.as_ref(), body)?;
-            if is_done || *below <= state.pruned_below {
-                return Ok(Answer::Unchanged);
-            }
-            let below_max = state.anchor.map_or(0, |(record, _)| record + 1);
-            if *below > below_max {
-                return Err(Refusal::NotAnchored { below_max });
-            }
-            keyed(state, now, idempotency.as_ref(), body, events);
-            Event::Pruned { below: *below }
-        }
-        Command::Restore {
+        spine::Command::Restore {
             fence,
             replaces,
             end_tokens,
             ..
-        } => Event::Restored {
-            generation: state.generation.max(replaces.unwrap_or(0)) + 1,
-            fence: fence.map(|least| least.max(state.bookings.next_fence())),
-            tokens_ended: *end_tokens,
-        },
-    };
-    emit(state, now, event.into(), events);
-    Ok(Answer::Done)
+        } => {
+            let first_fence = fence.map(|least| least.max(state.bookings.next_fence()));
+            let event = state.spine.restored(first_fence, *replaces, *end_tokens);
+            emit(state, now, event.into(), events);
+            Ok(Answer::Done)
+        }
+        command => of_spine(state, now, command, events),
+    }
 }
 
-/// What a command would come to, on a copy of the small problem: the same function, the same
-/// answer, and the state it would leave. Nothing is changed.
+/// Decides a command that concerns the spine alone, and lets the other planes follow.
+fn of_spine(
+    state: &mut State,
+    now: Instant,
+    command: &spine::Command,
+    events: &mut Events,
+) -> Result<Answer, Refusal> {
+    let mut out = Decided::new(now);
+    let did = state.spine.decide(now, command, &mut out)?;
+    state.take_over_spine(out, events);
+    Ok(did.into())
+}
+
+/// The object that an answer shows to be alive, and until when (S7).
+pub fn life(command: &Command, answer: &Answer) -> Option<(Reference, Instant)> {
+    match (command, answer) {
+        (Command::Booking(command), Answer::Booking(reply)) => Bookings::life(command, reply),
+        _ => None,
+    }
+}
+
+/// The result of a command, on a copy of the small problem: the same function, the same answer,
+/// and the state it would leave. Nothing is changed.
 pub fn plan(
     state: &State,
     now: Instant,
     command: &Command,
 ) -> (Result<Answer, Refusal>, Events, State) {
-    let retried = match command {
-        Command::Booking(booking::Command::Submit(execution)) => execution.order.retry_of.clone(),
-        _ => None,
-    };
-    let named = command.booking_id().cloned().into_iter();
-    let mut sketch = state.sketch(&named.chain(retried).collect::<Vec<_>>());
-    match command {
-        // A report is refused by how many nodes there are as well.
-        Command::Market(_) => sketch.markets = state.markets.clone(),
-        // No holder has the fence that a program was given.
-        Command::Booking(booking::Command::Adopt(_)) => sketch.bookings = state.bookings.clone(),
-        Command::Booking(_) | Command::Spine(_) => {}
-    }
+    let mut sketch = state.sketch(std::slice::from_ref(command));
     let mut events = Events::new();
     let answer = decide(&mut sketch, now, command, &mut events);
     (answer, events, sketch)
+}
+
+/// Processes deadlines of all planes up to `until`, in order: the plane with the earliest one acts,
+/// until the next plane's earliest comes first.
+fn tick(
+    state: &mut State,
+    now: Instant,
+    due: Due,
+    renewed: &[(BookingId, Instant)],
+    events: &mut Events,
+) {
+    let alive_until = |object: &Reference| {
+        let id = match object {
+            Reference::Booking(id) => id,
+            _ => return None,
+        };
+        let found = renewed.iter().find(|(renewed, _)| renewed == id);
+        found.map(|(_, alive_until)| *alive_until)
+    };
+    let mut steps = Steps::FULL;
+    loop {
+        let next = [
+            next_of(&state.spine, due),
+            next_of(&state.bookings, due),
+            next_of(&state.markets, due),
+        ];
+        let Some((plane, first)) = earliest(next).filter(|(_, first)| *first <= due.until) else {
+            return;
+        };
+        let others = next.iter().enumerate().filter(|(place, _)| *place != plane);
+        let until = others
+            .filter_map(|(_, next)| *next)
+            .fold(due.until, Instant::min)
+            .max(first);
+        let due = Due { until, ..due };
+        let before = events.len();
+        match plane {
+            0 => {
+                let mut out = Decided::new(now);
+                state.spine.tick(due, &alive_until, &mut steps, &mut out);
+                state.take_over_spine(out, events);
+            }
+            1 => {
+                let mut out = Decided::new(now);
+                Plane::tick(&mut state.bookings, due, &alive_until, &mut steps, &mut out);
+                state.take_over::<Bookings>(out, events);
+            }
+            _ => {
+                let mut out = Decided::new(now);
+                state.markets.tick(due, &alive_until, &mut steps, &mut out);
+                state.take_over::<Markets>(out, events);
+            }
+        }
+        // The record is full.
+        if events.len() == before {
+            return;
+        }
+    }
+}
+
+/// The time at which a plane wants to act next.
+fn next_of<P: Plane>(plane: &P, due: Due) -> Option<Instant> {
+    let classes = Class::ALL.into_iter().filter(|class| due.includes(*class));
+    let deadline = classes.filter_map(|class| plane.next_deadline(class)).min();
+    plane.owed_since().into_iter().chain(deadline).min()
+}
+
+/// The place and time of the earliest; the first plane where two are equal.
+fn earliest(next: [Option<Instant>; 3]) -> Option<(usize, Instant)> {
+    let next = next.into_iter().enumerate();
+    let next = next.filter_map(|(plane, at)| Some((plane, at?)));
+    next.min_by_key(|(plane, at)| (*at, *plane))
+}
+
+/// Refuses where an object has another version than the caller expects.
+fn check_versions(state: &State, expect: &[(Reference, String)]) -> Result<(), Refusal> {
+    for (object, expected) in expect {
+        let present = state.version(object);
+        let is_any = expected == "*" && present.is_some();
+        if !is_any && present.as_ref() != Some(expected) {
+            let refusal = spine::Refusal::Version {
+                object: object.clone(),
+                expected: expected.clone(),
+                present,
+            };
+            return Err(refusal.into());
+        }
+    }
+    Ok(())
+}
+
+/// Changes declared objects of all planes: checks all, emits all, settles all.
+fn change(
+    state: &mut State,
+    now: Instant,
+    changes: &[Change],
+    events: &mut Events,
+) -> Result<(), Refusal> {
+    let of_spine: Vec<&spine::Change> = changes.iter().filter_map(Change::of_spine).collect();
+    let of_bookings: Vec<&rules::Change> = changes.iter().filter_map(Change::of_booking).collect();
+    let [before, after] = state.bookings.implied(&of_bookings);
+    state.spine.check_changes(&of_spine)?;
+    let all: Vec<&rules::Change> = before.iter().chain(of_bookings.iter().copied()).collect();
+    state.bookings.check_changes(&all)?;
+    let before = before.into_iter().map(Change::Booking);
+    let after = after.into_iter().map(Change::Booking);
+    for change in before.chain(changes.iter().cloned()).chain(after) {
+        match change {
+            Change::Spine(change) => {
+                let mut out = Decided::new(now);
+                state.spine.change(now, &change, &mut out);
+                state.take_over_spine(out, events);
+            }
+            Change::Booking(change) => {
+                let mut out = Decided::new(now);
+                Plane::change(&mut state.bookings, now, &change, &mut out);
+                state.take_over::<Bookings>(out, events);
+            }
+            Change::Market(change) => match change {},
+        }
+    }
+    let mut out = Decided::new(now);
+    Plane::settle(&mut state.bookings, now, &mut out);
+    state.take_over::<Bookings>(out, events);
+    Ok(())
 }
 
 fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
@@ -199,44 +284,43 @@ fn emit(state: &mut State, at: Instant, event: Event, events: &mut Events) {
     events.push(event);
 }
 
-/// Lets the rules of bookings change what is declared.
-fn change(
-    state: &mut State,
-    now: Instant,
-    changes: &[rules::Change],
-    events: &mut Events,
-) -> Result<Answer, Refusal> {
-    let mut out = rules::Events::new(now);
-    let reply = rules::change(&mut state.bookings, now, changes, &mut out)?;
-    take_over(state, now, out, events);
-    Ok(Answer::Booking(reply))
-}
+impl Change {
+    fn of_spine(&self) -> Option<&spine::Change> {
+        match self {
+            Self::Spine(change) => Some(change),
+            _ => None,
+        }
+    }
 
-/// Takes over the events of bookings, which they have applied to themselves.
-fn take_over(state: &mut State, now: Instant, out: rules::Events, events: &mut Events) {
-    for event in out.into_list() {
-        state.time = state.time.max(event.time().unwrap_or(now));
-        events.push(event.into());
+    fn of_booking(&self) -> Option<&rules::Change> {
+        match self {
+            Self::Booking(change) => Some(change),
+            _ => None,
+        }
     }
 }
 
-fn is_repeat(
-    state: &State,
-    now: Instant,
-    key: Option<&BookingId>,
-    body: Hash,
-) -> Result<bool, Refusal> {
-    match key.and_then(|key| state.idempotency.get(key)) {
-        Some((done, _)) if done.after(crate::state::KEYS_KEPT) <= now => Ok(false),
-        Some((_, present)) if *present != body => Err(Refusal::KeyReused),
-        Some(_) => Ok(true),
-        None => Ok(false),
+impl State {
+    /// Takes over the events of a plane, which it has applied to itself.
+    fn take_over<P: Plane>(&mut self, out: Decided<P::Event>, events: &mut Events)
+    where
+        Event: From<P::Event>,
+    {
+        let now = out.time();
+        for event in out.into_list() {
+            let at = P::time(&event).unwrap_or(now);
+            self.spine.time = self.spine.time.max(at);
+            events.push(event.into());
+        }
     }
-}
 
-fn keyed(state: &mut State, at: Instant, key: Option<&BookingId>, body: Hash, events: &mut Events) {
-    if let Some(key) = key {
-        let key = key.clone();
-        emit(state, at, spine::Event::Keyed { key, body }.into(), events);
+    /// The same of the spine, whose events the other planes follow.
+    fn take_over_spine(&mut self, out: Decided<spine::Event>, events: &mut Events) {
+        let now = out.time();
+        for event in out.into_list() {
+            self.spine.time = self.spine.time.max(now);
+            self.follow_spine(now, &event);
+            events.push(event.into());
+        }
     }
 }

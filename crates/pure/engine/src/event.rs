@@ -1,16 +1,20 @@
-//! What can happen. State is a fold over these, and over nothing else (L7).
+//! Events of all planes. State is a fold over these, and over nothing else (L7).
 
+use bursar_booking::Bookings;
+use bursar_market::ledger::Markets;
+use bursar_plane::{Plane as _, Reference};
 use bursar_units::Instant;
 
 use crate::planes::by_plane;
+use crate::spine::Spine;
 use crate::{booking, market, spine};
 
 by_plane! {
-    /// A fact.
+    /// An event.
     pub enum Event {
         /// Of the spine.
         Spine(spine::Event),
-        /// Of bookings, limits or nodes.
+        /// Of bookings or limits.
         Booking(booking::Event),
         /// Of the CPU market of a node.
         Market(market::Event),
@@ -21,16 +25,35 @@ by_plane! {
 pub type Events = Vec<Event>;
 
 impl Event {
-    /// When it happened; `None` at the time of its record.
+    /// Its time; `None` where it is the time of its record.
     pub fn time(&self) -> Option<Instant> {
         match self {
-            Self::Booking(event) => event.time(),
-            Self::Spine(_) | Self::Market(_) => None,
+            Self::Spine(event) => Spine::time(event),
+            Self::Booking(event) => Bookings::time(event),
+            Self::Market(event) => Markets::time(event),
+        }
+    }
+
+    /// The objects that it is about.
+    pub fn subjects(&self) -> Vec<Reference> {
+        match self {
+            Self::Spine(event) => Spine::subjects(event).collect(),
+            Self::Booking(event) => Bookings::subjects(event).collect(),
+            Self::Market(event) => Markets::subjects(event).collect(),
+        }
+    }
+
+    /// The object whose life it ends (S7).
+    pub fn ends(&self) -> Option<Reference> {
+        match self {
+            Self::Spine(event) => Spine::ends(event),
+            Self::Booking(event) => Bookings::ends(event),
+            Self::Market(event) => Markets::ends(event),
         }
     }
 }
 
-/// The events of a record of that time, each with when it happened.
+/// The events of a record of that time, each with its own time.
 pub fn dated(time: Instant, events: &[Event]) -> impl Iterator<Item = (Instant, &Event)> {
     events
         .iter()

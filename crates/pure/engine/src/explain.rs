@@ -729,5 +729,5 @@ fn raise(limit: &ObjectName) -> String {
 }
 
 fn last_record(state: &State) -> u64 {
-    state.head.saturating_sub(1)
+    state.spine.head.saturating_sub(1)
 }

@@ -5,11 +5,10 @@
 //! state and belongs beside a snapshot.
 
 use bursar_booking::invariants as booking;
-use bursar_units::{BookingId, Instant, ObjectName};
+use bursar_plane::Plane as _;
+use bursar_units::Instant;
 use thiserror::Error;
 
-use crate::market::{NODES_MAX, ORIGINALS_MAX};
-use crate::state::{IDEMPOTENCY_MAX, KEYS_KEPT};
 use crate::{Event, State, dated, snapshot};
 
 /// Something that must never be seen.
@@ -31,36 +30,6 @@ pub enum Broken {
         /// How many there were.
         records: u64,
     },
-    /// A signing key came in before the one that precedes it (L11).
-    #[error("signing key {place} came in at {at:?}, before the key that precedes it")]
-    KeyOrder {
-        /// Its place, from 0.
-        place: usize,
-        /// When it came in.
-        at: Instant,
-    },
-    /// A payload was forgotten that no anchored snapshot covers (L13).
-    #[error("records below {below} are pruned, the anchored snapshot covers those below {covered}")]
-    Pruned {
-        /// The first record that keeps its payload.
-        below: u64,
-        /// The first record that no anchored snapshot covers.
-        covered: u64,
-    },
-    /// An action's key is kept beyond its time (L6).
-    #[error("key `{key}` of {at:?} is kept beyond its time")]
-    KeyKept {
-        /// The caller's key.
-        key: BookingId,
-        /// When it was used.
-        at: Instant,
-    },
-    /// More keys of actions are kept than may be (L6).
-    #[error("{count} keys of actions are kept")]
-    KeyCount {
-        /// How many.
-        count: usize,
-    },
     /// A snapshot of the state does not read back as the same state (L3, L12).
     #[error("the state differs from its own snapshot first in `{written}`, read as `{read}`")]
     Snapshot {
@@ -76,22 +45,13 @@ pub enum Broken {
         #[source]
         source: snapshot::Error,
     },
-    /// The market of a node is larger than it may be, or has a digest that nobody can have made
-    /// (M12).
-    #[error("the market of node `{node}` has {why}")]
-    Market {
-        /// Which node.
-        node: ObjectName,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// More nodes have a market than may (M12).
-    #[error("{count} nodes have a market")]
-    MarketCount {
-        /// How many.
-        count: usize,
-    },
-    /// In the room of bookings.
+    /// In the spine.
+    #[error(transparent)]
+    Spine(#[from] crate::spine::Broken),
+    /// In the markets.
+    #[error(transparent)]
+    Market(#[from] crate::market::Broken),
+    /// In the bookings.
     #[error(transparent)]
     Booking(#[from] booking::Broken),
 }
@@ -107,8 +67,8 @@ impl Mark {
     /// The mark of a state.
     pub fn of(state: &State) -> Self {
         Self {
-            time: state.time,
-            head: state.head,
+            time: state.spine.time,
+            head: state.spine.head,
         }
     }
 }
@@ -130,16 +90,16 @@ pub fn check_record(
         }
         time = at;
     }
-    if after.time != time {
+    if after.spine.time != time {
         return Err(Broken::TimeBack {
-            event: after.time,
+            event: after.spine.time,
             before: time,
         });
     }
     let records = before.head + 1;
-    if after.head != records {
+    if after.spine.head != records {
         return Err(Broken::Head {
-            head: after.head,
+            head: after.spine.head,
             records,
         });
     }
@@ -148,17 +108,10 @@ pub fn check_record(
 
 /// Checks a state.
 pub fn check(state: &State) -> Result<(), Broken> {
-    check_keys(state)?;
-    check_idempotency(state)?;
-    check_markets(state)?;
-    let covered = state.anchor.map_or(0, |(record, _)| record + 1);
-    if covered < state.pruned_below {
-        return Err(Broken::Pruned {
-            below: state.pruned_below,
-            covered,
-        });
-    }
-    Ok(booking::check(&state.bookings)?)
+    let now = state.spine.time;
+    state.spine.check(now)?;
+    state.markets.check(now)?;
+    Ok(state.bookings.check(now)?)
 }
 
 /// Checks that a snapshot of the state is the state.
@@ -181,61 +134,4 @@ pub fn check_snapshot(state: &State) -> Result<(), Broken> {
         written: written.to_owned(),
         read: read.to_owned(),
     })
-}
-
-fn check_keys(state: &State) -> Result<(), Broken> {
-    let mut latest = Instant::default();
-    for (place, (at, _)) in state.keys.iter().enumerate() {
-        if *at < latest {
-            return Err(Broken::KeyOrder { place, at: *at });
-        }
-        latest = *at;
-    }
-    Ok(())
-}
-
-fn check_markets(state: &State) -> Result<(), Broken> {
-    let count = state.markets.len();
-    if count > NODES_MAX {
-        return Err(Broken::MarketCount { count });
-    }
-    for (node, known) in state.markets.iter() {
-        let facts = known.originals.len() + usize::from(known.rules.is_some());
-        let why = if known.originals.len() > ORIGINALS_MAX {
-            "too many originals"
-        } else if known.digested > state.time {
-            "a digest of the future"
-        } else if known.revision < u64::try_from(facts).unwrap_or(u64::MAX) {
-            "more facts than events"
-        } else {
-            continue;
-        };
-        let node = node.clone();
-        return Err(Broken::Market { node, why });
-    }
-    Ok(())
-}
-
-fn check_idempotency(state: &State) -> Result<(), Broken> {
-    let count = state.idempotency.len();
-    if count > IDEMPOTENCY_MAX {
-        return Err(Broken::KeyCount { count });
-    }
-    let newest = state
-        .idempotency
-        .values()
-        .map(|(at, _)| *at)
-        .max()
-        .unwrap_or_default();
-    let kept = state
-        .idempotency
-        .iter()
-        .find(|(_, (at, _))| at.after(KEYS_KEPT) <= newest);
-    match kept {
-        Some((key, (at, _))) => Err(Broken::KeyKept {
-            key: key.clone(),
-            at: *at,
-        }),
-        None => Ok(()),
-    }
 }

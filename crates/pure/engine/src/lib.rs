@@ -11,19 +11,21 @@ pub mod decide;
 pub mod event;
 pub mod explain;
 pub mod invariants;
-pub mod market;
 mod planes;
 pub mod snapshot;
 pub mod spine;
 pub mod state;
 pub mod subject;
 pub mod summary;
+pub mod tally;
 pub mod token;
 pub mod words;
 
-pub use command::{Command, Lane, first_fence};
-pub use decide::{Answer, Refusal, decide, plan};
+pub use command::{Change, Command, first_fence};
+pub use decide::{Answer, Refusal, decide, life, plan};
 pub use event::{Event, Events, dated};
 pub use state::{FORMAT, LEVEL, State};
 
 pub use bursar_booking as booking;
+pub use bursar_market::ledger as market;
+pub use bursar_plane::{Class, Inventory, Kind, Lane, Node, Reference, reference};

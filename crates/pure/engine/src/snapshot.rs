@@ -4,10 +4,10 @@
 //! ended by a line feed: what a snapshot file holds is what is hashed.
 
 use bursar_journal::hash::{Hash, sha256};
+use bursar_plane::Plane;
 use thiserror::Error;
 
 use crate::planes::by_plane;
-use crate::token::Token;
 use crate::{State, booking, market, spine};
 
 by_plane! {
@@ -77,76 +77,37 @@ pub fn hash(state: &State) -> Result<Hash, Error> {
     Ok(sha256(write(state)?.as_bytes()))
 }
 
+/// Facts of all planes. Nodes stand behind the limits, where the first version wrote them, so that
+/// the hash of an old state stays the same.
 fn facts(state: &State) -> impl Iterator<Item = Line> {
-    let spine = spine::Fact::Spine {
-        ledger: state.ledger.clone(),
-        level: state.level,
-        generation: state.generation,
-        time: state.time,
-        head: state.head,
-        anchor: state.anchor,
-        pruned_below: state.pruned_below,
-    };
-    let tokens = state.tokens.iter().map(|(token, created)| {
-        let created = Some(created);
-        spine::Fact::Token(Token {
-            created,
-            ..token.clone()
-        })
+    let nodes = state.spine.inventory.iter().cloned();
+    let mut nodes = nodes.map(|node| Line::Spine(spine::Fact::Node(node)));
+    let mut bookings = Plane::facts(&state.bookings).peekable();
+    let bookings = std::iter::from_fn(move || {
+        if bookings
+            .peek()
+            .is_some_and(booking::fact::Fact::precedes_nodes)
+        {
+            return bookings.next().map(Line::Booking);
+        }
+        nodes.next().or_else(|| bookings.next().map(Line::Booking))
     });
-    let keys = state.keys.iter().map(|(at, key)| spine::Fact::Key {
-        at: *at,
-        key: key.clone(),
-    });
-    let keyed = state.idempotency.iter();
-    let keyed = keyed.map(|(key, (at, body))| spine::Fact::Keyed {
-        key: key.clone(),
-        at: *at,
-        body: *body,
-    });
-    std::iter::once(spine)
-        .chain(tokens)
-        .chain(keys)
-        .chain(keyed)
-        .map(Line::Spine)
-        .chain(state.markets.facts().map(Line::Market))
-        .chain(state.bookings.facts().map(Line::Booking))
+    let spine = state.spine.facts().map(Line::Spine);
+    let markets = state.markets.facts().map(Line::Market);
+    spine.chain(markets).chain(bookings)
 }
 
 fn restore(state: &mut State, line: Line) {
     match line {
-        Line::Spine(fact) => restore_spine(state, fact),
+        Line::Spine(fact) => {
+            let is_node = matches!(fact, spine::Fact::Node(_));
+            state.spine.restore(fact);
+            if is_node {
+                state.bookings.take_inventory(&state.spine.inventory);
+                state.markets.take_inventory(&state.spine.inventory);
+            }
+        }
         Line::Market(fact) => state.markets.restore(fact),
-        Line::Booking(fact) => state.bookings.restore(fact),
-    }
-}
-
-fn restore_spine(state: &mut State, fact: spine::Fact) {
-    match fact {
-        spine::Fact::Spine {
-            ledger,
-            level,
-            generation,
-            time,
-            head,
-            anchor,
-            pruned_below,
-        } => {
-            state.ledger = ledger;
-            state.level = level;
-            state.generation = generation;
-            state.time = time;
-            state.head = head;
-            state.anchor = anchor;
-            state.pruned_below = pruned_below;
-        }
-        spine::Fact::Token(mut token) => {
-            let created = token.created.take().unwrap_or_default();
-            state.tokens.insert(&token, created);
-        }
-        spine::Fact::Key { at, key } => state.keys.push((at, key)),
-        spine::Fact::Keyed { key, at, body } => {
-            state.idempotency.insert(key, (at, body));
-        }
+        Line::Booking(fact) => Plane::restore(&mut state.bookings, fact),
     }
 }

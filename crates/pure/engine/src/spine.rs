@@ -1,11 +1,18 @@
-//! What belongs to no plane: the ledger itself, time, keys, tokens and declared objects, as commands,
-//! events and facts. This is also their form in the journal (L7).
+//! The spine: the ledger itself, time, keys, tokens and the inventory of nodes, as commands, events
+//! and facts. This is also their form in the journal (L7).
+//!
+//! [`room`] has its state and rules. Commands that concern all planes (ticks, changes to declared
+//! objects, levels, restores) are decided by the engine, which asks each plane.
+
+mod room;
 
 use bursar_booking::Fence;
-use bursar_booking::decide::Change;
 use bursar_journal::hash::Hash;
+use bursar_plane::{Class, Node, Reference};
 use bursar_units::{BookingId, Instant, ObjectName, is_default, whole};
 use serde::{Deserialize, Serialize};
+
+pub use room::{Broken, IDEMPOTENCY_MAX, KEYS_KEPT, Refusal, Spine};
 
 use crate::token::Token;
 
@@ -36,16 +43,27 @@ pub enum Command {
         /// What the wall clock says.
         wall: Instant,
     },
-    /// Time itself: deadlines that have passed, with the evidence of life that came in (S7).
+    /// Processes deadlines that have passed, with the evidence of life that came in (S7).
     Tick {
         /// Until when each holder has renewed; only of those whose deadline has passed.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         renewed: Vec<(BookingId, Instant)>,
+        /// Deadlines after this one wait; absent: those after the time of the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Instant>,
+        /// The class of deadlines to process; absent: both. Clock deadlines that fell into an
+        /// absence are processed before it ends (L5).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        class: Option<Class>,
     },
-    /// Change what is declared: all or nothing.
+    /// Changes declared objects of any plane: all or nothing.
     Change {
-        /// What to change.
-        changes: Vec<Change>,
+        /// The changes, in order.
+        changes: Vec<crate::Change>,
+        /// Versions that objects must have ([`crate::version`]); `*` is any. Where one differs
+        /// nothing changes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        expect: Vec<(Reference, String)>,
     },
     /// Let somebody in.
     CreateToken(Token),
@@ -101,7 +119,39 @@ pub enum Command {
     },
 }
 
-/// A fact of the spine.
+impl Command {
+    /// A tick that processes every deadline that has passed.
+    pub fn tick(renewed: Vec<(BookingId, Instant)>) -> Self {
+        Self::Tick {
+            renewed,
+            until: None,
+            class: None,
+        }
+    }
+
+    /// A change of declared objects, whatever their versions are.
+    pub fn change(changes: impl IntoIterator<Item = impl Into<crate::Change>>) -> Self {
+        Self::Change {
+            changes: changes.into_iter().map(Into::into).collect(),
+            expect: Vec::new(),
+        }
+    }
+}
+
+/// A change to the inventory.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Change {
+    /// Adds a node, or changes the one of that name.
+    SetNode(Node),
+    /// Removes a node.
+    DropNode {
+        /// Its name.
+        name: ObjectName,
+    },
+}
+
+/// An event of the spine.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -166,6 +216,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_default")]
         tokens_ended: bool,
     },
+    /// A node joined the inventory or changed.
+    NodeSet(Node),
+    /// A node left the inventory.
+    NodeDropped {
+        /// Its name.
+        name: ObjectName,
+    },
     /// An action without a thing of its own was done under a key (L6).
     Keyed {
         /// The caller's key.
@@ -202,6 +259,8 @@ pub enum Fact {
         /// The first record that keeps its payload.
         pruned_below: u64,
     },
+    /// A node of the inventory.
+    Node(Node),
     /// A token.
     Token(Token),
     /// A key that signs checkpoints.

@@ -1,117 +1,80 @@
-//! The state: every room's, and the spine's own few facts.
-
-use std::collections::BTreeMap;
+//! The state: the planes, composed.
 
 use bursar_booking::Bookings;
-use bursar_journal::hash::Hash;
+use bursar_journal::hash::sha256;
+use bursar_market::ledger::Markets;
+use bursar_plane::{Class, Plane, Reference};
 use bursar_units::{BookingId, Instant, Millis};
 
-use crate::market::Markets;
-use crate::token::Tokens;
-use crate::{Event, dated, spine};
+use crate::spine::{self, Spine};
+use crate::{Command, Event, dated};
 
 /// The format of records this program writes.
 pub const FORMAT: u64 = 1;
 /// The level of the rules by which this program decides. A program with other rules or new fields
 /// of events has a higher one: records of a lower level are folded, never decided again.
-pub const LEVEL: u64 = 1;
-/// How long an `Idempotency-Key` is kept (L6).
-pub const KEYS_KEPT: Millis = Millis::from_hours(24);
-/// How many are kept at most: operators alone use them, a few a day.
-pub const IDEMPOTENCY_MAX: usize = 10_000;
+pub const LEVEL: u64 = 2;
+/// The length of a version of a declared object, in characters.
+const VERSION_LENGTH: usize = 16;
 
 /// Everything the engine knows.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The ledger's own id; empty before Genesis.
-    pub ledger: String,
-    /// The level of the newest records; zero before the first record `level`.
-    pub level: u64,
-    /// Raised by every restore.
-    pub generation: u64,
-    /// The time of the last event.
-    pub time: Instant,
-    /// How many records have been folded in: the number of the next one.
-    pub head: u64,
-    /// Bookings, limits and nodes.
+    /// The ledger itself, tokens, keys and nodes.
+    pub spine: Spine,
+    /// Bookings and limits.
     pub bookings: Bookings,
     /// The CPU markets of nodes.
     pub markets: Markets,
-    /// Who may come in.
-    pub tokens: Tokens,
-    /// The verifier keys that sign checkpoints, with when each came in; the last is the newest.
-    pub keys: Vec<(Instant, String)>,
-    /// The newest anchored snapshot: the last record it covers and its hash.
-    pub anchor: Option<(u64, Hash)>,
-    /// The first record that keeps its payload.
-    pub pruned_below: u64,
-    /// Actions done under a key, with when and what.
-    pub(crate) idempotency: BTreeMap<BookingId, (Instant, Hash)>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self::with(Bookings::new())
+        Self {
+            bookings: Bookings::new(),
+            ..Self::blank()
+        }
     }
 }
 
 impl State {
     /// A state to restore facts into.
     pub fn blank() -> Self {
-        Self::with(Bookings::blank())
-    }
-
-    fn with(bookings: Bookings) -> Self {
         Self {
-            ledger: String::new(),
-            level: 0,
-            generation: 0,
-            time: Instant::default(),
-            head: 0,
-            bookings,
+            spine: Spine::default(),
+            bookings: Bookings::blank(),
             markets: Markets::default(),
-            tokens: Tokens::default(),
-            keys: Vec::new(),
-            anchor: None,
-            pruned_below: 0,
-            idempotency: BTreeMap::new(),
         }
     }
 
     /// Folds one event in. It cannot fail.
     pub fn apply(&mut self, at: Instant, event: &Event) {
-        self.time = self.time.max(at);
         match event {
-            Event::Booking(event) => self.bookings.apply(at, event),
-            Event::Market(event) => self.markets.apply(at, event),
-            Event::Spine(event) => self.apply_spine(at, event),
+            Event::Booking(event) => Plane::apply(&mut self.bookings, at, event),
+            Event::Market(event) => Plane::apply(&mut self.markets, at, event),
+            Event::Spine(event) => {
+                self.spine.apply(at, event);
+                self.follow_spine(at, event);
+            }
         }
+        self.spine.time = self.spine.time.max(at);
     }
 
-    fn apply_spine(&mut self, at: Instant, event: &spine::Event) {
+    /// Folds an event of the spine that concerns all planes into the others.
+    pub(crate) fn follow_spine(&mut self, at: Instant, event: &spine::Event) {
         match event {
-            spine::Event::Genesis { ledger, .. } => self.ledger.clone_from(ledger),
-            spine::Event::Level { n } => self.level = *n,
-            spine::Event::Resumed { .. } => self.bookings.resume(at),
-            spine::Event::TokenCreated(token) => self.tokens.insert(token, at),
-            spine::Event::TokenRevoked { name } => self.tokens.remove(name),
-            spine::Event::KeyRotated { key } => self.keys.push((at, key.clone())),
-            spine::Event::Anchored { record, sha256 } => self.anchor = Some((*record, *sha256)),
-            spine::Event::Pruned { below } => self.pruned_below = *below,
-            spine::Event::Restored {
-                generation,
-                fence,
-                tokens_ended,
-            } => {
-                self.generation = *generation;
-                if let Some(first) = fence {
-                    self.bookings.begin_fences(*first);
-                }
-                if *tokens_ended {
-                    self.tokens = Tokens::default();
-                }
+            spine::Event::Resumed { .. } => {
+                Plane::resume(&mut self.bookings, at);
+                self.markets.resume(at);
             }
-            spine::Event::Keyed { key, body } => self.keep_key(at, key, *body),
+            spine::Event::Restored {
+                fence: Some(first), ..
+            } => self.bookings.begin_fences(*first),
+            spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. } => {
+                self.bookings.take_inventory(&self.spine.inventory);
+                self.markets.take_inventory(&self.spine.inventory);
+            }
+            _ => {}
         }
     }
 
@@ -120,57 +83,107 @@ impl State {
         for (at, event) in dated(time, events) {
             self.apply(at, event);
         }
-        self.head += 1;
+        self.spine.head += 1;
     }
 
-    /// When time itself changes something next; now, where the room is not settled.
+    /// The next time at which a tick changes something: the earliest deadline of all planes, or the
+    /// time of the last event where grants are owed (L9).
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.bookings.is_unsettled() {
-            return Some(self.time);
+        if self.owes() {
+            return Some(self.spine.time);
         }
-        self.bookings.next_deadline().map(|deadline| deadline.at)
+        Class::ALL
+            .into_iter()
+            .filter_map(|class| self.next_deadline_of(class))
+            .min()
     }
 
-    /// A copy of the small problem, for plans: the waiting room and limits whole, of all other
-    /// bookings only those named (L3), and no market.
+    /// The earliest deadline of a class, of all planes.
+    pub fn next_deadline_of(&self, class: Class) -> Option<Instant> {
+        let planes = [
+            self.spine.next_deadline(class),
+            Plane::next_deadline(&self.bookings, class),
+            self.markets.next_deadline(class),
+        ];
+        planes.into_iter().flatten().min()
+    }
+
+    /// Whether a clock deadline lies before `now` (L5).
+    pub fn clock_is_due(&self, now: Instant) -> bool {
+        let next = self.next_deadline_of(Class::Clock);
+        next.is_some_and(|deadline| deadline < now)
+    }
+
+    /// Whether grants are owed that had no room in their record: they come before any other command
+    /// (L9).
+    pub fn owes(&self) -> bool {
+        let planes = [
+            self.spine.owed_since(),
+            self.bookings.owed_since(),
+            self.markets.owed_since(),
+        ];
+        planes.into_iter().any(|since| since.is_some())
+    }
+
+    /// Whether a deadline was missed by that much, so that the server must have been away (L5).
+    pub fn missed(&self, now: Instant, by: Millis) -> bool {
+        !self.owes()
+            && self
+                .next_deadline()
+                .is_some_and(|deadline| deadline.after(by) <= now)
+    }
+
+    /// The tick that processes deadlines up to `until`, or up to `now`, with the evidence of life that
+    /// it needs (S7).
+    pub fn tick(
+        &self,
+        now: Instant,
+        until: Option<Instant>,
+        alive_until: impl Fn(&Reference) -> Option<Instant>,
+    ) -> spine::Command {
+        let overdue = Plane::overdue(&self.bookings, until.unwrap_or(now));
+        let renewed = overdue
+            .take(bursar_plane::STEPS_PER_RECORD_MAX)
+            .filter_map(|object| match &object {
+                Reference::Booking(id) => Some((id.clone(), alive_until(&object)?)),
+                _ => None,
+            })
+            .collect::<Vec<(BookingId, Instant)>>();
+        spine::Command::Tick {
+            renewed,
+            until,
+            class: None,
+        }
+    }
+
+    /// The version of a declared object, another for every content; `None` where there is none.
+    pub fn version(&self, object: &Reference) -> Option<String> {
+        let content = match object {
+            Reference::Limit(name) => {
+                serde_json::to_vec(&self.bookings.limit(name.as_str())?.limit)
+            }
+            Reference::Node(name) => serde_json::to_vec(self.spine.inventory.get(name.as_str())?),
+            _ => return None,
+        };
+        let hash = sha256(&content.unwrap_or_default()).to_string();
+        Some(hash.chars().take(VERSION_LENGTH).collect())
+    }
+
+    /// A copy of the small problem, for plans (L3).
     #[must_use]
-    pub fn sketch(&self, ids: &[BookingId]) -> Self {
-        Self {
-            bookings: self.bookings.sketch(ids),
-            ..self.spine()
-        }
-    }
-
-    /// Keeps the key of an action, and forgets those that are a day old or too many (L6).
-    fn keep_key(&mut self, at: Instant, key: &BookingId, body: Hash) {
-        self.idempotency
-            .retain(|_, (done, _)| done.after(KEYS_KEPT) > at);
-        self.idempotency.insert(key.clone(), (at, body));
-        if self.idempotency.len() > IDEMPOTENCY_MAX {
-            let oldest = self
-                .idempotency
-                .iter()
-                .min_by_key(|(key, (done, _))| (*done, *key));
-            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-                self.idempotency.remove(&key);
+    pub fn sketch(&self, commands: &[Command]) -> Self {
+        let (mut spine, mut booking, mut market) = (Vec::new(), Vec::new(), Vec::new());
+        for command in commands {
+            match command {
+                Command::Spine(command) => spine.push(command),
+                Command::Booking(command) => booking.push(command),
+                Command::Market(command) => market.push(command),
             }
         }
-    }
-
-    fn spine(&self) -> Self {
         Self {
-            ledger: self.ledger.clone(),
-            level: self.level,
-            generation: self.generation,
-            time: self.time,
-            head: self.head,
-            bookings: Bookings::blank(),
-            markets: Markets::default(),
-            tokens: self.tokens.clone(),
-            keys: self.keys.clone(),
-            anchor: self.anchor,
-            pruned_below: self.pruned_below,
-            idempotency: self.idempotency.clone(),
+            spine: self.spine.sketch(&spine),
+            bookings: Plane::sketch(&self.bookings, &booking),
+            markets: self.markets.sketch(&market),
         }
     }
 }

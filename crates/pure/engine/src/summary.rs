@@ -142,6 +142,17 @@ fn of_spine_event(event: &spine::Event) -> Option<Told> {
             summary: format!("token {name} revoked"),
             ..about(("token.revoked", "token"), name, Data::Token(None))
         },
+        Event::NodeSet(node) => {
+            let (name, capacity) = (&node.name, node.capacity());
+            Told {
+                summary: format!("node {name} joined: {}", words::resources(&capacity)),
+                ..about(("node.joined", "node"), name, Data::Node(Some(capacity)))
+            }
+        }
+        Event::NodeDropped { name } => Told {
+            summary: format!("node {name} left"),
+            ..about(("node.lost", "node"), name, Data::Node(None))
+        },
         Event::Keyed { .. } => return None,
     })
 }
@@ -261,17 +272,6 @@ fn of_booking_event(
                 )
             }
         }
-        BookingEvent::NodeSet(node) => {
-            let (name, capacity) = (&node.name, node.capacity());
-            Told {
-                summary: format!("node {name} joined: {}", words::resources(&capacity)),
-                ..about(("node.joined", "node"), name, Data::Node(Some(capacity)))
-            }
-        }
-        BookingEvent::NodeDropped { name } => Told {
-            summary: format!("node {name} left"),
-            ..about(("node.lost", "node"), name, Data::Node(None))
-        },
         BookingEvent::Renewed { .. }
         | BookingEvent::StopFailed { .. }
         | BookingEvent::Unsettled { .. } => return None,

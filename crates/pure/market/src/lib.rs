@@ -15,6 +15,7 @@ pub mod decimal;
 pub mod explain;
 pub mod kernel;
 pub mod label;
+pub mod ledger;
 pub mod need;
 pub mod node;
 pub mod params;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use bursar_engine::Reference;
 use bursar_engine::codec::decode;
-use bursar_engine::subject::{Subject, subjects_of};
+use bursar_engine::subject::subjects_of;
 use bursar_ledger::index::{Index, search};
 use bursar_ledger::store::Reader;
 
@@ -74,11 +75,11 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
 }
 
 /// The booking that a record is about.
-fn booking_at(reader: &dyn Reader, seq: u64) -> anyhow::Result<Subject> {
+fn booking_at(reader: &dyn Reader, seq: u64) -> anyhow::Result<Reference> {
     let kept = reader.records(seq, 1)?.pop();
     let bytes = kept.and_then(|kept| kept.bytes).context("no record")?;
     let record = decode(seq, &bytes, |_| None)?;
     let mut bookings =
-        subjects_of(&record).filter(|subject| matches!(subject, Subject::Booking(_)));
+        subjects_of(&record).filter(|subject| matches!(subject, Reference::Booking(_)));
     bookings.next().context("the record is about no booking")
 }

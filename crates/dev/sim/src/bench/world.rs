@@ -81,7 +81,7 @@ impl World {
     pub(super) fn begin_with(directory: &Path, slots: u64) -> anyhow::Result<Self> {
         let world = Self::open(directory)?;
         let changes = vec![limit(CLASS, slots)?, tenants(slots)];
-        world.ask(spine::Command::Change { changes })?;
+        world.ask(spine::Command::change(changes))?;
         Ok(world)
     }
 

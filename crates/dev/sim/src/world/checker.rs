@@ -426,12 +426,8 @@ impl Checker {
         let declares = |event: &Event| {
             matches!(
                 event,
-                Event::Booking(
-                    BookingEvent::LimitSet { .. }
-                        | BookingEvent::LimitDropped { .. }
-                        | BookingEvent::NodeSet { .. }
-                        | BookingEvent::NodeDropped { .. }
-                )
+                Event::Booking(BookingEvent::LimitSet { .. } | BookingEvent::LimitDropped { .. })
+                    | Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. })
             )
         };
         if record.events.iter().any(declares) {

@@ -1,8 +1,10 @@
 //! Operators: they change limits and nodes, pause and unpause, and take bookings back.
 
-use bursar_booking::decide::Change;
-use bursar_booking::{Bound, Command as BookingCommand, Limit, Node, Scope};
-use bursar_engine::{Command, spine};
+use std::collections::BTreeMap;
+
+use bursar_booking::decide as rules;
+use bursar_booking::{Bound, Command as BookingCommand, Limit, Scope};
+use bursar_engine::{Change, Command, Node, spine};
 use bursar_units::{Millis, ObjectName};
 
 use super::World;
@@ -48,15 +50,18 @@ impl World<'_> {
     fn draw_change(&mut self) -> Option<Change> {
         let name = ObjectName::new(&format!("thing-{}", self.rng.below(5))).ok()?;
         Some(match self.rng.below(6) {
-            0 => Change::DropLimit { name },
-            1 => Change::DropNode { name },
-            2 => Change::SetNode(Node {
+            0 => rules::Change::DropLimit { name }.into(),
+            1 => spine::Change::DropNode { name }.into(),
+            2 => spine::Change::SetNode(Node {
                 name,
                 cpu_milli: self.rng.between(1_000, 9_000),
                 memory_bytes: self.rng.between(1 << 30, 9 << 30),
                 gpus: self.rng.below(3),
-            }),
-            _ => Change::SetLimit(self.draw_limit(name)?),
+                labels: BTreeMap::new(),
+                unschedulable: self.rng.below(4) == 0,
+            })
+            .into(),
+            _ => rules::Change::SetLimit(self.draw_limit(name)?).into(),
         })
     }
 
@@ -112,6 +117,6 @@ impl World<'_> {
     }
 }
 
-fn change(changes: Vec<Change>) -> Command {
-    spine::Command::Change { changes }.into()
+fn change(changes: impl IntoIterator<Item = impl Into<Change>>) -> Command {
+    spine::Command::change(changes).into()
 }

@@ -5,7 +5,8 @@ mod history;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bursar_engine::subject::Subject;
+use bursar_engine::Reference;
+use bursar_engine::subject::is_about;
 use bursar_engine::{codec, words};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, sha256};
@@ -263,14 +264,14 @@ note: unwitnessed: order rests on the operator's word
 /// selects them.
 fn about(proof: &Proof) -> Check {
     let wanted = &proof.object;
-    let subject: Subject = match wanted.parse() {
+    let subject: Reference = match wanted.parse() {
         Ok(subject) => subject,
         Err(error) => return Check::failed("about", error.to_string()),
     };
     for proven in &proof.records {
         let seq = words::number(proven.seq);
         match decode(proven) {
-            Ok(record) if subject.is_of(&record) => {}
+            Ok(record) if is_about(&record, &subject) => {}
             Ok(_) => {
                 let detail =
                     format!("the file claims {wanted}, but record {seq} is about something else");

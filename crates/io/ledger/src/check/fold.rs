@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bursar_engine::codec::{self, Record, encode};
 use bursar_engine::market::Position;
+use bursar_engine::tally::Tally;
 use bursar_engine::{Event, Events, LEVEL, State, dated, decide, snapshot, spine};
 use bursar_journal::checkpoint::VerifierKey;
 use bursar_journal::hash::{Hash, sha256};
@@ -11,7 +12,6 @@ use bursar_units::ObjectName;
 use bursar_units::causes::chain;
 use bursar_units::words::{count, number};
 
-use super::tally::Tally;
 use super::{Asked, Check};
 use crate::store::{Error, Kept, Reader};
 
@@ -235,8 +235,11 @@ impl Fold {
                 }),
             );
         }
-        checks.push(self.tally.limits_check());
-        checks.push(self.tally.bookings_check(&self.state));
+        let findings = self.tally.findings(&self.state);
+        checks.extend(findings.map(|finding| match finding.is_good {
+            true => Check::passed(finding.name, finding.detail),
+            false => Check::failed(finding.name, finding.detail),
+        }));
         checks
     }
 

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bursar_engine::Reference;
 use bursar_engine::codec::decode;
-use bursar_engine::subject::{self, Subject, subjects_of};
+use bursar_engine::subject::{self, subjects_of};
 use bursar_journal::hash::Hash;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
@@ -341,7 +342,7 @@ fn note(
     let mut noted = 0;
     for subject in decoded.iter().flat_map(subjects_of) {
         // A record is found by its number without an index.
-        if !matches!(subject, Subject::Record(_)) {
+        if !matches!(subject, Reference::Record(_)) {
             noted += insert.execute(params![subject.to_string(), seq])?;
         }
     }

@@ -10,11 +10,12 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bursar_engine::Reference;
 use bursar_engine::booking::Node;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::decode;
 use bursar_engine::spine;
-use bursar_engine::subject::{Subject, subjects_of};
+use bursar_engine::subject::subjects_of;
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::data::{self, Data};
 use bursar_ledger::index::{FILE_NAME, Index, Indexer, Pace, Progress, search};
@@ -43,7 +44,7 @@ const QUICK: Pace = Pace {
 
 #[derive(Debug)]
 struct Question {
-    subject: Subject,
+    subject: Reference,
     records: Range<u64>,
     max: usize,
 }
@@ -75,7 +76,7 @@ impl Exam {
         let subjects = subjects.iter().step_by(stride);
         let mut questions = Vec::new();
         for subject in subjects {
-            let subject: Subject = subject.parse().unwrap();
+            let subject: Reference = subject.parse().unwrap();
             let third = head / 3;
             for (records, max) in [
                 (0..head, usize::MAX),
@@ -231,15 +232,15 @@ fn unreadable_records_are_passed_over() {
 
 impl Exam {
     /// Each subject but records, with the records about it, where some records cannot be decoded.
-    fn of_readable(reader: &dyn Reader) -> Vec<(Subject, Vec<u64>)> {
-        let mut found: Vec<(Subject, Vec<u64>)> = Vec::new();
+    fn of_readable(reader: &dyn Reader) -> Vec<(Reference, Vec<u64>)> {
+        let mut found: Vec<(Reference, Vec<u64>)> = Vec::new();
         for kept in reader.records(0, usize::MAX).unwrap() {
             let Ok(record) = decode(kept.seq, &kept.bytes.unwrap(), |_| None) else {
                 continue;
             };
-            let mut subjects: Vec<Subject> = Vec::new();
+            let mut subjects: Vec<Reference> = Vec::new();
             for subject in subjects_of(&record) {
-                if !subjects.contains(&subject) && !matches!(subject, Subject::Record(_)) {
+                if !subjects.contains(&subject) && !matches!(subject, Reference::Record(_)) {
                     subjects.push(subject);
                 }
             }
@@ -709,7 +710,7 @@ fn set_nodes(data: &Data, count: u64) {
     let command = |number: u64| {
         let name = ObjectName::new(&format!("node-{number}")).unwrap();
         let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
-        spine::Command::Change { changes }.into()
+        spine::Command::change(changes).into()
     };
     let commands = (0..count).map(command).collect();
     wait_for(data.ledger.submit(label("ada"), commands)).unwrap();

@@ -166,10 +166,9 @@ fn a_second_rescue_keeps_the_first() {
 fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
     let name = ObjectName::new(name).unwrap();
     let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
-    let submitted = data.ledger.submit(
-        label("ada"),
-        vec![spine::Command::Change { changes }.into()],
-    );
+    let submitted = data
+        .ledger
+        .submit(label("ada"), vec![spine::Command::change(changes).into()]);
     crate::opening::wait_for(submitted).map(drop)
 }
 

@@ -393,7 +393,10 @@ fn a_good_renewal_holds_over_its_deadline_and_an_old_one_does_not() {
         panic!()
     };
     assert_eq!(expires, world.ledger.now().after(Millis::from_secs(60)));
-    assert_eq!(world.ledger.renewed_until(&name("held")), Some(expires));
+    assert_eq!(
+        world.ledger.alive_until(&Reference::Booking(name("held"))),
+        Some(expires)
+    );
     assert!(matches!(world.one(renew(Fence(99)).into()), Ok(Err(_))));
     // The first deadline passes without the booking: life was shown.
     world.hands.pass(11_000);

@@ -104,9 +104,7 @@ impl<S: Store> World<S> {
                 None,
             )
         };
-        world.run(spine::Command::Change {
-            changes: vec![Change::SetLimit(limit)],
-        });
+        world.run(spine::Command::change(vec![Change::SetLimit(limit)]));
         world
     }
 
@@ -146,9 +144,7 @@ impl<S: Store> World<S> {
                 .next_deadline()
                 .is_some_and(|deadline| deadline <= self.now)
             {
-                self.run(spine::Command::Tick {
-                    renewed: Vec::new(),
-                });
+                self.run(spine::Command::tick(Vec::new()));
             } else if self.bookings % 3 == 2 && self.release_one() {
                 self.bookings += 1;
             } else {
@@ -180,9 +176,7 @@ impl<S: Store> World<S> {
                 ..Limit::unbounded(ObjectName::new(&name).unwrap(), None, tenant)
             })
         });
-        let command = spine::Command::Change {
-            changes: changes.collect(),
-        };
+        let command = spine::Command::change(changes);
         self.run(command);
         assert_eq!(self.batch.records.last().unwrap().blobs.len(), 2);
     }

@@ -125,7 +125,8 @@ impl Service {
         let deadline = wait.map(|wait| tokio::time::Instant::now() + wait.min(LONG_POLL_MAX));
         loop {
             // Whoever asks to be told first cannot miss a change between the look and the wait.
-            let changed = deadline.map(|_| self.ledger.view().changed(id));
+            let changed =
+                deadline.map(|_| self.ledger.view().changed(Reference::Booking(id.clone())));
             let answer = look()?;
             let (Some(deadline), Some(changed)) = (deadline, changed) else {
                 return Ok(answer);
@@ -148,7 +149,10 @@ impl Service {
         id: &BookingId,
         fence: Option<u64>,
     ) -> Result<Answer<Booking>, Problem> {
-        let (now, renewed_until) = (self.ledger.now(), self.ledger.renewed_until(id));
+        let (now, renewed_until) = (
+            self.ledger.now(),
+            self.ledger.alive_until(&Reference::Booking(id.clone())),
+        );
         let state = self.ledger.view().read();
         let look = Look {
             state: &state,
@@ -195,8 +199,11 @@ impl Service {
     /// Each operation sees what those before it would have left, as in earnest.
     fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> Vec<BatchResult> {
         let told = Told::now(self, caller);
-        let ids: Vec<BookingId> = asked.iter().map(|(id, _)| id.clone()).collect();
-        let mut sketch = self.ledger.view().read().sketch(&ids);
+        let commands = asked
+            .iter()
+            .filter_map(|(_, command)| command.as_ref().ok());
+        let commands: Vec<Command> = commands.cloned().collect();
+        let mut sketch = self.ledger.view().read().sketch(&commands);
         let decide = |(id, command): Asked| {
             let done = command.and_then(|command| {
                 let result = bursar_engine::decide(

@@ -4,8 +4,8 @@ use bursar_client::api::Inclusion;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::codec;
-use bursar_engine::subject::{self, Subject};
 use bursar_engine::token::Role;
+use bursar_engine::{Kind, Reference, reference, subject};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
@@ -35,7 +35,7 @@ pub struct LogFile {
 
 impl Service {
     /// The proof file of a record, a booking, a limit, a node, a pod or a token.
-    pub async fn proof(&self, caller: &Caller, object: &Subject) -> Result<String, Problem> {
+    pub async fn proof(&self, caller: &Caller, object: &Reference) -> Result<String, Problem> {
         self.may_prove(caller, object)?;
         let keys = self.verifier_keys();
         // Signing is the store's own work, once a second: it is only asked for where the newest
@@ -101,11 +101,11 @@ impl Service {
     /// Refuses a caller that may not have the bytes of this object's records. They hold fences, so
     /// they are for operators, and for the tenant of a booking; whether a record is all its own
     /// [`Self::hide_others`] finds out.
-    pub(super) fn may_prove(&self, caller: &Caller, object: &Subject) -> Result<(), Problem> {
+    pub(super) fn may_prove(&self, caller: &Caller, object: &Reference) -> Result<(), Problem> {
         match object {
             _ if caller.may_operate() => Ok(()),
-            Subject::Record(_) if caller.roles.contains(&Role::Use) => Ok(()),
-            Subject::Booking(id) => {
+            Reference::Record(_) if caller.roles.contains(&Role::Use) => Ok(()),
+            Reference::Booking(id) => {
                 let state = self.ledger.view().read();
                 match state.bookings.request(id).map(|request| request.tenant) {
                     Some(tenant) if caller.may_act_as(&tenant) => Ok(()),
@@ -148,7 +148,7 @@ impl Service {
     /// The proof under the newest checkpoint, if that covers all records of the object.
     async fn try_prove(
         &self,
-        object: &Subject,
+        object: &Reference,
         builder: Builder,
     ) -> Result<Option<Proof>, Problem> {
         let (object, index) = (object.clone(), self.index.clone());
@@ -210,7 +210,7 @@ pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &subject::Er
 fn find(
     reader: &dyn Reader,
     index: Option<&Index>,
-    object: &Subject,
+    object: &Reference,
     size: u64,
 ) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
     let found = search(reader, index, object, 0..size, PROOF_RECORDS_MAX + 1)
@@ -222,7 +222,7 @@ fn find(
     }
     match object {
         // It is there, and has no payload.
-        Subject::Record(seq) if found.is_empty() && *seq < size => Err(pruned(*seq)),
+        Reference::Record(seq) if found.is_empty() && *seq < size => Err(pruned(*seq)),
         _ if found.is_empty() => {
             let detail = format!("the ledger has no record of {object}");
             Err(Problem::new(Code::NotFound, detail))
@@ -234,7 +234,7 @@ fn find(
 fn prove(
     reader: &dyn Reader,
     builder: &Builder,
-    object: &Subject,
+    object: &Reference,
     found: Vec<(u64, Vec<u8>)>,
     (size, checkpoint): (u64, String),
 ) -> Result<Proof, Problem> {

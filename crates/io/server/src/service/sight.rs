@@ -71,7 +71,7 @@ pub(super) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) ->
         tenant_at(state, at, id).is_some_and(|tenant| caller.may_act_as(&tenant))
     };
     let is_asked = match &record.command {
-        Command::Spine(spine::Command::Tick { renewed }) => {
+        Command::Spine(spine::Command::Tick { renewed, .. }) => {
             renewed.iter().all(|(id, _)| is_own(record.time, id))
         }
         command => {
@@ -134,12 +134,8 @@ mod tests {
             .map(|name| Change::SetLimit(Limit::unbounded(name, None, zeta)));
         let renewed = BookingId::new("theirs").map(|id| (id, Instant::from_ms(1)));
         let commands = [
-            spine::Command::Change {
-                changes: changes.into_iter().collect(),
-            },
-            spine::Command::Tick {
-                renewed: renewed.into_iter().collect(),
-            },
+            spine::Command::change(changes),
+            spine::Command::tick(renewed.into_iter().collect()),
         ];
         for command in commands {
             let record = Record {

@@ -1,6 +1,6 @@
 //! The ledger: status, records, proofs, the log, copies, keys and pruning.
 
-use bursar_engine::subject::Subject;
+use bursar_engine::Reference;
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::Hash;
 use bursar_journal::merkle::verify_inclusion;
@@ -104,7 +104,7 @@ async fn proofs_and_searches_take_the_same_subjects_and_refuse_others_in_the_sam
         "record/x",
         "limit/Python",
     ] {
-        let words = wrong.parse::<Subject>().unwrap_err().to_string();
+        let words = wrong.parse::<Reference>().unwrap_err().to_string();
         for path in [
             format!("/v1/proofs/{wrong}"),
             format!("/v1/records?object={wrong}"),
@@ -194,7 +194,7 @@ fn naive(world: &World) -> Vec<String> {
     let reader = world.store.reader().unwrap();
     let kept = reader.records(0, usize::MAX).unwrap();
     let all = |about: &str| -> Vec<u64> {
-        let subject: Subject = about.parse().unwrap();
+        let subject: Reference = about.parse().unwrap();
         let is_about = |seq: u64, bytes: &[u8]| {
             let record = bursar_engine::codec::decode(seq, bytes, |_| None).unwrap();
             subject.is_of(&record)

@@ -10,7 +10,7 @@ use bursar_booking::execution::{
 };
 use bursar_booking::fact::Fact;
 use bursar_booking::{
-    Bound, Command, End, Event, Fence, Limit, Node, Outcome, Priority, Request, Scope, Submission,
+    Bound, Command, End, Event, Fence, Limit, Outcome, Priority, Request, Scope, Submission,
 };
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName};
@@ -171,7 +171,7 @@ fn with_one_field_more(value: &Value) -> Box<dyn Iterator<Item = Value> + '_> {
 fn kinds(sort: &str) -> BTreeSet<String> {
     let refusal = Written::read(sort, r#"{"unknown":{}}"#).unwrap_err();
     let refusal = refusal.to_string();
-    let (_, known) = refusal.split_once("expected one of ").unwrap();
+    let (_, known) = refusal.split_once("expected ").unwrap();
     let in_quotes = known.split('`').skip(1).step_by(2);
     in_quotes.map(str::to_owned).collect()
 }
@@ -228,8 +228,6 @@ fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         any_limit().prop_map(Change::SetLimit),
         any_name().prop_map(|name| Change::DropLimit { name }),
-        any_node().prop_map(Change::SetNode),
-        any_name().prop_map(|name| Change::DropNode { name }),
     ]
 }
 
@@ -283,8 +281,6 @@ fn any_event() -> impl Strategy<Value = Event> {
             ),
         any_limit().prop_map(Event::LimitSet),
         any_name().prop_map(|name| Event::LimitDropped { name }),
-        any_node().prop_map(Event::NodeSet),
-        any_name().prop_map(|name| Event::NodeDropped { name }),
         (any::<bool>(), t()).prop_map(|(more, t)| Event::Unsettled { more, t }),
     ]
 }
@@ -296,7 +292,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             any::<u128>(),
             (any_count(), any_count()),
             option::of(any_instant()),
-            any::<bool>()
+            (any::<bool>(), option::of(any_instant()))
         )
             .prop_map(
                 |(
@@ -304,7 +300,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                     virtual_time,
                     (sequence, dues),
                     forgotten_at,
-                    unsettled,
+                    (unsettled, unsettled_since),
                 )| {
                     Fact::Totals {
                         fence,
@@ -314,11 +310,11 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                         dues,
                         forgotten_at,
                         unsettled,
+                        unsettled_since,
                     }
                 }
             ),
         any_limit().prop_map(Fact::Limit),
-        any_node().prop_map(Fact::Node),
         (
             (any_request(), option::of(any_order())),
             any_count(),
@@ -559,17 +555,6 @@ fn any_limit() -> impl Strategy<Value = Limit> {
                 weight,
             },
         )
-}
-
-fn any_node() -> impl Strategy<Value = Node> {
-    (any_name(), any_whole(), any_whole(), any_whole()).prop_map(
-        |(name, cpu_milli, memory_bytes, gpus)| Node {
-            name,
-            cpu_milli,
-            memory_bytes,
-            gpus,
-        },
-    )
 }
 
 /// What is said of how it went.

@@ -1,8 +1,9 @@
 //! Which limit applies, what a refusal says of it, and what changing it does (S1).
 
 use bursar_booking::decide::{Change, missing_shipped};
-use bursar_booking::{Bound, Limit, LimitUse, Node, Refusal, Reply, Request};
-use bursar_units::{Dimension, Millis};
+use bursar_booking::{Bound, Limit, LimitUse, Refusal, Reply, Request};
+use bursar_plane::{Inventory, Node, Plane as _};
+use bursar_units::{Amount, Dimension, Millis};
 
 use crate::make::{Desk, at_once, name, request, sized, slots_limit, unbounded};
 
@@ -193,13 +194,14 @@ fn percentages_follow_the_inventory_and_round_down() {
         "80% of nothing is a pause"
     );
     let mut machine = |cpu_milli| {
-        let node = Node {
-            name: name("n1"),
+        let capacity = Amount {
             cpu_milli,
-            memory_bytes: 0,
-            gpus: 0,
+            ..Amount::default()
         };
-        desk.change(1, &[Change::SetNode(node)]).unwrap();
+        let mut inventory = Inventory::default();
+        inventory.set(Node::new(name("n1"), &capacity));
+        desk.bookings.take_inventory(&inventory);
+        desk.change(1, &[]).unwrap();
         desk.bookings.limit("all").unwrap().bounds.cpu_milli
     };
     assert_eq!(machine(1_999), Some(1_599));
@@ -295,10 +297,7 @@ fn a_change_is_made_whole_or_not_at_all_and_limits_may_trade_their_scopes() {
 fn what_changes_nothing_records_nothing() {
     let mut desk = Desk::with_limits(&[("all", slots_limit("", "", 4))]);
     let recorded = desk.log.len();
-    assert_eq!(
-        desk.set(9, &[("all", slots_limit("", "", 4))]),
-        Ok(Reply::Applied)
-    );
+    assert_eq!(desk.set(9, &[("all", slots_limit("", "", 4))]), Ok(()));
     assert_eq!(desk.log.len(), recorded);
 }
 
@@ -465,7 +464,7 @@ fn nothing_ships_over_what_an_operator_declared() {
         let drop = Change::DropLimit { name: name(taken) };
         let dropped = desk.change(0, &[drop]);
         // A limit of that name with another scope is the operator's own.
-        assert_eq!(dropped, Ok(Reply::Applied), "{taken}");
+        assert_eq!(dropped, Ok(()), "{taken}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! Short ways to make what the tests need.
 
-use bursar_booking::decide::{self, Change, Events};
+use bursar_booking::decide::{Change, Events};
 use bursar_booking::execution::{self, Adoption, Exit, Isolation, Order, Stage};
 use bursar_booking::{
     Bookings, Command, Event, Fence, Limit, Refusal, Reply, Request, Scope, Submission,
 };
 use bursar_journal::hash::Hash;
+use bursar_plane::{Due, Plane as _, Reference, Steps};
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
 pub(crate) fn at(ms: u64) -> Instant {
@@ -185,15 +186,51 @@ pub(crate) fn decided(
     command: &Command,
 ) -> (Result<Reply, Refusal>, Vec<(Instant, Event)>) {
     let mut events = Events::new(at(now));
-    let answer = decide::decide(bookings, at(now), command, &mut events);
+    let answer = bookings.decide(at(now), command, &mut events);
     (answer, dated(now, events))
 }
 
 /// Processes deadlines in a record of its own; nobody has shown life.
 pub(crate) fn ticked(bookings: &mut Bookings, now: u64) -> Vec<(Instant, Event)> {
     let mut events = Events::new(at(now));
-    decide::tick(bookings, at(now), |_| None, &mut events);
+    tick(bookings, now, |_| None, &mut events);
     dated(now, events)
+}
+
+/// Processes deadlines; `renewed` says until when a holder has shown life.
+pub(crate) fn tick(
+    bookings: &mut Bookings,
+    now: u64,
+    renewed: impl Fn(&BookingId) -> Option<Instant>,
+    events: &mut Events,
+) {
+    let alive_until = |object: &Reference| match object {
+        Reference::Booking(id) => renewed(id),
+        _ => None,
+    };
+    let due = Due {
+        until: at(now),
+        class: None,
+    };
+    bookings.tick(due, &alive_until, &mut { Steps::FULL }, events);
+}
+
+/// Changes limits as the engine does: checks all, emits all, settles all.
+pub(crate) fn change(
+    bookings: &mut Bookings,
+    now: u64,
+    changes: &[Change],
+    events: &mut Events,
+) -> Result<(), Refusal> {
+    let changes: Vec<&Change> = changes.iter().collect();
+    let [before, after] = bookings.implied(&changes);
+    let checked: Vec<&Change> = before.iter().chain(changes.iter().copied()).collect();
+    bookings.check_changes(&checked)?;
+    for change in checked.into_iter().chain(&after) {
+        bookings.change(at(now), change, events);
+    }
+    bookings.settle(at(now), events);
+    Ok(())
 }
 
 /// Bookings with what was recorded of them, driven by plain calls.
@@ -218,7 +255,7 @@ impl Desk {
         desk
     }
 
-    pub(crate) fn set(&mut self, now: u64, limits: &[(&str, Limit)]) -> Result<Reply, Refusal> {
+    pub(crate) fn set(&mut self, now: u64, limits: &[(&str, Limit)]) -> Result<(), Refusal> {
         let set = |(text, limit): &(&str, Limit)| {
             Change::SetLimit(Limit {
                 name: name(text),
@@ -229,9 +266,9 @@ impl Desk {
         self.change(now, &changes)
     }
 
-    pub(crate) fn change(&mut self, now: u64, changes: &[Change]) -> Result<Reply, Refusal> {
+    pub(crate) fn change(&mut self, now: u64, changes: &[Change]) -> Result<(), Refusal> {
         let mut events = Events::new(at(now));
-        let answer = decide::change(&mut self.bookings, at(now), changes, &mut events);
+        let answer = change(&mut self.bookings, now, changes, &mut events);
         self.note(dated(now, events));
         answer
     }

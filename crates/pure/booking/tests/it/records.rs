@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bursar_booking::decide::{self, Events};
+use bursar_booking::decide::Events;
 use bursar_booking::execution::Order;
 use bursar_booking::fact::Fact;
 use bursar_booking::{Bookings, Event, Fence, Reply, Request, STEPS_PER_RECORD_MAX};
@@ -10,8 +10,8 @@ use bursar_units::{BookingId, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Asked, Desk, at, decided, execution, id, order, release, request, sized, slots_limit, ticked,
-    with_order,
+    Asked, Desk, at, decided, execution, id, order, release, request, sized, slots_limit, tick,
+    ticked, with_order,
 };
 
 /// A crowd that waits behind one holder of all there is.
@@ -167,7 +167,7 @@ fn any_pattern_of_ticks_gives_the_same_state() {
             for now in ticks {
                 while bookings.is_unsettled() || bookings.due(at(*now)).next().is_some() {
                     let renewed = |id: &BookingId| until.get(id).copied().map(at);
-                    decide::tick(&mut bookings, at(*now), renewed, &mut Events::new(at(*now)));
+                    tick(&mut bookings, *now, renewed, &mut Events::new(at(*now)));
                 }
             }
             bursar_booking::invariants::check(&bookings).unwrap();

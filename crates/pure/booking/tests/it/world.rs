@@ -2,20 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_booking::decide::{self, Change, Events};
+use bursar_booking::decide::{Change, Events};
 use bursar_booking::execution::{Adoption, Exit, Isolation, Order, Progress, Stage};
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
-    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Node, Priority, Refusal, Reply,
-    Request, Standing, Submission, invariants,
+    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Priority, Refusal, Reply, Request,
+    Standing, Submission, invariants,
 };
-use bursar_units::{BookingId, Label, Millis};
+use bursar_plane::{Inventory, Node, Plane as _};
+use bursar_units::{Amount, BookingId, Label, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Ask as _, Asked, at, decided, id, name, order, release, request, scope, sized, slots_limit,
-    stage_word, unbounded, uuid_id, with_order,
+    Ask as _, Asked, at, change as change_all, decided, id, name, order, release, request, scope,
+    sized, slots_limit, stage_word, tick, unbounded, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
@@ -66,6 +67,7 @@ pub(crate) struct World {
     bookings: Bookings,
     /// Only what was recorded, folded: what a view would hold.
     view: Bookings,
+    inventory: Inventory,
     oracle: Oracle,
     renewed_until: BTreeMap<String, u64>,
     /// All that was asked for, each under an id of its own.
@@ -93,6 +95,7 @@ impl World {
         Self {
             bookings: Bookings::new(),
             view: Bookings::new(),
+            inventory: Inventory::default(),
             oracle,
             renewed_until: BTreeMap::new(),
             asked: Vec::new(),
@@ -220,17 +223,19 @@ impl World {
                 self.oracle
                     .nodes
                     .insert(node.clone(), (*cpu_milli, *memory_bytes));
-                self.change(&Change::SetNode(Node {
-                    name: name(&node),
+                let capacity = Amount {
                     cpu_milli: *cpu_milli,
                     memory_bytes: *memory_bytes,
-                    gpus: 0,
-                }));
+                    ..Amount::default()
+                };
+                self.inventory.set(Node::new(name(&node), &capacity));
+                self.inventory_changed();
             }
             Step::DropNode(number) => {
                 let node = format!("node-{number}");
                 if self.oracle.nodes.remove(&node).is_some() {
-                    self.change(&Change::DropNode { name: name(&node) });
+                    self.inventory.remove(&name(&node));
+                    self.inventory_changed();
                 }
             }
             Step::Advance(ms) => {
@@ -256,6 +261,7 @@ impl World {
 
     fn read_back(&self) -> Bookings {
         let mut restored = Bookings::blank();
+        restored.take_inventory(&self.inventory);
         for fact in self.bookings.facts() {
             restored.restore(fact);
         }
@@ -349,7 +355,7 @@ impl World {
         let change = Change::SetLimit(limit.clone());
         if let Some((other, _)) = taken {
             let mut events = Events::new(at(self.now));
-            let answer = decide::change(&mut self.bookings, at(self.now), &[change], &mut events);
+            let answer = change_all(&mut self.bookings, self.now, &[change], &mut events);
             assert_eq!(events.into_list(), [], "a refusal leaves no trace");
             let names = |a: &str, b: &str| BTreeSet::from([a.to_owned(), b.to_owned()]);
             let Err(Refusal::SameScopes { name, other: seen }) = answer else {
@@ -366,16 +372,21 @@ impl World {
         self.change(&change);
     }
 
+    fn inventory_changed(&mut self) {
+        self.bookings.take_inventory(&self.inventory);
+        self.view.take_inventory(&self.inventory);
+        self.changed(&[]);
+    }
+
     fn change(&mut self, change: &Change) {
+        self.changed(std::slice::from_ref(change));
+    }
+
+    fn changed(&mut self, changes: &[Change]) {
         self.oracle.pump(self.now);
         let mut events = Events::new(at(self.now));
-        let answer = decide::change(
-            &mut self.bookings,
-            at(self.now),
-            std::slice::from_ref(change),
-            &mut events,
-        );
-        assert_eq!(answer, Ok(Reply::Applied));
+        let answer = change_all(&mut self.bookings, self.now, changes, &mut events);
+        assert_eq!(answer, Ok(()));
         self.fold(&events.into_list());
         if !invariants::over_limit(&self.bookings).is_empty() {
             self.oracle.met.insert("lowered below what is held");
@@ -387,7 +398,7 @@ impl World {
         while self.bookings.is_unsettled() || self.bookings.due(at(self.now)).next().is_some() {
             let mut events = Events::new(at(self.now));
             let renewed = |id: &BookingId| self.renewed_until.get(id.as_str()).copied().map(at);
-            decide::tick(&mut self.bookings, at(self.now), renewed, &mut events);
+            tick(&mut self.bookings, self.now, renewed, &mut events);
             self.fold(&events.into_list());
         }
     }
@@ -395,7 +406,7 @@ impl World {
     fn expect(&mut self, told: &Told, command: &Command) {
         let over_before = invariants::over_limit(&self.bookings);
         let mut events = Events::new(at(self.now));
-        let answer = decide::decide(&mut self.bookings, at(self.now), command, &mut events);
+        let answer = self.bookings.decide(at(self.now), command, &mut events);
         let events = events.into_list();
         self.oracle.met.insert(word(told));
         assert_eq!(told_by(&answer), *told, "at {}", self.now);
@@ -606,7 +617,7 @@ fn told_by(answer: &Result<Reply, Refusal>) -> Told {
         Ok(Reply::AlreadyEnded) => Told::AlreadyEnded,
         Ok(Reply::Stopping) => Told::Stopping,
         Ok(Reply::Noted) => Told::Noted,
-        Ok(Reply::Renewed { .. } | Reply::Applied) => panic!("no booking is answered so"),
+        Ok(Reply::Renewed { .. }) => panic!("no booking is answered so"),
         Err(Refusal::OverLimit { limits }) => Told::Refused("over-limit", headline(limits)),
         Err(Refusal::NeverFits { limits }) => Told::Refused("never-fits", headline(limits)),
         Err(Refusal::OthersFirst { .. }) => refused("others-first"),

@@ -7,6 +7,7 @@ use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::{When, holders, raise};
 use crate::market::Refusal as MarketRefusal;
+use crate::spine::Refusal as SpineRefusal;
 use crate::{Command, Refusal, State, booking, words};
 
 /// A refusal as every surface tells it: `{headline}: {detail}`, then the rest.
@@ -31,7 +32,13 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
     match refusal {
         Refusal::Booking(refusal) => of_booking(state, command, refusal),
         Refusal::Market(refusal) => of_market(refusal),
-        Refusal::TokenExists { name } => Refused {
+        Refusal::Spine(refusal) => of_spine(refusal),
+    }
+}
+
+fn of_spine(refusal: &SpineRefusal) -> Refused {
+    match refusal {
+        SpineRefusal::TokenExists { name } => Refused {
             changes: vec![
                 format!("revoke token {name} first"),
                 "use another name".to_owned(),
@@ -41,18 +48,18 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
                 "a token is made once and shown once",
             )
         },
-        Refusal::NoSuchToken { name } => plain(
+        SpineRefusal::NoSuchToken { name } => plain(
             format!("no token `{name}`"),
             "it was never made, or is revoked already",
         ),
-        Refusal::KeyReused => Refused {
+        SpineRefusal::KeyReused => Refused {
             changes: vec!["use a new key".to_owned()],
             ..plain(
                 "the idempotency key is in use",
                 "it was sent with another action before",
             )
         },
-        Refusal::NotAnchored { below_max } => Refused {
+        SpineRefusal::NotAnchored { below_max } => Refused {
             changes: vec![format!("prune below record {}", words::number(*below_max))],
             ..plain(
                 "nothing was pruned",
@@ -62,7 +69,25 @@ pub fn refused(state: &State, command: &Command, refusal: &Refusal) -> Refused {
                 ),
             )
         },
-        Refusal::AlreadyBegun => plain("the ledger has begun already", "a ledger begins once"),
+        SpineRefusal::NoSuchNode { name } => plain(
+            format!("no node `{name}`"),
+            "only a declared object can be deleted",
+        ),
+        SpineRefusal::Version {
+            object,
+            expected,
+            present,
+        } => Refused {
+            changes: vec!["read it again and send the change with its version".to_owned()],
+            ..plain(
+                format!("{object} was not changed"),
+                match present {
+                    Some(present) => format!("it has version {present}, not {expected}"),
+                    None => format!("it does not exist, version {expected} was expected"),
+                },
+            )
+        },
+        SpineRefusal::AlreadyBegun => plain("the ledger has begun already", "a ledger begins once"),
     }
 }
 
@@ -95,10 +120,10 @@ fn of_market(refusal: &MarketRefusal) -> Refused {
 }
 
 fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Refused {
-    let id = command
-        .booking_id()
-        .map(|id| format!("`{id}`"))
-        .unwrap_or_default();
+    let id = match command {
+        Command::Booking(command) => format!("`{}`", command.id()),
+        _ => String::new(),
+    };
     match refusal {
         BookingRefusal::OverLimit { limits } => over_limit(state, command, limits),
         BookingRefusal::OthersFirst { limits } => Refused {
@@ -210,8 +235,8 @@ fn of_booking(state: &State, command: &Command, refusal: &BookingRefusal) -> Ref
             )
         },
         BookingRefusal::NoSuchObject { name } => plain(
-            format!("no limit or node `{name}`"),
-            "what is not declared cannot be deleted",
+            format!("no limit `{name}`"),
+            "only a declared object can be deleted",
         ),
         BookingRefusal::SameScopes { name, other } => Refused {
             changes: vec![

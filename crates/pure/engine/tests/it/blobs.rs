@@ -12,7 +12,7 @@ fn record(changes: usize, grants: usize) -> Record {
     let time = Instant::from_ms(1_000);
     let name = |at: usize| ObjectName::new(&format!("limit-{at:05}")).unwrap();
     let id = |at: usize| BookingId::new(&format!("booking-{at:05}")).unwrap();
-    let changes = (0..changes)
+    let changes: Vec<Change> = (0..changes)
         .map(|at| Change::DropLimit { name: name(at) })
         .collect();
     let events: Events = (0..grants)
@@ -29,7 +29,7 @@ fn record(changes: usize, grants: usize) -> Record {
         seq: 3,
         time,
         by: Label::new("ada").unwrap(),
-        command: spine::Command::Change { changes }.into(),
+        command: spine::Command::change(changes).into(),
         events,
     }
 }

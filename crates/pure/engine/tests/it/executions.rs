@@ -192,7 +192,7 @@ fn a_snapshot_holds_executions_in_every_stage() {
 
 /// What a command tells: the name and sentence of every event, of what time did before it too.
 fn tells(world: &mut World, command: Command) -> String {
-    let head = world.state.head;
+    let head = world.state.spine.head;
     let events = world.events(command);
     // What time did before the command is told first.
     let from = usize::try_from(head).unwrap();

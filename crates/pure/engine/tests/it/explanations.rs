@@ -92,7 +92,7 @@ fn a_booking_that_waits_says_for_what_behind_whom_and_how_long() {
     assert_eq!(told.reason.map(reason_word), Some("LimitFull"));
     assert_eq!(told.changes, ["raise limit python"]);
     assert_eq!(told.why.holders.len(), 9);
-    assert_eq!(told.record, world.state.head - 1);
+    assert_eq!(told.record, world.state.spine.head - 1);
     assert_eq!(told.object, Object::Booking(id("job-7")));
 }
 
@@ -631,7 +631,7 @@ fn every_refusal_says_what_why_and_the_way_out() {
     );
     check(
         drop_limit("x"),
-        "no limit or node `x`: what is not declared cannot be deleted",
+        "no limit `x`: only a declared object can be deleted",
     );
     check(
         set_limit(Limit {

@@ -3,8 +3,9 @@
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Exit, Isolation, Order};
 use bursar_booking::{
-    Bound, Command as BookingCommand, Fence, Limit, Node, Priority, Request, Scope, Standing,
+    Bound, Command as BookingCommand, Fence, Limit, Priority, Request, Scope, Standing,
 };
+use bursar_engine::Node;
 use bursar_engine::codec::{decode, decode_events, encode};
 use bursar_engine::market::{
     self, Labelled, Mode, Original, Position, Present, Report, difference,
@@ -310,14 +311,14 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
                 ..Amount::default()
             };
             let name = name(&format!("n{number}"));
-            change([Change::SetNode(Node::new(name, &capacity))])
+            change([spine::Change::SetNode(Node::new(name, &capacity))])
         }
-        Step::DropNode { number } => change([Change::DropNode {
+        Step::DropNode { number } => change([spine::Change::DropNode {
             name: name(&format!("n{number}")),
         }]),
         Step::Resume => spine::Command::Resume { wall: world.now }.into(),
         Step::Anchor => spine::Command::Anchor {
-            record: world.state.head - 1,
+            record: world.state.spine.head - 1,
             sha256: sha256(b"snapshot"),
         }
         .into(),
@@ -327,15 +328,15 @@ fn command(world: &mut World, step: &Step) -> Option<Command> {
         }
         .into(),
         Step::Rotate { key } => spine::Command::RotateKey {
-            key: format!("key-{}", world.state.head),
+            key: format!("key-{}", world.state.spine.head),
             idempotency: Some(id(&format!("key-{key}"))),
         }
         .into(),
         Step::Restore => spine::Command::Restore {
-            size: world.state.head,
-            fence: Some(first_fence(world.state.time)),
+            size: world.state.spine.head,
+            fence: Some(first_fence(world.state.spine.time)),
             replaces: None,
-            end_tokens: world.state.head.is_multiple_of(2),
+            end_tokens: world.state.spine.head.is_multiple_of(2),
         }
         .into(),
         Step::Revoke => spine::Command::RevokeToken {
@@ -386,8 +387,8 @@ fn hash(state: &State) -> Hash {
 
 /// The view: folds what was written, and nothing else.
 fn follow(view: &mut State, journal: &[Vec<u8>]) {
-    let from = usize::try_from(view.head).unwrap();
-    for (seq, bytes) in (view.head..).zip(&journal[from..]) {
+    let from = usize::try_from(view.spine.head).unwrap();
+    for (seq, bytes) in (view.spine.head..).zip(&journal[from..]) {
         let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
         view.apply_record(time, &events);
     }
@@ -482,7 +483,7 @@ proptest! {
             let mut record = decode(seq, bytes, |_| None).unwrap();
             let mut events = Events::new();
             decide(&mut state, record.time, &record.command, &mut events).unwrap();
-            state.head += 1;
+            state.spine.head += 1;
             record.events = events;
             prop_assert_eq!(&encode(&record).unwrap().bytes, bytes);
         }
@@ -518,7 +519,7 @@ proptest! {
                 prop_assert_eq!(seldom.run(one), often.run(two));
             }
             let mut same_head = often.state.clone();
-            same_head.head = seldom.state.head;
+            same_head.spine.head = seldom.state.spine.head;
             prop_assert_eq!(hash(&seldom.state), hash(&same_head));
         }
     }
@@ -538,7 +539,7 @@ fn a_pump_that_outgrows_its_record_goes_on_as_ticks() {
     let before = world.journal.len();
     world.run(set_limit(limit_of("go", 1_000))).unwrap();
     assert!(world.state.bookings.is_unsettled());
-    assert_eq!(world.state.next_deadline(), Some(world.state.time));
+    assert_eq!(world.state.next_deadline(), Some(world.state.spine.time));
     let restored = snapshot::read(&snapshot::write(&world.state).unwrap()).unwrap();
     assert!(restored.bookings.is_unsettled());
     world.run(cancel("nobody")).unwrap_err();
@@ -584,9 +585,9 @@ fn a_key_makes_an_action_once_for_a_day() {
     };
     assert_eq!(
         world.run(prune.clone()),
-        Err(bursar_engine::Refusal::KeyReused)
+        Err(bursar_engine::Refusal::Spine(spine::Refusal::KeyReused))
     );
     world.now = Instant::from_ms(world.now.ms() + 86_400_000);
     assert_eq!(world.run(prune), Ok(bursar_engine::Answer::Done));
-    assert_eq!(world.state.keys.len(), 1);
+    assert_eq!(world.state.spine.keys.len(), 1);
 }

@@ -37,7 +37,7 @@ fn time_that_no_event_carries_is_found() {
     let before = Mark::of(&world.state);
     let events = resumed(world.now);
     world.state.apply_record(world.now, &events);
-    world.state.time = Instant::from_ms(world.now.ms() + 1);
+    world.state.spine.time = Instant::from_ms(world.now.ms() + 1);
     let broken = check_record(before, world.now, &events, &world.state);
     assert!(matches!(broken, Err(Broken::TimeBack { .. })), "{broken:?}");
 }
@@ -49,7 +49,7 @@ fn a_head_that_does_not_count_records_is_found() {
     let events = resumed(world.now);
     world.state.apply_record(world.now, &events);
     check_record(before, world.now, &events, &world.state).unwrap();
-    world.state.head += 1;
+    world.state.spine.head += 1;
     let broken = check_record(before, world.now, &events, &world.state);
     assert!(matches!(broken, Err(Broken::Head { .. })), "{broken:?}");
 }
@@ -57,23 +57,32 @@ fn a_head_that_does_not_count_records_is_found() {
 #[test]
 fn keys_out_of_order_are_found() {
     let mut state = World::new().state;
-    state.keys = vec![
+    state.spine.keys = vec![
         (Instant::from_ms(2), String::new()),
         (Instant::from_ms(1), String::new()),
     ];
     let broken = check(&state);
-    assert!(matches!(broken, Err(Broken::KeyOrder { .. })), "{broken:?}");
+    assert!(
+        matches!(broken, Err(Broken::Spine(spine::Broken::KeyOrder { .. }))),
+        "{broken:?}"
+    );
 }
 
 #[test]
 fn pruning_beyond_the_anchor_is_found() {
     let mut state = script::small_state();
-    assert_eq!((state.anchor.unwrap().0, state.pruned_below), (5, 4));
-    state.pruned_below = 6;
+    assert_eq!(
+        (state.spine.anchor.unwrap().0, state.spine.pruned_below),
+        (5, 4)
+    );
+    state.spine.pruned_below = 6;
     check(&state).unwrap();
-    state.pruned_below = 7;
+    state.spine.pruned_below = 7;
     let broken = check(&state);
-    assert!(matches!(broken, Err(Broken::Pruned { .. })), "{broken:?}");
+    assert!(
+        matches!(broken, Err(Broken::Spine(spine::Broken::Pruned { .. }))),
+        "{broken:?}"
+    );
 }
 
 /// Method: events that no decision makes.
@@ -88,28 +97,34 @@ fn a_market_that_outgrew_its_bound_or_its_time_is_found() {
     let filled = |nodes: usize, pods: usize| {
         let mut state = World::new().state;
         for (node, at) in (0..nodes).flat_map(|node| (0..pods).map(move |at| (node, at))) {
-            state.apply(state.time, &event(node, at).into());
+            state.apply(state.spine.time, &event(node, at).into());
         }
         state
     };
     check(&filled(1, ORIGINALS_MAX)).unwrap();
     let broken = check(&filled(1, ORIGINALS_MAX + 1));
-    assert!(matches!(broken, Err(Broken::Market { .. })), "{broken:?}");
+    assert!(
+        matches!(broken, Err(Broken::Market(market::Broken::Market { .. }))),
+        "{broken:?}"
+    );
     let broken = check(&filled(NODES_MAX + 1, 1));
     assert!(
-        matches!(broken, Err(Broken::MarketCount { .. })),
+        matches!(broken, Err(Broken::Market(market::Broken::Count { .. }))),
         "{broken:?}"
     );
     let mut early = filled(1, 1);
-    early.time = Instant::from_ms(early.time.ms() - 1);
+    early.spine.time = Instant::from_ms(early.spine.time.ms() - 1);
     let broken = check(&early);
-    assert!(matches!(broken, Err(Broken::Market { .. })), "{broken:?}");
+    assert!(
+        matches!(broken, Err(Broken::Market(market::Broken::Market { .. }))),
+        "{broken:?}"
+    );
 }
 
 #[test]
 fn a_broken_room_of_bookings_is_found() {
     let mut state = World::new().state;
-    let at = state.time;
+    let at = state.spine.time;
     for name in ["one", "two"] {
         let event = BookingEvent::Reserved(Request {
             id: id(name),

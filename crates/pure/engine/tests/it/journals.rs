@@ -77,7 +77,7 @@ fn the_newest_journal_is_what_its_commands_come_to() {
         let mut record = decode(seq, line.as_bytes(), |_| None).unwrap();
         let mut events = Events::new();
         decide(&mut state, record.time, &record.command, &mut events).unwrap();
-        state.head += 1;
+        state.spine.head += 1;
         record.events = events;
         assert_eq!(
             String::from_utf8(encode(&record).unwrap().bytes).unwrap(),

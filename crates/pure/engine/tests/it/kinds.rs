@@ -295,7 +295,7 @@ fn an_object_has_one_kind_and_nothing_else() {
     }
 
     let good = r#"{"key":{"at":5,"key":"k"}}"#;
-    assert_eq!(snapshot::read(good).unwrap().keys.len(), 1);
+    assert_eq!(snapshot::read(good).unwrap().spine.keys.len(), 1);
     for bad in [
         "{}",
         r#"{"key":{"at":5,"key":"k"},"limit":0}"#,

@@ -13,22 +13,25 @@ use crate::world::{START_MS, World, name, request, reserve, set_limit};
 fn a_level_begins_once_and_brings_the_shipped_limits_in_its_record() {
     let mut world = World::new();
     assert_eq!(
-        (world.state.level, world.state.bookings.limit("tenants")),
+        (
+            world.state.spine.level,
+            world.state.bookings.limit("tenants")
+        ),
         (0, None)
     );
     assert_eq!(
         world.run(spine::Command::Level { n: LEVEL }),
         Ok(Answer::Done)
     );
-    assert_eq!(world.state.level, LEVEL);
+    assert_eq!(world.state.spine.level, LEVEL);
     let tenants = world.state.bookings.limit("tenants").unwrap();
     assert_eq!(tenants.limit.slots, Some(1_000));
-    let head = world.state.head;
+    let head = world.state.spine.head;
     assert_eq!(
         world.run(spine::Command::Level { n: LEVEL }),
         Ok(Answer::Unchanged)
     );
-    assert_eq!(world.state.head, head, "a repeat leaves no record");
+    assert_eq!(world.state.spine.head, head, "a repeat leaves no record");
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn a_level_is_in_the_snapshot_and_its_absence_is_zero() {
     assert!(!before.contains("level"), "{before}");
     world.run(spine::Command::Level { n: LEVEL }).unwrap();
     let lines = snapshot::write(&world.state).unwrap();
-    assert_eq!(snapshot::read(&lines).unwrap().level, LEVEL);
+    assert_eq!(snapshot::read(&lines).unwrap().spine.level, LEVEL);
 }
 
 /// Method: a copy that had given out few fences is restored at the time of its restore, and again
@@ -123,7 +126,7 @@ fn a_restore_ends_all_tokens_unless_it_keeps_them() {
             end_tokens,
         };
         world.run(restore).unwrap();
-        assert_eq!(world.state.tokens.iter().count(), left);
+        assert_eq!(world.state.spine.tokens.iter().count(), left);
     }
 }
 
@@ -148,7 +151,10 @@ fn an_old_restore_still_means_what_it_meant() {
         [Event::Spine(spine::Event::Restored { fence: None, .. })]
     ));
     assert_eq!(
-        (world.state.generation, world.state.bookings.next_fence()),
+        (
+            world.state.spine.generation,
+            world.state.bookings.next_fence()
+        ),
         (4, next)
     );
 }

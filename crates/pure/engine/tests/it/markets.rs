@@ -420,9 +420,12 @@ fn a_report_names_a_pod_once() {
     ];
     for (kept, gone) in twice {
         let command = command(report_of(kept, gone));
-        let (head, refusal) = (world.state.head, world.run(command.clone()).unwrap_err());
+        let (head, refusal) = (
+            world.state.spine.head,
+            world.run(command.clone()).unwrap_err(),
+        );
         assert_eq!(refusal, Refusal::PodTwice { pod: pod("a") }.into());
-        assert_eq!(world.state.head, head, "it leaves no record");
+        assert_eq!(world.state.spine.head, head, "it leaves no record");
         let told = refused(&world.state, &command, &refusal);
         assert_eq!(
             format!("{}: {}", told.headline, told.detail),

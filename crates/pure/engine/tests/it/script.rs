@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Exit, Isolation, Order, STOPS_UNTIL_STUCK};
 use bursar_booking::{
-    Bound, Command as BookingCommand, Fence, Limit, Node, Outcome, Priority, Request, Scope,
+    Bound, Command as BookingCommand, Fence, Limit, Outcome, Priority, Request, Scope,
 };
 use bursar_engine::market::{Labelled, Mode, Original, Position, Present};
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, LEVEL, State, spine};
+use bursar_engine::{Command, LEVEL, Node, State, spine};
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::{Mode as Label, Policy};
 use bursar_units::{Instant, Millis};
@@ -94,6 +94,8 @@ fn declare(run: &mut impl FnMut(Command)) {
         cpu_milli: 96_000,
         memory_bytes: 1_000 << 30,
         gpus: 8,
+        labels: std::collections::BTreeMap::new(),
+        unschedulable: false,
     };
     let everything = Limit {
         slots: Some(400),
@@ -112,10 +114,10 @@ fn declare(run: &mut impl FnMut(Command)) {
         ..Limit::unbounded(name("pair"), Some(Scope::Each), Some(Scope::Each))
     };
     run(change([
-        Change::SetNode(node),
-        Change::SetLimit(everything),
-        Change::SetLimit(heavy),
-        Change::SetLimit(pair),
+        bursar_engine::Change::from(spine::Change::SetNode(node)),
+        Change::SetLimit(everything).into(),
+        Change::SetLimit(heavy).into(),
+        Change::SetLimit(pair).into(),
     ]));
     run(set_limit(limit_of("rust", 1)));
     let token = Token {
@@ -214,8 +216,9 @@ fn many_grants(world: &mut World) {
         world.release(&format!("go-{at:03}")).unwrap();
     }
     let drop_limit = Change::DropLimit { name: name("go") };
-    let drop_node = Change::DropNode { name: name("a01") };
-    world.run(change([drop_limit, drop_node])).unwrap();
+    let drop_node = spine::Change::DropNode { name: name("a01") };
+    let both = [bursar_engine::Change::from(drop_limit), drop_node.into()];
+    world.run(change(both)).unwrap();
 }
 
 /// Every way of an execution to end; at last one in every stage is left.

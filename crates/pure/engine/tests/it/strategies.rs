@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Adoption, Cause, Exit, Isolation, Order, Verdict};
 use bursar_booking::{
-    Bound, Command as BookingCommand, End, Event as BookingEvent, Fence, Limit, Node, Outcome,
-    Priority, Request, Scope, Submission,
+    Bound, Command as BookingCommand, End, Event as BookingEvent, Fence, Limit, Outcome, Priority,
+    Request, Scope, Submission,
 };
 use bursar_engine::codec::Record;
 use bursar_engine::market::{
     self, Labelled, Mode, Original, Position, Report, Rules, Settings, Taken,
 };
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, Event, Events, FORMAT, LEVEL, spine};
+use bursar_engine::{Class, Command, Event, Events, FORMAT, LEVEL, Node, Reference, spine};
 use bursar_journal::hash::Hash;
 use bursar_market::clear;
 use bursar_units::{BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName, PodName};
@@ -204,12 +204,25 @@ fn limit() -> BoxedStrategy<Limit> {
 }
 
 fn node() -> impl Strategy<Value = Node> {
-    (name(), whole(), whole(), whole()).prop_map(|(name, cpu_milli, memory_bytes, gpus)| Node {
-        name,
-        cpu_milli,
-        memory_bytes,
-        gpus,
-    })
+    let labels = proptest::collection::btree_map(text(), text(), 0..3);
+    let capacity = (whole(), whole(), whole());
+    (name(), capacity, labels, any::<bool>()).prop_map(
+        |(name, (cpu_milli, memory_bytes, gpus), labels, unschedulable)| Node {
+            name,
+            cpu_milli,
+            memory_bytes,
+            gpus,
+            labels,
+            unschedulable,
+        },
+    )
+}
+
+fn reference() -> impl Strategy<Value = Reference> {
+    prop_oneof![
+        name().prop_map(Reference::Limit),
+        name().prop_map(Reference::Node),
+    ]
 }
 
 fn token() -> BoxedStrategy<Token> {
@@ -238,12 +251,12 @@ fn fence() -> impl Strategy<Value = Fence> {
     whole().prop_map(Fence)
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = bursar_engine::Change> {
     prop_oneof![
-        limit().prop_map(Change::SetLimit),
-        name().prop_map(|name| Change::DropLimit { name }),
-        node().prop_map(Change::SetNode),
-        name().prop_map(|name| Change::DropNode { name }),
+        limit().prop_map(|limit| Change::SetLimit(limit).into()),
+        name().prop_map(|name| Change::DropLimit { name }.into()),
+        node().prop_map(|node| spine::Change::SetNode(node).into()),
+        name().prop_map(|name| spine::Change::DropNode { name }.into()),
     ]
 }
 
@@ -331,8 +344,18 @@ pub(crate) fn spine_command() -> BoxedStrategy<spine::Command> {
         }),
         (1..=LEVEL).prop_map(|n| Command::Level { n }),
         instant().prop_map(|wall| Command::Resume { wall }),
-        vec((id(), instant()), 0..3).prop_map(|renewed| Command::Tick { renewed }),
-        vec(change(), 0..3).prop_map(|changes| Command::Change { changes }),
+        (
+            vec((id(), instant()), 0..3),
+            option::of(instant()),
+            option::of(proptest::sample::select(&Class::ALL[..]))
+        )
+            .prop_map(|(renewed, until, class)| Command::Tick {
+                renewed,
+                until,
+                class
+            }),
+        (vec(change(), 0..3), vec((reference(), text()), 0..2))
+            .prop_map(|(changes, expect)| Command::Change { changes, expect }),
         token().prop_map(Command::CreateToken),
         name().prop_map(|name| Command::RevokeToken { name }),
         (text(), option::of(id()))
@@ -448,13 +471,11 @@ pub(crate) fn booking_event() -> BoxedStrategy<BookingEvent> {
     .boxed()
 }
 
-/// An event of a limit or a node.
+/// An event of a limit.
 fn event_of_declared() -> impl Strategy<Value = BookingEvent> {
     prop_oneof![
         limit().prop_map(BookingEvent::LimitSet),
         name().prop_map(|name| BookingEvent::LimitDropped { name }),
-        node().prop_map(BookingEvent::NodeSet),
-        name().prop_map(|name| BookingEvent::NodeDropped { name }),
     ]
 }
 

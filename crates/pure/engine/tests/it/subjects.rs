@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use bursar_engine::codec::{Record, decode};
-use bursar_engine::subject::{Error, KINDS, Subject, VERSION, subjects_of};
+use bursar_engine::subject::{VERSION, is_about, subjects_of};
+use bursar_engine::{Kind, Reference};
 use bursar_journal::hash::sha256;
+use bursar_plane::reference::Error;
 use serde_json::Value;
 
 /// Records of every kind that each version wrote.
@@ -69,7 +71,7 @@ fn stated(json: &Value) -> BTreeSet<String> {
 fn a_record_is_about_what_its_events_and_changes_name_and_nothing_else() {
     let records = records();
     let all: BTreeSet<String> = records.iter().flat_map(|(json, _)| stated(json)).collect();
-    for kind in KINDS {
+    for kind in Kind::ALL {
         assert!(
             all.iter()
                 .any(|subject| subject.starts_with(&format!("{kind}/"))),
@@ -77,11 +79,11 @@ fn a_record_is_about_what_its_events_and_changes_name_and_nothing_else() {
         );
     }
     for text in &all {
-        let subject: Subject = text.parse().unwrap();
+        let subject: Reference = text.parse().unwrap();
         assert_eq!(subject.to_string(), *text);
         for (json, record) in &records {
             assert_eq!(
-                subject.is_of(record),
+                is_about(record, &subject),
                 stated(json).contains(text),
                 "{text}: {json}"
             );
@@ -103,9 +105,9 @@ fn a_record_is_about_exactly_the_subjects_that_are_listed_of_it() {
         assert_eq!(*listed, stated(json), "{json}");
     }
     for text in lists.iter().flatten().collect::<BTreeSet<_>>() {
-        let subject: Subject = text.parse().unwrap();
+        let subject: Reference = text.parse().unwrap();
         for ((_, record), listed) in records.iter().zip(&lists) {
-            assert_eq!(subject.is_of(record), listed.contains(text), "{text}");
+            assert_eq!(is_about(record, &subject), listed.contains(text), "{text}");
         }
     }
 }
@@ -146,10 +148,13 @@ fn a_name_that_only_occurs_in_a_record_does_not_make_the_record_be_about_it() {
         let mut words = BTreeSet::new();
         texts(&json, &mut words);
         let stated = stated(&json);
-        for (word, kind) in words.iter().flat_map(|word| KINDS.map(|kind| (word, kind))) {
-            if let Ok(subject) = Subject::new(kind, word) {
+        for (word, kind) in words
+            .iter()
+            .flat_map(|word| Kind::ALL.map(|kind| (word, kind)))
+        {
+            if let Ok(subject) = Reference::new(kind, word) {
                 let is_stated = stated.contains(&subject.to_string());
-                assert_eq!(subject.is_of(&record), is_stated, "{subject}: {json}");
+                assert_eq!(is_about(&record, &subject), is_stated, "{subject}: {json}");
                 refused += usize::from(!is_stated);
             }
         }
@@ -159,18 +164,21 @@ fn a_name_that_only_occurs_in_a_record_does_not_make_the_record_be_about_it() {
 
 #[test]
 fn what_is_no_subject_is_refused_in_words() {
-    let words = |text: &str| text.parse::<Subject>().unwrap_err().to_string();
+    let words = |text: &str| text.parse::<Reference>().unwrap_err().to_string();
     assert_eq!(
         words("wedding/job-1"),
-        "no record is about a `wedding`; the kinds are record, booking, limit, node, pod, token"
+        "`wedding` is not a kind that is known here; the kinds are record, booking, limit, node, pod, token"
     );
     assert_eq!(
         words("job-1"),
-        "`job-1` is not a kind and a name, as in `booking/job-1`"
+        "`job-1` is not a kind and a name, as in `record/NAME`"
     );
     assert_eq!(words("booking/"), "the name of a booking must not be empty");
     for number in ["x", "-1", "+1", "01", ""] {
         let text = number.to_owned();
-        assert_eq!(Subject::new("record", number), Err(Error::Number { text }));
+        assert_eq!(
+            Reference::new(Kind::Record, number),
+            Err(Error::Number { text })
+        );
     }
 }

@@ -1,10 +1,10 @@
 //! The sentences of the stream and of `ledger tail` (design 80, 4.5).
 
 use bursar_booking::decide::Change;
-use bursar_booking::{Command as BookingCommand, End, Limit, Node, Outcome, Scope};
+use bursar_booking::{Command as BookingCommand, End, Limit, Outcome, Scope};
 use bursar_engine::codec::decode_events;
 use bursar_engine::summary::{Data, record_sentences, told};
-use bursar_engine::{Command, State, summary};
+use bursar_engine::{Command, Node, State, spine, summary};
 use bursar_units::Millis;
 
 use crate::script;
@@ -91,7 +91,7 @@ fn what_time_does_is_told() {
         force("job-3", "drained"),
         &["0 booking.released booking/job-3: job-3 taken back by an operator after 30s: drained"],
     );
-    let seq = world.state.head - 2;
+    let seq = world.state.spine.head - 2;
     let bytes = &world.journal[usize::try_from(seq).unwrap()];
     let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
     assert_eq!(
@@ -165,12 +165,14 @@ fn limits_nodes_and_tokens_are_told() {
         cpu_milli: 96_000,
         memory_bytes: 1_000 << 30,
         gpus: 8,
+        labels: std::collections::BTreeMap::new(),
+        unschedulable: false,
     };
     let change = change([
-        Change::SetLimit(pair),
-        Change::SetNode(node),
-        Change::DropNode { name: name("a01") },
-        Change::DropLimit { name: name("pair") },
+        bursar_engine::Change::from(Change::SetLimit(pair)),
+        spine::Change::SetNode(node).into(),
+        spine::Change::DropNode { name: name("a01") }.into(),
+        Change::DropLimit { name: name("pair") }.into(),
     ]);
     check(
         &mut world,

@@ -70,11 +70,15 @@ impl World {
                 .due(self.now)
                 .filter_map(|due| Some((due.id.clone(), *self.evidence.get(&due.id)?)))
                 .collect();
-            let before = self.state.head;
-            self.commit(spine::Command::Tick { renewed })
-                .expect("time is never refused");
+            let before = self.state.spine.head;
+            self.commit(spine::Command::Tick {
+                renewed,
+                until: None,
+                class: None,
+            })
+            .expect("time is never refused");
             assert!(
-                before < self.state.head,
+                before < self.state.spine.head,
                 "a deadline that has passed makes a record"
             );
         }
@@ -90,8 +94,8 @@ impl World {
         let mut events = Events::new();
         let answer = decide(&mut self.state, self.now, &command, &mut events)?;
         if !events.is_empty() {
-            let seq = self.state.head;
-            self.state.head += 1;
+            let seq = self.state.spine.head;
+            self.state.spine.head += 1;
             check_record(before, self.now, &events, &self.state).expect("a step keeps the rules");
             let by = Label::new("ada").unwrap();
             let events = events.clone();
@@ -273,7 +277,8 @@ pub(crate) fn set_limit(limit: Limit) -> Command {
     change([Change::SetLimit(limit)])
 }
 
-pub(crate) fn change(changes: impl Into<Vec<Change>>) -> Command {
-    let changes = changes.into();
-    spine::Command::Change { changes }.into()
+pub(crate) fn change(
+    changes: impl IntoIterator<Item = impl Into<bursar_engine::Change>>,
+) -> Command {
+    spine::Command::change(changes).into()
 }

@@ -180,7 +180,7 @@ impl Story {
     async fn declare(&mut self) -> anyhow::Result<()> {
         let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
         let by = label("operator")?;
-        let change = spine::Command::Change { changes };
+        let change = spine::Command::change(changes);
         let answered = self.life.ledger.submit(by, vec![change.into()]);
         for outcome in answered.await? {
             outcome.result?;

@@ -3,7 +3,7 @@
 use bursar_client::api::instant;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem, whole_number};
-use bursar_engine::subject::Subject;
+use bursar_engine::Reference;
 use bursar_journal::tile::Path as TilePath;
 use bursar_units::{BookingId, INTEGER_MAX, Label, Millis, ObjectName};
 
@@ -67,7 +67,7 @@ impl Parameter for Since {
 }
 
 /// An object that records are about, as in `booking/job-1`.
-impl Parameter for Subject {
+impl Parameter for Reference {
     fn read(name: &str, text: &str) -> Result<Self, Problem> {
         text.parse().map_err(|error| no_subject(name, name, &error))
     }

@@ -200,7 +200,7 @@ impl<L: Listed> Page<L> {
                 state: &state,
                 now,
                 caller: &self.caller,
-                renewed_until: self.ledger.renewed_until(id),
+                renewed_until: self.ledger.alive_until(&Reference::Booking(id.clone())),
             };
             self.listed.tell(&look, id)
         };

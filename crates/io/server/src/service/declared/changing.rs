@@ -65,7 +65,7 @@ impl Service {
         let _one_at_a_time = self.declaring.lock().await;
         let before = self.before(&asked, &write)?;
         let changes = asked.iter().map(Asked::change).collect();
-        let command = spine::Command::Change { changes }.into();
+        let command = spine::Command::change(changes).into();
         if write.mode == Mode::DryRun {
             let now = self.ledger.now();
             let state = self.ledger.view().read();

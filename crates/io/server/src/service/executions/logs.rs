@@ -90,7 +90,11 @@ impl Logs {
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             // Both come before the read: what is written until the end is read after it.
-            let changed = self.service.ledger.view().changed(&self.id);
+            let changed = self
+                .service
+                .ledger
+                .view()
+                .changed(Reference::Booking(self.id.clone()));
             let is_last = !self.wanted.follow || self.has_ended();
             match self.read().await {
                 Ok(bytes) if !bytes.is_empty() => return Some(Ok(bytes)),

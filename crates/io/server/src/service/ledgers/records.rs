@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
-use bursar_engine::subject::{Subject, subjects_in};
+use bursar_engine::Reference;
 use bursar_engine::summary::record_sentences;
 use bursar_engine::{Event, codec, dated};
 use bursar_journal::hash::Hash;
@@ -29,7 +29,7 @@ pub struct RecordFilter {
     /// From this one on.
     pub from: u64,
     /// About this object only, as in `booking/job-1`.
-    pub object: Option<Subject>,
+    pub object: Option<Reference>,
     /// Whether the records themselves are wanted too.
     pub is_raw: bool,
 }
@@ -66,7 +66,7 @@ impl Service {
     fn may_list(
         &self,
         caller: &Caller,
-        object: Option<&Subject>,
+        object: Option<&Reference>,
         is_raw: bool,
     ) -> Result<(), Problem> {
         match object {
@@ -82,7 +82,7 @@ struct Page {
     ledger: Ledger,
     index: Option<Index>,
     caller: Caller,
-    object: Option<Subject>,
+    object: Option<Reference>,
     is_raw: bool,
     limit: usize,
 }
@@ -123,7 +123,7 @@ impl Page {
     fn search(
         &self,
         reader: &dyn Reader,
-        object: &Subject,
+        object: &Reference,
         records: Range<u64>,
     ) -> Result<Vec<Kept>, Problem> {
         let found = search(reader, self.index.as_ref(), object, records, self.limit);

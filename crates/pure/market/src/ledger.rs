@@ -13,10 +13,12 @@
 use std::collections::BTreeMap;
 
 use bursar_journal::hash::{Hash, sha256};
-use bursar_market::clear::{self, Policy};
+use bursar_plane::{Class, Decided, Did, Due, Inventory, Lane, Plane, Reference, Steps};
 use bursar_units::{Instant, Millis, ObjectName, PodName, vocabulary, whole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::clear::{self, Policy};
 
 /// How many nodes may have a market on record: ten times the largest clusters.
 pub const NODES_MAX: usize = 10_000;
@@ -362,6 +364,29 @@ pub enum Refusal {
     },
 }
 
+/// A market that must never be seen (M12).
+#[derive(Clone, Debug, Error, Eq, PartialEq)]
+pub enum Broken {
+    /// The market of a node is larger than it may be, or has a digest that nobody can have made.
+    #[error("the market of node `{node}` has {why}")]
+    Market {
+        /// Which node.
+        node: ObjectName,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// More nodes have a market than may.
+    #[error("{count} nodes have a market")]
+    Count {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Nothing of a market is declared.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub enum Change {}
+
 /// The markets of all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Markets(BTreeMap<ObjectName, Known>);
@@ -513,13 +538,12 @@ impl Markets {
         self.0.is_empty()
     }
 
-    pub(crate) fn apply(&mut self, at: Instant, event: &Event) {
+    fn fold(&mut self, at: Instant, event: &Event) {
         let known = self.0.entry(event.node().clone());
         known.or_insert_with(|| Known::new(at)).apply(at, event);
     }
 
-    /// All facts, in the order in which [`Markets::restore`] takes them.
-    pub(crate) fn facts(&self) -> impl Iterator<Item = Fact> {
+    fn all_facts(&self) -> impl Iterator<Item = Fact> {
         self.0.iter().flat_map(|(node, known)| {
             let market = Fact::Market {
                 node: node.clone(),
@@ -539,8 +563,7 @@ impl Markets {
         })
     }
 
-    /// Takes a fact of a snapshot in.
-    pub(crate) fn restore(&mut self, fact: Fact) {
+    fn take_fact(&mut self, fact: Fact) {
         match fact {
             Fact::Market {
                 node,
@@ -566,6 +589,159 @@ impl Markets {
                 }
             }
         }
+    }
+}
+
+impl Plane for Markets {
+    type Command = Command;
+    type Event = Event;
+    type Change = Change;
+    type Fact = Fact;
+    type Reply = Did;
+    type Refusal = Refusal;
+    type Broken = Broken;
+
+    const STREAMS: &'static [&'static str] = &["node", "pod"];
+
+    fn lane(command: &Command) -> Lane {
+        match command {
+            Command::ReportMarket(_) => Lane::Control,
+        }
+    }
+
+    fn is_result(command: &Command) -> bool {
+        match command {
+            Command::ReportMarket(_) => false,
+        }
+    }
+
+    fn target(command: &Command) -> Option<Reference> {
+        match command {
+            Command::ReportMarket(report) => Some(Reference::Node(report.node.clone())),
+        }
+    }
+
+    fn life(_: &Command, _: &Did) -> Option<(Reference, Instant)> {
+        None
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        command: &Command,
+        out: &mut Decided<Event>,
+    ) -> Result<Did, Refusal> {
+        let Command::ReportMarket(report) = command;
+        let events = decide(self, now, report)?;
+        let did = if events.is_empty() {
+            Did::Unchanged
+        } else {
+            Did::Done
+        };
+        for event in events {
+            self.fold(now, &event);
+            out.push(event);
+        }
+        Ok(did)
+    }
+
+    fn apply(&mut self, at: Instant, event: &Event) {
+        self.fold(at, event);
+    }
+
+    fn next_deadline(&self, _: Class) -> Option<Instant> {
+        None
+    }
+
+    fn owed_since(&self) -> Option<Instant> {
+        None
+    }
+
+    fn overdue(&self, _: Instant) -> impl Iterator<Item = Reference> {
+        std::iter::empty()
+    }
+
+    fn tick(
+        &mut self,
+        _: Due,
+        _: &dyn Fn(&Reference) -> Option<Instant>,
+        _: &mut Steps,
+        _: &mut Decided<Event>,
+    ) {
+    }
+
+    fn resume(&mut self, _: Instant) {}
+
+    fn check_changes(&self, _: &[&Change]) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn implied(&self, _: &[&Change]) -> [Vec<Change>; 2] {
+        [Vec::new(), Vec::new()]
+    }
+
+    fn change(&mut self, _: Instant, change: &Change, _: &mut Decided<Event>) {
+        match *change {}
+    }
+
+    fn settle(&mut self, _: Instant, _: &mut Decided<Event>) {}
+
+    fn take_inventory(&mut self, _: &Inventory) {}
+
+    fn facts(&self) -> impl Iterator<Item = Fact> {
+        self.all_facts()
+    }
+
+    fn restore(&mut self, fact: Fact) {
+        self.take_fact(fact);
+    }
+
+    fn check(&self, now: Instant) -> Result<(), Broken> {
+        let count = self.len();
+        if count > NODES_MAX {
+            return Err(Broken::Count { count });
+        }
+        for (node, known) in self.iter() {
+            let facts = known.originals.len() + usize::from(known.rules.is_some());
+            let why = if known.originals.len() > ORIGINALS_MAX {
+                "too many originals"
+            } else if known.digested > now {
+                "a digest of the future"
+            } else if known.revision < u64::try_from(facts).unwrap_or(u64::MAX) {
+                "more facts than events"
+            } else {
+                continue;
+            };
+            let node = node.clone();
+            return Err(Broken::Market { node, why });
+        }
+        Ok(())
+    }
+
+    /// A report is refused by the number of nodes as well: all of them are needed.
+    fn sketch(&self, commands: &[&Command]) -> Self {
+        if commands.is_empty() {
+            Self::default()
+        } else {
+            self.clone()
+        }
+    }
+
+    fn time(_: &Event) -> Option<Instant> {
+        None
+    }
+
+    fn subjects(event: &Event) -> impl Iterator<Item = Reference> {
+        let pod = event.pod().cloned().map(Reference::Pod);
+        std::iter::once(Reference::Node(event.node().clone())).chain(pod)
+    }
+
+    fn declared(change: &Change) -> Reference {
+        match *change {}
+    }
+
+    fn ends(_: &Event) -> Option<Reference> {
+        None
     }
 }
 
@@ -603,11 +779,7 @@ pub fn difference(
 }
 
 /// What follows from a report; it has been checked then, and nothing of it is known already.
-pub(crate) fn decide(
-    markets: &Markets,
-    now: Instant,
-    report: &Report,
-) -> Result<Vec<Event>, Refusal> {
+fn decide(markets: &Markets, now: Instant, report: &Report) -> Result<Vec<Event>, Refusal> {
     let new = Known::new(now);
     let node = &report.node;
     let known = markets.get(node.as_str()).unwrap_or(&new);

@@ -1,23 +1,33 @@
-//! What is held, counted from the events alone: a second opinion on limits and ends.
+//! A second opinion on limits and ends, counted from the events alone, for `ledger check`.
 //!
-//! The engine keeps counters and works out which limits apply; this does neither the same way. It
+//! The planes keep counters and works out which limits apply; this does neither the same way. It
 //! keeps the open bookings in one map, their sums in another, and at each grant looks through all
 //! limits for those that speak of it (S1).
 
 use std::collections::BTreeMap;
 
-use bursar_engine::booking::execution::Adoption;
-use bursar_engine::booking::limit::Kind;
-use bursar_engine::booking::{Event as Booking, Limit, Request, Scope, Standing, Submission};
-use bursar_engine::{Event, State};
+use bursar_booking::execution::Adoption;
+use bursar_booking::limit::Kind;
+use bursar_booking::{Event as Booking, Limit, Request, Scope, Standing, Submission};
 use bursar_units::words::{count, number};
 use bursar_units::{Amount, BookingId, Label, ObjectName, Total};
 
-use super::Check;
+use crate::{Event, State, spine};
+
+/// One line of the opinion.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// Its subject.
+    pub name: &'static str,
+    /// Whether all is well.
+    pub is_good: bool,
+    /// The numbers, or the first violation.
+    pub detail: String,
+}
 
 /// The counts.
 #[derive(Default)]
-pub(super) struct Tally {
+pub struct Tally {
     open: BTreeMap<BookingId, Open>,
     used: BTreeMap<Value, Total>,
     limits: BTreeMap<ObjectName, Limit>,
@@ -41,16 +51,35 @@ struct Open {
 /// The class and tenant that a sum is over; `None` is all of them.
 type Value = (Option<Label>, Option<Label>);
 
+impl Finding {
+    fn passed(name: &'static str, detail: String) -> Self {
+        let is_good = true;
+        Self {
+            name,
+            is_good,
+            detail,
+        }
+    }
+
+    fn failed(name: &'static str, detail: String) -> Self {
+        let is_good = false;
+        Self {
+            name,
+            is_good,
+            detail,
+        }
+    }
+}
+
 impl Tally {
     /// The counts of a state that a fold begins with.
-    pub(super) fn of(state: &State) -> Self {
+    pub fn of(state: &State) -> Self {
         let bookings = &state.bookings;
         let limits = bookings
             .limits()
             .map(|declared| (declared.limit.name.clone(), declared.limit.clone()));
-        let nodes = bookings
-            .nodes()
-            .map(|(name, capacity)| (name.clone(), *capacity));
+        let nodes = state.spine.inventory.iter();
+        let nodes = nodes.map(|node| (node.name.clone(), node.capacity()));
         let mut tally = Self {
             limits: limits.collect(),
             nodes: nodes.collect(),
@@ -68,8 +97,27 @@ impl Tally {
     }
 
     /// Counts one event in.
-    pub(super) fn take(&mut self, seq: u64, event: &Event) {
-        let Event::Booking(event) = event else { return };
+    pub fn take(&mut self, seq: u64, event: &Event) {
+        match event {
+            Event::Booking(event) => self.take_booking(seq, event),
+            Event::Spine(spine::Event::NodeSet(node)) => {
+                self.changes += 1;
+                self.nodes.insert(node.name.clone(), node.capacity());
+            }
+            Event::Spine(spine::Event::NodeDropped { name }) => {
+                self.changes += 1;
+                self.nodes.remove(name);
+            }
+            Event::Spine(_) | Event::Market(_) => {}
+        }
+    }
+
+    /// All lines, on the state that the events led to.
+    pub fn findings(&self, state: &State) -> [Finding; 2] {
+        [self.limits_check(), self.bookings_check(state)]
+    }
+
+    fn take_booking(&mut self, seq: u64, event: &Booking) {
         match event {
             Booking::Reserved(request)
             | Booking::Submitted(Submission {
@@ -101,14 +149,6 @@ impl Tally {
                 self.changes += 1;
                 self.limits.remove(name);
             }
-            Booking::NodeSet(node) => {
-                self.changes += 1;
-                self.nodes.insert(node.name.clone(), node.capacity());
-            }
-            Booking::NodeDropped { name } => {
-                self.changes += 1;
-                self.nodes.remove(name);
-            }
             Booking::Renewed { .. }
             | Booking::Started { .. }
             | Booking::Stopping { .. }
@@ -118,19 +158,19 @@ impl Tally {
     }
 
     /// The line on limits.
-    pub(super) fn limits_check(&self) -> Check {
+    fn limits_check(&self) -> Finding {
         if let Some(detail) = &self.above {
-            return Check::failed("limits", detail.clone());
+            return Finding::failed("limits", detail.clone());
         }
         let changes = count(self.changes, "change");
-        Check::passed(
+        Finding::passed(
             "limits",
             format!("no slot limit above its bound, {changes}"),
         )
     }
 
     /// The line on bookings: all that began have ended once or are in the state.
-    pub(super) fn bookings_check(&self, state: &State) -> Check {
+    fn bookings_check(&self, state: &State) -> Finding {
         let standing = |id: &BookingId| match state.bookings.standing(id) {
             Some(Standing::Granted(_)) => Some(true),
             Some(Standing::Queued { .. }) => Some(false),
@@ -153,9 +193,9 @@ impl Tally {
         }
         detail = format!("{detail}, {} without an end", length(lost + unknown));
         match &self.wrong {
-            Some(wrong) => Check::failed("bookings", wrong.clone()),
-            None if lost + unknown == 0 => Check::passed("bookings", detail),
-            None => Check::failed("bookings", detail),
+            Some(wrong) => Finding::failed("bookings", wrong.clone()),
+            None if lost + unknown == 0 => Finding::passed("bookings", detail),
+            None => Finding::failed("bookings", detail),
         }
     }
 

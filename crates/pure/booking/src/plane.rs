@@ -1,0 +1,187 @@
+//! Bookings as a plane of the engine.
+
+use bursar_plane::{
+    Class, Decided, Due, Inventory, Lane, Plane, Reference, STEPS_PER_RECORD_MAX, Steps,
+};
+use bursar_units::Instant;
+
+use crate::decide::{self, Change, Refusal, Reply};
+use crate::fact::Fact;
+use crate::invariants::{self, Broken};
+use crate::{Bookings, Command, Event, Submission};
+
+impl Plane for Bookings {
+    type Command = Command;
+    type Event = Event;
+    type Change = Change;
+    type Fact = Fact;
+    type Reply = Reply;
+    type Refusal = Refusal;
+    type Broken = Broken;
+
+    const STREAMS: &'static [&'static str] = &["booking", "execution", "limit"];
+
+    fn lane(command: &Command) -> Lane {
+        match command {
+            Command::Reserve(_) | Command::Submit(_) => Lane::Work,
+            Command::Release { .. }
+            | Command::Renew { .. }
+            | Command::Started { .. }
+            | Command::Adopt(_)
+            | Command::Exited { .. }
+            | Command::StopFailed { .. }
+            | Command::Cancel { .. }
+            | Command::Force { .. } => Lane::Control,
+        }
+    }
+
+    fn is_result(command: &Command) -> bool {
+        match command {
+            Command::Started { .. }
+            | Command::Adopt(_)
+            | Command::Exited { .. }
+            | Command::StopFailed { .. } => true,
+            Command::Reserve(_)
+            | Command::Submit(_)
+            | Command::Release { .. }
+            | Command::Renew { .. }
+            | Command::Cancel { .. }
+            | Command::Force { .. } => false,
+        }
+    }
+
+    fn target(command: &Command) -> Option<Reference> {
+        Some(Reference::Booking(command.id().clone()))
+    }
+
+    fn life(command: &Command, reply: &Reply) -> Option<(Reference, Instant)> {
+        match reply {
+            Reply::Renewed { expires } => {
+                Some((Reference::Booking(command.id().clone()), *expires))
+            }
+            _ => None,
+        }
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        command: &Command,
+        out: &mut Decided<Event>,
+    ) -> Result<Reply, Refusal> {
+        decide::decide(self, now, command, out)
+    }
+
+    fn apply(&mut self, at: Instant, event: &Event) {
+        Self::apply(self, at, event);
+    }
+
+    /// All deadlines of bookings measure patience: the longest run of an execution, too.
+    fn next_deadline(&self, class: Class) -> Option<Instant> {
+        match class {
+            Class::Clock => None,
+            Class::Patience => self.deadlines.first().map(|deadline| deadline.at),
+        }
+    }
+
+    fn owed_since(&self) -> Option<Instant> {
+        self.unsettled
+    }
+
+    fn overdue(&self, now: Instant) -> impl Iterator<Item = Reference> {
+        self.due(now)
+            .map(|deadline| Reference::Booking(deadline.id.clone()))
+    }
+
+    fn tick(
+        &mut self,
+        due: Due,
+        alive_until: &dyn Fn(&Reference) -> Option<Instant>,
+        steps: &mut Steps,
+        out: &mut Decided<Event>,
+    ) {
+        if due.includes(Class::Patience) {
+            decide::tick(self, due.until, alive_until, steps, out);
+        }
+    }
+
+    fn resume(&mut self, at: Instant) {
+        Self::resume(self, at);
+    }
+
+    fn check_changes(&self, changes: &[&Change]) -> Result<(), Refusal> {
+        decide::check_changes(self, changes)
+    }
+
+    /// An operator's own limit on each tenant takes the place of the shipped one, which comes back
+    /// when that one ends.
+    fn implied(&self, changes: &[&Change]) -> [Vec<Change>; 2] {
+        let ends = decide::replaces_shipped(self, changes);
+        let begins = decide::brings_back_shipped(self, changes);
+        [ends.into_iter().collect(), begins.into_iter().collect()]
+    }
+
+    fn change(&mut self, at: Instant, change: &Change, out: &mut Decided<Event>) {
+        if let Some(event) = decide::change_event(self, change) {
+            decide::emit(self, at, event, out);
+        }
+    }
+
+    fn settle(&mut self, at: Instant, out: &mut Decided<Event>) {
+        decide::settle(self, at, &mut { STEPS_PER_RECORD_MAX }, out);
+    }
+
+    fn take_inventory(&mut self, inventory: &Inventory) {
+        self.set_inventory(inventory.total());
+    }
+
+    fn facts(&self) -> impl Iterator<Item = Fact> {
+        Self::facts(self)
+    }
+
+    fn restore(&mut self, fact: Fact) {
+        Self::restore(self, fact);
+    }
+
+    fn check(&self, _now: Instant) -> Result<(), Broken> {
+        invariants::check(self)
+    }
+
+    fn sketch(&self, commands: &[&Command]) -> Self {
+        // No holder has the fence that a program was given: all of them count.
+        let is_adoption = |command: &&Command| matches!(command, Command::Adopt(_));
+        if commands.iter().any(is_adoption) {
+            return self.clone();
+        }
+        let retried = commands.iter().filter_map(|command| match command {
+            Command::Submit(Submission { order, .. }) => order.retry_of.as_ref(),
+            _ => None,
+        });
+        let ids = commands.iter().map(|command| command.id()).chain(retried);
+        Self::sketch(self, &ids.cloned().collect::<Vec<_>>())
+    }
+
+    fn time(event: &Event) -> Option<Instant> {
+        event.time()
+    }
+
+    fn subjects(event: &Event) -> impl Iterator<Item = Reference> {
+        let subject = match event {
+            Event::LimitSet(limit) => Some(Reference::Limit(limit.name.clone())),
+            Event::LimitDropped { name } => Some(Reference::Limit(name.clone())),
+            event => event.booking().cloned().map(Reference::Booking),
+        };
+        subject.into_iter()
+    }
+
+    fn declared(change: &Change) -> Reference {
+        match change {
+            Change::SetLimit(limit) => Reference::Limit(limit.name.clone()),
+            Change::DropLimit { name } => Reference::Limit(name.clone()),
+        }
+    }
+
+    fn ends(event: &Event) -> Option<Reference> {
+        event.ends().cloned().map(Reference::Booking)
+    }
+}

@@ -1,0 +1,121 @@
+//! The nodes that were declared: their capacity and where they stand.
+
+use std::collections::BTreeMap;
+
+use bursar_units::{Amount, ObjectName, Total, is_default, whole};
+use serde::{Deserialize, Serialize};
+
+/// Label of the region of a node.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// Label of the cluster of a node.
+pub const CLUSTER: &str = "bursar.dev/cluster";
+/// Label of the fabric domain of a node.
+pub const DOMAIN: &str = "bursar.dev/domain";
+/// Label of the flavor of its GPUs.
+pub const FLAVOR: &str = "bursar.dev/flavor";
+
+/// A node, in the form of the journal (L7).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Node {
+    /// Its name.
+    pub name: ObjectName,
+    /// CPU in millicores.
+    #[serde(with = "whole")]
+    pub cpu_milli: u64,
+    /// Memory in bytes.
+    #[serde(with = "whole")]
+    pub memory_bytes: u64,
+    /// Whole GPUs.
+    #[serde(with = "whole")]
+    pub gpus: u64,
+    /// Its labels. Absent before level 2.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether nothing new may be placed on it. Absent before level 2: false.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unschedulable: bool,
+}
+
+impl Node {
+    /// A node of that name with that capacity; an amount's slots are no part of a node.
+    pub fn new(name: ObjectName, capacity: &Amount) -> Self {
+        Self {
+            name,
+            cpu_milli: capacity.cpu_milli,
+            memory_bytes: capacity.memory_bytes,
+            gpus: capacity.gpus,
+            labels: BTreeMap::new(),
+            unschedulable: false,
+        }
+    }
+
+    /// Its capacity; the slots are always zero.
+    pub fn capacity(&self) -> Amount {
+        Amount {
+            slots: 0,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+            gpus: self.gpus,
+        }
+    }
+
+    /// Its region, if a label names one.
+    pub fn region(&self) -> Option<&str> {
+        self.label(REGION)
+    }
+
+    /// Its cluster, if a label names one.
+    pub fn cluster(&self) -> Option<&str> {
+        self.label(CLUSTER)
+    }
+
+    /// Its fabric domain, if a label names one.
+    pub fn domain(&self) -> Option<&str> {
+        self.label(DOMAIN)
+    }
+
+    /// The flavor of its GPUs, if a label names one.
+    pub fn flavor(&self) -> Option<&str> {
+        self.label(FLAVOR)
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
+/// The declared nodes, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory(BTreeMap<ObjectName, Node>);
+
+impl Inventory {
+    /// All nodes, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.0.values()
+    }
+
+    /// One node.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        self.0.get(name)
+    }
+
+    /// Adds a node, or replaces the one of that name.
+    pub fn set(&mut self, node: Node) {
+        self.0.insert(node.name.clone(), node);
+    }
+
+    /// Removes a node.
+    pub fn remove(&mut self, name: &ObjectName) {
+        self.0.remove(name);
+    }
+
+    /// The capacity of all nodes together.
+    pub fn total(&self) -> Total {
+        let mut total = Total::ZERO;
+        for node in self.0.values() {
+            total.add(&node.capacity());
+        }
+        total
+    }
+}
