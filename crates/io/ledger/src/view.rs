@@ -150,7 +150,7 @@ impl View {
 }
 
 fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
-    facts.iter().flat_map(|fact| &fact.events)
+    facts.iter().flat_map(|fact| fact.events.iter())
 }
 
 fn subject(event: &Event) -> Option<&BookingId> {

@@ -40,7 +40,7 @@ pub struct Fact {
     /// When it was decided.
     pub time: Instant,
     /// What followed.
-    pub events: Events,
+    pub events: Arc<Events>,
 }
 
 /// Answers that leave when their batch is durable.
@@ -306,12 +306,16 @@ impl Writer {
         {
             self.note_renewal(id, *expires);
         }
-        if !events.is_empty() {
-            self.record(by, now, command, events)?;
-        }
+        let events = if events.is_empty() {
+            Arc::default()
+        } else {
+            self.record(by, now, command, events)?
+        };
         Ok(Outcome {
             record: self.working.head.saturating_sub(1),
+            time: now,
             result,
+            events,
         })
     }
 
@@ -321,7 +325,7 @@ impl Writer {
         time: Instant,
         command: Command,
         events: Events,
-    ) -> Result<(), Poison> {
+    ) -> Result<Arc<Events>, Poison> {
         let seq = self.working.head;
         let record = Record {
             seq,
@@ -344,9 +348,13 @@ impl Writer {
             .map(|blob| blob.bytes.len())
             .sum::<usize>();
         self.batch.records.push(encoded);
-        let Record { events, .. } = record;
-        self.batch.facts.push(Fact { seq, time, events });
-        Ok(())
+        let events = Arc::new(record.events);
+        self.batch.facts.push(Fact {
+            seq,
+            time,
+            events: Arc::clone(&events),
+        });
+        Ok(events)
     }
 
     fn renewals_due(&self, now: Instant) -> Vec<(BookingId, Instant)> {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::{Code, Problem};
-use bursar_engine::{Command, State};
+use bursar_engine::{Command, Events, Refusal, State, plan};
 use bursar_ledger::data::Keys;
 use bursar_ledger::index::Index;
 use bursar_ledger::intake::Outcome;
@@ -217,6 +217,13 @@ impl Service {
             .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
     }
 
+    /// A command tried out: its outcome, and a copy of the small problem as it would leave it.
+    fn plan(&self, command: &Command) -> (Outcome, State) {
+        let now = self.ledger.now();
+        let (result, events, after) = plan(&self.ledger.view().read(), now, command);
+        (planned(&after, now, result, events), after)
+    }
+
     /// Reads the store on a thread that may block.
     async fn read_store<T: Send + 'static>(
         &self,
@@ -227,6 +234,21 @@ impl Service {
         tokio::task::spawn_blocking(task)
             .await
             .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "reading the store panicked")))
+    }
+}
+
+/// The outcome of a command that was only tried out.
+fn planned(
+    after: &State,
+    time: Instant,
+    result: Result<bursar_engine::Answer, Refusal>,
+    events: Events,
+) -> Outcome {
+    Outcome {
+        record: last_record(after),
+        time,
+        result,
+        events: Arc::new(events),
     }
 }
 

@@ -5,6 +5,7 @@ use bursar_journal::hash::{Hash, sha256};
 use bursar_units::{BookingId, Instant, ObjectName};
 use thiserror::Error;
 
+use crate::explain::{Changed, Previous};
 use crate::{Command, Event, Events, State, booking, market, spine};
 
 /// What a command came to.
@@ -12,6 +13,8 @@ use crate::{Command, Event, Events, State, booking, market, spine};
 pub enum Answer {
     /// A booking command; its id is the command's.
     Booking(rules::Reply),
+    /// Changes of declared objects, one for each that the command names, in its order.
+    Changed(Vec<Changed>),
     /// Done, and on record.
     Done,
     /// It was so already, or it was done before under the same key.
@@ -206,10 +209,16 @@ fn change(
     changes: &[rules::Change],
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
+    let previous: Vec<Previous> = changes
+        .iter()
+        .map(|change| Previous::of(&state.bookings, change))
+        .collect();
     let mut out = rules::Events::new(now);
-    let reply = rules::change(&mut state.bookings, now, changes, &mut out)?;
+    rules::change(&mut state.bookings, now, changes, &mut out)?;
     take_over(state, now, out, events);
-    Ok(Answer::Booking(reply))
+    let changed = changes.iter().zip(previous);
+    let changed = changed.map(|(change, previous)| Changed::new(change, previous, events, state));
+    Ok(Answer::Changed(changed.collect()))
 }
 
 /// Takes over the events of bookings, which they have applied to themselves.

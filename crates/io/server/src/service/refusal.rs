@@ -9,16 +9,18 @@ use bursar_engine::explain::{held_by, refused};
 use bursar_engine::{Command, Refusal, State};
 use bursar_ledger::intake::Failure;
 
+use super::answers;
 use super::nearest::nearest;
-use super::{answers, last_record};
 use crate::caller::Caller;
 
 /// When to ask again where nothing better is known.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The problem that a refusal of `command` is to this caller.
+/// The problem that a refusal of `command`, as of a record, is to this caller. Who holds and the
+/// nearest name are no part of the decision: they are read from `state`, which has that record.
 pub(super) fn of_refusal(
     state: &State,
+    record: u64,
     caller: &Caller,
     command: &Command,
     refusal: &Refusal,
@@ -41,7 +43,7 @@ pub(super) fn of_refusal(
         limits: told.limits.iter().map(answers::limit_use).collect(),
         holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
         retry_after_ms: told.when.and_then(|when| when.estimate_ms),
-        record: Some(last_record(state)),
+        record: Some(record),
         ..Problem::new(code(refusal), detail)
     };
     add_facts(&mut problem, state, command, refusal);

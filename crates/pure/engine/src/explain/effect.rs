@@ -1,7 +1,8 @@
 //! What a change of a limit does: the same for the dry run and for the change (transcript 2.4).
 
-use bursar_booking::{Bound, Event as BookingEvent, Limit, LimitUse, Scope};
-use bursar_units::{BookingId, Dimension, Label, ObjectName};
+use bursar_booking::decide::Change;
+use bursar_booking::{Bookings, Bound, Event as BookingEvent, Limit, LimitUse, Node, Scope};
+use bursar_units::{Amount, BookingId, Dimension, Label, ObjectName};
 
 use super::{fullest, give_back};
 use crate::{Event, State, words};
@@ -41,6 +42,61 @@ pub struct Effect {
     pub limits: Vec<LimitUse>,
     /// How much of the tightest is above its bound.
     pub over: u64,
+}
+
+/// A declared object before a change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Previous {
+    /// It was not declared.
+    Nothing,
+    /// A limit.
+    Limit(Limit),
+    /// The capacity of a machine.
+    Node(Amount),
+}
+
+/// The change of one declared object, as it was decided.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Changed {
+    /// The object before.
+    pub previous: Previous,
+    /// What it comes to; `None` for a machine.
+    pub effect: Option<Effect>,
+}
+
+impl Previous {
+    /// The object that a change is about, before the change.
+    pub fn of(bookings: &Bookings, change: &Change) -> Self {
+        match change {
+            Change::SetLimit(Limit { name, .. }) | Change::DropLimit { name } => {
+                let limit = bookings.limit(name.as_str());
+                limit.map_or(Self::Nothing, |declared| {
+                    Self::Limit(declared.limit.clone())
+                })
+            }
+            Change::SetNode(Node { name, .. }) | Change::DropNode { name } => {
+                let capacity = bookings.node(name.as_str());
+                capacity.map_or(Self::Nothing, |capacity| Self::Node(*capacity))
+            }
+        }
+    }
+}
+
+impl Changed {
+    /// What a change came to, with the events and the state that it left.
+    pub fn new(change: &Change, previous: Previous, events: &[Event], after: &State) -> Self {
+        let before = match &previous {
+            Previous::Limit(limit) => Some(limit),
+            Previous::Nothing | Previous::Node(_) => None,
+        };
+        let effect = match change {
+            Change::SetLimit(Limit { name, .. }) | Change::DropLimit { name } => {
+                Some(change_effect(before, events, after, name))
+            }
+            Change::SetNode(_) | Change::DropNode { .. } => None,
+        };
+        Self { previous, effect }
+    }
 }
 
 impl Effect {
