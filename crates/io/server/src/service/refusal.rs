@@ -1,7 +1,7 @@
 //! One table: which code the engine's refusals and the ledger's failures have. The words are the
 //! engine's.
 
-use bursar_client::problem::FieldError;
+use bursar_client::problem::{Bounds, FieldError};
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::Standing;
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
@@ -39,6 +39,7 @@ pub(super) fn of_refusal(
             .map(|field| FieldError::new(field, &detail))
             .into_iter()
             .collect(),
+        bounds: bounds(refusal),
         changes: told.changes,
         limits: told.limits.iter().map(answers::limit_use).collect(),
         holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
@@ -85,6 +86,33 @@ fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &
         }
         _ => {}
     }
+}
+
+/// The bounds that a refusal names.
+fn bounds(refusal: &Refusal) -> Option<Bounds> {
+    let (field, min, max, limit) = match refusal {
+        Refusal::Booking(BookingRefusal::TimeOutOfBounds {
+            field,
+            min_ms,
+            max_ms,
+            limit,
+        }) => (*field, *min_ms, *max_ms, limit.as_ref()),
+        Refusal::Booking(BookingRefusal::Slots) => ("slots", 1, u64::from(u32::MAX), None),
+        Refusal::Booking(BookingRefusal::QueueFull { limit, max }) => {
+            ("maxQueue", 0, *max, Some(limit))
+        }
+        Refusal::Booking(BookingRefusal::TenantQueueFull { limit, max }) => {
+            ("maxQueuePerTenant", 0, *max, Some(limit))
+        }
+        Refusal::NotAnchored { below_max } => ("below", 0, *below_max, None),
+        _ => return None,
+    };
+    Some(Bounds {
+        field: field.to_owned(),
+        min,
+        max,
+        limit: limit.cloned(),
+    })
 }
 
 /// The field of the request that a refusal is about.
