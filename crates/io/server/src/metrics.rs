@@ -84,6 +84,7 @@ struct Counters {
     batch_records: Histogram,
     store_failures: Counter,
     poisoned: Counter,
+    invariants_broken: Counter,
     executions: executions::Ended,
     runner: Arc<Counts>,
 }
@@ -144,6 +145,12 @@ impl Default for Metrics {
             "Commands kept aside because deciding them panicked",
             poisoned.clone(),
         );
+        let invariants_broken = Counter::default();
+        registry.register(
+            "ledger_invariants_broken",
+            "Checks of the state that found a broken invariant",
+            invariants_broken.clone(),
+        );
         let executions = executions::Ended::new(&mut registry);
         Self(Arc::new(Counters {
             registry,
@@ -153,6 +160,7 @@ impl Default for Metrics {
             batch_records,
             store_failures,
             poisoned,
+            invariants_broken,
             executions,
             runner: Arc::default(),
         }))
@@ -188,6 +196,11 @@ impl Metrics {
     /// A command was kept aside.
     pub fn poisoned(&self) {
         self.0.poisoned.inc();
+    }
+
+    /// The state breaks an invariant.
+    pub fn invariant_broken(&self) {
+        self.0.invariants_broken.inc();
     }
 
     /// Where the runner counts.

@@ -75,6 +75,8 @@ impl Observe for Notes {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
 struct World {
