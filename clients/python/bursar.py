@@ -1677,9 +1677,8 @@ def _milliseconds(seconds: Optional[float]) -> Optional[int]:
 
 def _longest_wait_ms(problem: Json) -> Optional[int]:
     """The longest wait that a refusal allows, where it says so."""
-    changes = [str(change) for change in problem.get("changes", [])]
-    found = re.fullmatch(r"send waitMs from \d+ to (\d+)", changes[0]) if changes else None
-    return None if found is None else int(found[1])
+    bounds = problem.get("bounds") or {}
+    return bounds.get("max") if bounds.get("field") == "waitMs" else None
 
 
 def _given(fields: Mapping[str, Any]) -> Json:

@@ -304,8 +304,9 @@ class Slots(unittest.TestCase):
 
     def test_where_a_refusal_does_not_say_how_long_is_allowed_it_is_tried(self) -> None:
         refusal = {"code": "invalid", "errors": [{"path": "waitMs"}]}
-        for changes in ([], ["ask for less"], ["send waitMs from 0 to 86400000"]):
-            with Script([(400, {**refusal, "changes": changes}), (201, {})]) as script:
+        useless = {"field": "waitMs", "min": 0, "max": 86_400_000}
+        for bounds in (None, {"field": "ttlMs", "min": 1, "max": 2}, useless):
+            with Script([(400, {**refusal, "bounds": bounds}), (201, {})]) as script:
                 bursar.Client(script.address)._put("/v1/bookings/x", {"waitMs": 86_400_000}, True)
             waits = [request["waitMs"] for _, _, request in script.requests]
             self.assertEqual(waits, [86_400_000, 43_200_000])

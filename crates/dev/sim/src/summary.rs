@@ -204,8 +204,8 @@ impl Tally {
             Err(Refusal::Market(market::Refusal::Stale { .. })) => {
                 "reports on a market that were late"
             }
-            Ok(Answer::Booking(Reply::Repeated)) => "repeats with the same id",
-            Ok(Answer::Booking(Reply::AlreadyEnded)) => "answer: already ended",
+            Ok(Answer::Booking(Reply::Repeated(_))) => "repeats with the same id",
+            Ok(Answer::Booking(Reply::AlreadyEnded(_))) => "answer: already ended",
             Ok(Answer::Booking(Reply::Renewed { .. })) => "renewals answered",
             _ => return,
         };

@@ -23,7 +23,7 @@ mod top;
 mod up;
 mod watch;
 
-use bursar_engine::{Kind, Reference, reference, subject};
+use bursar_engine::{Kind, Reference, reference};
 
 use crate::failure::{Failure, Stop};
 use crate::grammar::Command;
@@ -60,57 +60,19 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
     }
 }
 
-/// Reads what records can be about, in the words that the server uses too.
-pub(crate) fn read_subject(text: &str) -> Result<Reference, Stop> {
-    text.parse().map_err(|error| {
+/// Reads `KIND/NAME`, where only these kinds are accepted; the plural of a kind will do.
+pub(crate) fn read_reference(text: &str, kinds: &'static [Kind]) -> Result<Reference, Stop> {
+    let plural = text.split_once('/').and_then(|(kind, name)| {
+        let singular = kind.strip_suffix('s')?;
+        Kind::from_word(singular).map(|kind| format!("{kind}/{name}"))
+    });
+    Reference::read(plural.as_deref().unwrap_or(text), kinds).map_err(|error| {
         let suggestion = match &error {
-            subject::Error::Kind { kind } => did_you_mean(kind, subject::KINDS),
+            reference::Error::Kind { kind, kinds } => {
+                did_you_mean(kind, kinds.iter().map(|kind| kind.word()))
+            }
             _ => String::new(),
         };
         Failure::usage(format!("{error}{suggestion}")).into()
     })
-}
-
-/// A thing by kind and name: `booking/job-1`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Reference {
-    /// `booking`, `limit`, `node` or `pod`.
-    pub(crate) kind: &'static str,
-    /// Its name.
-    pub(crate) name: String,
-}
-
-impl Reference {
-    /// Reads `KIND/NAME`, where the kind is one of `kinds`; its plural will do.
-    pub(crate) fn read(text: &str, kinds: &[&'static str]) -> Result<Self, Stop> {
-        let shown = kinds
-            .iter()
-            .map(|kind| format!("{kind}/NAME"))
-            .collect::<Vec<_>>()
-            .join(" or ");
-        let Some((kind, name)) = text.split_once('/') else {
-            return Err(Failure::usage(format!("`{text}` has no kind, write {shown}")).into());
-        };
-        let singular = kind.strip_suffix('s').unwrap_or(kind);
-        let Some(kind) = kinds
-            .iter()
-            .find(|known| **known == kind || **known == singular)
-        else {
-            let suggestion = did_you_mean(kind, kinds.iter().copied());
-            return Err(Failure::usage(format!("`{text}` is not {shown}{suggestion}")).into());
-        };
-        if name.is_empty() {
-            return Err(Failure::usage(format!("`{text}` has no name")).into());
-        }
-        Ok(Self {
-            kind,
-            name: name.to_owned(),
-        })
-    }
-}
-
-impl std::fmt::Display for Reference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.kind, self.name)
-    }
 }

@@ -4,6 +4,8 @@
 pub(crate) const CHECKPOINT_SIGNED: &str = "checkpoint.signed";
 /// Deciding a command panicked; it was set aside.
 pub(crate) const COMMAND_POISONED: &str = "command.poisoned";
+/// The state of the ledger breaks an invariant.
+pub(crate) const INVARIANT_BROKEN: &str = "invariant.broken";
 /// Another process leads: this one writes no more.
 pub(crate) const LEADER_LOST: &str = "leader.lost";
 /// The ledger does not know yet what the market did.

@@ -42,6 +42,9 @@ pub struct Problem {
     /// What is wrong in the request: all of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// What a number that is out of bounds may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
     /// The limits that bind, headline first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitUse>,
@@ -85,6 +88,22 @@ pub struct FieldError {
     /// What may have been meant, or what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+}
+
+/// The bounds of a number, as the refusal of one outside them names them.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bounds {
+    /// The field that is bounded: of the request, as in `waitMs`, or of the limit, as in `maxQueue`.
+    pub field: String,
+    /// The least that is allowed.
+    pub min: u64,
+    /// The most that is allowed.
+    pub max: u64,
+    /// The limit that says so; absent for a bound of the server itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub limit: Option<ObjectName>,
 }
 
 /// One counter of a limit against its bound.
@@ -137,6 +156,7 @@ impl Problem {
             record: None,
             changes: Vec::new(),
             errors: Vec::new(),
+            bounds: None,
             limits: Vec::new(),
             holders: Vec::new(),
             retry_after_ms: None,

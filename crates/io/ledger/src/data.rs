@@ -94,8 +94,8 @@ pub fn open(
     }
     // A checkpoint is signed and kept before anybody can ask for one.
     committer.checkpoint()?;
-    let (ledger, running) = Ledger::start(writer, committer, clock, observe)?;
-    let mut keeper = Keeper::new(ledger.clone(), path, snapshotted);
+    let (ledger, running) = Ledger::start(writer, committer, clock, Arc::clone(&observe))?;
+    let mut keeper = Keeper::new(ledger.clone(), path, snapshotted, observe);
     let keeper = Background::spawn("keeper", move |stopped| keeper.run(stopped))?;
     let index = index_of(path, &ledger);
     let mut indexing = Indexing::new(ledger.clone(), path, index.clone());

@@ -337,7 +337,7 @@ fn is_about(reader: &dyn Reader, subject: &Reference, seq: u64, bytes: &[u8]) ->
         return false;
     }
     let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-    decode(seq, bytes, blob).is_ok_and(|record| subject.is_of(&record))
+    decode(seq, bytes, blob).is_ok_and(|record| subject::is_about(&record, subject))
 }
 
 /// The leaf hash of the last of the first `records` records, if it can be told.

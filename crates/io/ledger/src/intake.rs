@@ -1,11 +1,11 @@
 //! Two bounded lanes between the edge and the engine (L4).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bursar_engine::{Answer, Command, Lane, Refusal};
-use bursar_units::Label;
+use bursar_engine::{Answer, Command, Events, Lane, Refusal};
+use bursar_units::{Instant, Label};
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -14,13 +14,17 @@ pub const LANE_LENGTH_MAX: usize = 16_384;
 /// The most commands of one principal that may wait.
 pub const PER_PRINCIPAL_MAX: usize = 1_024;
 
-/// What a command came to, and the last record that its answer reflects.
+/// The decision on one command: all that an answer to it needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Outcome {
-    /// The record.
+    /// The record of the decision, or the last one before it where it has none.
     pub record: u64,
-    /// The engine's word.
+    /// When it was decided.
+    pub time: Instant,
+    /// The reply, or the refusal.
     pub result: Result<Answer, Refusal>,
+    /// Events of its record, shared with the published fact; none where it has no record.
+    pub events: Arc<Events>,
 }
 
 /// Why there is no word of the engine.

@@ -1,7 +1,5 @@
 //! What the ledger says in a log: each event has one name, `area.what-happened`.
 
-/// The state that is about to be written breaks an invariant.
-pub(crate) const INVARIANT_BROKEN: &str = "invariant.broken";
 /// A new key signs, and is not in its place yet; the next start puts it there.
 pub(crate) const KEY_NOT_IN_PLACE: &str = "key.not-in-place";
 /// A committed record cannot be folded: the process ends.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Monotonic};
 
+use bursar_engine::invariants::Broken;
 use bursar_engine::{Command, Reference};
 use bursar_units::{Instant, Label};
 use tokio::sync::oneshot;
@@ -87,6 +88,9 @@ pub trait Observe: Send + Sync {
 
     /// A checkpoint over that many records was signed.
     fn signed(&self, size: u64);
+
+    /// The state breaks an invariant: a defect. The ledger goes on.
+    fn invariant_broken(&self, broken: &Broken);
 }
 
 /// The ledger: cheap to clone, shared by every surface.

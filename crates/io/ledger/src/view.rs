@@ -147,5 +147,5 @@ impl View {
 }
 
 fn events(facts: &[Fact]) -> impl Iterator<Item = &Event> {
-    facts.iter().flat_map(|fact| &fact.events)
+    facts.iter().flat_map(|fact| fact.events.iter())
 }

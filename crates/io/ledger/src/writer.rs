@@ -39,7 +39,7 @@ pub struct Fact {
     /// When it was decided.
     pub time: Instant,
     /// What followed.
-    pub events: Events,
+    pub events: Arc<Events>,
 }
 
 /// Answers that leave when their batch is durable.
@@ -358,12 +358,16 @@ impl Writer {
         if let Some((object, until)) = life {
             self.note_life(object, until);
         }
-        if !events.is_empty() {
-            self.record(by, now, command, events)?;
-        }
+        let events = if events.is_empty() {
+            Arc::default()
+        } else {
+            self.record(by, now, command, events)?
+        };
         let outcome = Outcome {
             record: self.working.spine.head.saturating_sub(1),
+            time: now,
             result,
+            events,
         };
         Ok((outcome, shows_life))
     }
@@ -374,7 +378,7 @@ impl Writer {
         time: Instant,
         command: Command,
         events: Events,
-    ) -> Result<(), Poison> {
+    ) -> Result<Arc<Events>, Poison> {
         let seq = self.working.head;
         let record = Record {
             seq,
@@ -397,9 +401,13 @@ impl Writer {
             .map(|blob| blob.bytes.len())
             .sum::<usize>();
         self.batch.records.push(encoded);
-        let Record { events, .. } = record;
-        self.batch.facts.push(Fact { seq, time, events });
-        Ok(())
+        let events = Arc::new(record.events);
+        self.batch.facts.push(Fact {
+            seq,
+            time,
+            events: Arc::clone(&events),
+        });
+        Ok(events)
     }
 
     fn note_life(&self, object: Reference, until: Instant) {

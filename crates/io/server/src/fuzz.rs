@@ -26,5 +26,4 @@ pub fn fuzz_target(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     drop(StreamFilter::parse(Some(&text), None));
     let _position = Position::parse(&text);
-    let _route = crate::metrics::route_of(&text);
 }

@@ -20,14 +20,13 @@ mod tokens;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use bursar_client::{Code, Problem};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::auth::CallerSource;
-use crate::metrics::route_of;
 use crate::service::Service;
 
 pub use openapi::description;
@@ -82,11 +81,13 @@ async fn finish(
     next: Next,
 ) -> Response {
     let uri = request.uri().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
     let response = respond::finish(response, uri.path(), || app.service().record());
+    let route = route.as_ref().map(MatchedPath::as_str);
     app.service()
         .metrics()
-        .answered(route_of(uri.path()), response.status().as_u16());
+        .answered(route, response.status().as_u16());
     response
 }
 

@@ -29,47 +29,7 @@ pub const CLASS_LABELS_MAX: usize = 100;
 /// The label of all further classes.
 const OTHERS: &str = "others";
 
-/// The addresses of the API, with their variable parts in braces: the values of a label.
-pub const ROUTES: &[&str] = &[
-    "/healthz",
-    "/log/checkpoint",
-    "/log/inclusion/{record}",
-    "/log/tile/{path}",
-    "/metrics",
-    "/openapi.json",
-    "/problems/{code}",
-    "/readyz",
-    "/v1/apply",
-    "/v1/bookings",
-    "/v1/bookings/{id}",
-    "/v1/bookings/{id}/cancel",
-    "/v1/bookings/{id}/release",
-    "/v1/bookings/{id}/renew",
-    "/v1/events",
-    "/v1/executions",
-    "/v1/executions/{id}",
-    "/v1/executions/{id}/cancel",
-    "/v1/executions/{id}/logs",
-    "/v1/explain/{kind}/{name}",
-    "/v1/identity",
-    "/v1/ledger",
-    "/v1/ledger/backup",
-    "/v1/ledger/export",
-    "/v1/ledger/exported",
-    "/v1/ledger/prune",
-    "/v1/ledger/rotate-key",
-    "/v1/limits",
-    "/v1/limits/{name}",
-    "/v1/nodes",
-    "/v1/nodes/{name}",
-    "/v1/nodes/{name}/market",
-    "/v1/nodes/{name}/restore",
-    "/v1/proofs/{kind}/{id}",
-    "/v1/records",
-    "/v1/tokens",
-    "/v1/tokens/{name}",
-];
-/// The label of what is at no address.
+/// The label of requests that match no route.
 const NOWHERE: &str = "none";
 
 /// Counters that are shared by everyone who counts.
@@ -84,13 +44,14 @@ struct Counters {
     batch_records: Histogram,
     store_failures: Counter,
     poisoned: Counter,
+    invariants_broken: Counter,
     executions: executions::Ended,
     runner: Arc<Counts>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
 struct RequestLabels {
-    route: &'static str,
+    route: String,
     status: u16,
 }
 
@@ -144,6 +105,12 @@ impl Default for Metrics {
             "Commands kept aside because deciding them panicked",
             poisoned.clone(),
         );
+        let invariants_broken = Counter::default();
+        registry.register(
+            "ledger_invariants_broken",
+            "Checks of the state that found a broken invariant",
+            invariants_broken.clone(),
+        );
         let executions = executions::Ended::new(&mut registry);
         Self(Arc::new(Counters {
             registry,
@@ -153,6 +120,7 @@ impl Default for Metrics {
             batch_records,
             store_failures,
             poisoned,
+            invariants_broken,
             executions,
             runner: Arc::default(),
         }))
@@ -160,8 +128,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered.
-    pub fn answered(&self, route: &'static str, status: u16) {
+    /// A request was answered, by the route that it matched.
+    pub fn answered(&self, route: Option<&str>, status: u16) {
+        // A part that takes the rest of an address has a star for the router only.
+        let route = route.map_or_else(|| NOWHERE.to_owned(), |route| route.replace("{*", "{"));
         self.0
             .requests
             .get_or_create(&RequestLabels { route, status })
@@ -190,6 +160,11 @@ impl Metrics {
         self.0.poisoned.inc();
     }
 
+    /// The state breaks an invariant.
+    pub fn invariant_broken(&self) {
+        self.0.invariants_broken.inc();
+    }
+
     /// Where the runner counts.
     pub fn runner(&self) -> Arc<Counts> {
         Arc::clone(&self.0.runner)
@@ -216,21 +191,6 @@ impl Metrics {
         encode_eof(&mut text)?;
         Ok(text)
     }
-}
-
-/// The label of an address.
-pub fn route_of(path: &str) -> &'static str {
-    let matches = |route: &&&str| {
-        let (mut parts, mut pattern) = (path.split('/'), route.split('/'));
-        loop {
-            match (parts.next(), pattern.next()) {
-                (None, None) | (Some(_), Some("{path}")) => return true,
-                (Some(part), Some(expected)) if expected.starts_with('{') || part == expected => {}
-                _ => return false,
-            }
-        }
-    };
-    ROUTES.iter().find(matches).copied().unwrap_or(NOWHERE)
 }
 
 /// What is in use and waits, by class: the largest by name, all others together.

@@ -130,7 +130,7 @@ impl Runner {
     fn take_changes(&self, facts: &[Fact], outbox: &Outbox, tasks: &mut JoinSet<()>) {
         let touched = facts
             .iter()
-            .flat_map(|fact| &fact.events)
+            .flat_map(|fact| fact.events.iter())
             .filter_map(|event| match event {
                 Event::Booking(event) => event.booking(),
                 _ => None,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::{Code, Problem};
-use bursar_engine::{Command, State};
+use bursar_engine::{Command, Events, Refusal, State, plan};
 use bursar_ledger::data::Keys;
 use bursar_ledger::index::Index;
 use bursar_ledger::intake::Outcome;
@@ -39,7 +39,7 @@ pub use bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};
 pub use declared::{Asked, Write};
 pub use events::{Position, Stream, StreamFilter, StreamItem};
 pub use executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
-pub use explaining::Explained;
+pub(crate) use explaining::EXPLAINED;
 pub use ledgers::{Chunks, RecordFilter};
 pub use market::{Since, executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;
@@ -110,9 +110,6 @@ pub struct Service {
     playing_back: Arc<Semaphore>,
     executing: Option<executions::Executing>,
     market: Option<Arc<Agent>>,
-    /// Changes of declared objects come one after another, so that what `If-Match` saw is still
-    /// so when its change is decided.
-    declaring: Mutex<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -137,7 +134,6 @@ impl Service {
             playing_back: Arc::new(Semaphore::new(1)),
             executing: None,
             market: None,
-            declaring: Mutex::new(()),
             stopping: watch::Sender::new(false),
         }
     }
@@ -217,6 +213,13 @@ impl Service {
             .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))
     }
 
+    /// A command tried out: its outcome, and a copy of the small problem as it would leave it.
+    fn plan(&self, command: &Command) -> (Outcome, State) {
+        let now = self.ledger.now();
+        let (result, events, after) = plan(&self.ledger.view().read(), now, command);
+        (planned(&after, now, result, events), after)
+    }
+
     /// Reads the store on a thread that may block.
     async fn read_store<T: Send + 'static>(
         &self,
@@ -227,6 +230,21 @@ impl Service {
         tokio::task::spawn_blocking(task)
             .await
             .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "reading the store panicked")))
+    }
+}
+
+/// The outcome of a command that was only tried out.
+fn planned(
+    after: &State,
+    time: Instant,
+    result: Result<bursar_engine::Answer, Refusal>,
+    events: Events,
+) -> Outcome {
+    Outcome {
+        record: last_record(after),
+        time,
+        result,
+        events: Arc::new(events),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::room::Lane;
 const SEGMENT_LENGTH: usize = 1_024;
 
 /// A booking that has ended, as it is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[expect(clippy::struct_field_names, reason = "its three times are named alike")]
 pub struct Ended {
     id: BookingId,
@@ -38,7 +38,7 @@ pub struct Ended {
 }
 
 /// What most bookings do not have.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Rare {
     cpu_milli: u64,
     memory_bytes: u64,
@@ -52,7 +52,7 @@ struct Rare {
 }
 
 /// The terms of a booking inside the state, with interned names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) class: NameIndex,
     pub(crate) tenant: NameIndex,

@@ -74,7 +74,7 @@ pub(crate) struct Pair {
 }
 
 /// A booking that waits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Queued {
     pub(crate) terms: Terms,
     pub(crate) sequence: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Queued {
 }
 
 /// A booking that holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Granted {
     pub(crate) terms: Terms,
     /// The number that proves it.
@@ -98,6 +98,15 @@ pub struct Granted {
     /// How often the ledger has recorded that the holder showed life.
     pub renewals: u64,
     pub(crate) progress: Option<Box<Progress>>,
+}
+
+impl Queued {
+    pub(crate) fn standing(&self) -> Standing<'_> {
+        Standing::Queued {
+            since: self.since,
+            until: self.until,
+        }
+    }
 }
 
 impl Granted {
@@ -274,10 +283,7 @@ impl Bookings {
             return Some(Standing::Granted(granted));
         }
         if let Some(queued) = self.queued.get(id) {
-            return Some(Standing::Queued {
-                since: queued.since,
-                until: queued.until,
-            });
+            return Some(queued.standing());
         }
         self.archive.get(id).map(Standing::Ended)
     }

@@ -16,6 +16,7 @@ use crate::limit::{
 };
 use crate::request::{End, Fence, Outcome, Request, Submission};
 use crate::room::Lane;
+use crate::shown::Shown;
 use crate::{Bookings, Event, Granted, Limit, STEPS_PER_RECORD_MAX, Standing, TTL_MAX, TTL_MIN};
 
 /// The events of one record, as they are decided.
@@ -28,10 +29,10 @@ pub enum Reply {
     Granted(Fence),
     /// It waits.
     Queued,
-    /// The same request was made before; its present state answers.
-    Repeated,
+    /// The same request was made before; the booking answers as it stands.
+    Repeated(Box<Shown>),
     /// An execution is being stopped and will end.
-    Stopping,
+    Stopping(Box<Shown>),
     /// What the executor found is on record.
     Noted,
     /// Life was shown; it is on record when the deadline comes due (S7).
@@ -40,9 +41,9 @@ pub enum Reply {
         expires: Instant,
     },
     /// It ended just now.
-    Ended,
+    Ended(Box<Shown>),
     /// It had ended before; the recorded end answers.
-    AlreadyEnded,
+    AlreadyEnded(Box<Shown>),
 }
 
 /// Why a command was refused.
@@ -223,7 +224,7 @@ fn reserve(
             .or_else(|| order_difference(bookings.order(id), order));
         return match differs {
             Some(field) => Err(Refusal::IdReused { field }),
-            None => Ok(Reply::Repeated),
+            None => show(bookings, id, Reply::Repeated),
         };
     }
     if let (Some(forgotten_at), Some(made_at)) = (bookings.forgotten_at, id.made_at())
@@ -274,23 +275,23 @@ fn release(
             Err(Refusal::IsExecution)
         }
         Some(Standing::Granted(_)) => {
-            let (id, end, (outcome, exit_code)) = (id.clone(), End::Released, said);
+            let (outcome, exit_code) = said;
             let event = Event::Ended {
-                id,
-                end,
+                id: id.clone(),
+                end: End::Released,
                 outcome,
                 exit_code,
                 reason: None,
                 t: None,
             };
             finish(bookings, at, event, events);
-            Ok(Reply::Ended)
+            show(bookings, id, Reply::Ended)
         }
         Some(Standing::Ended(ended)) => match ended.granted() {
             Some((_, held)) if held != fence => Err(Refusal::StaleFence {
                 end: Some(ended.end()),
             }),
-            _ => Ok(Reply::AlreadyEnded),
+            _ => show(bookings, id, Reply::AlreadyEnded),
         },
     }
 }
@@ -305,13 +306,19 @@ fn cancel(
     match bookings.standing(id) {
         None => Err(Refusal::NotFound),
         Some(Standing::Granted(granted)) if granted.progress().is_some() => {
-            Ok(execution::stop(bookings, at, id, Cause::Cancelled, events))
+            let is_new = execution::stop(bookings, at, id, Cause::Cancelled, events);
+            let reply = if is_new {
+                Reply::Stopping
+            } else {
+                Reply::Repeated
+            };
+            show(bookings, id, reply)
         }
         Some(Standing::Granted(_)) => Err(Refusal::IsGranted),
-        Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
+        Some(Standing::Ended(_)) => show(bookings, id, Reply::AlreadyEnded),
         Some(Standing::Queued { .. }) => {
             finish(bookings, at, ended(id, End::Cancelled, None), events);
-            Ok(Reply::Ended)
+            show(bookings, id, Reply::Ended)
         }
     }
 }
@@ -326,7 +333,7 @@ fn force(
 ) -> Result<Reply, Refusal> {
     match bookings.standing(id) {
         None => Err(Refusal::NotFound),
-        Some(Standing::Ended(_)) => Ok(Reply::AlreadyEnded),
+        Some(Standing::Ended(_)) => show(bookings, id, Reply::AlreadyEnded),
         Some(_) => {
             finish(
                 bookings,
@@ -334,7 +341,7 @@ fn force(
                 ended(id, End::Forced, Some(reason.to_owned())),
                 events,
             );
-            Ok(Reply::Ended)
+            show(bookings, id, Reply::Ended)
         }
     }
 }
@@ -432,6 +439,15 @@ pub(crate) fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &
     bookings.apply(at, &event);
     let is_of_record = at == events.time();
     events.push(if is_of_record { event } else { event.at(at) });
+}
+
+/// A reply that shows the booking as it stands now.
+pub(crate) fn show(
+    bookings: &Bookings,
+    id: &BookingId,
+    reply: fn(Box<Shown>) -> Reply,
+) -> Result<Reply, Refusal> {
+    bookings.shown(id).map(reply).ok_or(Refusal::NotFound)
 }
 
 fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {

@@ -15,7 +15,7 @@ use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, Instant, Millis, is_default, vocabulary};
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{Events, Refusal, Reply, emit, finish};
+use crate::decide::{Events, Refusal, Reply, emit, finish, show};
 use crate::{Bookings, Event, Fence, Granted, Outcome, Request, Standing};
 
 /// After how many stops that failed an execution is stuck.
@@ -322,10 +322,10 @@ pub(crate) fn started(
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
     let Some(progress) = holding(bookings, id)? else {
-        return Ok(Reply::AlreadyEnded);
+        return show(bookings, id, Reply::AlreadyEnded);
     };
     if progress.started.is_some() {
-        return Ok(Reply::Repeated);
+        return show(bookings, id, Reply::Repeated);
     }
     let id = id.clone();
     emit(bookings, at, Event::Started { id, isolation }, events);
@@ -344,11 +344,11 @@ pub(crate) fn adopt(
 ) -> Result<Reply, Refusal> {
     let id = &found.booking.id;
     let granted = match bookings.standing(id) {
-        Some(Standing::Ended(_)) => return Ok(Reply::AlreadyEnded),
+        Some(Standing::Ended(_)) => return show(bookings, id, Reply::AlreadyEnded),
         Some(Standing::Granted(granted)) if wanted(granted) == Some(Wanted::Start) => {
             Some(granted.fence)
         }
-        Some(Standing::Granted(_)) => return Ok(Reply::Repeated),
+        Some(Standing::Granted(_)) => return show(bookings, id, Reply::Repeated),
         Some(Standing::Queued { .. }) | None => None,
     };
     // What the ledger knows was asked counts more than what was found.
@@ -387,7 +387,7 @@ pub(crate) fn exited(
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
     let Some(progress) = holding(bookings, id)? else {
-        return Ok(Reply::AlreadyEnded);
+        return show(bookings, id, Reply::AlreadyEnded);
     };
     let cause = progress.stopping.map(|(_, cause)| cause);
     let (exit_code, signal, reason) = match exit {
@@ -406,7 +406,7 @@ pub(crate) fn exited(
         reason,
     };
     finish(bookings, at, event, events);
-    Ok(Reply::Ended)
+    show(bookings, id, Reply::Ended)
 }
 
 /// A stop did not make the process go away; after ten of them it is stuck. An attempt that was
@@ -419,7 +419,7 @@ pub(crate) fn stop_failed(
     events: &mut Events,
 ) -> Result<Reply, Refusal> {
     let Some(progress) = holding(bookings, id)? else {
-        return Ok(Reply::AlreadyEnded);
+        return show(bookings, id, Reply::AlreadyEnded);
     };
     match progress.stage {
         Stage::Stopping(failed) if attempt == failed + 1 => {
@@ -427,29 +427,29 @@ pub(crate) fn stop_failed(
             emit(bookings, at, Event::StopFailed { id, attempt }, events);
             Ok(Reply::Noted)
         }
-        _ => Ok(Reply::Repeated),
+        _ => show(bookings, id, Reply::Repeated),
     }
 }
 
-/// Somebody wants an execution that holds its slot to end.
+/// Stops an execution that holds its slot. Returns false where it is being stopped already.
 pub(crate) fn stop(
     bookings: &mut Bookings,
     at: Instant,
     id: &BookingId,
     cause: Cause,
     events: &mut Events,
-) -> Reply {
+) -> bool {
     let is_stopping = |granted: &Granted| {
         let progress = granted.progress();
         progress.is_some_and(|progress| progress.stopping.is_some())
     };
     if bookings.granted.get(id).is_some_and(is_stopping) {
-        return Reply::Repeated;
+        return false;
     }
     let id = id.clone();
     let t = None;
     emit(bookings, at, Event::Stopping { id, cause, t }, events);
-    Reply::Stopping
+    true
 }
 
 /// What can be said of an order without looking at who holds.

@@ -23,6 +23,7 @@ pub mod position;
 pub mod request;
 pub mod room;
 mod settle;
+mod shown;
 
 pub use archive::Ended;
 pub use book::{Bookings, ClassUse, Deadline, Granted, Standing};
@@ -32,6 +33,7 @@ pub use decide::{Refusal, Reply};
 pub use event::Event;
 pub use limit::{Bound, Limit, LimitUse, Scope};
 pub use request::{End, Fence, Outcome, Priority, Request, Submission};
+pub use shown::Shown;
 
 use bursar_units::Millis;
 

@@ -5,6 +5,7 @@ use bursar_plane::{Class, Decided, Did, Due, Plane, Reference, Steps};
 use bursar_units::{BookingId, Instant};
 use thiserror::Error;
 
+use crate::explain::{Changed, Previous};
 use crate::market::Markets;
 use crate::{Change, Command, Event, Events, State, market, spine};
 
@@ -13,6 +14,8 @@ use crate::{Change, Command, Event, Events, State, market, spine};
 pub enum Answer {
     /// Of a booking command; its id is the command's.
     Booking(rules::Reply),
+    /// Changes of declared objects, one for each that the command names, in its order.
+    Changed(Vec<Changed>),
     /// Done, and on record.
     Done,
     /// It was so already, or it was done before under the same key.
@@ -97,13 +100,15 @@ fn decide_spine(
         }
         spine::Command::Change { changes, expect } => {
             check_versions(state, expect)?;
-            let before = events.len();
+            let previous: Vec<Previous> = changes
+                .iter()
+                .map(|change| Previous::of(state, change))
+                .collect();
             change(state, now, changes, events)?;
-            Ok(if events.len() == before {
-                Answer::Unchanged
-            } else {
-                Answer::Done
-            })
+            let changed = changes.iter().zip(previous);
+            let changed =
+                changed.map(|(change, previous)| Changed::new(change, previous, events, state));
+            Ok(Answer::Changed(changed.collect()))
         }
         spine::Command::Restore {
             fence,

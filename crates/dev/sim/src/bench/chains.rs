@@ -115,7 +115,7 @@ impl Chains {
             exit_code: None,
         };
         self.send(chain, command, move |chains, answer| match answer {
-            Some(Answer::Booking(Reply::Ended)) => {
+            Some(Answer::Booking(Reply::Ended(_))) => {
                 chains.pairs.fetch_add(1, Ordering::Relaxed);
                 chains.reserve(chain);
             }

@@ -161,7 +161,7 @@ impl Load {
             exit_code: None,
         };
         self.send(self.sent, command, held.due, |answer| {
-            matches!(answer, Some(Answer::Booking(Reply::Ended)))
+            matches!(answer, Some(Answer::Booking(Reply::Ended(_))))
         });
         None
     }

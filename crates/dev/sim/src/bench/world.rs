@@ -269,6 +269,8 @@ impl Observe for Commits {
     }
 
     fn signed(&self, _size: u64) {}
+
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
 #[cfg(test)]

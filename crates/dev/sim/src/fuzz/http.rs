@@ -56,6 +56,10 @@ impl Observe for Attentive {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, broken: &bursar_engine::invariants::Broken) {
+        panic!("{broken}");
+    }
 }
 
 /// Gives the requests of an input to the router, one after another.

@@ -637,18 +637,18 @@ impl Checker {
         };
         match answer {
             Answer::Booking(Reply::Granted(fence)) => self.check_seen_held(id, *fence),
-            Answer::Booking(Reply::Ended | Reply::AlreadyEnded) => demand(
+            Answer::Booking(Reply::Ended(_) | Reply::AlreadyEnded(_)) => demand(
                 self.ends.contains_key(id),
                 "every end that was answered is on record",
                 || format!("`{id}` was answered as ended"),
             ),
-            Answer::Booking(Reply::Queued | Reply::Repeated | Reply::Stopping | Reply::Noted) => {
-                demand(
-                    self.shadow.bookings.standing(id).is_some(),
-                    "every request that was answered is on record",
-                    || format!("`{id}` was answered as known"),
-                )
-            }
+            Answer::Booking(
+                Reply::Queued | Reply::Repeated(_) | Reply::Stopping(_) | Reply::Noted,
+            ) => demand(
+                self.shadow.bookings.standing(id).is_some(),
+                "every request that was answered is on record",
+                || format!("`{id}` was answered as known"),
+            ),
             Answer::Booking(Reply::Renewed { expires }) => {
                 // Only a leader may promise, and a stale one cannot know; S7 has its term run out.
                 if let Some(now) = leader {

@@ -175,12 +175,16 @@ impl World<'_> {
                 one.hold(rng, *fence, now_ms);
                 self.plan_wake(client, lease, now_ms);
             }
-            Ok(Answer::Booking(Reply::Queued | Reply::Repeated)) if one.phase == Phase::Asking => {
+            Ok(Answer::Booking(Reply::Queued | Reply::Repeated(_)))
+                if one.phase == Phase::Asking =>
+            {
                 one.phase = Phase::Waiting;
             }
-            Ok(Answer::Booking(Reply::Ended | Reply::AlreadyEnded)) => one.phase = Phase::Over,
-            Ok(Answer::Booking(Reply::Stopping)) => one.phase = Phase::Watching,
-            Ok(Answer::Booking(Reply::Repeated)) if one.phase == Phase::Cancelling => {
+            Ok(Answer::Booking(Reply::Ended(_) | Reply::AlreadyEnded(_))) => {
+                one.phase = Phase::Over
+            }
+            Ok(Answer::Booking(Reply::Stopping(_))) => one.phase = Phase::Watching,
+            Ok(Answer::Booking(Reply::Repeated(_))) if one.phase == Phase::Cancelling => {
                 one.phase = Phase::Watching;
             }
             Err(Refusal::Booking(BookingRefusal::IsGranted)) => one.phase = Phase::Waiting,

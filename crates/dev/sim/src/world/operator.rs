@@ -41,9 +41,9 @@ impl World<'_> {
                 let reason = "an operator's reason".to_owned();
                 Some(BookingCommand::Force { id, reason }.into())
             }
-            2 => Some(change(vec![self.draw_change()?, self.draw_change()?])),
+            2 => Some(change([self.draw_change()?, self.draw_change()?])),
             3 | 4 => Some(self.set_default(None)),
-            _ => Some(change(vec![self.draw_change()?])),
+            _ => Some(change([self.draw_change()?])),
         }
     }
 
@@ -113,7 +113,7 @@ impl World<'_> {
             slots: Some(slots.unwrap_or_else(|| self.rng.below(9))),
             ..Limit::shipped()
         };
-        change(vec![Change::SetLimit(limit)])
+        change([rules::Change::SetLimit(limit)])
     }
 }
 

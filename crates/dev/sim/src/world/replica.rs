@@ -130,6 +130,10 @@ impl Observe for Seen {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, broken: &bursar_engine::invariants::Broken) {
+        panic!("{broken}");
+    }
 }
 
 impl Process {

@@ -5,8 +5,8 @@ mod history;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bursar_engine::Reference;
 use bursar_engine::subject::is_about;
+use bursar_engine::{Kind, Reference};
 use bursar_engine::{codec, words};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, sha256};
@@ -15,7 +15,7 @@ use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::ledger::{check_export, check_lines};
-use super::read_subject;
+use super::read_reference;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
@@ -34,7 +34,7 @@ pub(super) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), St
 }
 
 async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Result<(), Stop> {
-    let reference = read_subject(reference)?.to_string();
+    let reference = read_reference(reference, &Kind::ALL)?.to_string();
     let (kind, name) = reference.split_once('/').unwrap_or_default();
     let client = session.client().await?;
     let text = client.proof(kind, name).await?;

@@ -3,9 +3,9 @@
 use bursar_client::Client;
 use bursar_client::api::ApplyAnswer;
 use bursar_client::client::Mode;
-use bursar_units::ObjectName;
+use bursar_engine::{Kind, Reference};
 
-use super::{Reference, apply};
+use super::{apply, read_reference};
 use crate::failure::{Failure, Stop};
 use crate::grammar::DeleteArguments;
 use crate::session::Session;
@@ -14,7 +14,7 @@ pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> R
     let references = arguments
         .references
         .iter()
-        .map(|text| Reference::read(text, &["limit", "node"]));
+        .map(|text| read_reference(text, &[Kind::Limit, Kind::Node]));
     let references = references.collect::<Result<Vec<_>, _>>()?;
     let client = session.client().await?;
     // The dry run first: it is the plan that a person is asked about, and one thing that cannot
@@ -52,10 +52,9 @@ pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> R
 }
 
 async fn delete(client: &Client, reference: &Reference, mode: Mode) -> Result<ApplyAnswer, Stop> {
-    let name = ObjectName::new(&reference.name)
-        .map_err(|error| Failure::usage(format!("`{reference}`: {error}")))?;
-    Ok(match reference.kind {
-        "limit" => client.delete_limit(&name, mode).await?,
-        _ => client.delete_node(&name, mode).await?,
-    })
+    match reference {
+        Reference::Limit(name) => Ok(client.delete_limit(name, mode).await?),
+        Reference::Node(name) => Ok(client.delete_node(name, mode).await?),
+        other => Err(Failure::usage(format!("{other} cannot be deleted")).into()),
+    }
 }

@@ -4,9 +4,9 @@ mod pod;
 
 use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
-use bursar_engine::words;
+use bursar_engine::{Kind, Reference, words};
 
-use super::{Reference, saga};
+use super::{read_reference, saga};
 use crate::columns::amount;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
@@ -17,21 +17,22 @@ use crate::session::Session;
 const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
-    let reference = Reference::read(&arguments.reference, &["booking", "limit", "pod"])?;
+    let kinds = &[Kind::Booking, Kind::Limit, Kind::Pod];
+    let reference = read_reference(&arguments.reference, kinds)?;
     if let Some(question) = arguments.question {
         refuse_unanswered(question, &reference, arguments.at.is_some())?;
     }
     let client = session.client().await?;
-    if reference.kind == "pod" {
-        return pod::run(session, &client, &reference.name, arguments).await;
+    if let Reference::Pod(pod) = &reference {
+        return pod::run(session, &client, pod.as_str(), arguments).await;
     }
     if arguments.at.is_some() {
         let message = format!("`--at` is of pods; {reference} is explained as it is");
         return Err(Failure::usage(message).into());
     }
-    let explanation = client.explain(reference.kind, &reference.name).await?;
-    let name = reference.to_string();
-    session.show(&explanation, &name, |look| {
+    let name = reference.name().unwrap_or_default();
+    let explanation = client.explain(reference.kind().word(), name).await?;
+    session.show(&explanation, &reference.to_string(), |look| {
         text(&explanation, arguments.question, look)
     })
 }
@@ -42,11 +43,11 @@ fn refuse_unanswered(
     reference: &Reference,
     is_past: bool,
 ) -> Result<(), Failure> {
-    let answered: &[Question] = match (reference.kind, is_past) {
-        ("pod", false) => &[Question::Why, Question::When, Question::How],
+    let answered: &[Question] = match (reference.kind(), is_past) {
+        (Kind::Pod, false) => &[Question::Why, Question::When, Question::How],
         // What was is not going to change.
-        ("pod", true) => &[Question::Why, Question::How],
-        ("booking", _) => &[Question::Why, Question::When, Question::Who],
+        (Kind::Pod, true) => &[Question::Why, Question::How],
+        (Kind::Booking, _) => &[Question::Why, Question::When, Question::Who],
         _ => &[Question::Why],
     };
     if answered.contains(&question) {

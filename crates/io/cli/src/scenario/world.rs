@@ -377,6 +377,8 @@ impl Observe for Unobserved {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
 /// The key of every scenario's ledger: always the same, until the script rotates it.

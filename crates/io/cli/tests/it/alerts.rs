@@ -10,9 +10,10 @@ use serde_json::Value;
 use crate::house::{House, tree};
 
 /// The alerts that are promised.
-const ALERTS: [&str; 4] = [
+const ALERTS: [&str; 5] = [
     "BursarAgentSilent",
     "BursarExecutionStuck",
+    "BursarInvariantBroken",
     "BursarNeedAboveCapacity",
     "BursarNodeOverloaded",
 ];

@@ -5,11 +5,13 @@
 //! room on the disk it waits, and leaves the room to records.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant as Monotonic};
 
 use bursar_engine::codec::decode;
-use bursar_engine::{Answer, State, invariants, snapshot, spine};
+use bursar_engine::invariants::{self, Broken};
+use bursar_engine::{Answer, State, snapshot, spine};
 use bursar_journal::hash::sha256;
 use bursar_units::causes::chain;
 use bursar_units::{Instant, Millis};
@@ -18,7 +20,7 @@ use super::ROOM_BYTES_MIN;
 use crate::durable;
 use crate::intake::{Failure, Submission};
 use crate::log;
-use crate::pipeline::Ledger;
+use crate::pipeline::{Ledger, Observe};
 use crate::snapshots::{Snapshots, Wrong, edge_at};
 use crate::store::sqlite::{self, SqliteReader};
 use crate::store::{self, Reader as _};
@@ -54,6 +56,8 @@ pub(super) struct Keeper {
     ledger: Ledger,
     data: PathBuf,
     free_bytes: fn(&Path) -> Option<u64>,
+    check: fn(&State) -> Result<(), Broken>,
+    observe: Arc<dyn Observe>,
     snapshotted: u64,
     taken: Duration,
     tried: Duration,
@@ -62,12 +66,19 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// A keeper of a ledger that started from a snapshot over `snapshotted` records.
-    pub(super) fn new(ledger: Ledger, data: &Path, snapshotted: u64) -> Self {
+    pub(super) fn new(
+        ledger: Ledger,
+        data: &Path,
+        snapshotted: u64,
+        observe: Arc<dyn Observe>,
+    ) -> Self {
         let anchored_at = last_anchor(&ledger, data);
         Self {
             ledger,
             data: data.to_owned(),
             free_bytes: durable::free_bytes,
+            check: invariants::check,
+            observe,
             snapshotted,
             taken: Duration::ZERO,
             tried: Duration::ZERO,
@@ -100,8 +111,8 @@ impl Keeper {
         self.tried = at;
         // Cloned under the lock, checked and written outside of it.
         let state = self.ledger.view().read().clone();
-        if let Err(broken) = invariants::check(&state) {
-            tracing::error!(%broken, head = state.head, "{}", log::INVARIANT_BROKEN);
+        if let Err(broken) = (self.check)(&state) {
+            self.observe.invariant_broken(&broken);
         }
         match self.snapshot(&state) {
             Ok(()) => (self.snapshotted, self.taken) = (state.head, at),
@@ -177,9 +188,10 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use super::{ANCHOR_AGE, Keeper, SNAPSHOT_AGE, SNAPSHOT_PAUSE};
+    use super::{ANCHOR_AGE, Broken, Keeper, SNAPSHOT_AGE, SNAPSHOT_PAUSE};
     use crate::clock::{Clock, MachineClock};
     use crate::data::{Data, open};
     use crate::pipeline::Observe;
@@ -246,17 +258,46 @@ mod tests {
         data.stop();
     }
 
+    /// Method: the check finds a defect, as long as it does.
+    #[test]
+    fn a_broken_invariant_is_told_once_for_each_state_that_is_kept() {
+        let (_directory, data, mut keeper) = kept();
+        let counting = Arc::<Counting>::default();
+        keeper.observe = Arc::clone(&counting) as Arc<dyn Observe>;
+        keeper.look(SNAPSHOT_AGE);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 0);
+        keeper.check = |state| {
+            let (below, covered) = (state.head, 0);
+            Err(Broken::Pruned { below, covered })
+        };
+        keeper.snapshotted = 0;
+        keeper.look(SNAPSHOT_AGE * 2);
+        assert_eq!(counting.0.load(Ordering::Relaxed), 1);
+        // The ledger goes on, and so does the keeper.
+        assert_eq!(keeper.snapshotted, data.ledger.view().read().head);
+        data.stop();
+    }
+
     fn kept() -> (tempfile::TempDir, Data, Keeper) {
         let directory = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(MachineClock::default());
-        let data = open(directory.path(), clock, Arc::new(Quiet), |_, _| ()).unwrap();
-        let keeper = Keeper::new(data.ledger.clone(), directory.path(), 0);
+        let data = open(
+            directory.path(),
+            clock,
+            Arc::<Counting>::default(),
+            |_, _| (),
+        )
+        .unwrap();
+        let observe = Arc::<Counting>::default();
+        let keeper = Keeper::new(data.ledger.clone(), directory.path(), 0, observe);
         (directory, data, keeper)
     }
 
-    struct Quiet;
+    /// Counts broken invariants.
+    #[derive(Default)]
+    struct Counting(AtomicU64);
 
-    impl Observe for Quiet {
+    impl Observe for Counting {
         fn poisoned(&self, _: &Poison) {}
 
         fn store_failed(&self, _: &crate::store::Error) {}
@@ -268,5 +309,9 @@ mod tests {
         fn committed(&self, _: usize, _: Duration) {}
 
         fn signed(&self, _: u64) {}
+
+        fn invariant_broken(&self, _: &Broken) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -206,4 +206,6 @@ impl Observe for Seen {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }

@@ -3,6 +3,7 @@
 use bursar_client::Problem;
 use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node};
 use bursar_client::object::{Address, ObjectKind};
+use bursar_engine::Reference;
 use bursar_units::ObjectName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -10,7 +11,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::call::{Call, Reading};
 use super::respond::{Handled, json};
-use crate::service::{Asked, Explained, Write};
+use crate::service::{Asked, EXPLAINED, Write, no_subject};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -141,7 +142,10 @@ async fn explain(call: Call) -> Handled {
         reading.part::<String>("name"),
     );
     let explained = kind.zip(name);
-    let explained = explained.and_then(|(kind, name)| reading.take(Explained::new(&kind, &name)));
+    let explained = explained.and_then(|(kind, name)| {
+        let object = Reference::of(&kind, &name, EXPLAINED);
+        reading.take(object.map_err(|error| no_subject("kind", "name", &error)))
+    });
     let explained = reading.end(explained).await?;
     json(call.service().explain(&call.caller, &explained)?)
 }

@@ -7,7 +7,7 @@ use bursar_client::api::{
     ExportedAnswer, ExportedRequest, Inclusion, LedgerStatus, ListAnswer, PruneAnswer,
     PruneRequest, RecordView, RotateKeyAnswer, RotateKeyRequest,
 };
-use bursar_engine::Reference;
+use bursar_engine::{Kind, Reference};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http::HeaderValue;
@@ -153,7 +153,7 @@ async fn get_proof(call: Call) -> Handled {
     let mut reading = call.reading(&["minRecord"]);
     let (kind, id) = (reading.part::<String>("kind"), reading.part::<String>("id"));
     let subject = kind.zip(id).and_then(|(kind, id)| {
-        let subject = Reference::new(&kind, &id);
+        let subject = Reference::of(&kind, &id, &Kind::ALL);
         reading.take(subject.map_err(|error| no_subject("kind", "id", &error)))
     });
     let subject = reading.end(subject).await?;

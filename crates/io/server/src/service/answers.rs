@@ -5,7 +5,8 @@ mod execution;
 use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::State;
-use bursar_engine::booking::{self, Ended, Granted, Request, Standing};
+use bursar_engine::booking::execution::Order;
+use bursar_engine::booking::{self, Ended, Fence, Request, Shown, Standing};
 use bursar_engine::explain::{self, HeldBy, Object, held_by, reason_word};
 use bursar_engine::words;
 use bursar_units::{BookingId, Instant, Millis};
@@ -28,14 +29,17 @@ impl Look<'_> {
     pub(super) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
         let request = self.state.bookings.request(id)?;
         let standing = self.state.bookings.standing(id)?;
-        let mut booking = self.stands(id, &standing, &request);
+        let order = self.state.bookings.order(id);
+        let is_own = self.caller.may_act_as(&request.tenant);
+        let mut booking = stands(id, &standing, order, is_own);
         tell_request(&mut booking, &request);
         match standing {
-            Standing::Queued { .. } => {}
+            Standing::Queued { .. } => tell_place(&mut booking, self.state, self.now),
             Standing::Granted(granted) => {
                 booking.queued_at = Some(granted.queued_at);
                 booking.granted_at = Some(granted.granted_at);
                 booking.renewals = Some(granted.renewals);
+                booking.expires_at = booking.expires_at.max(self.renewed_until);
             }
             Standing::Ended(ended) => {
                 booking.queued_at = Some(ended.queued_at());
@@ -44,63 +48,86 @@ impl Look<'_> {
         }
         Some(booking)
     }
+}
 
-    /// What a write decided: where the booking is, and what its caller needs next.
-    pub(super) fn brief(&self, id: &BookingId) -> Option<api::Booking> {
-        let request = self.state.bookings.request(id)?;
-        Some(self.stands(id, &self.state.bookings.standing(id)?, &request))
+/// The booking that a reply shows.
+pub(super) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
+    let is_own = caller.may_act_as(shown.tenant());
+    stands(id, &shown.standing(), shown.order(), is_own)
+}
+
+/// A request that was granted at once.
+pub(super) fn granted(
+    request: &Request,
+    order: Option<&Order>,
+    at: Instant,
+    fence: Fence,
+) -> api::Booking {
+    api::Booking {
+        fence: Some(fence.0),
+        expires_at: order.is_none().then(|| at.after(request.ttl)),
+        execution: begins(api::ExecutionState::Starting, order),
+        ..api::Booking::new(request.id.clone(), api::State::Granted)
     }
+}
 
-    /// The same without the place in the queue.
-    pub(super) fn bare(&self, id: &BookingId) -> Option<api::Booking> {
-        match self.state.bookings.standing(id)? {
-            Standing::Queued { since, until } => Some(api::Booking {
-                queued_at: Some(since),
-                wait_until: Some(until),
-                ..api::Booking::new(id.clone(), api::State::Queued)
-            }),
-            _ => self.brief(id),
-        }
+/// A request that waits from now on, without its place in the queue.
+pub(super) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> api::Booking {
+    api::Booking {
+        queued_at: Some(at),
+        wait_until: Some(at.after(request.wait)),
+        execution: begins(api::ExecutionState::Queued, order),
+        ..api::Booking::new(request.id.clone(), api::State::Queued)
     }
+}
 
-    fn stands(&self, id: &BookingId, standing: &Standing<'_>, request: &Request) -> api::Booking {
-        let is_own = self.caller.may_act_as(&request.tenant);
-        let mut booking = match standing {
-            Standing::Queued { since, until } => self.queued(id, *since, *until),
-            Standing::Granted(granted) => self.granted(id, granted, is_own),
-            Standing::Ended(ended) => {
-                let mut booking = ended_booking(id, ended);
-                booking.fence = ended.granted().filter(|_| is_own).map(|(_, fence)| fence.0);
-                booking
-            }
-        };
-        let order = self.state.bookings.order(id);
-        booking.execution = order.map(|order| Box::new(execution::course(standing, order)));
-        booking
-    }
+/// Adds the place in the queue of a booking that still waits. It is an estimate, not a part of a
+/// decision: to count those ahead costs as much as the queue is long, too much to do in `decide`.
+pub(super) fn tell_place(booking: &mut api::Booking, state: &State, now: Instant) {
+    let Some(position) = state.bookings.position(now, &booking.id) else {
+        return;
+    };
+    booking.ahead = Some(position.ahead);
+    booking.estimate_ms = position.estimate.map(|estimate| estimate.ms);
+    booking.rests_on = position.estimate.map(|of| rests_on(of.rests_on));
+}
 
-    fn queued(&self, id: &BookingId, since: Instant, until: Instant) -> api::Booking {
-        let position = self.state.bookings.position(self.now, id);
-        let estimate = position.as_ref().and_then(|position| position.estimate);
-        api::Booking {
-            queued_at: Some(since),
-            wait_until: Some(until),
-            ahead: position.map(|position| position.ahead),
-            estimate_ms: estimate.map(|estimate| estimate.ms),
-            rests_on: estimate.map(|estimate| rests_on(estimate.rests_on)),
+fn begins(state: api::ExecutionState, order: Option<&Order>) -> Option<Box<api::Course>> {
+    order.map(|order| {
+        Box::new(api::Course {
+            retry_of: order.retry_of.clone(),
+            ..api::Course::new(state)
+        })
+    })
+}
+
+/// Where a booking is, and what its caller needs next; `is_own` where the caller may learn its
+/// fence.
+fn stands(
+    id: &BookingId,
+    standing: &Standing<'_>,
+    order: Option<&Order>,
+    is_own: bool,
+) -> api::Booking {
+    let booking = match standing {
+        Standing::Queued { since, until } => api::Booking {
+            queued_at: Some(*since),
+            wait_until: Some(*until),
             ..api::Booking::new(id.clone(), api::State::Queued)
-        }
-    }
-
-    fn granted(&self, id: &BookingId, granted: &Granted, is_own: bool) -> api::Booking {
-        api::Booking {
+        },
+        Standing::Granted(granted) => api::Booking {
             fence: is_own.then_some(granted.fence.0),
-            expires_at: granted
-                .until
-                .filter(|_| granted.progress().is_none())
-                .max(self.renewed_until),
+            expires_at: granted.until.filter(|_| granted.progress().is_none()),
             ..api::Booking::new(id.clone(), api::State::Granted)
-        }
+        },
+        Standing::Ended(ended) => api::Booking {
+            fence: ended.granted().filter(|_| is_own).map(|(_, fence)| fence.0),
+            ..ended_booking(id, ended)
+        },
+    };
+    api::Booking {
+        execution: order.map(|order| Box::new(execution::course(standing, order))),
+        ..booking
     }
 }
 

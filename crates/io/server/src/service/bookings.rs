@@ -14,14 +14,14 @@ use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::booking::{Command as Ask, Fence, Reply, Standing};
 use bursar_engine::token::Role;
-use bursar_engine::{Answer as Word, Command, Refusal, State, explain, plan};
+use bursar_engine::{Answer as Word, Command, Events, Refusal, State, explain};
 use bursar_ledger::intake::Outcome;
-use bursar_units::{BookingId, Instant, Label, Millis};
+use bursar_units::{BookingId, Label, Millis};
 
 use super::answers::{self, Look};
 use super::nearest::nearest;
 use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, last_record};
+use super::{Answer, Mode, Service, last_record, planned};
 use crate::caller::Caller;
 
 pub use list::{BookingFilter, Cursor};
@@ -61,8 +61,25 @@ impl Service {
             return self.try_out(caller, &command);
         }
         let outcome = self.submit_one(caller, command.clone()).await?;
-        let told = Told::now(self, caller);
-        told.answer(&self.ledger.view().read(), &command, outcome, Depth::Brief)
+        let mut answer = self.answer(caller, &command, outcome)?;
+        if answer.body.state == BookingState::Queued {
+            let now = self.ledger.now();
+            answers::tell_place(&mut answer.body, &self.ledger.view().read(), now);
+        }
+        Ok(answer)
+    }
+
+    /// The decision on a command about one booking, as its answer.
+    fn answer(
+        &self,
+        caller: &Caller,
+        command: &Command,
+        outcome: Outcome,
+    ) -> Result<Answer<Booking>, Problem> {
+        let refuse = |record, refusal: &Refusal| {
+            of_refusal(&self.ledger.view().read(), record, caller, command, refusal)
+        };
+        answer(caller, command, outcome, refuse)
     }
 
     /// Independent operations, decided in order, one result each (S8).
@@ -79,7 +96,7 @@ impl Service {
             .cloned()
             .collect();
         let dry_run = (mode == Mode::DryRun).then_some(true);
-        let results = if mode == Mode::DryRun {
+        let (results, record) = if mode == Mode::DryRun {
             self.try_out_all(caller, asked)
         } else {
             let outcomes = if commands.is_empty() {
@@ -87,10 +104,10 @@ impl Service {
             } else {
                 self.submit(caller, commands).await?
             };
-            let told = Told::now(self, caller);
-            told.results(&self.ledger.view().read(), asked, outcomes)
+            let record = outcomes.last().map(|last| last.record);
+            (self.results(caller, asked, outcomes), record)
         };
-        let record = self.record();
+        let record = record.unwrap_or_else(|| self.record());
         Ok(Answer {
             status: 200,
             record,
@@ -183,44 +200,57 @@ impl Service {
 
     /// The same function that would decide, on a copy of the small problem.
     fn try_out(&self, caller: &Caller, command: &Command) -> Result<Answer<Booking>, Problem> {
-        let told = Told::now(self, caller);
-        let state = self.ledger.view().read();
-        let (result, _, after) = plan(&state, told.now, command);
-        drop(state);
-        let outcome = Outcome {
-            record: last_record(&after),
-            result,
-        };
-        let mut answer = told.answer(&after, command, outcome, Depth::Brief)?;
+        let (outcome, after) = self.plan(command);
+        let now = outcome.time;
+        let refuse =
+            |record, refusal: &Refusal| of_refusal(&after, record, caller, command, refusal);
+        let mut answer = answer(caller, command, outcome, refuse)?;
+        answers::tell_place(&mut answer.body, &after, now);
         answer.body.dry_run = Some(true);
         Ok(answer)
     }
 
     /// Each operation sees what those before it would have left, as in earnest.
-    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> Vec<BatchResult> {
-        let told = Told::now(self, caller);
-        let commands = asked
-            .iter()
-            .filter_map(|(_, command)| command.as_ref().ok());
+    fn try_out_all(&self, caller: &Caller, asked: Vec<Asked>) -> (Vec<BatchResult>, Option<u64>) {
+        let now = self.ledger.now();
+        let commands = asked.iter();
+        let commands = commands.filter_map(|(_, command)| command.as_ref().ok());
         let commands: Vec<Command> = commands.cloned().collect();
         let mut sketch = self.ledger.view().read().sketch(&commands);
         let decide = |(id, command): Asked| {
             let done = command.and_then(|command| {
-                let result = bursar_engine::decide(
-                    &mut sketch,
-                    told.now,
-                    &command,
-                    &mut bursar_engine::Events::new(),
-                );
-                let outcome = Outcome {
-                    record: last_record(&sketch),
-                    result,
+                let mut events = Events::new();
+                let result = bursar_engine::decide(&mut sketch, now, &command, &mut events);
+                let outcome = planned(&sketch, now, result, events);
+                let refuse = |record, refusal: &Refusal| {
+                    of_refusal(&sketch, record, caller, &command, refusal)
                 };
-                told.answer(&sketch, &command, outcome, Depth::Bare)
+                answer(caller, &command, outcome, refuse)
             });
             batch_result(id, done)
         };
-        asked.into_iter().map(decide).collect()
+        let results = asked.into_iter().map(decide).collect();
+        (results, Some(last_record(&sketch)))
+    }
+
+    /// The outcomes of a batch, in the order of its operations.
+    fn results(
+        &self,
+        caller: &Caller,
+        asked: Vec<Asked>,
+        outcomes: Vec<Outcome>,
+    ) -> Vec<BatchResult> {
+        let mut outcomes = outcomes.into_iter();
+        let result = |(id, command): Asked| {
+            let done = command.and_then(|command| {
+                let outcome = outcomes.next();
+                let outcome = outcome
+                    .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))?;
+                self.answer(caller, &command, outcome)
+            });
+            batch_result(id, done)
+        };
+        asked.into_iter().map(result).collect()
     }
 
     /// The commands of a batch; one that may not be sent is refused by itself.
@@ -313,120 +343,59 @@ impl Service {
 /// An operation that may be sent, or why not.
 type Asked = (BookingId, Result<Command, Problem>);
 
-/// How much of a booking is told.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Depth {
-    /// What a write decided.
-    Brief,
-    /// The same without the place in the queue, which is costly to work out a thousand times.
-    Bare,
-}
-
-/// To whom and when an outcome is told.
-struct Told<'a> {
-    caller: &'a Caller,
-    now: Instant,
-}
-
-impl<'a> Told<'a> {
-    fn now(service: &Service, caller: &'a Caller) -> Self {
-        Self {
-            caller,
-            now: service.ledger.now(),
+/// The decision on a command about one booking, as its answer; `refuse` explains a refusal as of a
+/// record.
+fn answer(
+    caller: &Caller,
+    command: &Command,
+    outcome: Outcome,
+    refuse: impl FnOnce(u64, &Refusal) -> Problem,
+) -> Result<Answer<Booking>, Problem> {
+    let Outcome {
+        record,
+        time,
+        result,
+        events: _,
+    } = outcome;
+    let (Command::Booking(asked), Word::Booking(reply)) =
+        (command, result.map_err(|refusal| refuse(record, &refusal))?)
+    else {
+        return Err(Problem::new(Code::Internal, "a command names no booking"));
+    };
+    let (id, request) = (asked.id(), asked.request());
+    let body = match &reply {
+        Reply::Granted(fence) => {
+            request.map(|(request, order)| answers::granted(request, order, time, *fence))
         }
-    }
-
-    fn results(
-        &self,
-        state: &State,
-        asked: Vec<Asked>,
-        outcomes: Vec<Outcome>,
-    ) -> Vec<BatchResult> {
-        let mut outcomes = outcomes.into_iter();
-        let result = |(id, command): Asked| {
-            let done = command.and_then(|command| {
-                let outcome = outcomes.next();
-                let outcome = outcome
-                    .ok_or_else(|| Problem::new(Code::Internal, "a command had no outcome"))?;
-                self.answer(state, &command, outcome, Depth::Bare)
-            });
-            batch_result(id, done)
-        };
-        asked.into_iter().map(result).collect()
-    }
-
-    /// The engine's word as an answer.
-    fn answer(
-        &self,
-        state: &State,
-        command: &Command,
-        outcome: Outcome,
-        depth: Depth,
-    ) -> Result<Answer<Booking>, Problem> {
-        let Outcome { record, result } = outcome;
-        let word = result.map_err(|refusal| of_refusal(state, self.caller, command, &refusal))?;
-        let id = command.booking_id();
-        let id = id.ok_or_else(|| Problem::new(Code::Internal, "a command names no booking"))?;
-        let mut body = match word.clone() {
-            Word::Booking(Reply::Renewed { expires }) => Booking {
-                expires_at: Some(expires),
-                ..Booking::new(id.clone(), BookingState::Granted)
-            },
-            Word::Booking(reply) if depth == Depth::Bare => {
-                let present = self.present(state, id, depth);
-                decided(&reply, id)
-                    .filter(|decided| decided.state != present.state)
-                    .unwrap_or(present)
-            }
-            _ => self.present(state, id, depth),
-        };
-        body.record = Some(record);
-        body.applied = applied(command, &word);
-        Ok(Answer {
-            status: status(&word, body.state),
-            record,
-            body,
-        })
-    }
-
-    fn present(&self, state: &State, id: &BookingId, depth: Depth) -> Booking {
-        let look = Look {
-            state,
-            now: self.now,
-            caller: self.caller,
-            renewed_until: None,
-        };
-        let booking = match depth {
-            Depth::Brief => look.brief(id),
-            Depth::Bare => look.bare(id),
-        };
-        // It was there when it was decided; a day may have passed since.
-        booking.unwrap_or_else(|| Booking::new(id.clone(), BookingState::Ended))
-    }
-}
-
-/// Whether a write had an effect, where its answer alone would not tell. A quick program may have
-/// ended before the first answer about it leaves, so a submission tells itself from its repeats.
-fn applied(command: &Command, word: &Word) -> Option<bool> {
-    match command {
-        Command::Booking(Ask::Renew { .. } | Ask::Reserve(_)) => None,
-        Command::Booking(Ask::Submit(_)) => Some(*word != Word::Booking(Reply::Repeated)),
-        _ => Some(matches!(
-            word,
-            Word::Booking(Reply::Ended | Reply::Stopping)
-        )),
-    }
-}
-
-/// What an operation of a batch decided, where those after it have changed it again.
-fn decided(reply: &Reply, id: &BookingId) -> Option<Booking> {
-    match reply {
-        Reply::Granted(fence) => Some(Booking {
-            fence: Some(fence.0),
+        Reply::Queued => request.map(|(request, order)| answers::queued(request, order, time)),
+        Reply::Renewed { expires } => Some(Booking {
+            expires_at: Some(*expires),
             ..Booking::new(id.clone(), BookingState::Granted)
         }),
-        Reply::Queued => Some(Booking::new(id.clone(), BookingState::Queued)),
-        _ => None,
+        Reply::Repeated(shown)
+        | Reply::Stopping(shown)
+        | Reply::Ended(shown)
+        | Reply::AlreadyEnded(shown) => Some(answers::shown(id, shown, caller)),
+        Reply::Noted | Reply::Applied => None,
+    };
+    let body = body.ok_or_else(|| Problem::new(Code::Internal, "a reply shows no booking"))?;
+    Ok(Answer {
+        status: status(&reply, body.state),
+        record,
+        body: Booking {
+            record: Some(record),
+            applied: applied(asked, &reply),
+            ..body
+        },
+    })
+}
+
+/// Whether a write had an effect, where its answer alone would not tell.
+fn applied(asked: &Ask, reply: &Reply) -> Option<bool> {
+    match asked {
+        Ask::Renew { .. } | Ask::Reserve(_) => None,
+        Ask::Submit(_) => Some(!matches!(reply, Reply::Repeated(_))),
+        _ => Some(matches!(reply, Reply::Ended(_) | Reply::Stopping(_))),
     }
 }
 
@@ -489,11 +458,10 @@ fn batch_result(id: BookingId, done: Result<Answer<Booking>, Problem>) -> BatchR
     }
 }
 
-const fn status(word: &Word, state: BookingState) -> u16 {
-    match (word, state) {
-        (Word::Booking(Reply::Granted(_)), _)
-        | (Word::Booking(Reply::Queued), BookingState::Granted) => 201,
-        (Word::Booking(Reply::Queued | Reply::Repeated), BookingState::Queued) => 202,
+const fn status(reply: &Reply, state: BookingState) -> u16 {
+    match (reply, state) {
+        (Reply::Granted(_), _) => 201,
+        (Reply::Queued | Reply::Repeated(_), BookingState::Queued) => 202,
         _ => 200,
     }
 }
@@ -521,7 +489,7 @@ pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Prob
         });
     Problem {
         suggestion: nearest(id.as_str(), visible.map(BookingId::as_str)),
-        ..of_refusal(state, caller, &command, &refusal)
+        ..of_refusal(state, last_record(state), caller, &command, &refusal)
     }
 }
 

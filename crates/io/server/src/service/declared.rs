@@ -5,15 +5,8 @@ mod reading;
 
 use bursar_client::Problem;
 use bursar_client::api::ListAnswer;
-use bursar_client::object::limit::to_spec;
-use bursar_engine::booking::Limit;
-use bursar_journal::hash::sha256;
-use bursar_units::Amount;
 
 pub use changing::{Asked, Write};
-
-/// How many digits of a hash tell versions apart.
-const VERSION_LENGTH: usize = 16;
 
 /// One page of named things in the order of their names.
 pub(super) fn page<T>(
@@ -33,30 +26,6 @@ pub(super) fn page<T>(
         next_cursor,
         record,
     }
-}
-
-/// The version of a limit: another for every content.
-fn limit_version(limit: &Limit) -> String {
-    version(&serde_json::to_vec(&to_spec(limit)).unwrap_or_default())
-}
-
-/// The version of a machine: another for every content.
-fn node_version(capacity: &Amount) -> String {
-    let Amount {
-        slots: _,
-        cpu_milli,
-        memory_bytes,
-        gpus,
-    } = capacity;
-    version(format!("{cpu_milli} {memory_bytes} {gpus}").as_bytes())
-}
-
-fn version(content: &[u8]) -> String {
-    sha256(content)
-        .to_string()
-        .chars()
-        .take(VERSION_LENGTH)
-        .collect()
 }
 
 /// There is no such thing; the nearest is told.

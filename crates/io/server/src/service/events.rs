@@ -362,7 +362,7 @@ fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<Fact>>, Prob
         records.push(Fact {
             seq: record.seq,
             time,
-            events,
+            events: Arc::new(events),
         });
     }
     Ok(Some(records))

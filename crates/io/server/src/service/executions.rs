@@ -32,7 +32,7 @@ use super::answers::{self, Look};
 use super::bookings::list::Listed;
 use super::bookings::{Cursor, tenant_of};
 use super::refusal::of_refusal;
-use super::{Answer, Mode, Service};
+use super::{Answer, Mode, Service, last_record};
 use crate::caller::Caller;
 use crate::log;
 
@@ -187,7 +187,8 @@ impl Service {
         match retried.and_then(|first| state.bookings.request(first)) {
             Some(retried) if !caller.sees_tenant(&retried.tenant) => {
                 let unknown = Refusal::Booking(BookingRefusal::RetryOfUnknown);
-                Err(of_refusal(&state, caller, command, &unknown))
+                let record = last_record(&state);
+                Err(of_refusal(&state, record, caller, command, &unknown))
             }
             _ => Ok(()),
         }

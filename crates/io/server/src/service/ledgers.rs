@@ -211,6 +211,7 @@ impl Service {
             let command = spine::Command::RotateKey { key, idempotency };
             return Err(of_refusal(
                 &self.ledger.view().read(),
+                outcome.record,
                 caller,
                 &command.into(),
                 &refusal,

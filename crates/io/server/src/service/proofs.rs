@@ -5,7 +5,7 @@ use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::codec;
 use bursar_engine::token::Role;
-use bursar_engine::{Kind, Reference, reference, subject};
+use bursar_engine::{Reference, reference};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::prove_inclusion;
 use bursar_journal::proof::{PROOF_BYTES_MAX, PROOF_RECORDS_MAX, PROOF_VERSION, Proof, Proven};
@@ -187,15 +187,14 @@ impl Service {
 
 /// Why a text names nothing that records are about, in the words that every surface uses, with the
 /// fields that have its kind and its name.
-pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &subject::Error) -> Problem {
+pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &reference::Error) -> Problem {
     let words = error.to_string();
     match error {
-        subject::Error::Kind { kind } => {
-            let kinds = subject::KINDS.join(", ");
-            let message = format!("names `{kind}`; the kinds are {kinds}");
+        reference::Error::Kind { kind, kinds } => {
+            let kinds = kinds.iter().map(|kind| kind.word());
             Problem {
-                suggestion: nearest(kind, subject::KINDS.into_iter()),
-                errors: vec![FieldError::new(kind_field, message)],
+                suggestion: nearest(kind, kinds),
+                errors: vec![FieldError::new(kind_field, words.clone())],
                 ..Problem::new(Code::NotFound, words)
             }
         }

@@ -1,24 +1,27 @@
 //! One table: which code the engine's refusals and the ledger's failures have. The words are the
 //! engine's.
 
-use bursar_client::problem::FieldError;
+use bursar_client::problem::{Bounds, FieldError};
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::Standing;
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::explain::{held_by, refused};
+use bursar_engine::spine::Refusal as SpineRefusal;
 use bursar_engine::{Command, Refusal, State};
 use bursar_ledger::intake::Failure;
 
+use super::answers;
 use super::nearest::nearest;
-use super::{answers, last_record};
 use crate::caller::Caller;
 
 /// When to ask again where nothing better is known.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The problem that a refusal of `command` is to this caller.
+/// The problem that a refusal of `command`, as of a record, is to this caller. Who holds and the
+/// nearest name are no part of the decision: they are read from `state`, which has that record.
 pub(super) fn of_refusal(
     state: &State,
+    record: u64,
     caller: &Caller,
     command: &Command,
     refusal: &Refusal,
@@ -37,11 +40,12 @@ pub(super) fn of_refusal(
             .map(|field| FieldError::new(field, &detail))
             .into_iter()
             .collect(),
+        bounds: bounds(refusal),
         changes: told.changes,
         limits: told.limits.iter().map(answers::limit_use).collect(),
         holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
         retry_after_ms: told.when.and_then(|when| when.estimate_ms),
-        record: Some(last_record(state)),
+        record: Some(record),
         ..Problem::new(code(refusal), detail)
     };
     add_facts(&mut problem, state, command, refusal);
@@ -70,19 +74,51 @@ fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &
             }
         }
         Refusal::Booking(BookingRefusal::NoSuchObject { name }) => {
-            let limits = state
-                .bookings
-                .limits()
-                .map(|declared| declared.limit.name.as_str());
-            let nodes = state.bookings.nodes().map(|(name, _)| name.as_str());
-            problem.suggestion = nearest(name.as_str(), limits.chain(nodes));
-        }
-        Refusal::NoSuchToken { name } => {
-            let names = state.tokens.iter().map(|(token, _)| token.name.as_str());
+            let limits = state.bookings.limits();
+            let names = limits.map(|declared| declared.limit.name.as_str());
             problem.suggestion = nearest(name.as_str(), names);
+        }
+        Refusal::Spine(SpineRefusal::NoSuchNode { name }) => {
+            let names = state.spine.inventory.iter().map(|node| node.name.as_str());
+            problem.suggestion = nearest(name.as_str(), names);
+        }
+        Refusal::Spine(SpineRefusal::NoSuchToken { name }) => {
+            let tokens = state.spine.tokens.iter();
+            let names = tokens.map(|(token, _)| token.name.as_str());
+            problem.suggestion = nearest(name.as_str(), names);
+        }
+        Refusal::Spine(SpineRefusal::Version { present, .. }) => {
+            problem.resource_version.clone_from(present);
         }
         _ => {}
     }
+}
+
+/// The bounds that a refusal names.
+fn bounds(refusal: &Refusal) -> Option<Bounds> {
+    let (field, min, max, limit) = match refusal {
+        Refusal::Booking(BookingRefusal::TimeOutOfBounds {
+            field,
+            min_ms,
+            max_ms,
+            limit,
+        }) => (*field, *min_ms, *max_ms, limit.as_ref()),
+        Refusal::Booking(BookingRefusal::Slots) => ("slots", 1, u64::from(u32::MAX), None),
+        Refusal::Booking(BookingRefusal::QueueFull { limit, max }) => {
+            ("maxQueue", 0, *max, Some(limit))
+        }
+        Refusal::Booking(BookingRefusal::TenantQueueFull { limit, max }) => {
+            ("maxQueuePerTenant", 0, *max, Some(limit))
+        }
+        Refusal::NotAnchored { below_max } => ("below", 0, *below_max, None),
+        _ => return None,
+    };
+    Some(Bounds {
+        field: field.to_owned(),
+        min,
+        max,
+        limit: limit.cloned(),
+    })
 }
 
 /// The field of the request that a refusal is about.
@@ -123,12 +159,19 @@ pub fn of_failure(failure: &Failure) -> Problem {
 const fn code(refusal: &Refusal) -> Code {
     match refusal {
         Refusal::Booking(refusal) => booking_code(refusal),
-        Refusal::TokenExists { .. }
-        | Refusal::NotAnchored { .. }
-        | Refusal::AlreadyBegun
-        | Refusal::Market(_) => Code::Conflict,
-        Refusal::NoSuchToken { .. } => Code::NotFound,
-        Refusal::KeyReused => Code::IdReused,
+        Refusal::Spine(refusal) => spine_code(refusal),
+        Refusal::Market(_) => Code::Conflict,
+    }
+}
+
+const fn spine_code(refusal: &SpineRefusal) -> Code {
+    match refusal {
+        SpineRefusal::TokenExists { .. }
+        | SpineRefusal::NotAnchored { .. }
+        | SpineRefusal::Version { .. }
+        | SpineRefusal::AlreadyBegun => Code::Conflict,
+        SpineRefusal::NoSuchToken { .. } | SpineRefusal::NoSuchNode { .. } => Code::NotFound,
+        SpineRefusal::KeyReused => Code::IdReused,
     }
 }
 

@@ -11,7 +11,7 @@ use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::state::KEYS_KEPT;
 use bursar_engine::token::{Role, Token};
-use bursar_engine::{Command, plan, spine};
+use bursar_engine::{Command, spine};
 use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
@@ -69,11 +69,9 @@ impl Service {
             return Ok(created(&present, made_at, secret, self.record(), None));
         }
         let command = spine::Command::CreateToken(token.clone());
-        let record = self
-            .submit_or_plan(caller, &command.into(), mode)
-            .await?
-            .record;
-        Ok(created(&token, now, secret, record, None))
+        let outcome = self.submit_or_plan(caller, &command.into(), mode).await?;
+        let (record, made_at) = (outcome.record, outcome.time);
+        Ok(created(&token, made_at, secret, record, None))
     }
 
     /// The token of this very secret, if it was made before.
@@ -144,19 +142,13 @@ impl Service {
     ) -> Result<Outcome, Problem> {
         let outcome = match mode {
             Mode::Real => self.submit_one(caller, command.clone()).await?,
-            Mode::DryRun => {
-                let state = self.ledger.view().read();
-                let (result, _, after) = plan(&state, self.ledger.now(), command);
-                Outcome {
-                    record: last_record(&after),
-                    result,
-                }
-            }
+            Mode::DryRun => self.plan(command).0,
         };
         match &outcome.result {
             Ok(_) => Ok(outcome),
             Err(refusal) => Err(of_refusal(
                 &self.ledger.view().read(),
+                outcome.record,
                 caller,
                 command,
                 refusal,

@@ -295,3 +295,36 @@ async fn ids(world: &World, filter: &str) -> Vec<String> {
         }
     }
 }
+
+/// Method: both requests are decided in one batch, so the view has the grant when the first of them
+/// is answered.
+#[tokio::test(start_paused = true)]
+async fn an_answer_tells_what_its_command_decided_and_not_what_followed() {
+    let world = World::new();
+    world.limit("one", r#"{"class":"python","slots":1}"#).await;
+    let fence = world.grant("holds", "python", "acme").await;
+    let waits = r#"{"class":"python","tenant":"acme","waitMs":60000}"#;
+    let free = format!(
+        r#"{{"operations":[{{"op":"release","id":"holds","fence":{fence}}},
+                           {{"op":"reserve","id":"other","class":"rust","tenant":"acme"}}]}}"#
+    );
+    let (queued, freed) = tokio::join!(
+        world.ask("PUT", "/v1/bookings/waits", waits),
+        world.ask("POST", "/v1/bookings", &free)
+    );
+    assert_eq!(freed.status, 200, "{}", freed.text());
+    assert_eq!(
+        (queued.status.as_u16(), &queued.json()["state"]),
+        (202, &json!("queued"))
+    );
+    let record = |reply: &crate::world::Reply| reply.json()["record"].as_u64().unwrap();
+    assert!(record(&queued) < record(&freed));
+    let seen = world.ask("GET", "/v1/bookings/waits", "").await.json();
+    assert_eq!(seen["state"], "granted");
+    // A repeat tells what is so by then.
+    let again = world.ask("PUT", "/v1/bookings/waits", waits).await;
+    assert_eq!(
+        (again.status.as_u16(), &again.json()["fence"]),
+        (200, &seen["fence"])
+    );
+}

@@ -197,7 +197,7 @@ fn naive(world: &World) -> Vec<String> {
         let subject: Reference = about.parse().unwrap();
         let is_about = |seq: u64, bytes: &[u8]| {
             let record = bursar_engine::codec::decode(seq, bytes, |_| None).unwrap();
-            subject.is_of(&record)
+            bursar_engine::subject::is_about(&record, &subject)
         };
         let about = kept
             .iter()

@@ -181,6 +181,38 @@ async fn numbers_and_names_out_of_bounds_are_invalid_and_name_the_field() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_bounds_of_a_refusal_are_fields_of_its_problem() {
+    let world = World::new();
+    let spec = r#"{"class":"python","slots":1,"maxQueue":1,"maxWait":"1h","maxTTL":"10m"}"#;
+    world.limit("one", spec).await;
+    world.grant("holds", "python", "acme").await;
+    for (number, (rest, bounds)) in [
+        (r#""waitMs":3600000"#, json!(null)),
+        (
+            r#""waitMs":3600001"#,
+            json!({"field": "waitMs", "min": 0, "max": 3_600_000, "limit": "one"}),
+        ),
+        (
+            r#""ttlMs":600001"#,
+            json!({"field": "ttlMs", "min": 1_000, "max": 600_000, "limit": "one"}),
+        ),
+        (
+            r#""waitMs":1000"#,
+            json!({"field": "maxQueue", "min": 0, "max": 1, "limit": "one"}),
+        ),
+        (r#""slots":1"#, json!(null)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = format!(r#"{{"class":"python","tenant":"acme",{rest}}}"#);
+        let path = format!("/v1/bookings/job-{number}");
+        let told = world.ask("PUT", &path, &body).await.json();
+        assert_eq!(told["bounds"], bounds, "{told:#}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn addresses_and_methods_that_do_not_exist_are_problems_too() {
     let world = World::new();
     let problem = world

@@ -78,6 +78,7 @@ impl Observe for Quiet {
     fn store_away(&self, _: &Result<String, store::Error>) {}
     fn committed(&self, _: usize, _: Duration) {}
     fn signed(&self, _: u64) {}
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
 impl World {

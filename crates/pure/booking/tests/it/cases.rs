@@ -1,9 +1,9 @@
 //! The cases of design 40 that concern plain bookings: what went wrong in the seed stays right.
 
-use bursar_booking::{End, Refusal, Reply, Request, Standing};
+use bursar_booking::{End, Refusal, Request, Standing};
 use bursar_units::Millis;
 
-use crate::make::{Desk, at, at_once, id, request, sized, slots_limit};
+use crate::make::{Desk, Reply, at, at_once, id, request, sized, slots_limit};
 
 const HOUR: u64 = 3_600_000;
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use bursar_booking::execution::{ADOPTION, Exit, Order, STOPS_UNTIL_STUCK, Verdict, Wanted};
-use bursar_booking::{Bookings, End, Event, Outcome, Refusal, Reply, Request, Standing};
+use bursar_booking::{Bookings, End, Event, Outcome, Refusal, Request, Standing};
 use bursar_units::Millis;
 
 use crate::make::{
-    Asked, Desk, at, at_once, execution, id, order, request, sized, slots_limit, stage_word,
+    Asked, Desk, Reply, at, at_once, execution, id, order, request, sized, slots_limit, stage_word,
     with_order,
 };
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bursar_booking::{Command, Event, Fence, Limit, Priority, Refusal, Reply, Request};
+use bursar_booking::{Command, Event, Fence, Limit, Priority, Refusal, Request};
 use bursar_units::Millis;
 use proptest::prelude::*;
 
 use crate::make::{
-    Desk, at_once, decided, grant, id, release, request, sized, slots_limit, unbounded,
+    Desk, Reply, at_once, decided, grant, id, release, request, sized, slots_limit, unbounded,
 };
 
 const OTHERS: [&str; 3] = ["ann", "bob", "cyd"];

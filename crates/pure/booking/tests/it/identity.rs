@@ -1,10 +1,10 @@
 //! Ids: repeated, reused, remembered and too old (L6, S5).
 
 use bursar_booking::execution::{Adoption, Isolation};
-use bursar_booking::{Event, Fence, Priority, Refusal, Reply, Request};
+use bursar_booking::{Event, Fence, Priority, Refusal, Request};
 use bursar_units::{BookingId, Millis};
 
-use crate::make::{Desk, at, id, label, order, request, uuid_id};
+use crate::make::{Desk, Reply, at, id, label, order, request, uuid_id};
 
 const DAY: u64 = 86_400_000;
 

@@ -1,11 +1,11 @@
 //! Which limit applies, what a refusal says of it, and what changing it does (S1).
 
 use bursar_booking::decide::{Change, missing_shipped};
-use bursar_booking::{Bound, Limit, LimitUse, Refusal, Reply, Request};
+use bursar_booking::{Bound, Limit, LimitUse, Refusal, Request};
 use bursar_plane::{Inventory, Node, Plane as _};
 use bursar_units::{Amount, Dimension, Millis};
 
-use crate::make::{Desk, at_once, name, request, sized, slots_limit, unbounded};
+use crate::make::{Desk, Reply, at_once, name, request, sized, slots_limit, unbounded};
 
 #[test]
 fn an_unknown_class_is_limited_to_the_hundred_slots_of_the_seed() {

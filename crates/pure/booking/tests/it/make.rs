@@ -2,9 +2,7 @@
 
 use bursar_booking::decide::{Change, Events};
 use bursar_booking::execution::{self, Adoption, Exit, Isolation, Order, Stage};
-use bursar_booking::{
-    Bookings, Command, Event, Fence, Limit, Refusal, Reply, Request, Scope, Submission,
-};
+use bursar_booking::{Bookings, Command, Event, Fence, Limit, Refusal, Request, Scope, Submission};
 use bursar_journal::hash::Hash;
 use bursar_plane::{Due, Plane as _, Reference, Steps};
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
@@ -187,7 +185,7 @@ pub(crate) fn decided(
 ) -> (Result<Reply, Refusal>, Vec<(Instant, Event)>) {
     let mut events = Events::new(at(now));
     let answer = bookings.decide(at(now), command, &mut events);
-    (answer, dated(now, events))
+    (answer.map(Reply::from), dated(now, events))
 }
 
 /// Processes deadlines in a record of its own; nobody has shown life.
@@ -403,6 +401,35 @@ pub(crate) fn grant(event: &Event) -> Option<(&BookingId, Fence)> {
     }
     let (request, _) = event.request()?;
     Some((&request.id, request.fence?))
+}
+
+/// A reply without the booking that it shows.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Reply {
+    Granted(Fence),
+    Queued,
+    Repeated,
+    Stopping,
+    Noted,
+    Renewed { expires: Instant },
+    Ended,
+    AlreadyEnded,
+}
+
+impl From<bursar_booking::Reply> for Reply {
+    fn from(reply: bursar_booking::Reply) -> Self {
+        use bursar_booking::Reply as Whole;
+        match reply {
+            Whole::Granted(fence) => Self::Granted(fence),
+            Whole::Queued => Self::Queued,
+            Whole::Repeated(_) => Self::Repeated,
+            Whole::Stopping(_) => Self::Stopping,
+            Whole::Noted => Self::Noted,
+            Whole::Renewed { expires } => Self::Renewed { expires },
+            Whole::Ended(_) => Self::Ended,
+            Whole::AlreadyEnded(_) => Self::AlreadyEnded,
+        }
+    }
 }
 
 /// The word for a stage in tables.

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bursar_booking::decide::Events;
 use bursar_booking::execution::Order;
 use bursar_booking::fact::Fact;
-use bursar_booking::{Bookings, Event, Fence, Reply, Request, STEPS_PER_RECORD_MAX};
+use bursar_booking::{Bookings, Event, Fence, Request, STEPS_PER_RECORD_MAX};
 use bursar_units::{BookingId, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Asked, Desk, at, decided, execution, id, order, release, request, sized, slots_limit, tick,
-    ticked, with_order,
+    Asked, Desk, Reply, at, decided, execution, id, order, release, request, sized, slots_limit,
+    tick, ticked, with_order,
 };
 
 /// A crowd that waits behind one holder of all there is.

@@ -7,16 +7,16 @@ use bursar_booking::execution::{Adoption, Exit, Isolation, Order, Progress, Stag
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
-    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Priority, Refusal, Reply, Request,
-    Standing, Submission, invariants,
+    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Priority, Refusal, Request, Standing,
+    Submission, invariants,
 };
 use bursar_plane::{Inventory, Node, Plane as _};
 use bursar_units::{Amount, BookingId, Label, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Ask as _, Asked, at, change as change_all, decided, id, name, order, release, request, scope,
-    sized, slots_limit, stage_word, tick, unbounded, uuid_id, with_order,
+    Ask as _, Asked, Reply, at, change as change_all, decided, id, name, order, release, request,
+    scope, sized, slots_limit, stage_word, tick, unbounded, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
@@ -403,11 +403,26 @@ impl World {
         }
     }
 
+    /// A reply shows the booking as the command left it.
+    fn check_shown(&self, command: &Command, answer: &Result<bursar_booking::Reply, Refusal>) {
+        use bursar_booking::Reply::{AlreadyEnded, Ended, Repeated, Stopping};
+        if let Ok(Repeated(shown) | Stopping(shown) | Ended(shown) | AlreadyEnded(shown)) = answer {
+            let id = command.id();
+            let standing = format!("{:?}", Some(shown.standing()));
+            assert_eq!(standing, format!("{:?}", self.bookings.standing(id)));
+            assert_eq!(shown.order(), self.bookings.order(id));
+            let tenant = self.bookings.request(id).map(|request| request.tenant);
+            assert_eq!(Some(shown.tenant()), tenant.as_ref());
+        }
+    }
+
     fn expect(&mut self, told: &Told, command: &Command) {
         let over_before = invariants::over_limit(&self.bookings);
         let mut events = Events::new(at(self.now));
         let answer = self.bookings.decide(at(self.now), command, &mut events);
         let events = events.into_list();
+        self.check_shown(command, &answer);
+        let answer = answer.map(Reply::from);
         self.oracle.met.insert(word(told));
         assert_eq!(told_by(&answer), *told, "at {}", self.now);
         if answer.is_err() {

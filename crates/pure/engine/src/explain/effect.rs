@@ -1,10 +1,11 @@
 //! What a change of a limit does: the same for the dry run and for the change (transcript 2.4).
 
 use bursar_booking::{Bound, Event as BookingEvent, Limit, LimitUse, Scope};
+use bursar_plane::{Node, Reference};
 use bursar_units::{BookingId, Dimension, Label, ObjectName};
 
 use super::{fullest, give_back};
-use crate::{Event, State, words};
+use crate::{Change, Event, State, words};
 
 /// Whether a change is told as a plan or as a fact.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +42,60 @@ pub struct Effect {
     pub limits: Vec<LimitUse>,
     /// How much of the tightest is above its bound.
     pub over: u64,
+}
+
+/// A declared object before a change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Previous {
+    /// It was not declared.
+    Nothing,
+    /// A limit.
+    Limit(Limit),
+    /// A node.
+    Node(Node),
+}
+
+/// The change of one declared object, as it was decided.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Changed {
+    /// The object before.
+    pub previous: Previous,
+    /// What it comes to; `None` for a machine.
+    pub effect: Option<Effect>,
+}
+
+impl Previous {
+    /// The object that a change is about, before the change.
+    pub fn of(state: &State, change: &Change) -> Self {
+        match change.declared() {
+            Reference::Limit(name) => {
+                let limit = state.bookings.limit(name.as_str());
+                limit.map_or(Self::Nothing, |declared| {
+                    Self::Limit(declared.limit.clone())
+                })
+            }
+            Reference::Node(name) => {
+                let node = state.spine.inventory.get(name.as_str());
+                node.map_or(Self::Nothing, |node| Self::Node(node.clone()))
+            }
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Changed {
+    /// What a change came to, with the events and the state that it left.
+    pub fn new(change: &Change, previous: Previous, events: &[Event], after: &State) -> Self {
+        let before = match &previous {
+            Previous::Limit(limit) => Some(limit),
+            Previous::Nothing | Previous::Node(_) => None,
+        };
+        let effect = match change.declared() {
+            Reference::Limit(name) => Some(change_effect(before, events, after, &name)),
+            _ => None,
+        };
+        Self { previous, effect }
+    }
 }
 
 impl Effect {

@@ -159,7 +159,7 @@ impl Scene<'_> {
 
     fn take(&mut self, facts: &[Fact]) -> anyhow::Result<bool> {
         let mut is_granted = false;
-        for event in facts.iter().flat_map(|fact| &fact.events) {
+        for event in facts.iter().flat_map(|fact| fact.events.iter()) {
             let Event::Booking(event) = event else {
                 continue;
             };

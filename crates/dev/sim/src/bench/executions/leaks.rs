@@ -467,6 +467,8 @@ impl Observe for Quiet {
     fn committed(&self, _: usize, _: Duration) {}
 
     fn signed(&self, _: u64) {}
+
+    fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
 /// Resolves when the line is cut, if it is.

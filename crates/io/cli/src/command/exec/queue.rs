@@ -138,12 +138,10 @@ async fn ask(
     }
 }
 
-/// The field that is out of bounds, and the most that it may be: the last word of the first thing
-/// that would change the answer, `send waitMs from 0 to 300000`.
+/// The field of the request that is out of bounds, and the most that it may be.
 pub(super) fn longest_allowed(problem: &Problem) -> Option<(&str, u64)> {
-    let field = problem.errors.first().map(|error| error.path.as_str())?;
-    let most = problem.changes.first()?.rsplit(' ').next()?.parse().ok()?;
-    Some((field, most)).filter(|_| problem.code == Code::Invalid)
+    let bounds = problem.bounds.as_ref()?;
+    Some((bounds.field.as_str(), bounds.max)).filter(|_| problem.code == Code::Invalid)
 }
 
 /// Waits in the queue and says how that stands; answers what was last known of it.
@@ -443,7 +441,7 @@ fn width() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use bursar_client::api::{Booking, Explanation, State};
-    use bursar_client::{Code, Problem, problem::FieldError};
+    use bursar_client::{Code, Problem, problem::Bounds};
     use bursar_units::{BookingId, Label};
     use serde_json::json;
 
@@ -498,8 +496,12 @@ mod tests {
     #[test]
     fn the_most_that_a_limit_allows_is_taken_from_its_refusal() {
         let problem = Problem {
-            errors: vec![FieldError::new("waitMs", "is out of bounds")],
-            changes: vec!["send waitMs from 0 to 300000".to_owned()],
+            bounds: Some(Bounds {
+                field: "waitMs".to_owned(),
+                min: 0,
+                max: 300_000,
+                limit: None,
+            }),
             ..Problem::new(Code::Invalid, "")
         };
         assert_eq!(longest_allowed(&problem), Some(("waitMs", 300_000)));

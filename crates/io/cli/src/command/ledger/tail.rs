@@ -4,7 +4,7 @@ use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
 use bursar_client::client::Query;
 use bursar_engine::words;
 
-use super::super::read_subject;
+use super::super::read_reference;
 use super::super::watch::Changes;
 use crate::failure::{Failure, Stop};
 use crate::grammar::Format;
@@ -27,7 +27,9 @@ pub(super) async fn run(
     if watch && session.is_virtual() {
         return Err(Failure::usage("a scenario has no end to watch for: leave out `-w`").into());
     }
-    let reference = reference.map(read_subject).transpose()?;
+    let reference = reference
+        .map(|text| read_reference(text, &Kind::ALL))
+        .transpose()?;
     let client = session.client().await?;
     let mut changes = if watch {
         Some(Changes::open(&client).await?)

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bursar_engine::invariants::Broken;
 use bursar_ledger::pipeline::Observe;
 use bursar_ledger::store::Error;
 use bursar_ledger::writer::Poison;
@@ -84,6 +85,11 @@ impl Observe for Observer {
 
     fn signed(&self, size: u64) {
         tracing::debug!(size, "{}", log::CHECKPOINT_SIGNED);
+    }
+
+    fn invariant_broken(&self, broken: &Broken) {
+        self.metrics.invariant_broken();
+        tracing::error!(%broken, "{}", log::INVARIANT_BROKEN);
     }
 }
 

@@ -3,19 +3,14 @@
 use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
 use bursar_client::object::Object;
 use bursar_client::{Code, Problem};
-use bursar_engine::booking::decide::Change;
-use bursar_engine::booking::{Limit, Node};
-use bursar_engine::explain::{Mood, change_effect};
-use bursar_engine::{Command, Events, State, plan, spine};
-use bursar_ledger::intake::Outcome;
-use bursar_ledger::view::Published;
+use bursar_engine::booking::decide as booking;
+use bursar_engine::explain::{Changed, Mood, Previous};
+use bursar_engine::{Answer as Word, Change, Command, Node, Reference, spine};
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, ObjectName};
-use tokio::sync::broadcast::Receiver;
 
 use super::super::refusal::of_refusal;
-use super::super::{Answer, Mode, Service, last_record};
-use super::{limit_version, node_version};
+use super::super::{Answer, Mode, Service};
 use crate::caller::Caller;
 
 /// How a change is made.
@@ -38,14 +33,6 @@ pub enum Asked {
     DropNode(ObjectName),
 }
 
-/// What an object was before.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum Before {
-    Nothing,
-    Limit(Limit),
-    Node(Amount),
-}
-
 impl Service {
     /// Changes declared objects, all or none, and says what each came to.
     pub async fn change(
@@ -62,66 +49,30 @@ impl Service {
             );
             return Err(Problem::new(Code::TooLarge, detail));
         }
-        let _one_at_a_time = self.declaring.lock().await;
-        let before = self.before(&asked, &write)?;
-        let changes = asked.iter().map(Asked::change).collect();
-        let command = spine::Command::change(changes).into();
-        if write.mode == Mode::DryRun {
-            let now = self.ledger.now();
-            let state = self.ledger.view().read();
-            let (result, events, after) = plan(&state, now, &command);
-            drop(state);
-            let outcome = Outcome {
-                record: last_record(&after),
-                result,
-            };
-            return told(
-                caller,
-                &command,
-                (&asked, &before),
-                (outcome, &events, &after),
-                Mood::Would,
-            );
+        let command: Command = spine::Command::Change {
+            changes: asked.iter().map(Asked::change).collect(),
+            expect: asked
+                .iter()
+                .filter_map(|asked| Some((asked.reference(), asked.expected(&write)?)))
+                .collect(),
         }
-        let mut stream = self.ledger.view().stream();
-        let outcome = self.submit_one(caller, command.clone()).await?;
-        let is_same = asked
-            .iter()
-            .zip(&before)
-            .all(|(asked, before)| asked.is(before));
-        let events = if is_same || outcome.result.is_err() {
-            Events::new()
-        } else {
-            events_of(&mut stream, outcome.record).await
+        .into();
+        let (outcome, mood) = match write.mode {
+            Mode::Real => (self.submit_one(caller, command.clone()).await?, Mood::Did),
+            Mode::DryRun => (self.plan(&command).0, Mood::Would),
         };
-        let state = self.ledger.view().read();
-        told(
-            caller,
-            &command,
-            (&asked, &before),
-            (outcome, &events, &state),
-            Mood::Did,
-        )
-    }
-
-    /// What the objects are now, if they are as the caller expects.
-    fn before(&self, asked: &[Asked], write: &Write) -> Result<Vec<Before>, Problem> {
-        let state = self.ledger.view().read();
-        asked
-            .iter()
-            .map(|asked| {
-                let before = asked.before(&state);
-                let stated = match asked {
-                    Asked::Set(Object::Limit {
-                        resource_version, ..
-                    }) => resource_version.as_ref(),
-                    _ => None,
-                };
-                let expected = write.if_match.as_ref().or(stated);
-                check_version(asked, &before, expected, last_record(&state))?;
-                Ok(before)
-            })
-            .collect()
+        let record = outcome.record;
+        match outcome.result {
+            Ok(Word::Changed(changed)) => Ok(told(&asked, &changed, record, mood)),
+            Ok(_) => Err(Problem::new(
+                Code::Internal,
+                "a change was answered as another command",
+            )),
+            Err(refusal) => {
+                let state = self.ledger.view().read();
+                Err(of_refusal(&state, record, caller, &command, &refusal))
+            }
+        }
     }
 }
 
@@ -137,89 +88,80 @@ impl Asked {
         matches!(self, Self::Set(Object::Limit { .. }) | Self::DropLimit(_))
     }
 
-    fn reference(&self) -> String {
-        format!(
-            "{}/{}",
-            if self.is_limit() { "limit" } else { "node" },
-            self.name()
-        )
+    fn reference(&self) -> Reference {
+        self.change().declared()
     }
 
-    fn before(&self, state: &State) -> Before {
-        let name = self.name().as_str();
-        let limit = || {
-            state
-                .bookings
-                .limit(name)
-                .map(|declared| Before::Limit(declared.limit.clone()))
+    /// The version that the object must have: of the request, or of the file.
+    fn expected(&self, write: &Write) -> Option<String> {
+        let stated = match self {
+            Self::Set(Object::Limit {
+                resource_version, ..
+            }) => resource_version.as_ref(),
+            _ => None,
         };
-        let node = || {
-            state
-                .bookings
-                .node(name)
-                .map(|capacity| Before::Node(*capacity))
-        };
-        (if self.is_limit() { limit() } else { node() }).unwrap_or(Before::Nothing)
+        write.if_match.as_ref().or(stated).cloned()
     }
 
     /// Whether it would change nothing.
-    fn is(&self, before: &Before) -> bool {
-        match (self, before) {
-            (Self::Set(Object::Limit { limit, .. }), Before::Limit(before)) => *limit == *before,
-            (Self::Set(Object::Node { capacity, .. }), Before::Node(before)) => capacity == before,
+    fn is(&self, previous: &Previous) -> bool {
+        match (self, previous) {
+            (Self::Set(Object::Limit { limit, .. }), Previous::Limit(previous)) => {
+                *limit == *previous
+            }
+            (Self::Set(Object::Node { capacity, .. }), Previous::Node(previous)) => {
+                *capacity == previous.capacity()
+            }
             _ => false,
         }
     }
 
     fn change(&self) -> Change {
         match self.clone() {
-            Self::Set(Object::Limit { limit, .. }) => Change::SetLimit(limit),
+            Self::Set(Object::Limit { limit, .. }) => booking::Change::SetLimit(limit).into(),
             Self::Set(Object::Node { name, capacity }) => {
-                Change::SetNode(Node::new(name, &capacity))
+                spine::Change::SetNode(Node::new(name, &capacity)).into()
             }
-            Self::DropLimit(name) => Change::DropLimit { name },
-            Self::DropNode(name) => Change::DropNode { name },
+            Self::DropLimit(name) => booking::Change::DropLimit { name }.into(),
+            Self::DropNode(name) => spine::Change::DropNode { name }.into(),
         }
     }
 
-    fn told(&self, before: &Before, events: &Events, after: &State, mood: Mood) -> Told {
+    fn told(&self, changed: &Changed, mood: Mood) -> Told {
+        let Changed { previous, effect } = changed;
         let change = match self {
             Self::DropLimit(_) | Self::DropNode(_) => ChangeKind::Deleted,
-            Self::Set(_) if *before == Before::Nothing => ChangeKind::Created,
-            Self::Set(_) if self.is(before) => ChangeKind::Unchanged,
+            Self::Set(_) if *previous == Previous::Nothing => ChangeKind::Created,
+            Self::Set(_) if self.is(previous) => ChangeKind::Unchanged,
             Self::Set(_) => ChangeKind::Changed,
         };
-        let was = match before {
-            Before::Limit(limit) => Some(limit),
-            _ => None,
+        let fields = match effect {
+            None => self.node_fields(previous),
+            Some(effect) => {
+                let fields = effect.fields.iter().map(|field| FieldChange {
+                    path: field.field.to_owned(),
+                    from: present(&field.before),
+                    to: present(&field.after),
+                });
+                fields.collect()
+            }
         };
-        let (fields, effect) = if self.is_limit() {
-            let effect = change_effect(was, events, after, self.name());
-            let fields = effect.fields.iter().map(|field| FieldChange {
-                path: field.field.to_owned(),
-                from: present(&field.before),
-                to: present(&field.after),
-            });
-            (fields.collect(), Some(effect.text(mood)))
-        } else {
-            (self.node_fields(before), None)
-        };
-        let effect = effect.filter(|_| change != ChangeKind::Unchanged);
+        let effect = effect.as_ref().filter(|_| change != ChangeKind::Unchanged);
         Told {
-            object: self.reference(),
+            object: self.reference().to_string(),
             change,
             fields,
-            effect,
+            effect: effect.map(|effect| effect.text(mood)),
         }
     }
 
-    fn node_fields(&self, before: &Before) -> Vec<FieldChange> {
-        let was = match before {
-            Before::Node(amount) => Some(amount),
+    fn node_fields(&self, previous: &Previous) -> Vec<FieldChange> {
+        let was = match previous {
+            Previous::Node(node) => Some(node.capacity()),
             _ => None,
         };
         let is = match self {
-            Self::Set(Object::Node { capacity, .. }) => Some(capacity),
+            Self::Set(Object::Node { capacity, .. }) => Some(*capacity),
             _ => None,
         };
         let text: [NodeField; 3] = [
@@ -230,8 +172,8 @@ impl Asked {
         text.into_iter()
             .map(|(path, text)| FieldChange {
                 path: path.to_owned(),
-                from: was.map(text),
-                to: is.map(text),
+                from: was.as_ref().map(text),
+                to: is.as_ref().map(text),
             })
             .filter(|field| field.from != field.to)
             .collect()
@@ -239,21 +181,11 @@ impl Asked {
 }
 
 /// What a change came to, object by object.
-fn told(
-    caller: &Caller,
-    command: &Command,
-    (asked, before): (&[Asked], &[Before]),
-    (outcome, events, after): (Outcome, &Events, &State),
-    mood: Mood,
-) -> Result<Answer<ApplyAnswer>, Problem> {
-    let Outcome { record, result } = outcome;
-    if let Err(refusal) = result {
-        return Err(of_refusal(after, caller, command, &refusal));
-    }
+fn told(asked: &[Asked], changed: &[Changed], record: u64, mood: Mood) -> Answer<ApplyAnswer> {
     let results: Vec<Told> = asked
         .iter()
-        .zip(before)
-        .map(|(asked, before)| asked.told(before, events, after, mood))
+        .zip(changed)
+        .map(|(asked, changed)| asked.told(changed, mood))
         .collect();
     let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
     let dry_run = (mood == Mood::Would).then_some(true);
@@ -262,11 +194,11 @@ fn told(
         record,
         dry_run,
     };
-    Ok(Answer {
+    Answer {
         status: if is_new { 201 } else { 200 },
         record,
         body,
-    })
+    }
 }
 
 /// The name of a resource in files, and its text.
@@ -275,49 +207,4 @@ type NodeField = (&'static str, fn(&Amount) -> String);
 /// The engine writes a dash where there is nothing.
 fn present(text: &str) -> Option<String> {
     (text != "-").then(|| text.to_owned())
-}
-
-fn check_version(
-    asked: &Asked,
-    before: &Before,
-    expected: Option<&String>,
-    record: u64,
-) -> Result<(), Problem> {
-    let Some(expected) = expected else {
-        return Ok(());
-    };
-    let present = match before {
-        Before::Nothing => None,
-        Before::Limit(limit) => Some(limit_version(limit)),
-        Before::Node(capacity) => Some(node_version(capacity)),
-    };
-    let is_any = expected == "*" && present.is_some();
-    if is_any || present.as_ref() == Some(expected) {
-        return Ok(());
-    }
-    let reference = asked.reference();
-    let detail = match &present {
-        Some(present) => format!("{reference} has version {present}, not {expected}"),
-        None => format!("{reference} is not there, version {expected} was expected"),
-    };
-    Err(Problem {
-        resource_version: present,
-        record: Some(record),
-        changes: vec!["read it again and send the change with its version".to_owned()],
-        ..Problem::new(Code::Conflict, detail)
-    })
-}
-
-/// What followed in a record, as it is published. A subscriber that was overtaken by a thousand
-/// batches learns nothing, and the effect is told without the grants.
-async fn events_of(stream: &mut Receiver<Published>, record: u64) -> Events {
-    while let Ok(published) = stream.recv().await {
-        if let Some(fact) = published.iter().find(|fact| fact.seq == record) {
-            return fact.events.clone();
-        }
-        if published.iter().any(|fact| fact.seq > record) {
-            break;
-        }
-    }
-    Events::new()
 }

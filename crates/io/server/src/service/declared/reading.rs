@@ -7,16 +7,16 @@ use bursar_client::api::{Limit, LimitCounter, LimitStatus, ListAnswer, Node};
 
 use bursar_client::object;
 use bursar_client::{Code, Problem};
-use bursar_engine::State;
 use bursar_engine::booking::book::CounterView;
 use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::position::HeldUp;
+use bursar_engine::{Reference, State};
 use bursar_units::{Amount, ObjectName};
 
 use super::super::nearest::nearest;
 use super::super::sight::{self, sees_counter};
 use super::super::{Answer, Service, last_record};
-use super::{limit_version, no_such, node_version, page};
+use super::{no_such, page};
 use crate::caller::Caller;
 
 /// Counters that are told of one limit: a limit of each class or tenant may have as many as there
@@ -86,10 +86,7 @@ impl Service {
     pub fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
         let state = self.ledger.view().read();
         let record = last_record(&state);
-        let all = state
-            .bookings
-            .nodes()
-            .map(|(name, capacity)| node(name, capacity));
+        let all = state.spine.inventory.iter().map(|of| node(&state, of));
         let body = page(
             all,
             |node| node.metadata.name.as_str(),
@@ -107,21 +104,22 @@ impl Service {
     /// One machine.
     pub fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
         let state = self.ledger.view().read();
-        let capacity = state.bookings.node(name.as_str()).ok_or_else(|| {
-            let names = state.bookings.nodes().map(|(name, _)| name.as_str());
+        let inventory = &state.spine.inventory;
+        let found = inventory.get(name.as_str()).ok_or_else(|| {
+            let names = inventory.iter().map(|node| node.name.as_str());
             no_such("node", name.as_str(), nearest(name.as_str(), names))
         })?;
         Ok(Answer {
             status: 200,
             record: last_record(&state),
-            body: node(name, capacity),
+            body: node(&state, found),
         })
     }
 }
 
-fn node(name: &ObjectName, capacity: &Amount) -> Node {
-    let mut node = object::node::object(name, capacity);
-    node.metadata.resource_version = Some(node_version(capacity));
+fn node(state: &State, of: &bursar_engine::Node) -> Node {
+    let mut node = object::node::object(&of.name, &of.capacity());
+    node.metadata.resource_version = state.version(&Reference::Node(of.name.clone()));
     node
 }
 
@@ -133,7 +131,7 @@ fn shown(
     held_up: &BTreeMap<ObjectName, HeldUp>,
 ) -> Limit {
     let mut shown = object::limit::object(&declared.limit);
-    shown.metadata.resource_version = Some(limit_version(&declared.limit));
+    shown.metadata.resource_version = state.version(&Reference::Limit(declared.limit.name.clone()));
     let mut counters = state.bookings.counters_of(declared);
     let all = counters.len();
     counters.retain(|counter| sees_counter(state, caller, &declared.limit, counter));

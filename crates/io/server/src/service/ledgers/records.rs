@@ -159,7 +159,7 @@ impl Page {
         let summary = summary.map(|(_, sentence)| sentence).collect();
         let visible = events().filter(sees);
         let about: BTreeSet<String> = visible
-            .flat_map(|(_, event)| subjects_in(event))
+            .flat_map(|(_, event)| event.subjects())
             .map(|subject| subject.to_string())
             .collect();
         let may_read = may_read_bytes(&state, &self.caller, &record);
