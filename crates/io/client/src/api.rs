@@ -22,6 +22,7 @@ pub mod list;
 pub mod market;
 pub mod node;
 pub mod token;
+pub mod word;
 
 pub use allocation::{Allocation, AllocationStatus};
 pub use apply::{ApplyAnswer, ApplyRequest, Change, ChangeKind, FieldChange};

@@ -8,13 +8,15 @@ use bursar_booking::{TTL_MAX, TTL_MIN};
 use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
-use super::booking::{BookingRequest, CancelRequest, ReleaseRequest, RenewRequest};
+use super::booking::{
+    BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
+};
 use super::execution::{ExecutionRequest, argument, directory, program, variable};
 use super::fields::Fields;
 use super::instant;
 use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
 use super::market::RestoreRequest;
-use super::token::TokenRequest;
+use super::token::{Role, TokenRequest};
 use super::{APPLY_OBJECTS_MAX, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use crate::object::limit::new_label;
 use crate::object::{self, Address, Object};
@@ -145,7 +147,7 @@ shaped! {
     TokenRequest = Shape::Ruled(
         &Shape::Map(&[
             Field::required("name", Shape::Text(token_name)),
-            Field::required("roles", Shape::List(&Shape::Word(&ROLES))),
+            Field::required("roles", Shape::List(&Shape::Word(&Role::WORDS))),
             Field::defaulted("tenants", Shape::List(&LABEL)),
             Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
         ]),
@@ -352,9 +354,8 @@ const SLOTS: Shape = Shape::Whole {
 /// A limit with which something can run.
 const SOME: Shape = SLOTS;
 const TTL: Shape = time(TTL_MIN, TTL_MAX);
-const ROLES: [&str; 3] = ["view", "use", "operate"];
-const PRIORITY: Shape = Shape::Word(&["urgent", "high", "normal", "low", "batch"]);
-const OUTCOME: Shape = Shape::Word(&["ok", "failed"]);
+const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
+const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
 
 /// The field of a [`super::ApplyRequest`].
 const OBJECTS: &str = "objects";
@@ -490,7 +491,7 @@ fn token_rule(node: &Node) -> Vec<Broken> {
     };
     let written = list("roles");
     let roles = written.unwrap_or_default().iter().filter_map(Node::text);
-    let roles: Vec<&str> = roles.filter(|role| ROLES.contains(role)).collect();
+    let roles: Vec<&str> = roles.filter(|role| Role::WORDS.contains(role)).collect();
     let are_all = written.is_some_and(|written| written.len() == roles.len());
     let has_tenants =
         node.get("tenants").is_some() && list("tenants").is_none_or(|list| !list.is_empty());

@@ -1,11 +1,13 @@
 //! Bookings: what is asked, and what is answered.
 
-use bursar_units::{BookingId, Instant, Label};
+use bursar_units::{BookingId, Instant, Label, vocabulary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::execution::Course;
-use super::{instant, integer};
+use super::{instant, integer, word};
+
+pub use bursar_booking::{End, Outcome, Priority};
 
 /// What is asked for under an id: the body of `PUT /v1/bookings/{id}`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -64,7 +66,7 @@ pub struct BookingRequest {
     pub wait_ms: Option<u64>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = "normal")]
+    #[schema(value_type = Option<word::Priority>, default = "normal")]
     pub priority: Option<Priority>,
     /// The execution it belongs to, where that is not the booking's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,61 +90,16 @@ pub struct BookingRequest {
     pub memory_limit_bytes: Option<u64>,
 }
 
-/// How urgent a request is, most urgent first.
-#[derive(
-    Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Priority {
-    /// Before all others.
-    Urgent,
-    /// Before most.
-    High,
-    /// What a request that names none gets.
-    #[default]
-    Normal,
-    /// After most.
-    Low,
-    /// When nothing else waits.
-    Batch,
-}
-
-/// Where a booking is in its life.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It waits.
-    Queued,
-    /// It holds.
-    Granted,
-    /// It has ended.
-    Ended,
-}
-
-/// How a booking ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum End {
-    /// The holder gave it back.
-    Released,
-    /// The caller gave up while it waited.
-    Cancelled,
-    /// The holder did not renew in time.
-    Expired,
-    /// It had waited as long as it asked to.
-    WaitOver,
-    /// An operator took it back.
-    Forced,
-}
-
-/// What the holder says of its work.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It went well.
-    Ok,
-    /// It did not.
-    Failed,
+vocabulary! {
+    /// Where a booking is in its life.
+    pub enum State {
+        /// It waits.
+        Queued = "queued",
+        /// It holds.
+        Granted = "granted",
+        /// It has ended.
+        Ended = "ended",
+    }
 }
 
 /// A booking as answered.
@@ -156,6 +113,7 @@ pub struct Booking {
     #[schema(value_type = String)]
     pub id: BookingId,
     /// Where it is in its life.
+    #[schema(value_type = word::State)]
     pub state: State,
     /// The number that proves it is still yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +140,7 @@ pub struct Booking {
     pub gpus: Option<u64>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Priority>)]
     pub priority: Option<Priority>,
     /// How long a grant lasts without renewal, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,9 +209,11 @@ pub struct Booking {
     pub rests_on: Option<String>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::End>)]
     pub end: Option<End>,
     /// What the holder said of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Outcome>)]
     pub outcome: Option<Outcome>,
     /// The exit code of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -311,6 +272,7 @@ pub struct ReleaseRequest {
     pub fence: Option<u64>,
     /// How the work went.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Outcome>)]
     pub outcome: Option<Outcome>,
     /// Its exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -385,62 +347,6 @@ impl BookingRequest {
             execution_id: None,
             cpu_limit_milli: None,
             memory_limit_bytes: None,
-        }
-    }
-}
-
-impl Priority {
-    /// All, most urgent first.
-    pub const ALL: [Self; 5] = [
-        Self::Urgent,
-        Self::High,
-        Self::Normal,
-        Self::Low,
-        Self::Batch,
-    ];
-
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Urgent => "urgent",
-            Self::High => "high",
-            Self::Normal => "normal",
-            Self::Low => "low",
-            Self::Batch => "batch",
-        }
-    }
-}
-
-impl State {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Granted => "granted",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl End {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::WaitOver => "wait-over",
-            Self::Forced => "forced",
-        }
-    }
-}
-
-impl Outcome {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "failed",
         }
     }
 }

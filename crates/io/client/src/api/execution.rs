@@ -5,15 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use bursar_units::{BookingId, Instant, Label};
+use bursar_units::{BookingId, Instant, Label, vocabulary};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::booking::{Priority, one};
-use super::{instant, integer};
+use super::{instant, integer, word};
 use crate::problem::FieldError;
 use crate::shape::Wrong;
+
+pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as ExecutionOutcome};
+pub use bursar_engine::explain::StepState;
 
 /// What is to run under an id: the body of `PUT /v1/executions/{id}`.
 #[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -101,7 +104,7 @@ pub struct ExecutionRequest {
     pub pids: Option<u32>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = "normal")]
+    #[schema(value_type = Option<word::Priority>, default = "normal")]
     pub priority: Option<Priority>,
     /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
     #[serde(
@@ -194,6 +197,7 @@ pub struct Execution {
     pub pids: Option<u32>,
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Priority>)]
     pub priority: Option<Priority>,
     /// How long it may take from the grant until it runs, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,9 +267,11 @@ pub struct Execution {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     /// How far it has come.
+    #[schema(value_type = word::ExecutionState)]
     pub state: ExecutionState,
     /// How it came out, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::ExecutionOutcome>)]
     pub outcome: Option<ExecutionOutcome>,
     /// The signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +281,7 @@ pub struct Course {
     pub out_of_memory: bool,
     /// How its process is kept apart, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Isolation>)]
     pub isolation: Option<Isolation>,
     /// True if it was found running after a restore that had lost the records about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -297,6 +304,7 @@ pub struct Course {
     pub stopping_at: Option<Instant>,
     /// Why it is stopped, or was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::StopCause>)]
     pub cause: Option<StopCause>,
     /// After how many stops its process was still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,6 +338,7 @@ pub struct Step {
     /// Its name, as the seed has it.
     pub name: String,
     /// How far it is.
+    #[schema(value_type = word::StepState)]
     pub state: StepState,
     /// When it began; absent if it did not.
     #[serde(
@@ -344,88 +353,34 @@ pub struct Step {
     pub took_ms: Option<u64>,
 }
 
-/// How far an execution has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ExecutionState {
-    /// It waits for its slots.
-    Queued,
-    /// Its process is to be started.
-    Starting,
-    /// Its process runs.
-    Running,
-    /// Its process is to be stopped.
-    Stopping,
-    /// Ten stops have failed: it keeps its slots until its process is gone or an operator forces it.
-    Stuck,
-    /// It is over, and its slots are free.
-    Ended,
+vocabulary! {
+    /// How far an execution has come.
+    pub enum ExecutionState {
+        /// It waits for its slots.
+        Queued = "queued",
+        /// Its process is to be started.
+        Starting = "starting",
+        /// Its process runs.
+        Running = "running",
+        /// Its process is to be stopped.
+        Stopping = "stopping",
+        /// Ten stops have failed: it keeps its slots until its process is gone or an operator forces it.
+        Stuck = "stuck",
+        /// It is over, and its slots are free.
+        Ended = "ended",
+    }
 }
 
-/// How an execution came out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExecutionOutcome {
-    /// Exit code 0.
-    Completed,
-    /// Another exit code, a signal, or it could not be started.
-    Failed,
-    /// Nobody knows.
-    Lost,
-    /// It was stopped, or left the queue, because somebody asked for it.
-    Cancelled,
-    /// It was stopped because it ran for as long as it may.
-    TimedOut,
-    /// No slot came free in the time it was willing to wait.
-    WaitOver,
-}
-
-/// How a process is kept apart from others.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// In a cgroup of its own: it is counted, limited and ended whole.
-    Cgroup,
-    /// Only in a process group: what it starts may get away.
-    None,
-}
-
-/// Why an execution is stopped.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StopCause {
-    /// Somebody asked for it.
-    Cancelled,
-    /// It ran for as long as it may.
-    TimedOut,
-    /// It did not start in time.
-    NotStarted,
-}
-
-/// How far a step is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StepState {
-    /// Its turn has not come.
-    Pending,
-    /// It is being done.
-    Active,
-    /// It is done.
-    Done,
-    /// It could not be done.
-    Failed,
-    /// Its turn will not come.
-    Skipped,
-}
-
-/// One of the two streams of a process.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
-pub enum LogStream {
-    /// Its standard output.
-    #[default]
-    Stdout,
-    /// Its standard error.
-    Stderr,
+vocabulary! {
+    /// One of the two streams of a process.
+    #[derive(Default)]
+    pub enum LogStream {
+        /// Its standard output.
+        #[default]
+        Stdout = "stdout",
+        /// Its standard error.
+        Stderr = "stderr",
+    }
 }
 
 impl ExecutionRequest {
@@ -552,64 +507,6 @@ impl Course {
             retry_of: None,
             steps: Vec::new(),
             compensations: Vec::new(),
-        }
-    }
-}
-
-impl ExecutionState {
-    /// All, in the order in which they come.
-    pub const ALL: [Self; 6] = [
-        Self::Queued,
-        Self::Starting,
-        Self::Running,
-        Self::Stopping,
-        Self::Stuck,
-        Self::Ended,
-    ];
-
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stuck => "stuck",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl ExecutionOutcome {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::Completed,
-        Self::Failed,
-        Self::Lost,
-        Self::Cancelled,
-        Self::TimedOut,
-        Self::WaitOver,
-    ];
-
-    /// The word programs see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Cancelled => "cancelled",
-            Self::TimedOut => "timed-out",
-            Self::WaitOver => "wait-over",
-        }
-    }
-}
-
-impl LogStream {
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
         }
     }
 }

@@ -405,10 +405,7 @@ fn facts(data: &Data) -> Value {
             "waitedMs": waited.map(bursar_units::Millis::ms),
             "heldMs": held.map(bursar_units::Millis::ms),
             "end": end.map(bursar_engine::booking::End::word),
-            "outcome": outcome.map(|outcome| match outcome {
-                bursar_engine::booking::Outcome::Ok => "ok",
-                bursar_engine::booking::Outcome::Failed => "failed",
-            }),
+            "outcome": outcome.map(bursar_engine::booking::Outcome::word),
             "exitCode": exit_code,
         }),
         Data::Limit { limit, granted } => json!({
