@@ -4,6 +4,7 @@
 //! read with unknown fields ignored, so that the server may add some (design 80, 4.1).
 
 pub mod allocation;
+mod answer;
 pub mod apply;
 pub mod batch;
 pub mod body;

@@ -15,6 +15,7 @@ use super::{instant, integer, word};
 use crate::problem::FieldError;
 use crate::shape::Wrong;
 
+pub use super::answer::Execution;
 pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as ExecutionOutcome};
 pub use bursar_engine::explain::StepState;
 
@@ -142,122 +143,6 @@ pub struct ExecutionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
     pub retry_of: Option<BookingId>,
-}
-
-/// An execution as answered.
-///
-/// Answers to writes carry what the write decided; `GET` and lists carry all that is known. The
-/// fence is told only to callers who may act as the tenant. What is run is told to nobody.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Execution {
-    /// The client's name for it; the booking of its slots has the same.
-    #[schema(value_type = String)]
-    pub id: BookingId,
-    /// How it goes.
-    #[serde(flatten)]
-    pub course: Course,
-    /// The number that proves that the slots are its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<u64>,
-    /// The exit code of its process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// Why it could not be started, or why an operator took its slots back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What kind of execution it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub class: Option<Label>,
-    /// Whom it counts for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub tenant: Option<Label>,
-    /// Units of admission.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slots: Option<u64>,
-    /// CPU charged, in millicores; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_milli: Option<u64>,
-    /// Memory charged, in bytes; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// GPUs charged; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<u64>,
-    /// The most CPU it may use, in millicores, where that is not what is charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_limit_milli: Option<u64>,
-    /// The most memory it may use, in bytes, where that is not what is charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_limit_bytes: Option<u64>,
-    /// The most processes and threads it may have at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    /// How urgent it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::Priority>)]
-    pub priority: Option<Priority>,
-    /// How long it may take from the grant until it runs, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_timeout_ms: Option<u64>,
-    /// How long it may run, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_time_ms: Option<u64>,
-    /// How long it has to end by itself once it is asked to, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_ms: Option<u64>,
-    /// When it was submitted.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub submitted_at: Option<Instant>,
-    /// When it got its slots; the seed's `allocated_at`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub granted_at: Option<Instant>,
-    /// When its process was gone and its slots were free; the seed's `released_at`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub ended_at: Option<Instant>,
-    /// Until when it waits.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub wait_until: Option<Instant>,
-    /// How many of its class come before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<u64>,
-    /// In about how many milliseconds it may be granted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate_ms: Option<u64>,
-    /// What the estimate rests on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rests_on: Option<String>,
-    /// Whether this write had an effect: the execution is new, began to stop, or left the queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub applied: Option<bool>,
-    /// The last ledger record this answer reflects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record: Option<u64>,
-    /// True where nothing was changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dry_run: Option<bool>,
 }
 
 /// How an execution goes: what a plain booking does not have.
@@ -451,42 +336,6 @@ impl std::fmt::Debug for ExecutionRequest {
             .field("tenant", &self.tenant)
             .field("slots", &self.slots)
             .finish_non_exhaustive()
-    }
-}
-
-impl Execution {
-    /// An execution of which nothing is told but how it goes; to be filled in.
-    pub fn new(id: BookingId, course: Course) -> Self {
-        Self {
-            id,
-            course,
-            fence: None,
-            exit_code: None,
-            reason: None,
-            class: None,
-            tenant: None,
-            slots: None,
-            cpu_milli: None,
-            memory_bytes: None,
-            gpus: None,
-            cpu_limit_milli: None,
-            memory_limit_bytes: None,
-            pids: None,
-            priority: None,
-            start_timeout_ms: None,
-            max_time_ms: None,
-            grace_ms: None,
-            submitted_at: None,
-            granted_at: None,
-            ended_at: None,
-            wait_until: None,
-            ahead: None,
-            estimate_ms: None,
-            rests_on: None,
-            applied: None,
-            record: None,
-            dry_run: None,
-        }
     }
 }
 

@@ -50,38 +50,12 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
 
 /// An execution, as its booking tells it; with an order all that is known, else what was decided.
 pub(in super::super) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution {
-    // One that has been forgotten since it was decided has ended.
-    let course = booking
-        .execution
-        .map_or(Course::new(ExecutionState::Ended), |course| *course);
     Execution {
-        fence: booking.fence,
-        exit_code: booking.exit_code,
-        reason: booking.reason,
-        class: booking.class,
-        tenant: booking.tenant,
-        slots: booking.slots,
-        cpu_milli: booking.cpu_milli,
-        memory_bytes: booking.memory_bytes,
-        gpus: booking.gpus,
-        cpu_limit_milli: booking.cpu_limit_milli,
-        memory_limit_bytes: booking.memory_limit_bytes,
         pids: order.and_then(|order| order.pids),
-        priority: booking.priority,
         start_timeout_ms: order.map(|order| order.start_timeout.ms()),
         max_time_ms: order.map(|order| order.max_time.ms()),
         grace_ms: order.map(|order| order.grace.ms()),
-        submitted_at: booking.queued_at,
-        granted_at: booking.granted_at,
-        ended_at: booking.ended_at,
-        wait_until: booking.wait_until,
-        ahead: booking.ahead,
-        estimate_ms: booking.estimate_ms,
-        rests_on: booking.rests_on,
-        applied: booking.applied,
-        record: booking.record,
-        dry_run: booking.dry_run,
-        ..Execution::new(booking.id, course)
+        ..booking.into()
     }
 }
 
