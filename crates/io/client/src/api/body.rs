@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::booking::{
     BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
 };
-use super::execution::{ExecutionRequest, argument, directory, program, variable};
+use super::execution::{ExecutionRequest, argument};
 use super::fields::Fields;
 use super::instant;
 use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
@@ -139,9 +139,9 @@ macro_rules! shaped {
 }
 
 shaped! {
-    BookingRequest = Shape::Map(RESERVE);
-    RenewRequest = Shape::Map(RENEW);
-    ReleaseRequest = Shape::Ruled(&Shape::Map(RELEASE), release_rule);
+    BookingRequest = Shape::Map(BookingRequest::FIELDS);
+    RenewRequest = Shape::Map(RenewRequest::FIELDS);
+    ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule);
     CancelRequest = Shape::Map(&[]);
     Batch = Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]);
     TokenRequest = Shape::Ruled(
@@ -153,7 +153,7 @@ shaped! {
         ]),
         token_rule,
     );
-    ExecutionRequest = Shape::Map(EXECUTE);
+    ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS);
     PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
     ExportedRequest = Shape::Map(&[
         Field::required("from", WHOLE),
@@ -344,77 +344,24 @@ fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
     }
 }
 
-const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
-const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
-const ARGUMENT: Shape = Shape::Secret(argument);
-const SLOTS: Shape = Shape::Whole {
+pub(super) const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
+pub(super) const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
+pub(super) const ARGUMENT: Shape = Shape::Secret(argument);
+pub(super) const SLOTS: Shape = Shape::Whole {
     min: 1,
     max: bursar_units::INTEGER_MAX,
 };
 /// A limit with which something can run.
-const SOME: Shape = SLOTS;
-const TTL: Shape = time(TTL_MIN, TTL_MAX);
-const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
-const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
+pub(super) const SOME: Shape = SLOTS;
+pub(super) const TTL: Shape = time(TTL_MIN, TTL_MAX);
+pub(super) const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
+pub(super) const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
 
 /// The field of a [`super::ApplyRequest`].
 const OBJECTS: &str = "objects";
 /// What is in its objects is read with [`object::read_list`].
 const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::Any))]);
 
-const RESERVE: &[Field] = &[
-    Field::required("class", LABEL),
-    Field::optional("tenant", LABEL),
-    Field::defaulted("slots", SLOTS),
-    Field::optional("cpuMilli", WHOLE),
-    Field::optional("memoryBytes", WHOLE),
-    Field::optional("gpus", WHOLE),
-    Field::optional("ttlMs", TTL),
-    Field::optional("waitMs", WHOLE),
-    Field::optional("priority", PRIORITY),
-    Field::optional("executionId", ID),
-    Field::optional("cpuLimitMilli", WHOLE),
-    Field::optional("memoryLimitBytes", WHOLE),
-];
-const EXECUTE: &[Field] = &[
-    Field::required("class", LABEL),
-    Field::optional("tenant", LABEL),
-    Field::defaulted("slots", SLOTS),
-    Field::required("command", Shape::Secret(program)),
-    Field::defaulted("args", Shape::List(&ARGUMENT)),
-    Field::defaulted("env", Shape::Named(variable, &ARGUMENT)),
-    Field::optional("directory", Shape::Secret(directory)),
-    Field::optional("cpuMilli", WHOLE),
-    Field::optional("memoryBytes", WHOLE),
-    Field::optional("gpus", WHOLE),
-    Field::optional("cpuLimitMilli", SOME),
-    Field::optional("memoryLimitBytes", SOME),
-    Field::optional(
-        "pids",
-        Shape::Whole {
-            min: 1,
-            max: 0xffff_ffff,
-        },
-    ),
-    Field::optional("priority", PRIORITY),
-    Field::optional("waitMs", WHOLE),
-    Field::optional("startTimeoutMs", time(TIME_MIN, START_TIMEOUT_MAX)),
-    Field::optional("maxTimeMs", time(TIME_MIN, MAX_TIME_MAX)),
-    Field::optional("graceMs", time(Millis::ZERO, GRACE_MAX)),
-    Field::optional("retryOf", ID),
-    Field::defaulted("allowPrivilegeEscalation", Shape::Bool),
-];
-const RENEW: &[Field] = &[
-    Field::required("fence", WHOLE),
-    Field::optional("ttlMs", TTL),
-];
-const RELEASE: &[Field] = &[
-    Field::optional("fence", WHOLE),
-    Field::optional("outcome", OUTCOME),
-    Field::optional("exitCode", Shape::Signed32),
-    Field::defaulted("force", Shape::Bool),
-    Field::optional("reason", Shape::Text(reason_of_force)),
-];
 /// The operations of a batch: the bodies above, with `op` and `id`.
 const OPERATION: Shape = Shape::Ruled(&OPERATIONS, |node| {
     match node.get("op").and_then(Node::text) {
@@ -429,9 +376,9 @@ const OPERATIONS: Shape = Shape::By {
         Field::required("id", ID),
     ],
     cases: &[
-        ("reserve", RESERVE),
-        ("renew", RENEW),
-        ("release", RELEASE),
+        ("reserve", BookingRequest::FIELDS),
+        ("renew", RenewRequest::FIELDS),
+        ("release", ReleaseRequest::FIELDS),
         ("cancel", &[]),
     ],
 };
@@ -508,7 +455,7 @@ fn wrong_name(error: NameError) -> Wrong {
 }
 
 /// Accepts why a booking is taken back by force.
-fn reason_of_force(text: &str) -> Result<(), Wrong> {
+pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
     let text = text.trim();
     if text.chars().count() > REASON_LENGTH_MAX {
         let message = format!("is longer than {REASON_LENGTH_MAX} characters");
@@ -535,7 +482,7 @@ fn lifetime(text: &str) -> Result<Millis, Wrong> {
     }
 }
 
-const fn time(min: Millis, max: Millis) -> Shape {
+pub(super) const fn time(min: Millis, max: Millis) -> Shape {
     Shape::Whole {
         min: min.ms(),
         max: max.ms(),

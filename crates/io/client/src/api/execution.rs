@@ -5,144 +5,100 @@
 
 use std::collections::BTreeMap;
 
-use bursar_units::{BookingId, Instant, Label, vocabulary};
+use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME_MIN};
+use bursar_units::{BookingId, Instant, Label, Millis, vocabulary};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::body::{ARGUMENT, ID, LABEL, PRIORITY, SLOTS, SOME, time};
 use super::booking::{Priority, one};
+use super::fields::object;
 use super::{instant, integer, word};
 use crate::problem::FieldError;
-use crate::shape::Wrong;
+use crate::shape::{Shape, WHOLE, Wrong};
 
 pub use super::answer::Execution;
 pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as ExecutionOutcome};
 pub use bursar_engine::explain::StepState;
 
-/// What is to run under an id: the body of `PUT /v1/executions/{id}`.
-#[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ExecutionRequest {
-    /// What kind of execution it is; the seed's language.
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
-    pub class: Label,
-    /// Whom it counts for; may be left out by a caller who may act as one tenant only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
-    pub tenant: Option<Label>,
-    /// Units of admission.
-    #[serde(default = "one", deserialize_with = "integer::required")]
-    #[schema(default = 1, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub slots: u64,
-    /// The program: a path, or a name to look for in the `PATH` it is given.
-    #[serde(deserialize_with = "text")]
-    #[schema(min_length = 1)]
-    pub command: String,
-    /// Its arguments.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "texts"
-    )]
-    pub args: Vec<String>,
-    /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "named_texts"
-    )]
-    pub env: BTreeMap<String, String>,
-    /// Where it starts, as an absolute path; the root directory where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub directory: Option<String>,
-    /// Whether a program that it executes may give it more privileges than it has: one with the
-    /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_privilege_escalation: bool,
-    /// CPU charged to limits, in millicores.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub cpu_milli: Option<u64>,
-    /// Memory charged to limits, in bytes.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub memory_bytes: Option<u64>,
-    /// Whole GPUs charged to limits.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub gpus: Option<u64>,
-    /// The most CPU it may use, in millicores; what is charged where absent.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub cpu_limit_milli: Option<u64>,
-    /// The most memory it may use, in bytes; what is charged where absent.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub memory_limit_bytes: Option<u64>,
-    /// The most processes and threads it may have at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
-    pub pids: Option<u32>,
-    /// How urgent it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<word::Priority>, default = "normal")]
-    pub priority: Option<Priority>,
-    /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
-    pub wait_ms: Option<u64>,
-    /// How long it may take from the grant until it runs, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 60_000, minimum = 1_000, maximum = 3_600_000)]
-    pub start_timeout_ms: Option<u64>,
-    /// How long it may run, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 3_600_000, minimum = 1_000, maximum = 2_592_000_000_u64)]
-    pub max_time_ms: Option<u64>,
-    /// How long it has to end by itself once it is asked to, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 10_000, minimum = 0, maximum = 3_600_000)]
-    pub grace_ms: Option<u64>,
-    /// The execution that this one tries again; it must have ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
-    pub retry_of: Option<BookingId>,
+object! {
+    /// What is to run under an id: the body of `PUT /v1/executions/{id}`.
+    #[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ExecutionRequest {
+        /// What kind of execution it is; the seed's language.
+        #[schema(value_type = String, min_length = 1, max_length = 128)]
+        required class "class": Label = LABEL;
+        /// Whom it counts for; may be left out by a caller who may act as one tenant only.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+        optional tenant "tenant": Label = LABEL;
+        /// Units of admission.
+        #[serde(default = "one", deserialize_with = "integer::required")]
+        #[schema(default = 1, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        defaulted slots "slots": u64 = SLOTS, one();
+        /// The program: a path, or a name to look for in the `PATH` it is given.
+        #[serde(deserialize_with = "text")]
+        #[schema(min_length = 1)]
+        required command "command": String = Shape::Secret(program);
+        /// Its arguments.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "texts")]
+        defaulted args "args": Vec<String> = Shape::List(&ARGUMENT), Vec::new();
+        /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "named_texts")]
+        defaulted env "env": BTreeMap<String, String> = Shape::Named(variable, &ARGUMENT), BTreeMap::new();
+        /// Where it starts, as an absolute path; the root directory where absent.
+        optional directory "directory": String = Shape::Secret(directory);
+        /// Whether a program that it executes may give it more privileges than it has: one with the
+        /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        defaulted allow_privilege_escalation "allowPrivilegeEscalation": bool = Shape::Bool, false;
+        /// CPU charged to limits, in millicores.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional cpu_milli "cpuMilli": u64 = WHOLE;
+        /// Memory charged to limits, in bytes.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional memory_bytes "memoryBytes": u64 = WHOLE;
+        /// Whole GPUs charged to limits.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional gpus "gpus": u64 = WHOLE;
+        /// The most CPU it may use, in millicores; what is charged where absent.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        optional cpu_limit_milli "cpuLimitMilli": u64 = SOME;
+        /// The most memory it may use, in bytes; what is charged where absent.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        optional memory_limit_bytes "memoryLimitBytes": u64 = SOME;
+        /// The most processes and threads it may have at once.
+        #[schema(minimum = 1)]
+        optional pids "pids": u32 = Shape::Whole { min: 1, max: 0xffff_ffff };
+        /// How urgent it is.
+        #[schema(value_type = Option<word::Priority>, default = "normal")]
+        optional priority "priority": Priority = PRIORITY;
+        /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
+        optional wait_ms "waitMs": u64 = WHOLE;
+        /// How long it may take from the grant until it runs, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 60_000, minimum = 1_000, maximum = 3_600_000)]
+        optional start_timeout_ms "startTimeoutMs": u64 = time(TIME_MIN, START_TIMEOUT_MAX);
+        /// How long it may run, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 3_600_000, minimum = 1_000, maximum = 2_592_000_000_u64)]
+        optional max_time_ms "maxTimeMs": u64 = time(TIME_MIN, MAX_TIME_MAX);
+        /// How long it has to end by itself once it is asked to, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 10_000, minimum = 0, maximum = 3_600_000)]
+        optional grace_ms "graceMs": u64 = time(Millis::ZERO, GRACE_MAX);
+        /// The execution that this one tries again; it must have ended.
+        #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
+        optional retry_of "retryOf": BookingId = ID;
+    }
 }
 
 /// How an execution goes: what a plain booking does not have.
@@ -269,32 +225,6 @@ vocabulary! {
 }
 
 impl ExecutionRequest {
-    /// One slot of a class and a program, and nothing else; to be filled in.
-    pub fn new(class: Label, command: String) -> Self {
-        Self {
-            class,
-            tenant: None,
-            slots: 1,
-            command,
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            directory: None,
-            allow_privilege_escalation: false,
-            cpu_milli: None,
-            memory_bytes: None,
-            gpus: None,
-            cpu_limit_milli: None,
-            memory_limit_bytes: None,
-            pids: None,
-            priority: None,
-            wait_ms: None,
-            start_timeout_ms: None,
-            max_time_ms: None,
-            grace_ms: None,
-            retry_of: None,
-        }
-    }
-
     /// What is wrong with what is to run. No value is repeated (L13).
     pub(super) fn program_mistakes(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
