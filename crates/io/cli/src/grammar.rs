@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use exec::ExecArguments;
 pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
 pub(crate) use market::{
-    AgentArguments, MarketVerb, MarketWord, NodeNoun, NodeVerb, RestoreArguments, TopArguments,
+    AgentArguments, MarketVerb, NodeNoun, NodeVerb, RestoreArguments, TopArguments,
 };
 pub(crate) use noun::{
     BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,

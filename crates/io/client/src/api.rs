@@ -4,6 +4,7 @@
 //! read with unknown fields ignored, so that the server may add some (design 80, 4.1).
 
 pub mod allocation;
+mod answer;
 pub mod apply;
 pub mod batch;
 pub mod body;
@@ -22,6 +23,7 @@ pub mod list;
 pub mod market;
 pub mod node;
 pub mod token;
+pub mod word;
 
 pub use allocation::{Allocation, AllocationStatus};
 pub use apply::{ApplyAnswer, ApplyRequest, Change, ChangeKind, FieldChange};

@@ -8,6 +8,7 @@ pub mod limit;
 mod market;
 mod mistake;
 pub mod node;
+pub(crate) mod spec;
 
 pub use crate::api::body::read_values;
 pub use market::read_market;

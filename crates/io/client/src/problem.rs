@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::api::booking::End;
 use crate::api::instant;
+use crate::api::word;
 
 /// Why a request was not done, as `application/problem+json`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -62,6 +63,7 @@ pub struct Problem {
     pub resource_version: Option<String>,
     /// How the booking ended whose fence is stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::End>)]
     pub end: Option<End>,
     /// When it did.
     #[serde(

@@ -1,5 +1,7 @@
 //! Events of all planes. State is a fold over these, and over nothing else (L7).
 
+use std::collections::BTreeSet;
+
 use bursar_booking::Bookings;
 use bursar_market::ledger::Markets;
 use bursar_plane::{Plane as _, Reference};
@@ -51,6 +53,12 @@ impl Event {
             Self::Market(event) => Markets::ends(event),
         }
     }
+}
+
+/// First parts of the names of events in the stream, of all planes.
+pub fn stream_kinds() -> BTreeSet<&'static str> {
+    let planes = [Spine::STREAMS, Bookings::STREAMS, Markets::STREAMS];
+    planes.into_iter().flatten().copied().collect()
 }
 
 /// The events of a record of that time, each with its own time.

@@ -20,7 +20,7 @@ use bursar_units::{Amount, BookingId, Dimension, Instant, Label, Millis, ObjectN
 
 use crate::{State, words};
 
-pub use effect::{Changed, Effect, FieldChange, Mood, Previous, change_effect};
+pub use effect::{Changed, Effect, FieldChange, Mood, Previous, change_effect, limit_texts};
 pub use refused::{Refused, refused};
 pub use saga::{Saga, Step, StepState, saga};
 

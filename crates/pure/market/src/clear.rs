@@ -151,37 +151,23 @@ pub struct Share {
     pub bound_by: BoundBy,
 }
 
-/// What decided a share.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BoundBy {
-    /// It has all it needs.
-    Need,
-    /// What there was, divided.
-    Share,
-    /// Its floor.
-    Min,
-    /// Its ceiling.
-    Max,
-    /// It was changed too recently to shrink.
-    Cooldown,
-    /// It may only change so much at a time.
-    Step,
-    /// The floor under the floors.
-    Survival,
-}
-
-impl BoundBy {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Need => "need",
-            Self::Share => "share",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Cooldown => "cooldown",
-            Self::Step => "step",
-            Self::Survival => "survival",
-        }
+vocabulary! {
+    /// What decided a share.
+    pub enum BoundBy {
+        /// It has all it needs.
+        Need = "need",
+        /// What there was, divided.
+        Share = "share",
+        /// Its floor.
+        Min = "min",
+        /// Its ceiling.
+        Max = "max",
+        /// It was changed too recently to shrink.
+        Cooldown = "cooldown",
+        /// It may only change so much at a time.
+        Step = "step",
+        /// The floor under the floors.
+        Survival = "survival",
     }
 }
 

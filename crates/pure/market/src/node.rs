@@ -22,6 +22,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bursar_units::vocabulary;
+
 use crate::act::{self, Move, Write};
 use crate::capacity::capacity_milli;
 use crate::cgroup::Quota;
@@ -75,38 +77,21 @@ pub struct Supply {
     pub unmanaged_milli: Option<u64>,
 }
 
-/// Why a pod is left as it is.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Held {
-    /// Its files could not be read.
-    Unreadable,
-    /// Somebody else changed its quota, which counts as its original now.
-    Conflict,
-    /// What was written was not taken.
-    Refused,
-    /// No limit in whole quanta lies between its floor and its ceiling.
-    TooNarrow,
+vocabulary! {
+    /// Why a pod is left as it is.
+    pub enum Held {
+        /// Its files could not be read.
+        Unreadable = "unreadable",
+        /// Somebody else changed its quota, which counts as its original now.
+        Conflict = "conflict",
+        /// What was written was not taken.
+        Refused = "refused",
+        /// No limit in whole quanta lies between its floor and its ceiling.
+        TooNarrow = "too-narrow",
+    }
 }
 
 impl Held {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Unreadable,
-        Self::Conflict,
-        Self::Refused,
-        Self::TooNarrow,
-    ];
-
-    /// The word that metrics and the interface carry.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Conflict => "conflict",
-            Self::Refused => "refused",
-            Self::TooNarrow => "too-narrow",
-        }
-    }
-
     /// What people read.
     pub const fn sentence(self) -> &'static str {
         match self {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bursar_engine::market::Mode as MarketSetting;
 use bursar_node::market::{Agent, Mode};
 use bursar_server::descriptors;
 use serde_json::json;
@@ -18,7 +19,7 @@ use super::up::machine::Machine;
 use super::up::observe::log_to_stderr;
 use super::up::settings::File;
 use crate::failure::{Failure, Stop};
-use crate::grammar::{AgentArguments, MarketWord};
+use crate::grammar::AgentArguments;
 use crate::layout::details;
 use crate::session::Session;
 
@@ -73,10 +74,10 @@ async fn work(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) {
     }
 }
 
-fn mode(arguments: &AgentArguments, written: Option<MarketWord>) -> Result<Mode, Stop> {
+fn mode(arguments: &AgentArguments, written: Option<MarketSetting>) -> Result<Mode, Stop> {
     match (arguments.market.as_deref(), written) {
-        (Some("act"), _) | (None, Some(MarketWord::Act)) => Ok(Mode::Act),
-        (None, Some(MarketWord::Off)) => {
+        (Some("act"), _) | (None, Some(MarketSetting::Act)) => Ok(Mode::Act),
+        (None, Some(MarketSetting::Off)) => {
             let message = "the settings say that the market is off";
             let hint = "`bursar agent --market observe` looks nevertheless";
             Err(Failure::usage(message).hint(hint).into())

@@ -5,6 +5,8 @@ use bursar_client::api::{
     ApplyAnswer, Change, ChangeKind, FieldChange, Limit, LimitSpec, LimitStatus,
 };
 use bursar_client::client::Mode;
+use bursar_client::object::limit::{EACH, from_spec};
+use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
 use bursar_units::{Dimension, ObjectName};
 
@@ -19,15 +21,6 @@ use crate::time::distance;
 
 /// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 3;
-
-/// What a limit says where nobody did.
-const DEFAULTS: [(&str, &str); 5] = [
-    ("maxQueue", "10,000"),
-    ("maxQueuePerTenant", "1,000"),
-    ("maxWait", "1d"),
-    ("maxTTL", "1d"),
-    ("weight", "100"),
-];
 
 pub(super) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(LimitVerb::List(noun.list)) {
@@ -151,14 +144,29 @@ fn change_lines(change: &Change) -> Vec<(String, String)> {
 
 /// The fields worth a word: of what is new not the defaults, of what is gone none.
 pub(super) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
-    change.fields.iter().filter(|field| match change.change {
-        ChangeKind::Created => field
-            .to
-            .as_deref()
-            .is_some_and(|to| !DEFAULTS.contains(&(field.path.as_str(), to))),
-        ChangeKind::Changed => true,
-        ChangeKind::Unchanged | ChangeKind::Deleted => false,
-    })
+    let defaults = defaults();
+    change
+        .fields
+        .iter()
+        .filter(move |field| match change.change {
+            ChangeKind::Created => field.to.as_ref().is_some_and(|to| {
+                let is_default = |(path, text): &(&str, String)| *path == field.path && text == to;
+                !defaults.iter().any(is_default)
+            }),
+            ChangeKind::Changed => true,
+            ChangeKind::Unchanged | ChangeKind::Deleted => false,
+        })
+}
+
+/// What a limit says where nobody did, as an answer shows it.
+fn defaults() -> Vec<(&'static str, String)> {
+    let of_tenants = LimitSpec {
+        tenant: Some(EACH.to_owned()),
+        ..LimitSpec::default()
+    };
+    let limit = from_spec(ObjectName::known("default"), &of_tenants);
+    let texts = limit.iter().flat_map(limit_texts);
+    texts.filter(|(path, _)| *path != "tenant").collect()
 }
 
 /// `100 → 120`, with `none` where there is nothing.

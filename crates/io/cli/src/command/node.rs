@@ -143,7 +143,7 @@ impl Listed for Row {
                 row.has(|has| has.gpus, words::number)
             }),
             column("MARKET", Align::Left, |row, _| {
-                row.of_market(|market| acts_word(market.acts).to_owned())
+                row.of_market(|market| market.acts.word().to_owned())
             }),
             Column {
                 meaning: |row| row.market.map(|market| mode_meaning(market.mode)),
@@ -179,13 +179,6 @@ pub(super) fn mode_meaning(mode: MarketMode) -> Meaning {
         MarketMode::Uncongested => Meaning::Good,
         MarketMode::Congested => Meaning::Waiting,
         MarketMode::Overloaded => Meaning::Bad,
-    }
-}
-
-const fn acts_word(acts: MarketActs) -> &'static str {
-    match acts {
-        MarketActs::Act => "act",
-        MarketActs::Observe => "observe",
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use bursar_client::Client;
 use bursar_client::client::{Mode, Options, Transport};
+use bursar_engine::market::Mode as MarketSetting;
 use bursar_engine::token::Role;
 use bursar_engine::words;
 use bursar_ledger::clock::MachineClock;
@@ -38,7 +39,7 @@ use serde_json::json;
 use super::market::sharing::Sharing;
 use super::signals::Signals;
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::{MarketWord, UpArguments};
+use crate::grammar::UpArguments;
 use crate::layout::details;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -184,9 +185,9 @@ fn share_cpu(settings: &Settings, machine: &Machine, data: &Data) -> Result<Shar
 /// Whether an agent is wanted, and what it is, or would be, started with.
 fn market_options(settings: &Settings, machine: &Machine, data: &Data) -> (bool, market::Options) {
     let (is_wanted, mode) = match settings.market.mode {
-        Some(MarketWord::Off) => (false, market::Mode::Observe),
-        Some(MarketWord::Act) => (true, market::Mode::Act),
-        Some(MarketWord::Observe) | None => (true, market::Mode::Observe),
+        Some(MarketSetting::Off) => (false, market::Mode::Observe),
+        Some(MarketSetting::Act) => (true, market::Mode::Act),
+        Some(MarketSetting::Observe) | None => (true, market::Mode::Observe),
     };
     let who = (
         settings.cgroups.as_slice(),

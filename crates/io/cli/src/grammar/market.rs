@@ -4,22 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bursar_units::ObjectName;
-use clap::{Args, Subcommand, ValueEnum};
-use serde::Deserialize;
+use clap::{Args, Subcommand};
 
 use super::{HELP, ListFlags};
-
-/// Whether the CPU of a node is shared.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum MarketWord {
-    /// Do not look
-    Off,
-    /// Look, and change nothing
-    Observe,
-    /// Write limits, and put back what was there at the end
-    Act,
-}
 
 /// `bursar agent`.
 #[derive(Args, Clone, Debug)]

@@ -396,11 +396,11 @@ pub(super) fn priority() -> impl TypedValueParser<Value = Priority> {
 }
 
 fn outcome() -> impl TypedValueParser<Value = Outcome> {
-    words([Outcome::Ok, Outcome::Failed], Outcome::word)
+    words(Outcome::ALL, Outcome::word)
 }
 
 fn stream() -> impl TypedValueParser<Value = LogStream> {
-    words([LogStream::Stdout, LogStream::Stderr], LogStream::word)
+    words(LogStream::ALL, LogStream::word)
 }
 
 fn role() -> impl TypedValueParser<Value = Role> {
@@ -408,7 +408,7 @@ fn role() -> impl TypedValueParser<Value = Role> {
 }
 
 /// A flag that takes one of these words.
-fn words<T, const N: usize>(
+pub(super) fn words<T, const N: usize>(
     all: [T; N],
     word: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T>

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bursar_engine::market::Mode;
 use clap::{Args, ValueEnum};
 
-use super::{HELP, MarketWord};
+use super::HELP;
+use super::noun::words;
 
 /// `bursar up`.
 #[derive(Args, Clone, Debug)]
@@ -35,8 +37,8 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
     /// Whether this machine's CPU is shared; observe unless told
-    #[arg(long, value_name = "MODE", hide_possible_values = true)]
-    pub(crate) market: Option<MarketWord>,
+    #[arg(long, value_name = "MODE", value_parser = words(Mode::ALL, Mode::word), hide_possible_values = true)]
+    pub(crate) market: Option<Mode>,
     /// Refuse to start where executions cannot be kept apart by cgroups
     #[arg(long)]
     pub(crate) require_isolation: bool,

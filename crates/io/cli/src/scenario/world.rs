@@ -432,9 +432,8 @@ fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
             );
         } else {
             for role in word.split(',') {
-                let known = ["view", "use", "operate"];
                 let role = Role::from_word(role).ok_or_else(|| {
-                    format!("`{role}` is not a role{}", did_you_mean(role, known))
+                    format!("`{role}` is not a role{}", did_you_mean(role, Role::WORDS))
                 })?;
                 roles.insert(role);
             }

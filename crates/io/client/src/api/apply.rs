@@ -1,7 +1,10 @@
 //! Applying several objects, all or none (design 80, 4.1).
 
+use bursar_units::vocabulary;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use super::word;
 
 /// The body of `POST /v1/apply`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -32,6 +35,7 @@ pub struct Change {
     /// Which, as in `limit/python`.
     pub object: String,
     /// What happened to it.
+    #[schema(value_type = word::ChangeKind)]
     pub change: ChangeKind,
     /// The fields that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,18 +45,18 @@ pub struct Change {
     pub effect: Option<String>,
 }
 
-/// What happened to an object.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ChangeKind {
-    /// It is new.
-    Created,
-    /// It was other.
-    Changed,
-    /// It was so already.
-    Unchanged,
-    /// It is gone.
-    Deleted,
+vocabulary! {
+    /// What happened to an object.
+    pub enum ChangeKind {
+        /// It is new.
+        Created = "created",
+        /// It was other.
+        Changed = "changed",
+        /// It was so already.
+        Unchanged = "unchanged",
+        /// It is gone.
+        Deleted = "deleted",
+    }
 }
 
 /// A field that differs.
@@ -67,16 +71,4 @@ pub struct FieldChange {
     /// What it is; absent where there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-}
-
-impl ChangeKind {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Changed => "changed",
-            Self::Unchanged => "unchanged",
-            Self::Deleted => "deleted",
-        }
-    }
 }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::booking::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
 use super::fields::Fields;
-use super::integer;
+use super::{integer, word};
 use crate::problem::{FieldError, Problem};
 
 /// The body of `POST /v1/bookings`.
@@ -149,6 +149,7 @@ pub struct FlatOperation {
     )]
     wait_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Priority>)]
     priority: Option<Priority>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -172,6 +173,7 @@ pub struct FlatOperation {
     )]
     fence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Outcome>)]
     outcome: Option<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,

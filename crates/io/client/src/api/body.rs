@@ -8,13 +8,15 @@ use bursar_booking::{TTL_MAX, TTL_MIN};
 use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
-use super::booking::{BookingRequest, CancelRequest, ReleaseRequest, RenewRequest};
-use super::execution::{ExecutionRequest, argument, directory, program, variable};
+use super::booking::{
+    BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
+};
+use super::execution::{ExecutionRequest, argument};
 use super::fields::Fields;
 use super::instant;
 use super::ledger::{ExportedRequest, PruneRequest, RotateKeyRequest};
 use super::market::RestoreRequest;
-use super::token::TokenRequest;
+use super::token::{Role, TokenRequest};
 use super::{APPLY_OBJECTS_MAX, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use crate::object::limit::new_label;
 use crate::object::{self, Address, Object};
@@ -137,21 +139,21 @@ macro_rules! shaped {
 }
 
 shaped! {
-    BookingRequest = Shape::Map(RESERVE);
-    RenewRequest = Shape::Map(RENEW);
-    ReleaseRequest = Shape::Ruled(&Shape::Map(RELEASE), release_rule);
+    BookingRequest = Shape::Map(BookingRequest::FIELDS);
+    RenewRequest = Shape::Map(RenewRequest::FIELDS);
+    ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule);
     CancelRequest = Shape::Map(&[]);
     Batch = Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]);
     TokenRequest = Shape::Ruled(
         &Shape::Map(&[
             Field::required("name", Shape::Text(token_name)),
-            Field::required("roles", Shape::List(&Shape::Word(&ROLES))),
+            Field::required("roles", Shape::List(&Shape::Word(&Role::WORDS))),
             Field::defaulted("tenants", Shape::List(&LABEL)),
             Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
         ]),
         token_rule,
     );
-    ExecutionRequest = Shape::Map(EXECUTE);
+    ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS);
     PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
     ExportedRequest = Shape::Map(&[
         Field::required("from", WHOLE),
@@ -342,78 +344,24 @@ fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
     }
 }
 
-const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
-const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
-const ARGUMENT: Shape = Shape::Secret(argument);
-const SLOTS: Shape = Shape::Whole {
+pub(super) const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
+pub(super) const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
+pub(super) const ARGUMENT: Shape = Shape::Secret(argument);
+pub(super) const SLOTS: Shape = Shape::Whole {
     min: 1,
     max: bursar_units::INTEGER_MAX,
 };
 /// A limit with which something can run.
-const SOME: Shape = SLOTS;
-const TTL: Shape = time(TTL_MIN, TTL_MAX);
-const ROLES: [&str; 3] = ["view", "use", "operate"];
-const PRIORITY: Shape = Shape::Word(&["urgent", "high", "normal", "low", "batch"]);
-const OUTCOME: Shape = Shape::Word(&["ok", "failed"]);
+pub(super) const SOME: Shape = SLOTS;
+pub(super) const TTL: Shape = time(TTL_MIN, TTL_MAX);
+pub(super) const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
+pub(super) const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
 
 /// The field of a [`super::ApplyRequest`].
 const OBJECTS: &str = "objects";
 /// What is in its objects is read with [`object::read_list`].
 const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::Any))]);
 
-const RESERVE: &[Field] = &[
-    Field::required("class", LABEL),
-    Field::optional("tenant", LABEL),
-    Field::defaulted("slots", SLOTS),
-    Field::optional("cpuMilli", WHOLE),
-    Field::optional("memoryBytes", WHOLE),
-    Field::optional("gpus", WHOLE),
-    Field::optional("ttlMs", TTL),
-    Field::optional("waitMs", WHOLE),
-    Field::optional("priority", PRIORITY),
-    Field::optional("executionId", ID),
-    Field::optional("cpuLimitMilli", WHOLE),
-    Field::optional("memoryLimitBytes", WHOLE),
-];
-const EXECUTE: &[Field] = &[
-    Field::required("class", LABEL),
-    Field::optional("tenant", LABEL),
-    Field::defaulted("slots", SLOTS),
-    Field::required("command", Shape::Secret(program)),
-    Field::defaulted("args", Shape::List(&ARGUMENT)),
-    Field::defaulted("env", Shape::Named(variable, &ARGUMENT)),
-    Field::optional("directory", Shape::Secret(directory)),
-    Field::optional("cpuMilli", WHOLE),
-    Field::optional("memoryBytes", WHOLE),
-    Field::optional("gpus", WHOLE),
-    Field::optional("cpuLimitMilli", SOME),
-    Field::optional("memoryLimitBytes", SOME),
-    Field::optional(
-        "pids",
-        Shape::Whole {
-            min: 1,
-            max: 0xffff_ffff,
-        },
-    ),
-    Field::optional("priority", PRIORITY),
-    Field::optional("waitMs", WHOLE),
-    Field::optional("startTimeoutMs", time(TIME_MIN, START_TIMEOUT_MAX)),
-    Field::optional("maxTimeMs", time(TIME_MIN, MAX_TIME_MAX)),
-    Field::optional("graceMs", time(Millis::ZERO, GRACE_MAX)),
-    Field::optional("retryOf", ID),
-    Field::defaulted("allowPrivilegeEscalation", Shape::Bool),
-];
-const RENEW: &[Field] = &[
-    Field::required("fence", WHOLE),
-    Field::optional("ttlMs", TTL),
-];
-const RELEASE: &[Field] = &[
-    Field::optional("fence", WHOLE),
-    Field::optional("outcome", OUTCOME),
-    Field::optional("exitCode", Shape::Signed32),
-    Field::defaulted("force", Shape::Bool),
-    Field::optional("reason", Shape::Text(reason_of_force)),
-];
 /// The operations of a batch: the bodies above, with `op` and `id`.
 const OPERATION: Shape = Shape::Ruled(&OPERATIONS, |node| {
     match node.get("op").and_then(Node::text) {
@@ -428,9 +376,9 @@ const OPERATIONS: Shape = Shape::By {
         Field::required("id", ID),
     ],
     cases: &[
-        ("reserve", RESERVE),
-        ("renew", RENEW),
-        ("release", RELEASE),
+        ("reserve", BookingRequest::FIELDS),
+        ("renew", RenewRequest::FIELDS),
+        ("release", ReleaseRequest::FIELDS),
         ("cancel", &[]),
     ],
 };
@@ -490,7 +438,7 @@ fn token_rule(node: &Node) -> Vec<Broken> {
     };
     let written = list("roles");
     let roles = written.unwrap_or_default().iter().filter_map(Node::text);
-    let roles: Vec<&str> = roles.filter(|role| ROLES.contains(role)).collect();
+    let roles: Vec<&str> = roles.filter(|role| Role::WORDS.contains(role)).collect();
     let are_all = written.is_some_and(|written| written.len() == roles.len());
     let has_tenants =
         node.get("tenants").is_some() && list("tenants").is_none_or(|list| !list.is_empty());
@@ -507,7 +455,7 @@ fn wrong_name(error: NameError) -> Wrong {
 }
 
 /// Accepts why a booking is taken back by force.
-fn reason_of_force(text: &str) -> Result<(), Wrong> {
+pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
     let text = text.trim();
     if text.chars().count() > REASON_LENGTH_MAX {
         let message = format!("is longer than {REASON_LENGTH_MAX} characters");
@@ -534,7 +482,7 @@ fn lifetime(text: &str) -> Result<Millis, Wrong> {
     }
 }
 
-const fn time(min: Millis, max: Millis) -> Shape {
+pub(super) const fn time(min: Millis, max: Millis) -> Shape {
     Shape::Whole {
         min: min.ms(),
         max: max.ms(),

@@ -1,16 +1,14 @@
 //! One clearing by itself: what `bursar market clear` answers (design 10, "What if, from a file").
 
-use bursar_market::clear::{BoundBy, Cleared, Mode, Policy};
+use bursar_market::clear::{BoundBy, Cleared, Mode};
 use serde::{Deserialize, Serialize};
-
-use super::market::{MarketBound, MarketMode, MarketPolicy};
 
 /// A node that was cleared.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Clearing {
     /// What came of it.
-    pub mode: MarketMode,
+    pub mode: Mode,
     /// λ: 0 when nobody is held back.
     pub price_ppm: u64,
     /// What could be shared, in whole quanta.
@@ -33,7 +31,7 @@ pub struct ClearedPod {
     /// What it gets.
     pub allocated_milli: u64,
     /// What kept it from more, or from less.
-    pub bound_by: MarketBound,
+    pub bound_by: BoundBy,
 }
 
 impl From<&Cleared> for Clearing {
@@ -42,72 +40,14 @@ impl From<&Cleared> for Clearing {
             id: share.id.to_string(),
             need_milli: share.need_milli,
             allocated_milli: share.allocated_milli,
-            bound_by: share.bound_by.into(),
+            bound_by: share.bound_by,
         });
         Self {
-            mode: cleared.mode.into(),
+            mode: cleared.mode,
             price_ppm: cleared.price_ppm,
             capacity_milli: cleared.capacity_milli,
             pods: pods.collect(),
             too_narrow: cleared.too_narrow.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
-impl From<Mode> for MarketMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Uncongested => Self::Uncongested,
-            Mode::Congested => Self::Congested,
-            Mode::Overloaded => Self::Overloaded,
-        }
-    }
-}
-
-impl From<MarketMode> for Mode {
-    fn from(mode: MarketMode) -> Self {
-        match mode {
-            MarketMode::Uncongested => Self::Uncongested,
-            MarketMode::Congested => Self::Congested,
-            MarketMode::Overloaded => Self::Overloaded,
-        }
-    }
-}
-
-impl From<MarketPolicy> for Policy {
-    fn from(policy: MarketPolicy) -> Self {
-        match policy {
-            MarketPolicy::Proportional => Self::Proportional,
-            MarketPolicy::WeightedNash => Self::WeightedNash,
-            MarketPolicy::FullCapacity => Self::FullCapacity,
-        }
-    }
-}
-
-impl From<BoundBy> for MarketBound {
-    fn from(bound: BoundBy) -> Self {
-        match bound {
-            BoundBy::Need => Self::Need,
-            BoundBy::Share => Self::Share,
-            BoundBy::Min => Self::Min,
-            BoundBy::Max => Self::Max,
-            BoundBy::Cooldown => Self::Cooldown,
-            BoundBy::Step => Self::Step,
-            BoundBy::Survival => Self::Survival,
-        }
-    }
-}
-
-impl From<MarketBound> for BoundBy {
-    fn from(bound: MarketBound) -> Self {
-        match bound {
-            MarketBound::Need => Self::Need,
-            MarketBound::Share => Self::Share,
-            MarketBound::Min => Self::Min,
-            MarketBound::Max => Self::Max,
-            MarketBound::Cooldown => Self::Cooldown,
-            MarketBound::Step => Self::Step,
-            MarketBound::Survival => Self::Survival,
         }
     }
 }

@@ -5,255 +5,100 @@
 
 use std::collections::BTreeMap;
 
-use bursar_units::{BookingId, Instant, Label};
+use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME_MIN};
+use bursar_units::{BookingId, Instant, Label, Millis, vocabulary};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::body::{ARGUMENT, ID, LABEL, PRIORITY, SLOTS, SOME, time};
 use super::booking::{Priority, one};
-use super::{instant, integer};
+use super::fields::object;
+use super::{instant, integer, word};
 use crate::problem::FieldError;
-use crate::shape::Wrong;
+use crate::shape::{Shape, WHOLE, Wrong};
 
-/// What is to run under an id: the body of `PUT /v1/executions/{id}`.
-#[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ExecutionRequest {
-    /// What kind of execution it is; the seed's language.
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
-    pub class: Label,
-    /// Whom it counts for; may be left out by a caller who may act as one tenant only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
-    pub tenant: Option<Label>,
-    /// Units of admission.
-    #[serde(default = "one", deserialize_with = "integer::required")]
-    #[schema(default = 1, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub slots: u64,
-    /// The program: a path, or a name to look for in the `PATH` it is given.
-    #[serde(deserialize_with = "text")]
-    #[schema(min_length = 1)]
-    pub command: String,
-    /// Its arguments.
-    #[serde(
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "texts"
-    )]
-    pub args: Vec<String>,
-    /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
-    #[serde(
-        default,
-        skip_serializing_if = "BTreeMap::is_empty",
-        deserialize_with = "named_texts"
-    )]
-    pub env: BTreeMap<String, String>,
-    /// Where it starts, as an absolute path; the root directory where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub directory: Option<String>,
-    /// Whether a program that it executes may give it more privileges than it has: one with the
-    /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub allow_privilege_escalation: bool,
-    /// CPU charged to limits, in millicores.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub cpu_milli: Option<u64>,
-    /// Memory charged to limits, in bytes.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub memory_bytes: Option<u64>,
-    /// Whole GPUs charged to limits.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub gpus: Option<u64>,
-    /// The most CPU it may use, in millicores; what is charged where absent.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub cpu_limit_milli: Option<u64>,
-    /// The most memory it may use, in bytes; what is charged where absent.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    pub memory_limit_bytes: Option<u64>,
-    /// The most processes and threads it may have at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
-    pub pids: Option<u32>,
-    /// How urgent it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = "normal")]
-    pub priority: Option<Priority>,
-    /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
-    pub wait_ms: Option<u64>,
-    /// How long it may take from the grant until it runs, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 60_000, minimum = 1_000, maximum = 3_600_000)]
-    pub start_timeout_ms: Option<u64>,
-    /// How long it may run, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 3_600_000, minimum = 1_000, maximum = 2_592_000_000_u64)]
-    pub max_time_ms: Option<u64>,
-    /// How long it has to end by itself once it is asked to, in milliseconds.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(default = 10_000, minimum = 0, maximum = 3_600_000)]
-    pub grace_ms: Option<u64>,
-    /// The execution that this one tries again; it must have ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
-    pub retry_of: Option<BookingId>,
-}
+pub use super::answer::Execution;
+pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as ExecutionOutcome};
+pub use bursar_engine::explain::StepState;
 
-/// An execution as answered.
-///
-/// Answers to writes carry what the write decided; `GET` and lists carry all that is known. The
-/// fence is told only to callers who may act as the tenant. What is run is told to nobody.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Execution {
-    /// The client's name for it; the booking of its slots has the same.
-    #[schema(value_type = String)]
-    pub id: BookingId,
-    /// How it goes.
-    #[serde(flatten)]
-    pub course: Course,
-    /// The number that proves that the slots are its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<u64>,
-    /// The exit code of its process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// Why it could not be started, or why an operator took its slots back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What kind of execution it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub class: Option<Label>,
-    /// Whom it counts for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub tenant: Option<Label>,
-    /// Units of admission.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slots: Option<u64>,
-    /// CPU charged, in millicores; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_milli: Option<u64>,
-    /// Memory charged, in bytes; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// GPUs charged; absent where none is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<u64>,
-    /// The most CPU it may use, in millicores, where that is not what is charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_limit_milli: Option<u64>,
-    /// The most memory it may use, in bytes, where that is not what is charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_limit_bytes: Option<u64>,
-    /// The most processes and threads it may have at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    /// How urgent it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    /// How long it may take from the grant until it runs, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_timeout_ms: Option<u64>,
-    /// How long it may run, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_time_ms: Option<u64>,
-    /// How long it has to end by itself once it is asked to, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_ms: Option<u64>,
-    /// When it was submitted.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub submitted_at: Option<Instant>,
-    /// When it got its slots; the seed's `allocated_at`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub granted_at: Option<Instant>,
-    /// When its process was gone and its slots were free; the seed's `released_at`.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub ended_at: Option<Instant>,
-    /// Until when it waits.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub wait_until: Option<Instant>,
-    /// How many of its class come before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<u64>,
-    /// In about how many milliseconds it may be granted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate_ms: Option<u64>,
-    /// What the estimate rests on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rests_on: Option<String>,
-    /// Whether this write had an effect: the execution is new, began to stop, or left the queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub applied: Option<bool>,
-    /// The last ledger record this answer reflects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record: Option<u64>,
-    /// True where nothing was changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dry_run: Option<bool>,
+object! {
+    /// What is to run under an id: the body of `PUT /v1/executions/{id}`.
+    #[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ExecutionRequest {
+        /// What kind of execution it is; the seed's language.
+        #[schema(value_type = String, min_length = 1, max_length = 128)]
+        required class "class": Label = LABEL;
+        /// Whom it counts for; may be left out by a caller who may act as one tenant only.
+        #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+        optional tenant "tenant": Label = LABEL;
+        /// Units of admission.
+        #[serde(default = "one", deserialize_with = "integer::required")]
+        #[schema(default = 1, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        defaulted slots "slots": u64 = SLOTS, one();
+        /// The program: a path, or a name to look for in the `PATH` it is given.
+        #[serde(deserialize_with = "text")]
+        #[schema(min_length = 1)]
+        required command "command": String = Shape::Secret(program);
+        /// Its arguments.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "texts")]
+        defaulted args "args": Vec<String> = Shape::List(&ARGUMENT), Vec::new();
+        /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "named_texts")]
+        defaulted env "env": BTreeMap<String, String> = Shape::Named(variable, &ARGUMENT), BTreeMap::new();
+        /// Where it starts, as an absolute path; the root directory where absent.
+        optional directory "directory": String = Shape::Secret(directory);
+        /// Whether a program that it executes may give it more privileges than it has: one with the
+        /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        defaulted allow_privilege_escalation "allowPrivilegeEscalation": bool = Shape::Bool, false;
+        /// CPU charged to limits, in millicores.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional cpu_milli "cpuMilli": u64 = WHOLE;
+        /// Memory charged to limits, in bytes.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional memory_bytes "memoryBytes": u64 = WHOLE;
+        /// Whole GPUs charged to limits.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        optional gpus "gpus": u64 = WHOLE;
+        /// The most CPU it may use, in millicores; what is charged where absent.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        optional cpu_limit_milli "cpuLimitMilli": u64 = SOME;
+        /// The most memory it may use, in bytes; what is charged where absent.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
+        optional memory_limit_bytes "memoryLimitBytes": u64 = SOME;
+        /// The most processes and threads it may have at once.
+        #[schema(minimum = 1)]
+        optional pids "pids": u32 = Shape::Whole { min: 1, max: 0xffff_ffff };
+        /// How urgent it is.
+        #[schema(value_type = Option<word::Priority>, default = "normal")]
+        optional priority "priority": Priority = PRIORITY;
+        /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
+        optional wait_ms "waitMs": u64 = WHOLE;
+        /// How long it may take from the grant until it runs, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 60_000, minimum = 1_000, maximum = 3_600_000)]
+        optional start_timeout_ms "startTimeoutMs": u64 = time(TIME_MIN, START_TIMEOUT_MAX);
+        /// How long it may run, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 3_600_000, minimum = 1_000, maximum = 2_592_000_000_u64)]
+        optional max_time_ms "maxTimeMs": u64 = time(TIME_MIN, MAX_TIME_MAX);
+        /// How long it has to end by itself once it is asked to, in milliseconds.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(default = 10_000, minimum = 0, maximum = 3_600_000)]
+        optional grace_ms "graceMs": u64 = time(Millis::ZERO, GRACE_MAX);
+        /// The execution that this one tries again; it must have ended.
+        #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
+        optional retry_of "retryOf": BookingId = ID;
+    }
 }
 
 /// How an execution goes: what a plain booking does not have.
@@ -263,9 +108,11 @@ pub struct Execution {
 #[serde(rename_all = "camelCase")]
 pub struct Course {
     /// How far it has come.
+    #[schema(value_type = word::ExecutionState)]
     pub state: ExecutionState,
     /// How it came out, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::ExecutionOutcome>)]
     pub outcome: Option<ExecutionOutcome>,
     /// The signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +122,7 @@ pub struct Course {
     pub out_of_memory: bool,
     /// How its process is kept apart, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::Isolation>)]
     pub isolation: Option<Isolation>,
     /// True if it was found running after a restore that had lost the records about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -297,6 +145,7 @@ pub struct Course {
     pub stopping_at: Option<Instant>,
     /// Why it is stopped, or was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::StopCause>)]
     pub cause: Option<StopCause>,
     /// After how many stops its process was still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,6 +179,7 @@ pub struct Step {
     /// Its name, as the seed has it.
     pub name: String,
     /// How far it is.
+    #[schema(value_type = word::StepState)]
     pub state: StepState,
     /// When it began; absent if it did not.
     #[serde(
@@ -344,117 +194,37 @@ pub struct Step {
     pub took_ms: Option<u64>,
 }
 
-/// How far an execution has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ExecutionState {
-    /// It waits for its slots.
-    Queued,
-    /// Its process is to be started.
-    Starting,
-    /// Its process runs.
-    Running,
-    /// Its process is to be stopped.
-    Stopping,
-    /// Ten stops have failed: it keeps its slots until its process is gone or an operator forces it.
-    Stuck,
-    /// It is over, and its slots are free.
-    Ended,
+vocabulary! {
+    /// How far an execution has come.
+    pub enum ExecutionState {
+        /// It waits for its slots.
+        Queued = "queued",
+        /// Its process is to be started.
+        Starting = "starting",
+        /// Its process runs.
+        Running = "running",
+        /// Its process is to be stopped.
+        Stopping = "stopping",
+        /// Ten stops have failed: it keeps its slots until its process is gone or an operator forces it.
+        Stuck = "stuck",
+        /// It is over, and its slots are free.
+        Ended = "ended",
+    }
 }
 
-/// How an execution came out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExecutionOutcome {
-    /// Exit code 0.
-    Completed,
-    /// Another exit code, a signal, or it could not be started.
-    Failed,
-    /// Nobody knows.
-    Lost,
-    /// It was stopped, or left the queue, because somebody asked for it.
-    Cancelled,
-    /// It was stopped because it ran for as long as it may.
-    TimedOut,
-    /// No slot came free in the time it was willing to wait.
-    WaitOver,
-}
-
-/// How a process is kept apart from others.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// In a cgroup of its own: it is counted, limited and ended whole.
-    Cgroup,
-    /// Only in a process group: what it starts may get away.
-    None,
-}
-
-/// Why an execution is stopped.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StopCause {
-    /// Somebody asked for it.
-    Cancelled,
-    /// It ran for as long as it may.
-    TimedOut,
-    /// It did not start in time.
-    NotStarted,
-}
-
-/// How far a step is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StepState {
-    /// Its turn has not come.
-    Pending,
-    /// It is being done.
-    Active,
-    /// It is done.
-    Done,
-    /// It could not be done.
-    Failed,
-    /// Its turn will not come.
-    Skipped,
-}
-
-/// One of the two streams of a process.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Ord, PartialOrd)]
-pub enum LogStream {
-    /// Its standard output.
-    #[default]
-    Stdout,
-    /// Its standard error.
-    Stderr,
+vocabulary! {
+    /// One of the two streams of a process.
+    #[derive(Default)]
+    pub enum LogStream {
+        /// Its standard output.
+        #[default]
+        Stdout = "stdout",
+        /// Its standard error.
+        Stderr = "stderr",
+    }
 }
 
 impl ExecutionRequest {
-    /// One slot of a class and a program, and nothing else; to be filled in.
-    pub fn new(class: Label, command: String) -> Self {
-        Self {
-            class,
-            tenant: None,
-            slots: 1,
-            command,
-            args: Vec::new(),
-            env: BTreeMap::new(),
-            directory: None,
-            allow_privilege_escalation: false,
-            cpu_milli: None,
-            memory_bytes: None,
-            gpus: None,
-            cpu_limit_milli: None,
-            memory_limit_bytes: None,
-            pids: None,
-            priority: None,
-            wait_ms: None,
-            start_timeout_ms: None,
-            max_time_ms: None,
-            grace_ms: None,
-            retry_of: None,
-        }
-    }
-
     /// What is wrong with what is to run. No value is repeated (L13).
     pub(super) fn program_mistakes(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
@@ -499,42 +269,6 @@ impl std::fmt::Debug for ExecutionRequest {
     }
 }
 
-impl Execution {
-    /// An execution of which nothing is told but how it goes; to be filled in.
-    pub fn new(id: BookingId, course: Course) -> Self {
-        Self {
-            id,
-            course,
-            fence: None,
-            exit_code: None,
-            reason: None,
-            class: None,
-            tenant: None,
-            slots: None,
-            cpu_milli: None,
-            memory_bytes: None,
-            gpus: None,
-            cpu_limit_milli: None,
-            memory_limit_bytes: None,
-            pids: None,
-            priority: None,
-            start_timeout_ms: None,
-            max_time_ms: None,
-            grace_ms: None,
-            submitted_at: None,
-            granted_at: None,
-            ended_at: None,
-            wait_until: None,
-            ahead: None,
-            estimate_ms: None,
-            rests_on: None,
-            applied: None,
-            record: None,
-            dry_run: None,
-        }
-    }
-}
-
 impl Course {
     /// A course of which nothing is told but how far it has come; to be filled in.
     pub const fn new(state: ExecutionState) -> Self {
@@ -552,64 +286,6 @@ impl Course {
             retry_of: None,
             steps: Vec::new(),
             compensations: Vec::new(),
-        }
-    }
-}
-
-impl ExecutionState {
-    /// All, in the order in which they come.
-    pub const ALL: [Self; 6] = [
-        Self::Queued,
-        Self::Starting,
-        Self::Running,
-        Self::Stopping,
-        Self::Stuck,
-        Self::Ended,
-    ];
-
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Stopping => "stopping",
-            Self::Stuck => "stuck",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl ExecutionOutcome {
-    /// All.
-    pub const ALL: [Self; 6] = [
-        Self::Completed,
-        Self::Failed,
-        Self::Lost,
-        Self::Cancelled,
-        Self::TimedOut,
-        Self::WaitOver,
-    ];
-
-    /// The word programs see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Cancelled => "cancelled",
-            Self::TimedOut => "timed-out",
-            Self::WaitOver => "wait-over",
-        }
-    }
-}
-
-impl LogStream {
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
         }
     }
 }

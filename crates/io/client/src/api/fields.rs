@@ -1,4 +1,4 @@
-//! Objects that are read as objects only.
+//! Objects of requests: declared once, and read as objects only.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,3 +27,65 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fields<T> {
         deserializer.deserialize_map(Object(PhantomData))
     }
 }
+
+/// Declares an object of a request: its struct with serde and schema, the fields by which all
+/// mistakes in it are named, and a value with nothing but the required ones.
+///
+/// A row has the field, its name in JSON, its type and what it may say. An `optional` field may be
+/// left out or be null; a `defaulted` one may be left out, and has a value where it is.
+macro_rules! object {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident { $($rows:tt)* }
+    ) => {
+        object!(@rows [$(#[$about])* pub struct $name] $name [] [] [] [] $($rows)*);
+    };
+    (@rows $head:tt $name:ident [$($fields:tt)*] [$($shapes:tt)*] [$($required:tt)*] [$($values:tt)*]
+        $(#[$with:meta])* required $field:ident $wire:tt: $type:ty = $shape:expr; $($rows:tt)*
+    ) => {
+        object!(@rows $head $name
+            [$($fields)* $(#[$with])* #[serde(rename = $wire)] pub $field: $type,]
+            [$($shapes)* $crate::shape::Field::required($wire, $shape),]
+            [$($required)* $field: $type,]
+            [$($values)* $field,]
+            $($rows)*);
+    };
+    (@rows $head:tt $name:ident [$($fields:tt)*] [$($shapes:tt)*] $required:tt [$($values:tt)*]
+        $(#[$with:meta])* optional $field:ident $wire:tt: $type:ty = $shape:expr; $($rows:tt)*
+    ) => {
+        object!(@rows $head $name
+            [$($fields)*
+                $(#[$with])*
+                #[serde(rename = $wire, default, skip_serializing_if = "Option::is_none")]
+                pub $field: Option<$type>,]
+            [$($shapes)* $crate::shape::Field::optional($wire, $shape),]
+            $required
+            [$($values)* $field: None,]
+            $($rows)*);
+    };
+    (@rows $head:tt $name:ident [$($fields:tt)*] [$($shapes:tt)*] $required:tt [$($values:tt)*]
+        $(#[$with:meta])* defaulted $field:ident $wire:tt: $type:ty = $shape:expr, $value:expr;
+        $($rows:tt)*
+    ) => {
+        object!(@rows $head $name
+            [$($fields)* $(#[$with])* #[serde(rename = $wire)] pub $field: $type,]
+            [$($shapes)* $crate::shape::Field::defaulted($wire, $shape),]
+            $required
+            [$($values)* $field: $value,]
+            $($rows)*);
+    };
+    (@rows [$($head:tt)*] $name:ident [$($fields:tt)*] [$($shapes:tt)*] [$($required:tt)*] [$($values:tt)*]) => {
+        $($head)* { $($fields)* }
+
+        impl $name {
+            pub(crate) const FIELDS: &'static [$crate::shape::Field] = &[$($shapes)*];
+
+            /// What must be said and nothing else; to be filled in.
+            pub fn new($($required)*) -> Self {
+                Self { $($values)* }
+            }
+        }
+    };
+}
+
+pub(crate) use object;

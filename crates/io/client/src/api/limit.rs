@@ -1,13 +1,17 @@
 //! Limits as declared objects, in Kubernetes form (design 80, 5.3).
 //!
-//! These are the bytes that travel; [`crate::object::limit`] turns a spec into checked values
-//! and back.
+//! A field of a limit is one row here: its name and schema, what is a mistake in it, and how it is
+//! read into the limit of the plane of bookings and shown again.
 
-use bursar_units::{Instant, Label, ObjectName};
+use bursar_booking::limit::WEIGHT_MAX;
+use bursar_units::quantity::{format_cpu, format_memory};
+use bursar_units::{INTEGER_MAX, Instant, Label, ObjectName};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{instant, integer};
+use crate::object::limit::{bound_text, cpu, duration, hours, memory, scope, scope_text, ttl};
+use crate::object::spec::spec;
 
 /// The group and version of our own kinds.
 pub const API_VERSION: &str = "bursar.dev/v1alpha1";
@@ -41,83 +45,73 @@ pub struct Metadata {
     pub resource_version: Option<String>,
 }
 
-/// What a limit says. Left out means: all together (`class`, `tenant`), or unbounded.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LimitSpec {
-    /// A class, or `each` for one counter per class.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 128)]
-    pub class: Option<String>,
-    /// A tenant, or `each` for one counter per tenant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 128)]
-    pub tenant: Option<String>,
-    /// Most units of admission; 0 pauses.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub slots: Option<u64>,
-    /// Most CPU: `500m`, `60`, or `80%` of the inventory.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "quantity"
-    )]
-    #[schema(value_type = Option<String>, example = "60")]
-    pub cpu: Option<String>,
-    /// Most memory: `240Gi`, or `80%` of the inventory.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "quantity"
-    )]
-    #[schema(value_type = Option<String>, example = "240Gi")]
-    pub memory: Option<String>,
-    /// Most whole GPUs.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub gpus: Option<u64>,
-    /// How many may wait; 10,000 unless told.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub max_queue: Option<u64>,
-    /// How many of one tenant may wait; a tenth of `maxQueue`, rounded up, unless told. Absent in
-    /// limits of before this field: as many as may wait at all.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(maximum = 9_007_199_254_740_991_u64)]
-    pub max_queue_per_tenant: Option<u64>,
-    /// How long one may ask to wait; `24h` unless told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "24h")]
-    pub max_wait: Option<String>,
-    /// The longest ttl one may ask for; `24h` unless told, and at most that.
-    #[serde(default, rename = "maxTTL", skip_serializing_if = "Option::is_none")]
-    #[schema(example = "24h")]
-    pub max_ttl: Option<String>,
-    /// The share of a tenant's turn, 1 to 1,000; only where `tenant` alone is given.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
-    #[schema(minimum = 1, maximum = 1_000)]
-    pub weight: Option<u64>,
+spec! {
+    /// What a limit says. Left out means: all together (`class`, `tenant`), or unbounded.
+    pub struct LimitSpec of bursar_booking::Limit {
+        /// A class, or `each` for one counter per class.
+        #[schema(max_length = 128)]
+        class "class": String = text(scope),
+            |limit, class| limit.class = Some(class),
+            |limit| limit.class.as_ref().map(scope_text);
+        /// A tenant, or `each` for one counter per tenant.
+        #[schema(max_length = 128)]
+        tenant "tenant": String = text(scope),
+            |limit, tenant| limit.tenant = Some(tenant),
+            |limit| limit.tenant.as_ref().map(scope_text);
+        /// Most units of admission; 0 pauses.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        slots "slots": u64 = whole(0, INTEGER_MAX),
+            |limit, slots| limit.slots = Some(slots),
+            |limit| limit.slots;
+        /// Most CPU: `500m`, `60`, or `80%` of the inventory.
+        #[serde(deserialize_with = "quantity")]
+        #[schema(value_type = Option<String>, example = "60")]
+        cpu "cpu": String = quantity(cpu),
+            |limit, cpu| limit.cpu = Some(cpu),
+            |limit| limit.cpu.map(|bound| bound_text(bound, format_cpu));
+        /// Most memory: `240Gi`, or `80%` of the inventory.
+        #[serde(deserialize_with = "quantity")]
+        #[schema(value_type = Option<String>, example = "240Gi")]
+        memory "memory": String = quantity(memory),
+            |limit, memory| limit.memory = Some(memory),
+            |limit| limit.memory.map(|bound| bound_text(bound, format_memory));
+        /// Most whole GPUs.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        gpus "gpus": u64 = whole(0, INTEGER_MAX),
+            |limit, gpus| limit.gpus = Some(gpus),
+            |limit| limit.gpus;
+        /// How many may wait; 10,000 unless told.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        max_queue "maxQueue": u64 = whole(0, INTEGER_MAX),
+            |limit, max| limit.queue_max = max,
+            |limit| Some(limit.queue_max);
+        /// How many of one tenant may wait; a tenth of `maxQueue`, rounded up, unless told. Absent in
+        /// limits of before this field: as many as may wait at all.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(maximum = 9_007_199_254_740_991_u64)]
+        max_queue_per_tenant "maxQueuePerTenant": u64 = whole(0, INTEGER_MAX),
+            |limit, max| limit.tenant_queue_max = Some(max),
+            |limit| limit.tenant_queue_max;
+        /// How long one may ask to wait; `24h` unless told.
+        #[schema(example = "24h")]
+        max_wait "maxWait": String = text(duration),
+            |limit, max| limit.wait_max = max,
+            |limit| Some(hours(limit.wait_max));
+        /// The longest ttl one may ask for; `24h` unless told, and at most that.
+        #[schema(example = "24h")]
+        max_ttl "maxTTL": String = text(ttl),
+            |limit, max| limit.ttl_max = max,
+            |limit| Some(hours(limit.ttl_max));
+        /// The share of a tenant's turn, 1 to 1,000; only where `tenant` alone is given.
+        #[serde(deserialize_with = "integer::optional")]
+        #[schema(minimum = 1, maximum = 1_000)]
+        weight "weight": u64 = whole(1, WEIGHT_MAX),
+            |limit, weight| limit.weight = Some(weight),
+            |limit| limit.weight;
+    }
 }
 
 /// How a limit stands.

@@ -4,11 +4,15 @@
 //! All numbers of the last clearing are here, so that whoever prints an explanation calculates
 //! nothing that was not calculated before. Millicores throughout; a price in parts per million.
 
-use bursar_units::Instant;
+use bursar_units::{Instant, vocabulary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::instant;
+use super::{instant, word};
+
+pub use bursar_market::clear::{
+    BoundBy as MarketBound, Mode as MarketMode, Policy as MarketPolicy,
+};
 
 /// The market of a node: the body of `GET /v1/nodes/{name}/market`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -21,8 +25,10 @@ pub struct NodeMarket {
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
     /// The mode that people are shown: it does not flap.
+    #[schema(value_type = word::MarketMode)]
     pub mode: MarketMode,
     /// The mode of the last clearing alone.
+    #[schema(value_type = word::MarketMode)]
     pub cleared_mode: MarketMode,
     /// C: what can be shared.
     pub capacity_milli: u64,
@@ -42,15 +48,18 @@ pub struct NodeMarket {
     /// of capacity or somebody else's change.
     pub over_milli: u64,
     /// By which rule what is scarce is divided.
+    #[schema(value_type = word::MarketPolicy)]
     pub policy: MarketPolicy,
     /// The step in which limits can be written.
     pub quantum_milli: u64,
     /// Which rule divided.
+    #[schema(value_type = word::MarketStep)]
     pub step: MarketStep,
     /// t = numerator / denominator, where the kernel divided: what each unit of a bid bought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<MarketLevel>,
     /// Whether limits are written.
+    #[schema(value_type = word::MarketActs)]
     pub acts: MarketActs,
     /// Why it only observes although it was told to act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,58 +79,44 @@ pub struct NodeMarket {
     pub history: Vec<MarketPoint>,
 }
 
-/// What came of a clearing.
-#[derive(
-    Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketMode {
-    /// All needs fit.
-    #[default]
-    Uncongested,
-    /// They do not.
-    Congested,
-    /// Not even the floors do.
-    Overloaded,
+vocabulary! {
+    /// Which rule divided.
+    #[derive(Default)]
+    pub enum MarketStep {
+        /// Everything fits.
+        #[default]
+        AllFits = "all-fits",
+        /// What there is was divided by the policy.
+        Shared = "shared",
+        /// Cooldowns and steps had to yield.
+        GuardsYield = "guards-yield",
+        /// The floors do not fit.
+        Overload = "overload",
+    }
 }
 
-/// By which rule what is scarce is divided.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketPolicy {
-    /// Everyone's claim above its floor is cut by the same ratio.
-    #[default]
-    Proportional,
-    /// By weight, capped at need.
-    WeightedNash,
-    /// By weight and demand, up to the ceilings.
-    FullCapacity,
+vocabulary! {
+    /// Whether limits are written.
+    #[derive(Default)]
+    pub enum MarketActs {
+        /// They are.
+        Act = "act",
+        /// It only looks.
+        #[default]
+        Observe = "observe",
+    }
 }
 
-/// Which rule divided.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketStep {
-    /// Everything fits.
-    #[default]
-    AllFits,
-    /// What there is was divided by the policy.
-    Shared,
-    /// Cooldowns and steps had to yield.
-    GuardsYield,
-    /// The floors do not fit.
-    Overload,
-}
-
-/// Whether limits are written.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketActs {
-    /// They are.
-    Act,
-    /// It only looks.
-    #[default]
-    Observe,
+vocabulary! {
+    /// Where a pod comes from; how it opts out depends on it.
+    pub enum MarketKind {
+        /// The settings declare its cgroup.
+        Declared = "declared",
+        /// It is an execution: `e-` and the name of its booking.
+        Execution = "execution",
+        /// It is a container of Kubernetes.
+        Kubernetes = "kubernetes",
+    }
 }
 
 /// A common ratio.
@@ -141,6 +136,7 @@ pub struct MarketPod {
     /// Its name: of a cgroup here, with its namespace on Kubernetes.
     pub pod: String,
     /// Where it comes from.
+    #[schema(value_type = word::MarketKind)]
     pub kind: MarketKind,
     /// What people wrote for it: floor and ceiling.
     pub wrote: Wrote,
@@ -182,6 +178,7 @@ pub struct MarketPod {
     pub cooling_since: Option<Instant>,
     /// What kept it from more, or from less; absent while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<word::MarketBound>)]
     pub bound_by: Option<MarketBound>,
     /// Why it is left as it is.
     pub held: Option<MarketHeld>,
@@ -193,18 +190,6 @@ pub struct MarketPod {
     pub used_milli_max: Option<u64>,
     /// What pulled it upwards: need less floor, weight, or weight times demand in parts per million.
     pub bid: u64,
-}
-
-/// Where a pod comes from; how it opts out depends on it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketKind {
-    /// The settings declare its cgroup.
-    Declared,
-    /// It is an execution: `e-` and the name of its booking.
-    Execution,
-    /// It is a container of Kubernetes.
-    Kubernetes,
 }
 
 /// What people wrote for a pod.
@@ -233,26 +218,6 @@ pub struct MarketDemand {
     pub headroom_ppm: u64,
     /// Both together, before the ceiling.
     pub uncapped_milli: u64,
-}
-
-/// What decided a share.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarketBound {
-    /// It has all it needs.
-    Need,
-    /// What there was, divided.
-    Share,
-    /// Its floor.
-    Min,
-    /// Its ceiling.
-    Max,
-    /// It was changed too recently to shrink.
-    Cooldown,
-    /// It may only change so much at a time.
-    Step,
-    /// The floor under the floors.
-    Survival,
 }
 
 /// Why a pod is left as it is.
@@ -337,6 +302,7 @@ pub struct MarketPoint {
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
     /// The mode that people were shown.
+    #[schema(value_type = word::MarketMode)]
     pub mode: MarketMode,
     /// The price.
     pub price_ppm: u64,
@@ -405,14 +371,3 @@ pub struct FailedPod {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {}
-
-impl MarketMode {
-    /// The word people see.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Uncongested => "uncongested",
-            Self::Congested => "congested",
-            Self::Overloaded => "overloaded",
-        }
-    }
-}

@@ -4,19 +4,9 @@ use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::instant;
+use super::{instant, word};
 
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Read everything.
-    View,
-    /// Act as the tenants listed.
-    Use,
-    /// Change limits, nodes and tokens, and act as anyone.
-    Operate,
-}
+pub use bursar_engine::token::Role;
 
 /// A token, without its secret.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +16,7 @@ pub struct Token {
     #[schema(value_type = String)]
     pub name: ObjectName,
     /// What it lets its bearer do.
+    #[schema(value_type = Vec<word::Role>)]
     pub roles: Vec<Role>,
     /// As whom.
     #[schema(value_type = Vec<String>)]
@@ -48,7 +39,7 @@ pub struct TokenRequest {
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
     /// What it lets its bearer do; at least one.
-    #[schema(min_items = 1)]
+    #[schema(value_type = Vec<word::Role>, min_items = 1)]
     pub roles: Vec<Role>,
     /// As whom; needed by `use`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +76,7 @@ pub struct Identity {
     /// How it is known: `token`, `socket` or `anonymous`.
     pub via: String,
     /// What it may do.
+    #[schema(value_type = Vec<word::Role>)]
     pub roles: Vec<Role>,
     /// As whom.
     #[schema(value_type = Vec<String>)]
@@ -97,18 +89,4 @@ pub struct Identity {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Instant>,
-}
-
-impl Role {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::View, Self::Use, Self::Operate];
-
-    /// The word people write.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::View => "view",
-            Self::Use => "use",
-            Self::Operate => "operate",
-        }
-    }
 }

@@ -26,10 +26,7 @@ const MILLI: Shape = Shape::Whole {
 };
 const SHAPE: Shape = Shape::Map(&[
     Field::required("capacityMilli", MILLI),
-    Field::optional(
-        "policy",
-        Shape::Word(&["proportional", "weighted-nash", "full-capacity"]),
-    ),
+    Field::optional("policy", Shape::Word(&Policy::WORDS)),
     Field::optional(
         "quantumMilli",
         Shape::Whole {
@@ -62,7 +59,7 @@ const POD: Shape = Shape::Map(&[
 #[serde(rename_all = "camelCase")]
 struct Written {
     capacity_milli: u64,
-    policy: Option<String>,
+    policy: Option<Policy>,
     quantum_milli: Option<u64>,
     pods: Vec<WrittenPod>,
 }
@@ -189,10 +186,9 @@ fn id(text: &str) -> Result<(), Wrong> {
 
 impl From<Written> for Market {
     fn from(written: Written) -> Self {
-        let policy = written.policy.as_deref().and_then(Policy::from_word);
         Self {
             capacity_milli: written.capacity_milli,
-            policy: policy.unwrap_or_default(),
+            policy: written.policy.unwrap_or_default(),
             quantum_milli: written.quantum_milli.unwrap_or(1),
             pods: written.pods.into_iter().map(Into::into).collect(),
         }

@@ -215,12 +215,8 @@ pub(super) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
 
 /// The states that are wanted, in our words or the seed's.
 fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
-    let all = [
-        BookingState::Queued,
-        BookingState::Granted,
-        BookingState::Ended,
-    ];
-    let mut wanted = reading.chosen("state", &all.map(|state| (state.word(), state)));
+    let all = BookingState::ALL.map(|state| (state.word(), state));
+    let mut wanted = reading.chosen("state", &all);
     match reading.text("status") {
         None => {}
         Some("active") => drop(wanted.insert(BookingState::Granted)),

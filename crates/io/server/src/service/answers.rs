@@ -13,7 +13,7 @@ use bursar_units::{BookingId, Instant, Millis};
 
 use crate::caller::Caller;
 
-pub(super) use execution::{execution_of, outcome_of, saga, stage_of};
+pub(super) use execution::{execution_of, saga, stage_of};
 
 /// How a booking is looked at.
 pub(super) struct Look<'a> {
@@ -135,8 +135,8 @@ fn stands(
 fn ended_booking(id: &BookingId, ended: &Ended) -> api::Booking {
     api::Booking {
         ended_at: Some(ended.ended_at()),
-        end: Some(end(ended.end())),
-        outcome: ended.outcome().map(outcome),
+        end: Some(ended.end()),
+        outcome: ended.outcome(),
         exit_code: ended.exit_code(),
         reason: ended.reason().map(str::to_owned),
         ..api::Booking::new(id.clone(), api::State::Ended)
@@ -151,7 +151,7 @@ fn tell_request(booking: &mut api::Booking, request: &Request) {
     booking.cpu_milli = more_than_none(request.cpu_milli);
     booking.memory_bytes = more_than_none(request.memory_bytes);
     booking.gpus = more_than_none(request.gpus);
-    booking.priority = Some(priority(request.priority));
+    booking.priority = Some(request.priority);
     booking.ttl_ms = booking.execution.is_none().then(|| request.ttl.ms());
     booking.execution_id.clone_from(&request.execution_id);
     booking.cpu_limit_milli = request.cpu_limit_milli;
@@ -169,7 +169,7 @@ pub(super) fn request(
         cpu_milli: asked.cpu_milli.unwrap_or_default(),
         memory_bytes: asked.memory_bytes.unwrap_or_default(),
         gpus: asked.gpus.unwrap_or_default(),
-        priority: priority_of(asked.priority),
+        priority: asked.priority.unwrap_or_default(),
         ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
         execution_id: asked.execution_id,
@@ -246,53 +246,6 @@ pub(super) fn holders(held: &HeldBy) -> Vec<Holder> {
         slots: held.others_slots,
     });
     named.chain(others).collect()
-}
-
-/// How a booking ended.
-pub(super) const fn end(end: booking::End) -> api::End {
-    match end {
-        booking::End::Released => api::End::Released,
-        booking::End::Cancelled => api::End::Cancelled,
-        booking::End::Expired => api::End::Expired,
-        booking::End::WaitOver => api::End::WaitOver,
-        booking::End::Forced => api::End::Forced,
-    }
-}
-
-const fn outcome(outcome: booking::Outcome) -> api::Outcome {
-    match outcome {
-        booking::Outcome::Ok => api::Outcome::Ok,
-        booking::Outcome::Failed => api::Outcome::Failed,
-    }
-}
-
-/// What the holder said of its work, as the engine knows it.
-pub(super) const fn engine_outcome(outcome: api::Outcome) -> booking::Outcome {
-    match outcome {
-        api::Outcome::Ok => booking::Outcome::Ok,
-        api::Outcome::Failed => booking::Outcome::Failed,
-    }
-}
-
-const fn priority(priority: booking::Priority) -> api::Priority {
-    match priority {
-        booking::Priority::Urgent => api::Priority::Urgent,
-        booking::Priority::High => api::Priority::High,
-        booking::Priority::Normal => api::Priority::Normal,
-        booking::Priority::Low => api::Priority::Low,
-        booking::Priority::Batch => api::Priority::Batch,
-    }
-}
-
-/// How urgent a request is, as the engine knows it.
-pub(super) const fn priority_of(priority: Option<api::Priority>) -> booking::Priority {
-    match priority {
-        Some(api::Priority::Urgent) => booking::Priority::Urgent,
-        Some(api::Priority::High) => booking::Priority::High,
-        Some(api::Priority::Normal) | None => booking::Priority::Normal,
-        Some(api::Priority::Low) => booking::Priority::Low,
-        Some(api::Priority::Batch) => booking::Priority::Batch,
-    }
 }
 
 const fn waits_for(word: explain::WaitsFor) -> WaitsFor {

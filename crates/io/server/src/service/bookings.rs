@@ -434,7 +434,7 @@ fn release(caller: &Caller, id: BookingId, asked: &ReleaseRequest) -> Result<Ask
         (false, Some(fence), None) => Ok(Ask::Release {
             id,
             fence: Fence(fence),
-            outcome: asked.outcome.map(answers::engine_outcome),
+            outcome: asked.outcome,
             exit_code: asked.exit_code,
         }),
         (true, None, Some(reason)) => {

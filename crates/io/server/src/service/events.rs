@@ -12,6 +12,7 @@ use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::codec::decode_events;
+use bursar_engine::event::stream_kinds;
 use bursar_engine::summary::{Data, Told, told};
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
@@ -32,16 +33,6 @@ use crate::caller::{Caller, Owner};
 const HISTORY_CHUNK: usize = 256;
 /// How far back a caller that is not known may begin: a page that was left open for a while.
 const ANONYMOUS_RECORDS_MAX: u64 = 10_000;
-/// The kinds of events there are, as the first part of their names.
-const KINDS: [&str; 7] = [
-    "booking",
-    "execution",
-    "ledger",
-    "limit",
-    "node",
-    "pod",
-    "token",
-];
 
 /// A place in the stream: everything up to this event of this record is known already.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
@@ -327,11 +318,13 @@ impl Stream {
 /// What is wrong with a kind or name of events.
 fn wrong_kind(kind: &str) -> Option<FieldError> {
     let first = kind.split('.').next().unwrap_or_default();
-    if KINDS.contains(&first) {
+    let kinds = stream_kinds();
+    if kinds.contains(first) {
         return None;
     }
-    let near = nearest(first, KINDS.into_iter());
-    let message = format!("has `{kind}`; kinds are {}", KINDS.join(", "));
+    let near = nearest(first, kinds.iter().copied());
+    let words: Vec<&str> = kinds.into_iter().collect();
+    let message = format!("has `{kind}`; kinds are {}", words.join(", "));
     Some(FieldError {
         suggestion: near.map(|near| format!("did you mean `{near}`?")),
         ..FieldError::new("kinds", message)
@@ -405,10 +398,7 @@ fn facts(data: &Data) -> Value {
             "waitedMs": waited.map(bursar_units::Millis::ms),
             "heldMs": held.map(bursar_units::Millis::ms),
             "end": end.map(bursar_engine::booking::End::word),
-            "outcome": outcome.map(|outcome| match outcome {
-                bursar_engine::booking::Outcome::Ok => "ok",
-                bursar_engine::booking::Outcome::Failed => "failed",
-            }),
+            "outcome": outcome.map(bursar_engine::booking::Outcome::word),
             "exitCode": exit_code,
         }),
         Data::Limit { limit, granted } => json!({

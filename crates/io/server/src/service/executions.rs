@@ -240,7 +240,7 @@ impl Listed for ExecutionFilter {
                         .is_some_and(|progress| self.wants_state(answers::stage_of(progress.stage)))
             }
             Standing::Ended(ended) => ended.course().is_some_and(|course| {
-                let outcome = answers::outcome_of(course.verdict);
+                let outcome = course.verdict;
                 self.wants_ended() && (self.outcomes.is_empty() || self.outcomes.contains(&outcome))
             }),
         }
@@ -315,7 +315,7 @@ fn submission(id: BookingId, asked: ExecutionRequest, tenant: Label, work: Hash)
         cpu_milli: asked.cpu_milli.unwrap_or_default(),
         memory_bytes: asked.memory_bytes.unwrap_or_default(),
         gpus: asked.gpus.unwrap_or_default(),
-        priority: answers::priority_of(asked.priority),
+        priority: asked.priority.unwrap_or_default(),
         ttl: Millis::ZERO,
         wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
         cpu_limit_milli: asked.cpu_limit_milli,

@@ -1,8 +1,7 @@
 //! Whether commands are taken, what is counted, and who the caller is.
 
-use bursar_client::api::{Identity, Role as ApiRole};
+use bursar_client::api::Identity;
 use bursar_client::{Code, Problem};
-use bursar_engine::token::Role;
 
 use super::{Answer, Service, last_record, of_failure};
 use crate::caller::Caller;
@@ -44,7 +43,7 @@ impl Service {
         let body = Identity {
             name: caller.name.to_string(),
             via: caller.via.word().to_owned(),
-            roles: caller.roles.iter().copied().map(role).collect(),
+            roles: caller.roles.iter().copied().collect(),
             tenants: caller.tenants.iter().cloned().collect(),
             expires_at: caller.expires,
         };
@@ -53,14 +52,5 @@ impl Service {
             record: last_record(&self.ledger.view().read()),
             body,
         }
-    }
-}
-
-/// A role as the API writes it.
-pub(super) const fn role(role: Role) -> ApiRole {
-    match role {
-        Role::View => ApiRole::View,
-        Role::Use => ApiRole::Use,
-        Role::Operate => ApiRole::Operate,
     }
 }

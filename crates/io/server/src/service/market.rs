@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::api::{
-    FailedPod, MarketActs, MarketAgent, MarketBound, MarketDemand, MarketHeld, MarketKind,
-    MarketLevel, MarketMode, MarketPod, MarketPodPoint, MarketPoint, MarketPolicy, MarketStep,
-    NodeMarket, ObservedGroup, RestoreAnswer, RestoredPod, UnmanagedPods, Wrote,
+    FailedPod, MarketActs, MarketAgent, MarketDemand, MarketHeld, MarketKind, MarketLevel,
+    MarketPod, MarketPodPoint, MarketPoint, MarketStep, NodeMarket, ObservedGroup, RestoreAnswer,
+    RestoredPod, UnmanagedPods, Wrote,
 };
 use bursar_client::{Code, Problem, nearest};
 use bursar_engine::booking::execution::Stage;
 use bursar_ledger::pipeline::Ledger;
-use bursar_market::clear::{self, BoundBy, Share, Step};
+use bursar_market::clear::{Share, Step};
 use bursar_market::kernel::Level;
 use bursar_market::node::{Clearing, Standing};
 use bursar_market::sense::Shown;
@@ -200,8 +200,8 @@ pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     NodeMarket {
         node: view.node.clone(),
         at: Instant::from_ms(view.cleared_ms.unwrap_or(view.at_ms)),
-        mode: clearing.map_or_else(Default::default, |last| mode(last.label)),
-        cleared_mode: cleared.map_or_else(Default::default, |cleared| mode(cleared.mode)),
+        mode: clearing.map_or_else(Default::default, |last| last.label),
+        cleared_mode: cleared.map_or_else(Default::default, |cleared| cleared.mode),
         capacity_milli: cleared.map_or(0, |cleared| cleared.capacity_milli),
         price_ppm: cleared.map_or(0, |cleared| cleared.price_ppm),
         allocatable_milli: clearing.map_or(0, |last| last.allocatable_milli),
@@ -210,7 +210,7 @@ pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
         min_milli: cleared.map_or(0, |cleared| cleared.min_milli),
         need_milli: cleared.map_or(0, |cleared| cleared.need_milli),
         over_milli: view.over_milli,
-        policy: policy(view.settings.policy),
+        policy: view.settings.policy,
         quantum_milli: view.settings.quantum_milli,
         step,
         level,
@@ -269,7 +269,7 @@ fn pod(view: &View, standing: &Standing) -> MarketPod {
             .map(|pressure| pressure.last_10s_hundredths),
         since: standing.changed_us.map(at),
         cooling_since: standing.cooling_us.map(at),
-        bound_by: share.map(|share| bound(share.bound_by)),
+        bound_by: share.map(|share| share.bound_by),
         held: standing.held.map(|held| MarketHeld {
             reason: held.word().to_owned(),
             words: held.sentence().to_owned(),
@@ -347,7 +347,7 @@ fn past(point: &Point) -> MarketPoint {
     let pods = point.pods.iter();
     MarketPoint {
         at: Instant::from_ms(point.at_ms),
-        mode: mode(point.label),
+        mode: point.label,
         price_ppm: point.price_ppm,
         capacity_milli: point.capacity_milli,
         pods: pods
@@ -358,22 +358,6 @@ fn past(point: &Point) -> MarketPoint {
                 used_milli: pod.used_milli,
             })
             .collect(),
-    }
-}
-
-const fn mode(mode: clear::Mode) -> MarketMode {
-    match mode {
-        clear::Mode::Uncongested => MarketMode::Uncongested,
-        clear::Mode::Congested => MarketMode::Congested,
-        clear::Mode::Overloaded => MarketMode::Overloaded,
-    }
-}
-
-const fn policy(policy: clear::Policy) -> MarketPolicy {
-    match policy {
-        clear::Policy::Proportional => MarketPolicy::Proportional,
-        clear::Policy::WeightedNash => MarketPolicy::WeightedNash,
-        clear::Policy::FullCapacity => MarketPolicy::FullCapacity,
     }
 }
 
@@ -396,17 +380,5 @@ fn step(step: Step) -> (MarketStep, Option<MarketLevel>) {
             });
             (MarketStep::Shared, level)
         }
-    }
-}
-
-const fn bound(bound: BoundBy) -> MarketBound {
-    match bound {
-        BoundBy::Need => MarketBound::Need,
-        BoundBy::Share => MarketBound::Share,
-        BoundBy::Min => MarketBound::Min,
-        BoundBy::Max => MarketBound::Max,
-        BoundBy::Cooldown => MarketBound::Cooldown,
-        BoundBy::Step => MarketBound::Step,
-        BoundBy::Survival => MarketBound::Survival,
     }
 }

@@ -67,7 +67,7 @@ fn is_hidden(state: &State, caller: &Caller, command: &Command, refusal: &Refusa
 fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &Refusal) {
     match refusal {
         Refusal::Booking(BookingRefusal::StaleFence { end: Some(end) }) => {
-            problem.end = Some(answers::end(*end));
+            problem.end = Some(*end);
             let id = command.booking_id();
             if let Some(Standing::Ended(ended)) = id.and_then(|id| state.bookings.standing(id)) {
                 problem.ended_at = Some(ended.ended_at());

@@ -4,20 +4,18 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bursar_client::api::{
-    ApplyAnswer, Change, ChangeKind, ListAnswer, Role as ApiRole, Token as ApiToken, TokenCreated,
-    TokenRequest,
+    ApplyAnswer, Change, ChangeKind, ListAnswer, Token as ApiToken, TokenCreated, TokenRequest,
 };
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
-use bursar_engine::state::KEYS_KEPT;
-use bursar_engine::token::{Role, Token};
+use bursar_engine::spine::KEYS_KEPT;
+use bursar_engine::token::Token;
 use bursar_engine::{Command, spine};
 use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
 use super::declared::page;
-use super::health::role;
 use super::refusal::of_refusal;
 use super::{Answer, Mode, Service, last_record};
 use crate::auth::SECRET_PREFIX;
@@ -224,7 +222,7 @@ fn token(asked: TokenRequest, secret: &str, now: Instant) -> Result<Token, Probl
     Ok(Token {
         name: asked.name,
         sha256: sha256(secret.as_bytes()),
-        roles: asked.roles.into_iter().map(engine_role).collect(),
+        roles: asked.roles.into_iter().collect(),
         tenants: asked.tenants.into_iter().collect(),
         expires: now.after(expires),
         created: None,
@@ -254,17 +252,9 @@ fn random_digits() -> Result<String, Problem> {
 fn shown(token: &Token, created: Instant) -> ApiToken {
     ApiToken {
         name: token.name.clone(),
-        roles: token.roles.iter().copied().map(role).collect(),
+        roles: token.roles.iter().copied().collect(),
         tenants: token.tenants.iter().cloned().collect(),
         created_at: created,
         expires_at: token.expires,
-    }
-}
-
-const fn engine_role(role: ApiRole) -> Role {
-    match role {
-        ApiRole::View => Role::View,
-        ApiRole::Use => Role::Use,
-        ApiRole::Operate => Role::Operate,
     }
 }

@@ -198,6 +198,11 @@ fn is_under(state: &State, id: &BookingId, name: &ObjectName, before: Option<&Li
     })
 }
 
+/// The fields of a limit by their names in files, each with its text; `-` where it says nothing.
+pub fn limit_texts(limit: &Limit) -> impl Iterator<Item = (&'static str, String)> {
+    FIELDS.into_iter().map(|(field, text)| (field, text(limit)))
+}
+
 fn field_changes(before: Option<&Limit>, after: Option<&Limit>) -> Vec<FieldChange> {
     let none = || FIELDS.map(|(field, _)| (field, "-".to_owned()));
     let fields = |limit: Option<&Limit>| {

@@ -8,7 +8,7 @@
 
 use bursar_booking::execution::{Cause, Progress, Verdict};
 use bursar_booking::{Bookings, Standing};
-use bursar_units::{BookingId, Instant, Millis};
+use bursar_units::{BookingId, Instant, Millis, vocabulary};
 
 /// The way of an execution so far.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,19 +32,20 @@ pub struct Step {
     pub took: Option<Millis>,
 }
 
-/// How far a step is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum StepState {
-    /// Its turn has not come.
-    Pending,
-    /// It is being done.
-    Active,
-    /// It is done.
-    Done,
-    /// It could not be done.
-    Failed,
-    /// Its turn will not come.
-    Skipped,
+vocabulary! {
+    /// How far a step is.
+    pub enum StepState {
+        /// Its turn has not come.
+        Pending = "pending",
+        /// It is being done.
+        Active = "active",
+        /// It is done.
+        Done = "done",
+        /// It could not be done.
+        Failed = "failed",
+        /// Its turn will not come.
+        Skipped = "skipped",
+    }
 }
 
 /// The moments of an execution that the ledger knows.

@@ -2,7 +2,7 @@
 
 use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
 use bursar_client::client::Query;
-use bursar_engine::words;
+use bursar_engine::{Kind, words};
 
 use super::super::read_reference;
 use super::super::watch::Changes;

@@ -19,9 +19,9 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
     Scene {
         node: Some(market.node.clone()),
         acts: market.acts == MarketActs::Act,
-        mode: market.mode.into(),
+        mode: market.mode,
         price_ppm: market.price_ppm,
-        policy: market.policy.into(),
+        policy: market.policy,
         quantum_milli: market.quantum_milli,
         step: match market.step {
             MarketStep::AllFits => Step::AllFits,
@@ -36,13 +36,7 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
         pods: u64::try_from(took_part.count()).unwrap_or(u64::MAX),
         need_milli: market.need_milli,
         min_milli: market.min_milli,
-        guarded: guarded(
-            market
-                .pods
-                .iter()
-                .filter_map(|pod| pod.bound_by)
-                .map(Into::into),
-        ),
+        guarded: guarded(market.pods.iter().filter_map(|pod| pod.bound_by)),
     }
 }
 
@@ -67,7 +61,7 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
         }),
         bid: pod.bid,
         allocated_milli: pod.allocated_milli,
-        bound_by: pod.bound_by.map_or(BoundBy::Need, Into::into),
+        bound_by: pod.bound_by.unwrap_or(BoundBy::Need),
     }
 }
 

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bursar_engine::market::Mode as MarketSetting;
 use bursar_market::clear::{Policy, VALUE_MAX};
 use bursar_market::node::Settings as NodeSettings;
 use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
@@ -18,7 +19,6 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
 use crate::failure::{Failure, Stop};
-use crate::grammar::MarketWord;
 
 /// The process whose cgroups tell where we are: our own.
 const PROCESS: &str = "/proc/self";
@@ -32,7 +32,7 @@ const NAME_MAX: usize = 253;
 #[serde(try_from = "Written")]
 pub(in crate::command) struct Settings {
     /// Whether to act, to observe or neither; observe unless told.
-    pub(in crate::command) mode: Option<MarketWord>,
+    pub(in crate::command) mode: Option<MarketSetting>,
     node: NodeSettings,
     sense: Option<Duration>,
     clear: Option<Duration>,
@@ -51,8 +51,8 @@ const CLEAR: Duration = Duration::from_secs(5);
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 struct Written {
-    mode: Option<MarketWord>,
-    policy: Option<Rule>,
+    mode: Option<MarketSetting>,
+    policy: Option<Policy>,
     sense: Option<Length>,
     clear: Option<Length>,
     bucket: Option<Length>,
@@ -72,15 +72,6 @@ struct WrittenCgroup {
     weight: Option<u64>,
 }
 
-/// By which rule what is scarce is divided.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Rule {
-    Proportional,
-    WeightedNash,
-    FullCapacity,
-}
-
 /// A length of time as people write it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
@@ -92,7 +83,7 @@ struct Cpu(u64);
 
 impl Settings {
     /// The same with what the command line says, which comes first.
-    pub(in crate::command) fn told(self, mode: Option<MarketWord>) -> Self {
+    pub(in crate::command) fn told(self, mode: Option<MarketSetting>) -> Self {
         Self {
             mode: mode.or(self.mode),
             ..self
@@ -155,7 +146,7 @@ impl TryFrom<Written> for Settings {
         Ok(Self {
             mode: written.mode,
             node: NodeSettings {
-                policy: written.policy.map(Into::into).unwrap_or_default(),
+                policy: written.policy.unwrap_or_default(),
                 window: Window {
                     bucket_us,
                     buckets,
@@ -224,16 +215,6 @@ impl TryFrom<WrittenCgroup> for Cgroup {
                 weight,
             },
         }))
-    }
-}
-
-impl From<Rule> for Policy {
-    fn from(rule: Rule) -> Self {
-        match rule {
-            Rule::Proportional => Self::Proportional,
-            Rule::WeightedNash => Self::WeightedNash,
-            Rule::FullCapacity => Self::FullCapacity,
-        }
     }
 }
 

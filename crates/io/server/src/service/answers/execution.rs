@@ -1,13 +1,9 @@
 //! Executions in the shapes of the API: the booking's, and what a plain booking does not have.
 
-use bursar_client::api::{
-    self, Booking, Course, Execution, ExecutionOutcome, ExecutionState, StopCause,
-};
+use bursar_client::api::{self, Booking, Course, Execution, ExecutionState};
 use bursar_engine::booking::Standing;
-use bursar_engine::booking::execution::{
-    Cause, Isolation, Order, STOPS_UNTIL_STUCK, Stage, Verdict,
-};
-use bursar_engine::explain::{Saga, Step, StepState};
+use bursar_engine::booking::execution::{Cause, Isolation, Order, STOPS_UNTIL_STUCK, Stage};
+use bursar_engine::explain::{Saga, Step};
 use bursar_units::Instant;
 
 /// When something of an execution began, and what goes with it.
@@ -34,7 +30,7 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
         Standing::Ended(ended) => {
             let course = ended.course();
             Course {
-                outcome: course.map(|course| outcome_of(course.verdict)),
+                outcome: course.map(|course| course.verdict),
                 signal: course.and_then(|course| course.signal),
                 adopted: course.is_some_and(|course| course.is_adopted),
                 out_of_memory: course.is_some_and(|course| course.is_out_of_memory),
@@ -54,38 +50,12 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
 
 /// An execution, as its booking tells it; with an order all that is known, else what was decided.
 pub(in super::super) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution {
-    // One that has been forgotten since it was decided has ended.
-    let course = booking
-        .execution
-        .map_or(Course::new(ExecutionState::Ended), |course| *course);
     Execution {
-        fence: booking.fence,
-        exit_code: booking.exit_code,
-        reason: booking.reason,
-        class: booking.class,
-        tenant: booking.tenant,
-        slots: booking.slots,
-        cpu_milli: booking.cpu_milli,
-        memory_bytes: booking.memory_bytes,
-        gpus: booking.gpus,
-        cpu_limit_milli: booking.cpu_limit_milli,
-        memory_limit_bytes: booking.memory_limit_bytes,
         pids: order.and_then(|order| order.pids),
-        priority: booking.priority,
         start_timeout_ms: order.map(|order| order.start_timeout.ms()),
         max_time_ms: order.map(|order| order.max_time.ms()),
         grace_ms: order.map(|order| order.grace.ms()),
-        submitted_at: booking.queued_at,
-        granted_at: booking.granted_at,
-        ended_at: booking.ended_at,
-        wait_until: booking.wait_until,
-        ahead: booking.ahead,
-        estimate_ms: booking.estimate_ms,
-        rests_on: booking.rests_on,
-        applied: booking.applied,
-        record: booking.record,
-        dry_run: booking.dry_run,
-        ..Execution::new(booking.id, course)
+        ..booking.into()
     }
 }
 
@@ -107,31 +77,12 @@ pub(in super::super) const fn stage_of(stage: Stage) -> ExecutionState {
     }
 }
 
-/// How an execution came out.
-pub(in super::super) const fn outcome_of(verdict: Verdict) -> ExecutionOutcome {
-    match verdict {
-        Verdict::Completed => ExecutionOutcome::Completed,
-        Verdict::Failed => ExecutionOutcome::Failed,
-        Verdict::Lost => ExecutionOutcome::Lost,
-        Verdict::Cancelled => ExecutionOutcome::Cancelled,
-        Verdict::TimedOut => ExecutionOutcome::TimedOut,
-        Verdict::WaitOver => ExecutionOutcome::WaitOver,
-    }
-}
-
 fn moved(state: ExecutionState, started: Began<Isolation>, stopping: Began<Cause>) -> Course {
     Course {
-        isolation: started.map(|(_, isolation)| match isolation {
-            Isolation::Cgroup => api::Isolation::Cgroup,
-            Isolation::None => api::Isolation::None,
-        }),
+        isolation: started.map(|(_, isolation)| isolation),
         started_at: started.map(|(at, _)| at),
         stopping_at: stopping.map(|(at, _)| at),
-        cause: stopping.map(|(_, cause)| match cause {
-            Cause::Cancelled => StopCause::Cancelled,
-            Cause::TimedOut => StopCause::TimedOut,
-            Cause::NotStarted => StopCause::NotStarted,
-        }),
+        cause: stopping.map(|(_, cause)| cause),
         ..Course::new(state)
     }
 }
@@ -147,13 +98,7 @@ fn stops_failed(stage: Stage) -> Option<u32> {
 fn step(step: Step) -> api::Step {
     api::Step {
         name: step.name.to_owned(),
-        state: match step.state {
-            StepState::Pending => api::StepState::Pending,
-            StepState::Active => api::StepState::Active,
-            StepState::Done => api::StepState::Done,
-            StepState::Failed => api::StepState::Failed,
-            StepState::Skipped => api::StepState::Skipped,
-        },
+        state: step.state,
         at: step.began,
         took_ms: step.took.map(bursar_units::Millis::ms),
     }
