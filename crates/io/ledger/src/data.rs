@@ -67,7 +67,7 @@ pub fn open(
     let store = SqliteStore::open(&file)?;
     let snapshots = Snapshots::of(path);
     let (start, skipped) = newest_state(&snapshots, &SqliteReader::open(&file)?, &file)?;
-    let snapshotted = start.head;
+    let snapshotted = start.spine.head;
     let mut signer = None;
     let new_id = || uuid::Uuid::now_v7().to_string();
     let hand = |ledger: &str, recovered: &Recovered, reader: &dyn Reader| {
@@ -171,7 +171,7 @@ impl Background {
 
 fn index_of(path: &Path, ledger: &Ledger) -> Index {
     let state = ledger.view().read();
-    Index::of(path, &state.ledger, state.generation)
+    Index::of(path, &state.spine.ledger, state.spine.generation)
 }
 
 /// Makes a data directory that is not there, and refuses one that others can write to.
@@ -266,12 +266,12 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
 
 /// The key of what was recovered. One is made only where there is nothing that it signed.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
-    if state.head == 0 {
+    if state.spine.head == 0 {
         let note = path.with_file_name(newest::FILE_NAME);
         return match Signer::load(path)? {
             Some(_) => Err(key::Error::ledger_missing(path)),
             None if note.exists() => Err(key::Error::ledger_missing(&note)),
-            None => Signer::create_new(path, ledger, state.generation),
+            None => Signer::create_new(path, ledger, state.spine.generation),
         };
     }
     // A start that was cut short after its first records left its key to be put in place.
@@ -281,7 +281,7 @@ fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error
     {
         new.promote_new()?;
     }
-    let signer = Signer::load_for(path, ledger, state.generation)?;
+    let signer = Signer::load_for(path, ledger, state.spine.generation)?;
     match signer.load_next()? {
         None => Ok(signer),
         Some(next) if is_announced(state, &next) => {
@@ -307,7 +307,7 @@ fn check_covered(
         _ => None,
     });
     match covered.max() {
-        Some((generation, signed)) if generation >= recovered.state.generation => {
+        Some((generation, signed)) if generation >= recovered.state.spine.generation => {
             let records = recovered.builder.size();
             Err(recover::Error::Rollback { records, signed })
         }

@@ -270,7 +270,7 @@ impl Ledger {
 
     fn assemble(writer: &Writer, clock: Arc<dyn Clock>) -> (Self, Receiver<Job>, SyncSender<Job>) {
         let (jobs, receive) = sync_channel(64);
-        let term = TermClock::begin(clock.as_ref(), writer.working().time);
+        let term = TermClock::begin(clock.as_ref(), writer.working().spine.time);
         let ledger = Self {
             intake: Arc::default(),
             view: Arc::new(View::new(writer.working().clone(), writer.evidence())),

@@ -105,12 +105,12 @@ pub fn recover(
 ) -> Result<Recovered, Error> {
     let head = reader.head()?;
     // Only leaves that are in no full tile are hashed again, and those the fold reads anyway.
-    let full = start.head.min(head) / u64::from(TILE_WIDTH);
+    let full = start.spine.head.min(head) / u64::from(TILE_WIDTH);
     let builder = Builder::resume(&StoredTiles(reader.as_ref()), full)
         .map_err(|error| Error::Tree(chain(&error)))?;
     let (send, receive) = sync_channel(4);
     let first = builder.size();
-    let from = start.head;
+    let from = start.spine.head;
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new()
             .name("recover".to_owned())
@@ -212,11 +212,11 @@ fn fold(
 ) -> Result<State, Error> {
     while let Ok(chunk) = receive.recv() {
         for (time, events) in chunk {
-            let seq = state.head;
+            let seq = state.spine.head;
             catch_unwind(AssertUnwindSafe(|| state.apply_record(time, &events)))
                 .map_err(|_| Error::Panicked { seq })?;
         }
-        progress(state.head, head);
+        progress(state.spine.head, head);
     }
     Ok(state)
 }

@@ -122,14 +122,14 @@ impl Snapshots {
     pub fn write(&self, state: &State, edge: &Edge) -> Result<Header, Wrong> {
         let lines = snapshot::write(state)?;
         let header = Header {
-            head: state.head,
+            head: state.spine.head,
             sha256: sha256(lines.as_bytes()),
             edge: edge.clone(),
         };
         let first = serde_json::to_string(&header).map_err(|_| Wrong::Header)?;
         let failed = |source| durable::failed("create", &self.directory, source);
         std::fs::create_dir_all(&self.directory).map_err(failed)?;
-        let path = self.directory.join(format!("{}.jsonl", state.head));
+        let path = self.directory.join(format!("{}.jsonl", state.spine.head));
         durable::write(&path, 0o600, &[first.as_bytes(), b"\n", lines.as_bytes()])?;
         self.forget_old()?;
         Ok(header)
@@ -231,7 +231,7 @@ fn read_anchored(reader: &dyn Reader, head: u64) -> Result<State, Wrong> {
             let (_, events) = decode_events(kept.seq, &bytes, blob).map_err(|_| wrong())?;
             if events.iter().any(is_bound) {
                 let state = snapshot::read(&lines)?;
-                return if state.head == head {
+                return if state.spine.head == head {
                     Ok(state)
                 } else {
                     Err(Wrong::Head)
@@ -255,7 +255,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
         });
     }
     let state = snapshot::read(lines)?;
-    if header.head != head || state.head != head {
+    if header.head != head || state.spine.head != head {
         return Err(Wrong::Head);
     }
     let records = reader.head()?;
@@ -263,7 +263,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
         return Err(Wrong::Ahead {
             covered: head,
             records,
-            of: (state.ledger, state.generation),
+            of: (state.spine.ledger, state.spine.generation),
         });
     }
     if edge_at(reader, head)? != header.edge {

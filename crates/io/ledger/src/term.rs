@@ -71,7 +71,7 @@ pub fn begin(
     progress: impl FnMut(u64, u64),
 ) -> Result<Begun, Error> {
     let hand = |ledger: &str, recovered: &Recovered, _: &dyn Reader| {
-        Ok(hand(ledger, recovered.state.generation)?)
+        Ok(hand(ledger, recovered.state.spine.generation)?)
     };
     begin_with(store, start, clock, new_id, hand, progress)
 }
@@ -87,19 +87,19 @@ pub(crate) fn begin_with(
 ) -> Result<Begun, Error> {
     let term = store.lead()?;
     let recovered = recover(store.reader()?, start, progress)?;
-    let is_new = recovered.state.ledger.is_empty();
+    let is_new = recovered.state.spine.ledger.is_empty();
     let ledger = if is_new {
         new_id()
     } else {
-        recovered.state.ledger.clone()
+        recovered.state.spine.ledger.clone()
     };
     let reader = store.reader()?;
     let Hand { verifiers, sign } = hand(&ledger, &recovered, reader.as_ref())?;
     let Recovered { state, builder } = recovered;
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
-    let now = TermClock::begin(clock.as_ref(), state.time).now(clock.as_ref());
+    let now = TermClock::begin(clock.as_ref(), state.spine.time).now(clock.as_ref());
     let newest = verifiers.first().map(ToString::to_string);
-    let level = (state.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
+    let level = (state.spine.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
     let mut writer = Writer::new(state, decide);
     let mut committer = Committer::new(store, term, builder, sign, signed);
     first_records(

@@ -38,7 +38,7 @@ struct Watchers {
 impl View {
     /// A view of a committed state, which forgets the evidence of life of whatever has ended.
     pub fn new(state: State, evidence: Evidence) -> Self {
-        let head = state.head;
+        let head = state.spine.head;
         Self {
             state: RwLock::new(state),
             head: watch::Sender::new(head),

@@ -214,7 +214,7 @@ impl Writer {
         if self.now.is_some() && !moment.jumped {
             return Ok(());
         }
-        let now = moment.now.max(self.working.time);
+        let now = moment.now.max(self.working.spine.time);
         self.now = Some(now);
         if moment.jumped || self.working.missed(now, ABSENCE) {
             self.resume(moment.wall)?;
@@ -261,7 +261,7 @@ impl Writer {
         now: Instant,
         commands: impl Iterator<Item = spine::Command>,
     ) -> Result<(), Poison> {
-        self.now = Some(now.max(self.working.time));
+        self.now = Some(now.max(self.working.spine.time));
         for command in commands {
             self.own_command(command)?;
         }
@@ -341,7 +341,7 @@ impl Writer {
 
     /// Decides a command and makes its record. Says whether it only showed life (S7).
     fn one(&mut self, by: &Label, command: Command) -> Result<(Outcome, bool), Poison> {
-        let now = self.now.unwrap_or(self.working.time);
+        let now = self.now.unwrap_or(self.working.spine.time);
         let mut events = Events::new();
         let decided = catch_unwind(AssertUnwindSafe(|| {
             (self.decide)(&mut self.working, now, &command, &mut events)
@@ -379,7 +379,7 @@ impl Writer {
         command: Command,
         events: Events,
     ) -> Result<Arc<Events>, Poison> {
-        let seq = self.working.head;
+        let seq = self.working.spine.head;
         let record = Record {
             seq,
             time,
@@ -393,7 +393,7 @@ impl Writer {
             time,
             message: error.to_string(),
         })?;
-        self.working.head += 1;
+        self.working.spine.head += 1;
         self.batch.bytes += encoded.bytes.len();
         self.batch.bytes += encoded
             .blobs

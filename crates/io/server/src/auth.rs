@@ -139,7 +139,7 @@ fn is_loopback(authority: &str) -> bool {
 /// Refuses a caller whose right has ended: its token was revoked or has expired.
 pub fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
     if let Via::Token(hash) = &caller.via
-        && view.read().tokens.with_hash(hash).is_none()
+        && view.read().spine.tokens.with_hash(hash).is_none()
     {
         return Err(unknown_token());
     }
@@ -164,7 +164,7 @@ fn bearer(value: &str) -> Option<&str> {
 }
 
 fn of_token(state: &State, hash: &Hash) -> Option<Caller> {
-    let token = state.tokens.with_hash(hash)?;
+    let token = state.spine.tokens.with_hash(hash)?;
     Some(Caller {
         name: Label::new(token.name.as_str()).ok()?,
         via: Via::Token(*hash),

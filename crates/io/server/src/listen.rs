@@ -232,6 +232,7 @@ async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener,
         .ledger()
         .view()
         .read()
+        .spine
         .tokens
         .iter()
         .next()

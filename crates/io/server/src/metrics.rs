@@ -263,11 +263,11 @@ fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
         "Ended bookings that are remembered",
         count(remembered),
     );
-    one("ledger_records", "Records of the ledger", state.head);
+    one("ledger_records", "Records of the ledger", state.spine.head);
     one(
         "ledger_pruned_records",
         "Records whose payload was forgotten",
-        state.pruned_below,
+        state.spine.pruned_below,
     );
     let intake = Family::<LaneLabel, Gauge<u64, AtomicU64>>::default();
     for (lane, waiting) in [("control", lanes.0), ("work", lanes.1)] {

@@ -250,7 +250,7 @@ fn planned(
 
 /// The last record a state covers.
 fn last_record(state: &State) -> u64 {
-    state.head.saturating_sub(1)
+    state.spine.head.saturating_sub(1)
 }
 
 /// A store that could not be read.

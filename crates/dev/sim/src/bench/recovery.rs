@@ -21,9 +21,9 @@ pub(super) struct Seen {
 /// Writes that many records through a running ledger, and starts again from them.
 pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     let world = World::begin(directory)?;
-    let first = world.ledger().view().read().head;
+    let first = world.ledger().view().read().spine.head;
     Chains::start(world.ledger(), 4, (records - first) / 2)?.finish(TIME_MAX)?;
-    let written = world.ledger().view().read().head;
+    let written = world.ledger().view().read().spine.head;
     world.stop()?;
     let (usage, started) = (Usage::start(), Instant::now());
     let world = World::open(directory)?;

@@ -31,10 +31,10 @@ pub(super) struct Seen {
 /// Writes that many records through a running ledger, waits for its index, and searches.
 pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     let world = World::begin(directory)?;
-    let first = world.ledger().view().read().head;
+    let first = world.ledger().view().read().spine.head;
     Chains::start(world.ledger(), 5, (records - first) / 2)?.finish(TIME_MAX)?;
     let written = Instant::now();
-    let head = world.ledger().view().read().head;
+    let head = world.ledger().view().read().spine.head;
     let (readers, index) = (world.data.readers(), world.data.index());
     let subject = booking_at(readers()?.as_ref(), head / 2)?;
     let reader = readers()?;

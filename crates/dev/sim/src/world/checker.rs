@@ -105,12 +105,12 @@ impl Checker {
 
     /// How many records were checked.
     pub(super) fn head(&self) -> u64 {
-        self.shadow.head
+        self.shadow.spine.head
     }
 
     /// The time of the last one.
     pub(super) fn time(&self) -> Instant {
-        self.shadow.time
+        self.shadow.spine.time
     }
 
     /// How many hold and how many wait.
@@ -153,7 +153,7 @@ impl Checker {
 
     /// A term begins after what is committed: times beyond it were never lived.
     pub(super) fn begins_anew(&mut self) {
-        let last = self.shadow.time;
+        let last = self.shadow.spine.time;
         for (_, until) in &mut self.absences {
             *until = last.min(*until);
         }
@@ -186,7 +186,7 @@ impl Checker {
                 || format!("{:?} at {:?}", decided.command, decided.now),
             )?;
             tally.add("dry runs compared", u64::from(decided.as_planned.is_some()));
-            if decided.seq != self.shadow.head {
+            if decided.seq != self.shadow.spine.head {
                 continue;
             }
             if decided.is_recorded {
@@ -201,7 +201,7 @@ impl Checker {
             }
         }
         while !self.is_level()? {
-            let decided_ms = self.decided_ms.get(&self.shadow.head).copied();
+            let decided_ms = self.decided_ms.get(&self.shadow.spine.head).copied();
             self.next_record(decided_ms.unwrap_or(world_ms), tally)?;
         }
         Ok(())
@@ -210,12 +210,12 @@ impl Checker {
     /// A state that a reader could see: nothing beyond the store, and what is there as it is there.
     pub(super) fn check_view(&self, view: &State) -> Result<(), Violation> {
         demand(
-            view.head <= self.shadow.head,
+            view.spine.head <= self.shadow.spine.head,
             "a reader never sees the uncommitted",
             || {
                 format!(
                     "the view covers {} records, the store {}",
-                    view.head, self.shadow.head
+                    view.spine.head, self.shadow.spine.head
                 )
             },
         )
@@ -233,7 +233,7 @@ impl Checker {
 
     /// A state that stands where the committed one does must be the same.
     pub(super) fn check_same(&self, state: &State, whose: &'static str) -> Result<(), Violation> {
-        if state.head != self.shadow.head {
+        if state.spine.head != self.shadow.spine.head {
             return Ok(());
         }
         let (theirs, ours) = (hash(state)?, hash(&self.shadow)?);
@@ -243,7 +243,7 @@ impl Checker {
             || {
                 format!(
                     "{whose} differs at head {}: {}",
-                    state.head,
+                    state.spine.head,
                     difference(state, &self.shadow)
                 )
             },
@@ -253,9 +253,14 @@ impl Checker {
     /// The state and the tree that a recovery made.
     pub(super) fn check_recovered(&self, state: &State, root: &Hash) -> Result<(), Violation> {
         demand(
-            state.head == self.shadow.head && *root == self.tree.root(),
+            state.spine.head == self.shadow.spine.head && *root == self.tree.root(),
             "a recovery finds every committed record",
-            || format!("it found {} records of {}", state.head, self.shadow.head),
+            || {
+                format!(
+                    "it found {} records of {}",
+                    state.spine.head, self.shadow.spine.head
+                )
+            },
         )?;
         self.check_same(state, "the recovered state")
     }
@@ -312,7 +317,7 @@ impl Checker {
         let mut state = State::default();
         let mut tree = Builder::new();
         let mut tiles = Vec::new();
-        let count = usize::try_from(self.shadow.head).unwrap_or(usize::MAX);
+        let count = usize::try_from(self.shadow.spine.head).unwrap_or(usize::MAX);
         for kept in read(&self.store, 0, count)? {
             let bytes = kept.bytes.unwrap_or_default();
             tree.push(leaf_hash(&bytes), &mut tiles);
@@ -342,20 +347,20 @@ impl Checker {
     fn is_level(&self) -> Result<bool, Violation> {
         let head = self.store.head().map_err(|error| unreadable(&error))?;
         demand(
-            self.shadow.head <= head,
+            self.shadow.spine.head <= head,
             "what was committed never goes away",
             || {
                 format!(
                     "the store holds {head} records, {} were there",
-                    self.shadow.head
+                    self.shadow.spine.head
                 )
             },
         )?;
-        Ok(head == self.shadow.head)
+        Ok(head == self.shadow.spine.head)
     }
 
     fn next_record(&mut self, decided_ms: u64, tally: &mut Tally) -> Result<(), Violation> {
-        let seq = self.shadow.head;
+        let seq = self.shadow.spine.head;
         let kept = read(&self.store, seq, 1)?;
         let bytes = kept
             .into_iter()
@@ -391,7 +396,7 @@ impl Checker {
     fn redecide(&mut self, record: &Record, bytes: &[u8]) -> Result<(), Violation> {
         let mut events = Events::new();
         let answer = decide(&mut self.shadow, record.time, &record.command, &mut events);
-        self.shadow.head += 1;
+        self.shadow.spine.head += 1;
         let again = Record {
             events,
             ..record.clone()
@@ -427,7 +432,10 @@ impl Checker {
             matches!(
                 event,
                 Event::Booking(BookingEvent::LimitSet { .. } | BookingEvent::LimitDropped { .. })
-                    | Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. })
+                    | Event::Spine(
+                        bursar_engine::spine::Event::NodeSet(_)
+                            | bursar_engine::spine::Event::NodeDropped { .. }
+                    )
             )
         };
         if record.events.iter().any(declares) {
@@ -623,12 +631,12 @@ impl Checker {
     ) -> Result<(), Violation> {
         let is_renewal = matches!(outcome.result, Ok(Answer::Booking(Reply::Renewed { .. })));
         demand(
-            is_renewal || outcome.record < self.shadow.head,
+            is_renewal || outcome.record < self.shadow.spine.head,
             "no answer leaves before its record is durable",
             || {
                 format!(
                     "{command:?} was answered as of record {}, the store holds {}",
-                    outcome.record, self.shadow.head
+                    outcome.record, self.shadow.spine.head
                 )
             },
         )?;

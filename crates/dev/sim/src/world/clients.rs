@@ -231,7 +231,7 @@ impl World<'_> {
         };
         let state = process.view().read();
         self.checker.check_view(&state)?;
-        if state.head <= one.record {
+        if state.spine.head <= one.record {
             // Read your writes: the view is not there yet, and the reader waits for it.
             self.tally.add("reads that waited for their record", 1);
             return Ok(());
@@ -247,7 +247,7 @@ impl World<'_> {
             Sight::Ended(end) => self.checker.check_seen_ended(&one.request.id, *end)?,
             Sight::Unknown | Sight::Queued => {}
         }
-        let head = state.head;
+        let head = state.spine.head;
         drop(state);
         self.post(&Action::Sight {
             client,

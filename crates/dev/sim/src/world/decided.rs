@@ -36,7 +36,7 @@ pub(super) fn overheard(
     command: &Command,
     events: &mut Events,
 ) -> Result<Answer, Refusal> {
-    let seq = state.head;
+    let seq = state.spine.head;
     let is_planned = (seq + now.ms()).is_multiple_of(PLANNED_ONCE_IN);
     // A plan copies the small problem, without deadlines: time itself is not planned.
     let is_time = matches!(

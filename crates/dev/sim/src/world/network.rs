@@ -178,7 +178,7 @@ fn words_of(request: u64, commands: &[Command]) -> String {
     };
     let word = |command: &Command| match command {
         Command::Booking(command) => of_booking(command),
-        Command::Spine(spine::Command::change(changes)) => format!("change {changes:?}"),
+        Command::Spine(spine::Command::Change { changes, .. }) => format!("change {changes:?}"),
         Command::Spine(other) => format!("{other:?}"),
         Command::Market(other) => format!("{other:?}"),
     };

@@ -250,7 +250,7 @@ impl Staged {
         Self {
             machine: machine.clone(),
             intake: Arc::default(),
-            time: TermClock::begin(machine, state.time),
+            time: TermClock::begin(machine, state.spine.time),
             view: Arc::new(View::new(state, writer.evidence())),
             writer,
             committer,

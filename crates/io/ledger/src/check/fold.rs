@@ -101,6 +101,7 @@ impl Fold {
         };
         fold.announced.extend(
             fold.state
+                .spine
                 .keys
                 .iter()
                 .filter_map(|(_, key)| Some((0, key.parse().ok()?))),
@@ -134,20 +135,20 @@ impl Fold {
             }
         };
         self.note_announcements(&record);
-        if kept.seq == self.state.head && !matches!(self.start, Start::Nowhere) {
+        if kept.seq == self.state.spine.head && !matches!(self.start, Start::Nowhere) {
             self.redecide(&record, bytes);
             for (at, event) in dated(record.time, &record.events) {
                 self.state.apply(at, event);
                 self.tally.take(kept.seq, event);
             }
-            self.state.head += 1;
+            self.state.spine.head += 1;
             self.meet();
         }
     }
 
     /// The level of the newest records.
     pub(super) fn level(&self) -> u64 {
-        self.state.level
+        self.state.spine.level
     }
 
     /// The first record that cannot be folded.
@@ -222,7 +223,7 @@ impl Fold {
         let mut checks = Vec::new();
         if self.redecide {
             let decided = count(self.decided, "command");
-            let older = self.state.head - self.begin() - self.decided;
+            let older = self.state.spine.head - self.begin() - self.decided;
             let older = match older {
                 0 => String::new(),
                 _ => format!(", {} up to the record `level` folded only", number(older)),
@@ -246,14 +247,14 @@ impl Fold {
     /// Decides a record's command again on the second state, and compares what would be stored.
     /// Records of an earlier level were decided by other rules: they are folded only (L7).
     fn redecide(&mut self, record: &Record, bytes: &[u8]) {
-        if !self.redecide || self.otherwise.is_some() || self.state.level != LEVEL {
+        if !self.redecide || self.otherwise.is_some() || self.state.spine.level != LEVEL {
             return;
         }
         let state = self.redecided.get_or_insert_with(|| self.state.clone());
         self.decided += 1;
         let mut events = Events::new();
         let decided = decide(state, record.time, &record.command, &mut events);
-        state.head += 1;
+        state.spine.head += 1;
         let seq = number(record.seq);
         let again = Record {
             events,
@@ -297,7 +298,7 @@ impl Fold {
 
     /// Compares the state with whoever claims to know it at this head.
     fn meet(&mut self) {
-        let Some(claims) = self.expected.get(&self.state.head) else {
+        let Some(claims) = self.expected.get(&self.state.spine.head) else {
             return;
         };
         let hash = snapshot::hash(&self.state).ok();
@@ -305,7 +306,7 @@ impl Fold {
             if hash == Some(*expected) {
                 self.met.push(*claim);
             } else {
-                let head = number(self.state.head);
+                let head = number(self.state.spine.head);
                 let what = match claim {
                     Claim::Snapshot => format!("the snapshot over {head} records"),
                     Claim::Live => format!("the live state after {head} records"),
@@ -384,7 +385,7 @@ fn find_start(
         .map(|(_, lines)| lines)
         .unwrap_or_default();
     match snapshot::read(&lines) {
-        Ok(state) if state.head == anchor => {
+        Ok(state) if state.spine.head == anchor => {
             let sha256 = sha256(lines.as_bytes());
             Ok((
                 Start::Anchor {

@@ -66,7 +66,7 @@ impl Indexing {
         if durable::free_bytes(&self.data).is_some_and(|free| free < ROOM_BYTES_MIN) {
             return Ok(Progress::CaughtUp);
         }
-        let head = self.ledger.view().read().head;
+        let head = self.ledger.view().read().spine.head;
         let reader = SqliteReader::open(&self.data.join(sqlite::FILE_NAME))?;
         self.indexer.step(&reader, head)
     }

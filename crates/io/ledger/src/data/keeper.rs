@@ -100,7 +100,7 @@ impl Keeper {
         if (self.free_bytes)(&self.data).is_some_and(|free| free < ROOM_BYTES_MIN) {
             return;
         }
-        let (head, now) = (self.ledger.view().read().head, self.ledger.now());
+        let (head, now) = (self.ledger.view().read().spine.head, self.ledger.now());
         let anchor_due = self.anchored_at.after(ANCHOR_AGE) <= now;
         let fresh = head.saturating_sub(self.snapshotted);
         let is_due = fresh >= SNAPSHOT_RECORDS || at.saturating_sub(self.taken) >= SNAPSHOT_AGE;
@@ -115,7 +115,7 @@ impl Keeper {
             self.observe.invariant_broken(&broken);
         }
         match self.snapshot(&state) {
-            Ok(()) => (self.snapshotted, self.taken) = (state.head, at),
+            Ok(()) => (self.snapshotted, self.taken) = (state.spine.head, at),
             Err(error) => return warn(log::SNAPSHOT_NOT_TAKEN, &error),
         }
         if anchor_due {
@@ -127,7 +127,7 @@ impl Keeper {
     }
 
     fn snapshot(&self, state: &State) -> Result<(), Error> {
-        let edge = edge_at(&self.reader()?, state.head)?;
+        let edge = edge_at(&self.reader()?, state.spine.head)?;
         Snapshots::of(&self.data).write(state, &edge)?;
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Keeper {
     /// always has its lines.
     fn anchor(&self, state: &State) -> Result<(), Error> {
         let lines = snapshot::write(state)?;
-        let (head, sha256) = (state.head, sha256(lines.as_bytes()));
+        let (head, sha256) = (state.spine.head, sha256(lines.as_bytes()));
         let (tell, told) = sync_channel(1);
         let is_taken = self.ledger.run_on_store(move |committer| {
             // Who no longer waits needs no word.
@@ -175,7 +175,12 @@ fn warn(event: &str, error: &Error) {
 
 /// The time of the last record that an anchored snapshot covers, or of the first of all.
 fn last_anchor(ledger: &Ledger, data: &Path) -> Instant {
-    let record = ledger.view().read().anchor.map_or(0, |(record, _)| record);
+    let record = ledger
+        .view()
+        .read()
+        .spine
+        .anchor
+        .map_or(0, |(record, _)| record);
     let file = data.join(sqlite::FILE_NAME);
     let kept = SqliteReader::open(&file).and_then(|reader| reader.records(record, 1));
     let bytes = kept.ok().and_then(|kept| kept.into_iter().next()?.bytes);
@@ -212,7 +217,7 @@ mod tests {
         assert_eq!(keeper.snapshotted, 0, "too early");
         let later = SNAPSHOT_AGE + SNAPSHOT_PAUSE;
         keeper.look(later);
-        let head = data.ledger.view().read().head;
+        let head = data.ledger.view().read().spine.head;
         assert_eq!((keeper.snapshotted, keeper.taken), (head, later));
         data.stop();
     }
@@ -230,16 +235,16 @@ mod tests {
             connection.execute_batch(sql).unwrap();
         };
         sql("CREATE TRIGGER full BEFORE INSERT ON anchor BEGIN SELECT RAISE(ABORT, 'full'); END");
-        let head = data.ledger.view().read().head;
+        let head = data.ledger.view().read().spine.head;
         keeper.look(SNAPSHOT_PAUSE);
         assert_eq!((keeper.snapshotted, keeper.anchored_at), (head, due));
-        assert_eq!(data.ledger.view().read().anchor, None);
+        assert_eq!(data.ledger.view().read().spine.anchor, None);
         sql("DROP TRIGGER full");
         // A further record, so that there is something to take a snapshot of.
         keeper.snapshotted = 0;
         keeper.look(SNAPSHOT_PAUSE * 2);
         assert!(due < keeper.anchored_at);
-        let anchor = data.ledger.view().read().anchor;
+        let anchor = data.ledger.view().read().spine.anchor;
         assert_eq!(anchor.map(|(record, _)| record), head.checked_sub(1));
         assert_eq!(keeper.reader().unwrap().anchors().unwrap(), [head]);
         data.stop();
@@ -254,7 +259,7 @@ mod tests {
         assert!(!directory.path().join(DIRECTORY_NAME).exists());
         keeper.free_bytes = |_| Some(256 << 20);
         keeper.look(SNAPSHOT_AGE);
-        assert_eq!(keeper.snapshotted, data.ledger.view().read().head);
+        assert_eq!(keeper.snapshotted, data.ledger.view().read().spine.head);
         data.stop();
     }
 
@@ -267,14 +272,17 @@ mod tests {
         keeper.look(SNAPSHOT_AGE);
         assert_eq!(counting.0.load(Ordering::Relaxed), 0);
         keeper.check = |state| {
-            let (below, covered) = (state.head, 0);
-            Err(Broken::Pruned { below, covered })
+            let (below, covered) = (state.spine.head, 0);
+            Err(Broken::Spine(bursar_engine::spine::Broken::Pruned {
+                below,
+                covered,
+            }))
         };
         keeper.snapshotted = 0;
         keeper.look(SNAPSHOT_AGE * 2);
         assert_eq!(counting.0.load(Ordering::Relaxed), 1);
         // The ledger goes on, and so does the keeper.
-        assert_eq!(keeper.snapshotted, data.ledger.view().read().head);
+        assert_eq!(keeper.snapshotted, data.ledger.view().read().spine.head);
         data.stop();
     }
 

@@ -118,7 +118,11 @@ pub(super) fn lock(signer: &Mutex<Signer>) -> MutexGuard<'_, Signer> {
 /// Whether a key is on record.
 pub(super) fn is_announced(state: &State, signer: &Signer) -> bool {
     let key = signer.verifier().to_string();
-    state.keys.iter().any(|(_, announced)| *announced == key)
+    state
+        .spine
+        .keys
+        .iter()
+        .any(|(_, announced)| *announced == key)
 }
 
 /// Signs with whatever the signer holds at that moment.

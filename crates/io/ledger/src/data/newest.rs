@@ -29,7 +29,13 @@ pub(super) fn check(
     keys: &[VerifierKey],
 ) -> Result<(), Error> {
     let Recovered { state, builder } = recovered;
-    check_note(data, (read(data)?, state.level), builder, reader, keys)
+    check_note(
+        data,
+        (read(data)?, state.spine.level),
+        builder,
+        reader,
+        keys,
+    )
 }
 
 /// Signs as `sign` does, and keeps the note before anybody sees it.

@@ -83,7 +83,7 @@ pub fn restore(
         0 => return Err(Error::NothingGood),
         _ => state_after(copy, good)?,
     };
-    if state.head != good {
+    if state.spine.head != good {
         // Everything below was pruned, and no anchored snapshot leads here.
         return Err(Error::NotWhole { first: good });
     }
@@ -98,13 +98,13 @@ pub fn restore(
     let key_path = data.join(key::FILE_NAME);
     // The ledger whose place this one takes knows what was given out since the copy was made. And
     // two histories under one origin would look like a forgery to everybody who knows the first.
-    let former = replaced_state(data).filter(|former| former.ledger == state.ledger);
-    let replaces = former.as_ref().map(|former| former.generation);
+    let former = replaced_state(data).filter(|former| former.spine.ledger == state.spine.ledger);
+    let replaces = former.as_ref().map(|former| former.spine.generation);
     let key = Signer::load(&key_path).ok().flatten();
-    let replaces = replaces.max(key.and_then(|key| key.generation_of(&state.ledger)));
-    let generation = state.generation.max(replaces.unwrap_or(0)) + 1;
-    let signer = Signer::create_new(&key_path, &state.ledger, generation)?;
-    let now = now.max(state.time.after(Millis::from_ms(1)));
+    let replaces = replaces.max(key.and_then(|key| key.generation_of(&state.spine.ledger)));
+    let generation = state.spine.generation.max(replaces.unwrap_or(0)) + 1;
+    let signer = Signer::create_new(&key_path, &state.spine.ledger, generation)?;
+    let now = now.max(state.spine.time.after(Millis::from_ms(1)));
     let restore = spine::Command::Restore {
         size: good,
         fence: former
@@ -114,7 +114,7 @@ pub fn restore(
         end_tokens: tokens == Tokens::End,
     };
     let tokens_ended = match tokens {
-        Tokens::End => state.tokens.iter().count(),
+        Tokens::End => state.spine.tokens.iter().count(),
         Tokens::Keep => 0,
     };
     record(&mut store, &mut builder, &mut state, now, restore, &signer)?;
@@ -235,7 +235,7 @@ fn record(
     let failed = |source| Error::Record { source };
     let by = Label::new(SELF).map_err(|error| failed(error.into()))?;
     let key = signer.verifier().to_string();
-    let level = (state.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
+    let level = (state.spine.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
     let rotate = spine::Command::RotateKey {
         key,
         idempotency: None,
@@ -249,7 +249,7 @@ fn record(
         let mut events = Events::new();
         decide(state, now, &command, &mut events).map_err(|refusal| failed(refusal.into()))?;
         let record = Record {
-            seq: state.head,
+            seq: state.spine.head,
             time: now,
             by: by.clone(),
             command,
@@ -258,7 +258,7 @@ fn record(
         let encoded = encode(&record).map_err(|error| failed(error.into()))?;
         builder.push(leaf_hash(&encoded.bytes), &mut append.tiles);
         append.records.push(encoded);
-        state.head += 1;
+        state.spine.head += 1;
     }
     let term = store.lead()?;
     match store.append(term, &append)? {

@@ -34,7 +34,10 @@ fn a_good_ledger_is_good_in_every_way() {
     world.sign();
     let (loaded, skipped) = snapshots.load_all(world.reader().as_ref()).unwrap();
     assert!(skipped.is_empty() && loaded.len() == 2);
-    let live = (world.state.head, snapshot::hash(&world.state).unwrap());
+    let live = (
+        world.state.spine.head,
+        snapshot::hash(&world.state).unwrap(),
+    );
     let keys = world.signer.verifiers();
     let asked = Asked {
         keys: &keys,

@@ -148,7 +148,7 @@ fn the_newest_snapshot_is_loaded_and_two_are_kept() {
     let (loaded, skipped) = snapshots.load(world.reader().as_ref()).unwrap();
     let loaded = loaded.unwrap();
     assert!(skipped.is_empty());
-    assert_eq!((loaded.header.head, loaded.state.head), (300, 300));
+    assert_eq!((loaded.header.head, loaded.state.spine.head), (300, 300));
     assert_eq!(loaded.header.sha256, snapshot::hash(&loaded.state).unwrap());
     assert_eq!(files(world.directory.path()), ["270.jsonl", "300.jsonl"]);
 }

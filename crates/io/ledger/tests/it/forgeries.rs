@@ -39,7 +39,7 @@ fn no_line_of_a_pruned_export_can_be_dropped_doubled_moved_or_changed() {
     world.anchor();
     world.sign();
     world.store.note_exported(271).unwrap();
-    let below = prunable(world.reader().as_ref(), world.state.anchor)
+    let below = prunable(world.reader().as_ref(), world.state.spine.anchor)
         .unwrap()
         .below_max;
     world.run(spine::Command::Prune {

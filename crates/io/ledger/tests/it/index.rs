@@ -10,8 +10,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bursar_engine::Node;
 use bursar_engine::Reference;
-use bursar_engine::booking::Node;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::decode;
 use bursar_engine::spine;
@@ -709,7 +709,7 @@ fn indexed(index: &Index, reader: &dyn Reader) -> u64 {
 fn set_nodes(data: &Data, count: u64) {
     let command = |number: u64| {
         let name = ObjectName::new(&format!("node-{number}")).unwrap();
-        let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
+        let changes = vec![spine::Change::SetNode(Node::new(name, &Amount::default()))];
         spine::Command::change(changes).into()
     };
     let commands = (0..count).map(command).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bursar_engine::booking::Node;
+use bursar_engine::Node;
 use bursar_engine::booking::decide::Change;
 use bursar_engine::spine;
 use bursar_ledger::clock::{Clock, MachineClock};
@@ -67,15 +67,15 @@ fn a_write_to_a_store_that_is_gone_is_unknown_then_refused_and_its_records_are_r
         assert_eq!(set_node(&data, "later"), Err(Failure::StoreAway), "{how}");
         assert_eq!(data.ledger.refuses(), Some(Failure::StoreAway), "{how}");
         let view = data.ledger.view().read().clone();
-        assert!(view.bookings.node("before").is_some(), "{how}");
+        assert!(view.spine.inventory.get("before").is_some(), "{how}");
         data.stop();
         let rescued = seen.away.lock().unwrap().clone();
         let rescue = directory.join("ledger.rescue.db");
         assert_eq!(rescued, [Ok(rescue.display().to_string())], "{how}");
         let kept = SqliteReader::open(&rescue).unwrap();
-        assert!(kept.head().unwrap() >= view.head, "{how}");
+        assert!(kept.head().unwrap() >= view.spine.head, "{how}");
         let bytes = kept
-            .records(view.head - 1, 1)
+            .records(view.spine.head - 1, 1)
             .unwrap()
             .pop()
             .unwrap()
@@ -165,7 +165,7 @@ fn a_second_rescue_keeps_the_first() {
 
 fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
     let name = ObjectName::new(name).unwrap();
-    let changes = vec![Change::SetNode(Node::new(name, &Amount::default()))];
+    let changes = vec![spine::Change::SetNode(Node::new(name, &Amount::default()))];
     let submitted = data
         .ledger
         .submit(label("ada"), vec![spine::Command::change(changes).into()]);

@@ -219,7 +219,7 @@ fn a_backup_and_a_check_beside_a_busy_writer_see_something_whole() {
     let sizes: Vec<u64> = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                world.live(world.state.head + 5);
+                world.live(world.state.spine.head + 5);
                 world.sign();
             }
         });
@@ -268,7 +268,7 @@ fn a_restored_ledger_goes_on_as_an_honest_fork() {
     assert!(restored.report.is_ok());
     assert_eq!(
         restored.origin.as_str(),
-        format!("bursar/{}/1", world.state.ledger)
+        format!("bursar/{}/1", world.state.spine.ledger)
     );
 
     let report = report_on(&data, &world.signer);
@@ -414,7 +414,7 @@ fn only_what_is_anchored_signed_and_exported_may_be_pruned() {
         world.store.note_exported(601).unwrap();
     }];
     let below = |world: &World<_>| {
-        prunable(world.reader().as_ref(), world.state.anchor)
+        prunable(world.reader().as_ref(), world.state.spine.anchor)
             .unwrap()
             .below_max
     };
@@ -438,7 +438,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
     world.anchor();
     world.sign();
     world.store.note_exported(601).unwrap();
-    let below = prunable(world.reader().as_ref(), world.state.anchor)
+    let below = prunable(world.reader().as_ref(), world.state.spine.anchor)
         .unwrap()
         .below_max;
     world.run(spine::Command::Prune {
@@ -449,7 +449,7 @@ fn proofs_and_checks_hold_after_pruning_and_a_pruned_ledger_can_be_restored() {
     // A prune that was cut short is seen, and can be completed.
     assert_eq!(world.store.prune(100).unwrap(), 100);
     let pruned = |world: &World<_>| {
-        prunable(world.reader().as_ref(), world.state.anchor)
+        prunable(world.reader().as_ref(), world.state.spine.anchor)
             .unwrap()
             .pruned
     };

@@ -34,7 +34,7 @@ fn a_first_start_that_was_cut_short_is_made_again_or_completed() {
     drop(SqliteStore::open(&directory.path().join("ledger.db")).unwrap());
     let cut_short = Signer::create_new(&path, LEDGER, 0).unwrap();
     let data = open(directory.path()).unwrap();
-    assert_ne!(data.ledger.view().read().ledger, LEDGER);
+    assert_ne!(data.ledger.view().read().spine.ledger, LEDGER);
     let verifiers = data.keys().verifiers();
     assert_ne!(verifiers, cut_short.verifiers());
     data.stop();
@@ -311,7 +311,7 @@ fn rotatings_go_one_after_the_other() {
     assert_ne!(one, other);
     let signing = keys.verifiers();
     assert_eq!(signing.len(), 3);
-    let announced = data.ledger.view().read().keys.clone();
+    let announced = data.ledger.view().read().spine.keys.clone();
     for key in signing {
         assert!(
             announced
@@ -408,7 +408,7 @@ fn a_pruned_ledger_starts_from_the_anchored_snapshot_that_is_on_record() {
     for id in world.state.bookings.live_ids(None) {
         assert!(view.read().bookings.standing(id).is_some(), "{id}");
     }
-    assert_eq!(view.read().anchor, world.state.anchor);
+    assert_eq!(view.read().spine.anchor, world.state.spine.anchor);
     data.stop();
 
     let flip = |head: u64| {

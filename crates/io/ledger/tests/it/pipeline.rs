@@ -3,6 +3,7 @@
 //! Method: the real threads over a store in memory that fails on demand, or over SQLite in a
 //! temporary directory. Waiting is for answers, never for time.
 
+use bursar_engine::Reference;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -26,12 +26,12 @@ fn a_directory_of_the_version_before_opens_and_goes_on_with_all_it_held() {
     let data = open(directory.path());
     assert_eq!(data.records, 17);
     let state = data.ledger.view().read().clone();
-    assert_eq!((state.level, state.generation), (LEVEL, 0));
+    assert_eq!((state.spine.level, state.spine.generation), (LEVEL, 0));
     let standing = |id: &str| state.bookings.standing(&BookingId::new(id).unwrap());
     assert!(matches!(standing("held"), Some(Standing::Granted(held)) if held.fence == Fence(1)));
     assert!(matches!(standing("queued"), Some(Standing::Queued { .. })));
     assert!(matches!(standing("ended"), Some(Standing::Ended(_))));
-    assert!(state.tokens.get("ci").is_some() && state.tokens.get("gone").is_none());
+    assert!(state.spine.tokens.get("ci").is_some() && state.spine.tokens.get("gone").is_none());
     // The shipped limits came by a record; the operator's own is as it was.
     assert_eq!(
         state.bookings.limit("tenants").unwrap().limit.slots,
@@ -94,7 +94,7 @@ fn the_old_records_fold_as_they_did() {
         let (time, events) = codec::decode_events(kept.seq, &bytes, |_| None).unwrap();
         state.apply_record(time, &events);
     }
-    assert_eq!((state.head, state.level), (17, 0));
+    assert_eq!((state.spine.head, state.spine.level), (17, 0));
     assert!(state.bookings.limit("tenants").is_none());
     assert!(!snapshot::write(&state).unwrap().contains("level"));
 }

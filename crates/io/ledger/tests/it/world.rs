@@ -120,7 +120,7 @@ impl<S: Store> World<S> {
 
     /// Keeps a record that nobody decided.
     pub(crate) fn record(&mut self, command: Command, events: Events) {
-        let (seq, time) = (self.state.head, self.now);
+        let (seq, time) = (self.state.spine.head, self.now);
         let record = encode(&Record {
             seq,
             time,
@@ -132,12 +132,12 @@ impl<S: Store> World<S> {
         self.builder
             .push(leaf_hash(&record.bytes), &mut self.batch.tiles);
         self.batch.records.push(record);
-        self.state.head += 1;
+        self.state.spine.head += 1;
     }
 
     /// Books, releases and lets time pass until there are `records`, and commits them.
     pub(crate) fn live(&mut self, records: u64) {
-        while self.state.head < records {
+        while self.state.spine.head < records {
             self.now = self.now.after(Millis::from_ms(700));
             if self
                 .state
@@ -167,9 +167,9 @@ impl<S: Store> World<S> {
         let changes = (0..800).map(|number| {
             let tenant = Some(Scope::Named(label(&format!(
                 "tenant-{}-{number}",
-                self.state.head
+                self.state.spine.head
             ))));
-            let head = self.state.head;
+            let head = self.state.spine.head;
             let name = format!("a-rather-long-name-for-a-limit-{head}-{number}");
             Change::SetLimit(Limit {
                 slots: Some(number),
@@ -187,7 +187,7 @@ impl<S: Store> World<S> {
             self.store.append(self.term, &batch).unwrap(),
             Appended::Done
         );
-        self.term.head = self.state.head;
+        self.term.head = self.state.spine.head;
     }
 
     /// Signs what is committed.
@@ -203,7 +203,7 @@ impl<S: Store> World<S> {
 
     /// Binds a snapshot of the present state into the ledger.
     pub(crate) fn anchor(&mut self) {
-        let (head, lines) = (self.state.head, snapshot::write(&self.state).unwrap());
+        let (head, lines) = (self.state.spine.head, snapshot::write(&self.state).unwrap());
         self.store.put_anchor(head, &lines).unwrap();
         let sha256 = snapshot::hash(&self.state).unwrap();
         self.run(spine::Command::Anchor {

@@ -95,7 +95,7 @@ async fn watch(shared: &Shared, outbox: &Outbox, id: &BookingId, changed: &Notif
 /// What runs of an execution without a shim, in a ledger that was ever restored: the executor would
 /// kill it as lost, but it may be a program of the lost records (X5).
 async fn unwatched(shared: &Shared, id: &BookingId) -> Option<(String, Isolation)> {
-    if shared.ledger.view().read().generation == 0 {
+    if shared.ledger.view().read().spine.generation == 0 {
         return None;
     }
     let mut seen = life(shared, id).await;

@@ -77,7 +77,7 @@ async fn look(shared: &Arc<Shared>, outbox: &Outbox, seen: &mut Seen) {
 /// ended without a start may be here too: its process, if it has any, is one of the lost records.
 fn strays(shared: &Shared, listed: &BTreeSet<BookingId>) -> Vec<BookingId> {
     let state = shared.ledger.view().read();
-    if state.generation == 0 {
+    if state.spine.generation == 0 {
         return Vec::new();
     }
     let is_stray = |id: &&BookingId| {

@@ -2,6 +2,7 @@
 
 pub(super) mod list;
 
+use bursar_engine::Reference;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -376,7 +377,7 @@ fn answer(
         | Reply::Stopping(shown)
         | Reply::Ended(shown)
         | Reply::AlreadyEnded(shown) => Some(answers::shown(id, shown, caller)),
-        Reply::Noted | Reply::Applied => None,
+        Reply::Noted => None,
     };
     let body = body.ok_or_else(|| Problem::new(Code::Internal, "a reply shows no booking"))?;
     Ok(Answer {

@@ -153,7 +153,7 @@ impl Service {
         let permit = self.stream_permit()?;
         // Subscribed first: what is committed after the look at the head comes by itself.
         let live = self.ledger.view().stream();
-        let head = self.ledger.view().read().head;
+        let head = self.ledger.view().read().spine.head;
         let (next, known) = match from {
             None => (head, 0),
             Some(Position {
@@ -239,7 +239,7 @@ impl Stream {
                 }
             }
             Err(RecvError::Lagged(_)) => {
-                self.history_until = self.service.ledger.view().read().head;
+                self.history_until = self.service.ledger.view().read().spine.head;
             }
             Err(RecvError::Closed) => self.service.stopped().await,
         }
@@ -276,7 +276,7 @@ impl Stream {
                 }
             }
             None => {
-                let head = self.service.ledger.view().read().head;
+                let head = self.service.ledger.view().read().spine.head;
                 self.reset(head);
             }
         }

@@ -47,11 +47,11 @@ impl Service {
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let body = LedgerStatus {
-            ledger: state.ledger.clone(),
-            generation: state.generation,
-            records: state.head,
-            pruned_below: state.pruned_below,
-            last_record_at: Some(state.time),
+            ledger: state.spine.ledger.clone(),
+            generation: state.spine.generation,
+            records: state.spine.head,
+            pruned_below: state.spine.pruned_below,
+            last_record_at: Some(state.spine.time),
             checkpoint: signed.map(|signed| ApiCheckpoint {
                 records: signed.size,
                 root: signed.root.to_string(),
@@ -116,7 +116,7 @@ impl Service {
             let below = maintain::first_at(reader, asked.before).map_err(|e| unreadable(&e))?;
             let (anchor, pruned_below) = {
                 let state = ledger.view().read();
-                (state.anchor, state.pruned_below)
+                (state.spine.anchor, state.spine.pruned_below)
             };
             let prunable = maintain::prunable(reader, anchor).map_err(|e| unreadable(&e))?;
             Ok((below, prunable, pruned_below))

@@ -155,7 +155,7 @@ impl Service {
 
 /// The executions of a ledger that run, as the agent asks for them at each clearing.
 pub fn executions_to_share(ledger: &Ledger) -> Executions {
-    let name = ledger.view().read().ledger.clone();
+    let name = ledger.view().read().spine.ledger.clone();
     let ledger = ledger.clone();
     let list = move || {
         let state = ledger.view().read();

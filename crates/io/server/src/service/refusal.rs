@@ -110,7 +110,7 @@ fn bounds(refusal: &Refusal) -> Option<Bounds> {
         Refusal::Booking(BookingRefusal::TenantQueueFull { limit, max }) => {
             ("maxQueuePerTenant", 0, *max, Some(limit))
         }
-        Refusal::NotAnchored { below_max } => ("below", 0, *below_max, None),
+        Refusal::Spine(SpineRefusal::NotAnchored { below_max }) => ("below", 0, *below_max, None),
         _ => return None,
     };
     Some(Bounds {

@@ -75,7 +75,7 @@ impl Service {
     /// The token of this very secret, if it was made before.
     fn present_token(&self, token: &Token) -> Option<(Token, Instant)> {
         let state = self.ledger.view().read();
-        let mut all = state.tokens.iter();
+        let mut all = state.spine.tokens.iter();
         let is_it = |(present, _): &(&Token, Instant)| present.sha256 == token.sha256;
         all.find(is_it)
             .map(|(present, made_at)| (present.clone(), made_at))
@@ -120,6 +120,7 @@ impl Service {
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let all = state
+            .spine
             .tokens
             .iter()
             .map(|(token, created)| shown(token, created));

@@ -237,7 +237,10 @@ impl Server {
     /// The ledger's own id, from its file.
     fn ledger(&self) -> anyhow::Result<String> {
         let reader = Box::new(SqliteReader::open(&self.data.join(FILE_NAME))?);
-        Ok(recover(reader, State::default(), |_, _| {})?.state.ledger)
+        Ok(recover(reader, State::default(), |_, _| {})?
+            .state
+            .spine
+            .ledger)
     }
 
     /// Ends it in order.

@@ -63,7 +63,7 @@ struct Waits(Vec<u64>);
 pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
     let world = World::open(directory)?;
     let changes = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
-    world.ask(Command::Change { changes })?;
+    world.ask(Command::change(changes))?;
     let token = operator(world.ledger().now())?;
     world.ask(Command::CreateToken(token))?;
     let executor: Arc<dyn Executor> = Arc::new(Null::default());

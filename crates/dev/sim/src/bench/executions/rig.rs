@@ -40,7 +40,7 @@ impl Rig {
     /// Begins a new ledger with that many slots.
     pub(super) fn begin(directory: &Path, slots: u64, program: &Path) -> anyhow::Result<Self> {
         let world = World::begin_with(&directory.join("data"), slots)?;
-        let ledger = world.ledger().view().read().ledger.clone();
+        let ledger = world.ledger().view().read().spine.ledger.clone();
         let local = Local::open(Options {
             directory: directory.join("executions"),
             ledger: ledger.clone(),

@@ -53,7 +53,10 @@ impl Found {
     pub(super) fn open(settings: &Settings, data: &Data) -> Result<Self, Stop> {
         let (ledger, adopted) = {
             let state = data.ledger.view().read();
-            (state.ledger.clone(), state.bookings.executions().count())
+            (
+                state.spine.ledger.clone(),
+                state.bookings.executions().count(),
+            )
         };
         let directory = settings.data.join(DIRECTORY);
         let sole = only_server(&ledger)?;

@@ -3,6 +3,7 @@
 //! A page is consistent as of its record. From page to page nothing is left out: what ends
 //! meanwhile moves to the part that is still to come.
 
+use bursar_engine::Reference;
 use std::collections::BTreeSet;
 
 use bursar_client::api::{Booking, ListAnswer, State as BookingState};

@@ -4,6 +4,7 @@
 //! record only after the last byte is in its file. A program writes without telling the ledger,
 //! so its file is looked at now and then too.
 
+use bursar_engine::Reference;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;

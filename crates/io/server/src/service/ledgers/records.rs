@@ -90,7 +90,7 @@ struct Page {
 impl Page {
     fn read(&self, reader: &dyn Reader, from: u64) -> Result<ListAnswer<RecordView>, Problem> {
         // The view first: what it covers is in the store, so nothing is told before it is public.
-        let head = self.ledger.view().read().head;
+        let head = self.ledger.view().read().spine.head;
         let until = from.saturating_add(SCANNED_MAX).min(head);
         let read = match &self.object {
             Some(object) => self.search(reader, object, from..until)?,
