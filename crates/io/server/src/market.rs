@@ -3,7 +3,10 @@
 //! An agent decides and acts on its own; here it is only looked at, asked to give everything
 //! back, and told which executions run.
 
+pub mod metrics;
 mod past;
+pub(crate) mod routes;
+pub(crate) mod stream;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +28,10 @@ use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point,
 use bursar_units::causes::chain;
 use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
 
-use super::{Answer, Mode, Service};
 use crate::caller::Caller;
 use crate::log;
 use crate::reporter::Reporter;
+use crate::service::{Answer, Mode, Service};
 
 /// A time in the past.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -13,20 +13,20 @@ use bursar_units::{BookingId, Instant, Millis};
 
 use crate::caller::Caller;
 
-pub(super) use execution::{execution_of, outcome_of, saga, stage_of};
+pub(crate) use execution::{execution_of, outcome_of, saga, stage_of};
 
 /// How a booking is looked at.
-pub(super) struct Look<'a> {
-    pub(super) state: &'a State,
-    pub(super) now: Instant,
-    pub(super) caller: &'a Caller,
+pub(crate) struct Look<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) now: Instant,
+    pub(crate) caller: &'a Caller,
     /// Until when its holder has shown life beyond what is recorded.
-    pub(super) renewed_until: Option<Instant>,
+    pub(crate) renewed_until: Option<Instant>,
 }
 
 impl Look<'_> {
     /// All that is known of a booking.
-    pub(super) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
+    pub(crate) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
         let request = self.state.bookings.request(id)?;
         let standing = self.state.bookings.standing(id)?;
         let order = self.state.bookings.order(id);
@@ -51,13 +51,13 @@ impl Look<'_> {
 }
 
 /// The booking that a reply shows.
-pub(super) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
+pub(crate) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
     let is_own = caller.may_act_as(shown.tenant());
     stands(id, &shown.standing(), shown.order(), is_own)
 }
 
 /// A request that was granted at once.
-pub(super) fn granted(
+pub(crate) fn granted(
     request: &Request,
     order: Option<&Order>,
     at: Instant,
@@ -72,7 +72,7 @@ pub(super) fn granted(
 }
 
 /// A request that waits from now on, without its place in the queue.
-pub(super) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> api::Booking {
+pub(crate) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> api::Booking {
     api::Booking {
         queued_at: Some(at),
         wait_until: Some(at.after(request.wait)),
@@ -83,7 +83,7 @@ pub(super) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> a
 
 /// Adds the place in the queue of a booking that still waits. It is an estimate, not a part of a
 /// decision: to count those ahead costs as much as the queue is long, too much to do in `decide`.
-pub(super) fn tell_place(booking: &mut api::Booking, state: &State, now: Instant) {
+pub(crate) fn tell_place(booking: &mut api::Booking, state: &State, now: Instant) {
     let Some(position) = state.bookings.position(now, &booking.id) else {
         return;
     };
@@ -159,7 +159,7 @@ fn tell_request(booking: &mut api::Booking, request: &Request) {
 }
 
 /// What an API request asks of the engine, for a tenant.
-pub(super) fn request(
+pub(crate) fn request(
     id: BookingId,
     asked: api::BookingRequest,
     tenant: bursar_units::Label,
@@ -180,7 +180,7 @@ pub(super) fn request(
 }
 
 /// An explanation as the API tells it to this caller.
-pub(super) fn explanation(
+pub(crate) fn explanation(
     told: explain::Explanation,
     now: Instant,
     caller: &Caller,
@@ -223,7 +223,7 @@ pub(super) fn explanation(
 }
 
 /// One counter of a limit.
-pub(super) fn limit_use(of: &booking::LimitUse) -> LimitUse {
+pub(crate) fn limit_use(of: &booking::LimitUse) -> LimitUse {
     LimitUse {
         name: of.name.clone(),
         dimension: of.dimension,
@@ -234,7 +234,7 @@ pub(super) fn limit_use(of: &booking::LimitUse) -> LimitUse {
 }
 
 /// Holders as a caller may see them: names first, then all others together.
-pub(super) fn holders(held: &HeldBy) -> Vec<Holder> {
+pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
     let named = held.named.iter().map(|(tenant, slots)| Holder {
         tenant: Some(tenant.clone()),
         others: None,
@@ -249,7 +249,7 @@ pub(super) fn holders(held: &HeldBy) -> Vec<Holder> {
 }
 
 /// How a booking ended.
-pub(super) const fn end(end: booking::End) -> api::End {
+pub(crate) const fn end(end: booking::End) -> api::End {
     match end {
         booking::End::Released => api::End::Released,
         booking::End::Cancelled => api::End::Cancelled,
@@ -267,7 +267,7 @@ const fn outcome(outcome: booking::Outcome) -> api::Outcome {
 }
 
 /// What the holder said of its work, as the engine knows it.
-pub(super) const fn engine_outcome(outcome: api::Outcome) -> booking::Outcome {
+pub(crate) const fn engine_outcome(outcome: api::Outcome) -> booking::Outcome {
     match outcome {
         api::Outcome::Ok => booking::Outcome::Ok,
         api::Outcome::Failed => booking::Outcome::Failed,
@@ -285,7 +285,7 @@ const fn priority(priority: booking::Priority) -> api::Priority {
 }
 
 /// How urgent a request is, as the engine knows it.
-pub(super) const fn priority_of(priority: Option<api::Priority>) -> booking::Priority {
+pub(crate) const fn priority_of(priority: Option<api::Priority>) -> booking::Priority {
     match priority {
         Some(api::Priority::Urgent) => booking::Priority::Urgent,
         Some(api::Priority::High) => booking::Priority::High,

@@ -1,6 +1,6 @@
 //! Bookings: reserve, renew, release, cancel, one or many, and how they stand.
 
-pub(super) mod list;
+pub(crate) mod list;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use bursar_engine::{Answer as Word, Command, Events, Refusal, State, explain};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Label, Millis};
 
-use super::answers::{self, Look};
-use super::nearest::nearest;
-use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, last_record, planned};
+use crate::booking::answers::{self, Look};
 use crate::caller::Caller;
+use crate::service::nearest::nearest;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service, last_record, planned};
 
 pub use list::{BookingFilter, Cursor};
 
@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// One command about one booking, which the caller may send.
-    pub(super) async fn carry_out(
+    pub(crate) async fn carry_out(
         &self,
         caller: &Caller,
         command: Command,
@@ -132,7 +132,7 @@ impl Service {
     }
 
     /// What a look finds, once that is enough or the wait is over.
-    pub(super) async fn look_until<T>(
+    pub(crate) async fn look_until<T>(
         &self,
         id: &BookingId,
         wait: Option<Duration>,
@@ -159,7 +159,7 @@ impl Service {
     }
 
     /// All that is known of a booking that the caller may see.
-    pub(super) fn look(
+    pub(crate) fn look(
         &self,
         caller: &Caller,
         id: &BookingId,
@@ -394,7 +394,7 @@ fn applied(asked: &Ask, reply: &Reply) -> Option<bool> {
 }
 
 /// The tenant that is meant: the one named, or the only one there is.
-pub(super) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
+pub(crate) fn tenant_of(caller: &Caller, named: Option<Label>) -> Result<Label, Problem> {
     if let Some(tenant) = named {
         return Ok(tenant);
     }
@@ -468,7 +468,7 @@ fn is_held(state: &State, id: &BookingId, fence: u64) -> bool {
 }
 
 /// There is no such booking, or the caller may not see it; the nearest it may see is told.
-pub(super) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
+pub(crate) fn no_booking(state: &State, caller: &Caller, id: &BookingId) -> Problem {
     let refusal = Refusal::Booking(BookingRefusal::NotFound);
     let command = Ask::Cancel { id: id.clone() }.into();
     let visible = state

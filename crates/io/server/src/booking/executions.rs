@@ -28,19 +28,19 @@ use bursar_units::causes::chain;
 use bursar_units::{BookingId, Label, Millis};
 use rustix::process::geteuid;
 
-use super::answers::{self, Look};
-use super::bookings::list::Listed;
-use super::bookings::{Cursor, tenant_of};
-use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, last_record};
+use crate::booking::answers::{self, Look};
+use crate::booking::bookings::list::Listed;
+use crate::booking::bookings::{Cursor, tenant_of};
 use crate::caller::Caller;
 use crate::log;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service, last_record};
 
 pub use logs::{Logs, LogsFrom};
 pub use runs_as::OwnUser;
 
 /// Where executions run.
-pub(super) struct Executing {
+pub(crate) struct Executing {
     executor: Arc<dyn Executor>,
     /// Whether it runs work as root unless told otherwise.
     is_root: bool,

@@ -1,11 +1,11 @@
-//! What is counted of executions.
+//! Metrics of bookings and executions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bursar_engine::State;
 use bursar_engine::booking::execution::{Failure, Stage, Verdict};
-use bursar_engine::booking::{self, Standing};
+use bursar_engine::booking::{self, ClassUse, Standing};
 use bursar_units::{BookingId, Instant};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -16,15 +16,25 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::runner::Counts;
 
+/// Classes that have a label of their own; the smaller ones are counted together.
+pub const CLASS_LABELS_MAX: usize = 100;
+/// The label of all further classes.
+const OTHERS: &str = "others";
+
 /// Executions that have ended, counted off the ends that the state remembers: each once, however
 /// rarely somebody asks, as long as that is more often than ends are forgotten (L6).
-pub(super) struct Ended {
+pub(crate) struct Ended {
     by_outcome: Family<OutcomeLabel, Counter>,
     by_failure: Family<FailureLabel, Counter>,
     start_seconds: Histogram,
     run_seconds: Histogram,
     /// The newest end that was counted.
     newest: Mutex<Option<(Instant, BookingId)>>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    class: String,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
@@ -43,7 +53,7 @@ struct StateLabel {
 }
 
 impl Ended {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
         let by_outcome = Family::<OutcomeLabel, Counter>::default();
         for outcome in Verdict::ALL.map(Verdict::word) {
             let _zero = by_outcome.get_or_create(&OutcomeLabel { outcome });
@@ -88,7 +98,7 @@ impl Ended {
     }
 
     /// Counts what has ended since the last time, or since a time at first.
-    pub(super) fn count(&self, state: &State, since: Instant) {
+    pub(crate) fn count(&self, state: &State, since: Instant) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |ended: &&booking::Ended| match &*newest {
             Some((at, id)) => ended.ended_at() >= *at && ended.id() != id,
@@ -125,8 +135,69 @@ impl Ended {
     }
 }
 
-/// Gauges of the executions that live, and what their runner has counted.
-pub(super) fn register(registry: &mut Registry, state: &State, runner: &Counts) {
+/// Adds gauges of bookings and of the executions that live, and what their runner has counted.
+pub(crate) fn register(registry: &mut Registry, state: &State, now: Instant, runner: &Counts) {
+    of_classes(registry, state, now);
+    of_bookings(registry, state);
+    of_executions(registry, state, runner);
+}
+
+fn of_classes(registry: &mut Registry, state: &State, now: Instant) {
+    let by_class = by_class(state);
+    let mut of_class =
+        |name: &str, help: &str, unit: Option<Unit>, value: &dyn Fn(&ClassUse) -> u64| {
+            let family = Family::<ClassLabel, Gauge<u64, AtomicU64>>::default();
+            for (class, of) in &by_class {
+                family
+                    .get_or_create(&ClassLabel {
+                        class: (*class).to_owned(),
+                    })
+                    .set(value(of));
+            }
+            match unit {
+                Some(unit) => registry.register_with_unit(name, help, unit, family),
+                None => registry.register(name, help, family),
+            }
+        };
+    of_class("booking_slots_in_use", "Slots held", None, &|of| {
+        of.slots_in_use
+    });
+    of_class("booking_waiting", "Bookings that wait", None, &|of| {
+        of.waiting
+    });
+    of_class(
+        "booking_waiting_oldest",
+        "How long the longest wait is",
+        Some(Unit::Seconds),
+        &|of| of.oldest.map_or(0, |since| now.since(since).ms() / 1_000),
+    );
+}
+
+fn of_bookings(registry: &mut Registry, state: &State) {
+    let (granted, queued, remembered) = state.bookings.counts();
+    let mut one = |name: &str, help: &str, value: usize| {
+        let gauge = Gauge::<u64, AtomicU64>::default();
+        gauge.set(u64::try_from(value).unwrap_or(u64::MAX));
+        registry.register(name, help, gauge);
+    };
+    one("booking_holding", "Bookings that hold", granted);
+    one(
+        "booking_queued",
+        "Bookings that wait, all classes together",
+        queued,
+    );
+    one(
+        "booking_remembered",
+        "Ended bookings that are remembered",
+        remembered,
+    );
+    // A fence is one counter for the whole ledger: its last value is the number of grants.
+    let grants: Counter = Counter::default();
+    grants.inc_by(state.bookings.last_fence().0);
+    registry.register("booking_granted", "Grants since the ledger began", grants);
+}
+
+fn of_executions(registry: &mut Registry, state: &State, runner: &Counts) {
     let by_state = Family::<StateLabel, Gauge<u64, AtomicU64>>::default();
     for (state, count) in by_stage(state) {
         by_state.get_or_create(&StateLabel { state }).set(count);
@@ -161,6 +232,28 @@ pub(super) fn register(registry: &mut Registry, state: &State, runner: &Counts) 
         "Listings, starts and clean-ups of executions that failed",
         &runner.troubles,
     );
+}
+
+/// What is in use and waits, by class: the largest by name, all others together.
+fn by_class(state: &State) -> Vec<(&str, ClassUse)> {
+    let classes = state.bookings.by_class().into_iter();
+    let mut classes: Vec<_> = classes.map(|(class, of)| (class.as_str(), of)).collect();
+    classes.sort_by(|(a_name, a), (b_name, b)| {
+        let size = |of: &ClassUse| of.slots_in_use.saturating_add(of.waiting);
+        size(b).cmp(&size(a)).then_with(|| a_name.cmp(b_name))
+    });
+    let rest = classes.split_off(classes.len().min(CLASS_LABELS_MAX));
+    if !rest.is_empty() {
+        let together = rest
+            .into_iter()
+            .fold(ClassUse::default(), |sum, (_, of)| ClassUse {
+                slots_in_use: sum.slots_in_use.saturating_add(of.slots_in_use),
+                waiting: sum.waiting + of.waiting,
+                oldest: sum.oldest.into_iter().chain(of.oldest).min(),
+            });
+        classes.push((OTHERS, together));
+    }
+    classes
 }
 
 /// How many executions are in each state that is not the last.

@@ -84,7 +84,7 @@ pub fn text(view: &View) -> Result<String, std::fmt::Error> {
 }
 
 /// Adds the metrics of a market to others.
-pub(super) fn register(registry: &mut Registry, view: &View) {
+pub(crate) fn register(registry: &mut Registry, view: &View) {
     let rows = rows(view);
     of_seed(registry, view, &rows);
     of_node(registry, view);

@@ -8,9 +8,9 @@ use bursar_client::{Code, Problem};
 use bursar_units::causes::chain;
 use bursar_units::{Instant, ObjectName};
 
-use super::super::{Answer, Service};
 use super::{Since, node_market};
 use crate::caller::Caller;
+use crate::service::{Answer, Service};
 
 impl Service {
     /// How a node's CPU was divided at the last clearing before a time.

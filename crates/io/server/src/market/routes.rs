@@ -6,11 +6,11 @@ use bursar_units::ObjectName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
-use super::call::Call;
-use super::respond::{Handled, json};
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, json};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(get_market))
         .routes(routes!(restore_node))

@@ -9,13 +9,13 @@ use bursar_node::market::Resize;
 use bursar_units::Instant;
 use serde_json::{Value, json};
 
-use super::without_nulls;
+use crate::service::without_nulls;
 
 /// The name of a change of a limit.
-pub(super) const RESIZED: &str = "pod.resized";
+pub(crate) const RESIZED: &str = "pod.resized";
 
 /// The facts of an event of a market.
-pub(super) fn facts(event: &Event) -> Value {
+pub(crate) fn facts(event: &Event) -> Value {
     match event {
         Event::Set {
             mode,
@@ -56,7 +56,7 @@ pub(super) fn facts(event: &Event) -> Value {
 }
 
 /// A limit that was written and read back, as it is told.
-pub(super) fn resized(resize: &Resize) -> StreamEvent {
+pub(crate) fn resized(resize: &Resize) -> StreamEvent {
     let may = match resize.to_milli {
         None => "all CPU there is".to_owned(),
         Some(milli) => format!("{milli}m of CPU"),

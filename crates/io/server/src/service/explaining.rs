@@ -8,7 +8,8 @@ use bursar_engine::explain;
 use bursar_units::{BookingId, NameError, ObjectName};
 
 use super::nearest::nearest;
-use super::{Answer, Service, answers, bookings, last_record, sight};
+use super::{Answer, Service, last_record, sight};
+use crate::booking::{answers, bookings};
 use crate::caller::Caller;
 
 /// The kinds that can be explained.

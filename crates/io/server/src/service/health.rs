@@ -57,7 +57,7 @@ impl Service {
 }
 
 /// A role as the API writes it.
-pub(super) const fn role(role: Role) -> ApiRole {
+pub(crate) const fn role(role: Role) -> ApiRole {
     match role {
         Role::View => ApiRole::View,
         Role::Use => ApiRole::Use,

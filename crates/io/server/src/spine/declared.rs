@@ -16,7 +16,7 @@ pub use changing::{Asked, Write};
 const VERSION_LENGTH: usize = 16;
 
 /// One page of named things in the order of their names.
-pub(super) fn page<T>(
+pub(crate) fn page<T>(
     all: impl Iterator<Item = T>,
     name: impl Fn(&T) -> &str,
     limit: usize,

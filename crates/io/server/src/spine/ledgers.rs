@@ -17,9 +17,9 @@ use bursar_ledger::maintain::{self, Prunable};
 use bursar_units::causes::chain;
 use bursar_units::{BookingId, INTEGER_MAX};
 
-use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, last_record, of_failure, unreadable};
 use crate::caller::Caller;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service, last_record, of_failure, unreadable};
 
 pub use chunks::Chunks;
 pub use records::RecordFilter;
@@ -233,7 +233,7 @@ impl Service {
     }
 
     /// The keys that sign, newest first.
-    pub(super) fn verifier_keys(&self) -> Vec<VerifierKey> {
+    pub(crate) fn verifier_keys(&self) -> Vec<VerifierKey> {
         self.keys.verifiers()
     }
 }

@@ -16,19 +16,19 @@ use bursar_journal::hash::{HASH_BYTES, Hash, sha256};
 use bursar_ledger::intake::Outcome;
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
-use super::declared::page;
-use super::health::role;
-use super::refusal::of_refusal;
-use super::{Answer, Mode, Service, last_record};
 use crate::auth::SECRET_PREFIX;
 use crate::caller::Caller;
+use crate::service::health::role;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service, last_record};
+use crate::spine::declared::page;
 
 /// How long a token is good where nobody says.
 const EXPIRES_DEFAULT: Millis = Millis::from_hours(90 * 24);
 
 /// Secrets that are known until they are forgotten: a day, and so many.
 #[derive(Default)]
-pub(super) struct Made(Mutex<VecDeque<One>>);
+pub(crate) struct Made(Mutex<VecDeque<One>>);
 
 struct One {
     by: Label,
@@ -134,7 +134,7 @@ impl Service {
     }
 
     /// A command of the spine, done or tried out; a refusal is a problem.
-    pub(super) async fn submit_or_plan(
+    pub(crate) async fn submit_or_plan(
         &self,
         caller: &Caller,
         command: &Command,
@@ -236,7 +236,7 @@ fn secret() -> Result<String, Problem> {
 }
 
 /// A name that nothing else has.
-pub(super) fn random_name(prefix: &str) -> Result<String, Problem> {
+pub(crate) fn random_name(prefix: &str) -> Result<String, Problem> {
     Ok(format!("{prefix}-{}", random_digits()?))
 }
 

@@ -14,7 +14,7 @@ use bursar_units::Instant;
 type Began<T> = Option<(Instant, T)>;
 
 /// How an execution goes, without its steps.
-pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
+pub(crate) fn course(standing: &Standing<'_>, order: &Order) -> Course {
     let course = match standing {
         Standing::Queued { .. } => Course::new(ExecutionState::Queued),
         Standing::Granted(granted) => {
@@ -53,7 +53,7 @@ pub(super) fn course(standing: &Standing<'_>, order: &Order) -> Course {
 }
 
 /// An execution, as its booking tells it; with an order all that is known, else what was decided.
-pub(in super::super) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution {
+pub(crate) fn execution_of(booking: Booking, order: Option<&Order>) -> Execution {
     // One that has been forgotten since it was decided has ended.
     let course = booking
         .execution
@@ -90,7 +90,7 @@ pub(in super::super) fn execution_of(booking: Booking, order: Option<&Order>) ->
 }
 
 /// The steps of an execution.
-pub(in super::super) fn saga(saga: Saga) -> api::Saga {
+pub(crate) fn saga(saga: Saga) -> api::Saga {
     api::Saga {
         steps: saga.steps.into_iter().map(step).collect(),
         compensations: saga.compensations.into_iter().map(step).collect(),
@@ -98,7 +98,7 @@ pub(in super::super) fn saga(saga: Saga) -> api::Saga {
 }
 
 /// How far an execution that holds its slots has come.
-pub(in super::super) const fn stage_of(stage: Stage) -> ExecutionState {
+pub(crate) const fn stage_of(stage: Stage) -> ExecutionState {
     match stage {
         Stage::Starting => ExecutionState::Starting,
         Stage::Running => ExecutionState::Running,
@@ -108,7 +108,7 @@ pub(in super::super) const fn stage_of(stage: Stage) -> ExecutionState {
 }
 
 /// How an execution came out.
-pub(in super::super) const fn outcome_of(verdict: Verdict) -> ExecutionOutcome {
+pub(crate) const fn outcome_of(verdict: Verdict) -> ExecutionOutcome {
     match verdict {
         Verdict::Completed => ExecutionOutcome::Completed,
         Verdict::Failed => ExecutionOutcome::Failed,

@@ -12,9 +12,9 @@ use bursar_engine::booking::{Ended, Standing};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Instant, Label};
 
-use super::super::answers::Look;
-use super::super::{Answer, Service, last_record};
+use crate::booking::answers::Look;
 use crate::caller::Caller;
+use crate::service::{Answer, Service, last_record};
 
 /// Bookings that one page looks at, so that a rare match does not hold the view for long.
 const SCANNED_MAX: usize = 50_000;
@@ -35,7 +35,7 @@ pub struct BookingFilter {
 }
 
 /// What a list is of.
-pub(in super::super) trait Listed: Send + 'static {
+pub(crate) trait Listed: Send + 'static {
     /// What stands in it.
     type Item: Send + 'static;
 
@@ -77,7 +77,7 @@ impl Service {
     }
 
     /// One page of what the caller may see of a list.
-    pub(in super::super) async fn page<L: Listed>(
+    pub(crate) async fn page<L: Listed>(
         &self,
         caller: &Caller,
         listed: L,

@@ -16,10 +16,10 @@ use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::super::Service;
 use super::Executing;
 use crate::caller::Caller;
 use crate::log;
+use crate::service::Service;
 
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -19,7 +19,7 @@ pub enum OwnUser {
 ///
 /// A server that is root runs it as whoever is at the other end of the local socket; who that is
 /// it does not know of anybody else. A server that is not root can run it as itself only.
-pub(super) fn runs_as(
+pub(crate) fn runs_as(
     caller: &Caller,
     is_root: bool,
     own_user: OwnUser,

@@ -12,12 +12,12 @@ use bursar_units::{BookingId, Label, Millis};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
-use super::call::{Call, Reading};
-use super::respond::{Handled, json};
+use crate::http::App;
+use crate::http::call::{Call, Reading};
+use crate::http::respond::{Handled, json};
 use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_bookings, batch_bookings))
         .routes(routes!(get_booking, reserve_booking))
@@ -204,7 +204,7 @@ async fn list_bookings(call: Call) -> Handled {
 }
 
 /// How long a look may wait for what it looks at to change.
-pub(super) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
+pub(crate) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
     let wait: Option<Millis> = reading.query("wait");
     let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
     if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {

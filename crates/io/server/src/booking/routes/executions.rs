@@ -15,13 +15,13 @@ use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
 use super::bookings::wait;
-use super::call::Call;
-use super::respond::{Handled, json};
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, json};
 use crate::service::{ExecutionFilter, Logs, LogsFrom};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_executions))
         .routes(routes!(get_execution, submit_execution))

@@ -10,10 +10,10 @@ use bursar_engine::{Answer as Word, Command, spine};
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Amount, ObjectName};
 
-use super::super::refusal::of_refusal;
-use super::super::{Answer, Mode, Service, last_record};
 use super::{limit_version, node_version};
 use crate::caller::Caller;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service, last_record};
 
 /// How a change is made.
 #[derive(Clone, Debug)]

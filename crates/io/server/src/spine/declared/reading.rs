@@ -13,11 +13,11 @@ use bursar_engine::booking::limit::Declared;
 use bursar_engine::booking::position::HeldUp;
 use bursar_units::{Amount, ObjectName};
 
-use super::super::nearest::nearest;
-use super::super::sight::{self, sees_counter};
-use super::super::{Answer, Service, last_record};
 use super::{limit_version, no_such, node_version, page};
 use crate::caller::Caller;
+use crate::service::nearest::nearest;
+use crate::service::sight::{self, sees_counter};
+use crate::service::{Answer, Service, last_record};
 
 /// Counters that are told of one limit: a limit of each class or tenant may have as many as there
 /// are bookings.

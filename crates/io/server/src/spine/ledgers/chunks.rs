@@ -11,9 +11,9 @@ use bursar_units::causes::chain;
 use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::super::Service;
 use crate::caller::Caller;
 use crate::log;
+use crate::service::Service;
 
 /// Bytes that are handed over at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -60,7 +60,7 @@ impl Service {
             );
             return Err(Problem::new(Code::Conflict, detail));
         };
-        let name = super::super::tokens::random_name("backup")?;
+        let name = crate::spine::tokens::random_name("backup")?;
         Ok(written(move |out| {
             let copy = file.with_file_name(name);
             let copied = copy_out(&file, &copy, out);

@@ -15,10 +15,10 @@ use bursar_ledger::store::{Kept, Reader};
 use bursar_units::Instant;
 use serde_json::value::RawValue;
 
-use super::super::proofs::READ_BYTES;
-use super::super::sight::{may_read_bytes, sees_event};
-use super::super::{Answer, Service, last_record, unreadable};
 use crate::caller::Caller;
+use crate::service::proofs::READ_BYTES;
+use crate::service::sight::{may_read_bytes, sees_event};
+use crate::service::{Answer, Service, last_record, unreadable};
 
 /// Records that one page looks at.
 const SCANNED_MAX: u64 = 20_000;

@@ -7,12 +7,12 @@ use bursar_units::ObjectName;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
-use super::call::{Call, Reading};
-use super::respond::{Handled, json};
+use crate::http::App;
+use crate::http::call::{Call, Reading};
+use crate::http::respond::{Handled, json};
 use crate::service::{Asked, Explained, Write};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_limits))
         .routes(routes!(get_limit, put_limit, delete_limit))

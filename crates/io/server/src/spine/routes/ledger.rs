@@ -15,16 +15,16 @@ use http::header::CACHE_CONTROL;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
-use super::call::Call;
-use super::respond::{Handled, bytes, json};
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter, no_subject};
 
 /// What never changes may be kept for a year, which is the longest that means anything.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(get_ledger))
         .routes(routes!(list_records))

@@ -5,11 +5,11 @@ use bursar_client::api::{ApplyAnswer, ListAnswer, Token, TokenCreated, TokenRequ
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
-use super::call::Call;
-use super::respond::{Handled, json};
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, json};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_tokens, create_token))
         .routes(routes!(revoke_token))
