@@ -78,9 +78,9 @@ impl FromRequest<App> for Call {
 }
 
 impl Call {
-    /// Begins to read the request; `known` are the query parameters of its address.
-    pub(crate) fn reading(&self, known: &[&str]) -> Reading<'_> {
-        Reading::new(self, known)
+    /// Begins to read the request.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading::new(self)
     }
 
     pub(crate) fn service(&self) -> &Service {

@@ -25,7 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = NodeMarket),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_market(call: Call) -> Handled {
-    let mut reading = call.reading(&["since", "at", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let name = reading.part("name");
     let (since, at) = (reading.query("since"), reading.query("at"));
     if reading.text("since").and(reading.text("at")).is_some() {
@@ -46,7 +46,7 @@ async fn get_market(call: Call) -> Handled {
     responses((status = 200, body = RestoreAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn restore_node(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let name = reading.part("name");
     let mode = reading.mode();
     let body = reading.body_or_empty();

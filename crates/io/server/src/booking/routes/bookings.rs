@@ -40,7 +40,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn reserve_booking(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let request = reading.body_for_tenant(|request: &BookingRequest| request.tenant.as_ref());
@@ -64,7 +64,7 @@ async fn reserve_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_booking(call: Call) -> Handled {
-    let mut reading = call.reading(&["fence", "wait", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let id = reading.part("id");
     let look_at = LookAt {
         fence: reading.query("fence"),
@@ -84,7 +84,7 @@ async fn get_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn renew_booking(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let request = reading.body();
@@ -106,7 +106,7 @@ async fn renew_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn release_booking(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let request = reading.body();
@@ -128,7 +128,7 @@ async fn release_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn cancel_booking(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let body = reading.body_or_empty();
@@ -150,7 +150,7 @@ async fn cancel_booking(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn batch_bookings(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let mode = reading.mode();
     let batch = reading.body();
     let batch: Batch = reading.end(batch).await?;
@@ -171,18 +171,7 @@ async fn batch_bookings(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_bookings(call: Call) -> Handled {
-    let mut reading = call.reading(&[
-        "class",
-        "language",
-        "tenant",
-        "state",
-        "status",
-        "id",
-        "execution",
-        "limit",
-        "cursor",
-        "minRecord",
-    ]);
+    let mut reading = call.reading().min_record();
     let class: Option<Label> = reading.query("class");
     let language = reading.query("language");
     if let (Some(class), Some(language)) = (reading.text("class"), reading.text("language"))

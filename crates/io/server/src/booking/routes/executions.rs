@@ -44,7 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn submit_execution(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let request = reading.body_for_tenant(|request: &ExecutionRequest| request.tenant.as_ref());
@@ -67,7 +67,7 @@ async fn submit_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution(call: Call) -> Handled {
-    let mut reading = call.reading(&["wait", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let id = reading.part("id");
     let wait = wait(&mut reading);
     let id = reading.end(id).await?;
@@ -86,7 +86,7 @@ async fn get_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn cancel_execution(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let id = reading.part("id");
     let mode = reading.mode();
     let body = reading.body_or_empty();
@@ -111,16 +111,7 @@ async fn cancel_execution(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn list_executions(call: Call) -> Handled {
-    let mut reading = call.reading(&[
-        "class",
-        "tenant",
-        "state",
-        "outcome",
-        "id",
-        "limit",
-        "cursor",
-        "minRecord",
-    ]);
+    let mut reading = call.reading().min_record();
     let states = ExecutionState::ALL.map(|state| (state.word(), state));
     let outcomes = ExecutionOutcome::ALL.map(|outcome| (outcome.word(), outcome));
     let filter = ExecutionFilter {
@@ -152,7 +143,7 @@ async fn list_executions(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
 )]
 async fn get_execution_logs(call: Call) -> Handled {
-    let mut reading = call.reading(&["stream", "follow", "from", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let id = reading.part("id");
     let wanted = LogsFrom {
         stream: match reading.text("stream") {

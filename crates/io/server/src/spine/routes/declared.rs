@@ -29,7 +29,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = ListAnswer<Limit>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_limits(call: Call) -> Handled {
-    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.query("cursor"));
     reading.end(Some(())).await?;
     json(call.service().limits(&call.caller, page, cursor).await?)
@@ -41,7 +41,7 @@ async fn list_limits(call: Call) -> Handled {
     responses((status = 200, body = Limit),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_limit(call: Call) -> Handled {
-    let mut reading = call.reading(&["minRecord"]);
+    let mut reading = call.reading().min_record();
     let name = reading.part("name");
     let name: ObjectName = reading.end(name).await?;
     json(call.service().limit(&call.caller, &name).await?)
@@ -74,7 +74,7 @@ async fn delete_limit(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<Node>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_nodes(call: Call) -> Handled {
-    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.text("cursor"));
     reading.end(Some(())).await?;
     json(call.service().nodes(page, cursor))
@@ -86,7 +86,7 @@ async fn list_nodes(call: Call) -> Handled {
     responses((status = 200, body = Node),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_node(call: Call) -> Handled {
-    let mut reading = call.reading(&["minRecord"]);
+    let mut reading = call.reading().min_record();
     let name = reading.part("name");
     let name: ObjectName = reading.end(name).await?;
     json(call.service().node(&name)?)
@@ -118,7 +118,7 @@ async fn delete_node(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is one, and new"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn apply(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let write = Write {
         mode: reading.mode(),
         if_match: None,
@@ -135,7 +135,7 @@ async fn apply(call: Call) -> Handled {
     responses((status = 200, body = Explanation),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn explain(call: Call) -> Handled {
-    let mut reading = call.reading(&["minRecord"]);
+    let mut reading = call.reading().min_record();
     let (kind, name) = (
         reading.part::<String>("kind"),
         reading.part::<String>("name"),
@@ -147,7 +147,7 @@ async fn explain(call: Call) -> Handled {
 }
 
 async fn put(call: Call, kind: ObjectKind) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let name = reading.part::<ObjectName>("name");
     let write = write(&mut reading);
     let object = reading.declared(Address {
@@ -159,7 +159,7 @@ async fn put(call: Call, kind: ObjectKind) -> Handled {
 }
 
 async fn drop_one(call: Call, asked: fn(ObjectName) -> Asked) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let name = reading.part("name");
     let write = write(&mut reading);
     let asked = vec![asked(reading.end(name).await?)];

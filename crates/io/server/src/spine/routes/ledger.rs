@@ -44,7 +44,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = LedgerStatus),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_ledger(call: Call) -> Handled {
-    call.reading(&["minRecord"]).end(Some(())).await?;
+    call.reading().min_record().end(Some(())).await?;
     json(call.service().status().await?)
 }
 
@@ -62,7 +62,7 @@ async fn get_ledger(call: Call) -> Handled {
     responses((status = 200, body = ListAnswer<RecordView>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_records(call: Call) -> Handled {
-    let mut reading = call.reading(&["from", "cursor", "limit", "object", "raw", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let (cursor, from) = (reading.query::<u64>("cursor"), reading.query("from"));
     if reading.text("cursor").and(reading.text("from")).is_some() {
         reading.mistake("from", "goes without `cursor`");
@@ -84,7 +84,7 @@ async fn list_records(call: Call) -> Handled {
     responses((status = 200, body = String, content_type = "application/jsonl"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn export_ledger(call: Call) -> Handled {
-    let mut reading = call.reading(&["from", "to", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let (from, to) = (reading.query("from"), reading.query("to"));
     reading.end(Some(())).await?;
     let chunks = call.shared_service().export(&call.caller, from, to).await?;
@@ -96,7 +96,7 @@ async fn export_ledger(call: Call) -> Handled {
     responses((status = 200, body = ExportedAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn note_exported(call: Call) -> Handled {
-    let mut reading = call.reading(&[]);
+    let mut reading = call.reading();
     let request = reading.body();
     let request: ExportedRequest = reading.end(request).await?;
     json(call.service().exported(&call.caller, request).await?)
@@ -107,7 +107,7 @@ async fn note_exported(call: Call) -> Handled {
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn backup_ledger(call: Call) -> Handled {
-    call.reading(&[]).end(Some(())).await?;
+    call.reading().end(Some(())).await?;
     let chunks = call.shared_service().backup(&call.caller)?;
     Ok(call.pieces("application/octet-stream", pieces(chunks), |_| None))
 }
@@ -119,7 +119,7 @@ async fn backup_ledger(call: Call) -> Handled {
     responses((status = 200, body = PruneAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn prune_ledger(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
     let request = reading.body();
     let request: PruneRequest = reading.end(request).await?;
@@ -134,7 +134,7 @@ async fn prune_ledger(call: Call) -> Handled {
     responses((status = 200, body = RotateKeyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn rotate_key(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
     let body = reading.body_or_empty();
     let RotateKeyRequest {} = reading.end(body).await?;
@@ -150,7 +150,7 @@ async fn rotate_key(call: Call) -> Handled {
     responses((status = 200, body = Object),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_proof(call: Call) -> Handled {
-    let mut reading = call.reading(&["minRecord"]);
+    let mut reading = call.reading().min_record();
     let (kind, id) = (reading.part::<String>("kind"), reading.part::<String>("id"));
     let subject = kind.zip(id).and_then(|(kind, id)| {
         let subject = Subject::new(&kind, &id);
@@ -166,7 +166,7 @@ async fn get_proof(call: Call) -> Handled {
     responses((status = 200, body = String, content_type = "text/plain"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_checkpoint(call: Call) -> Handled {
-    call.reading(&[]).end(Some(())).await?;
+    call.reading().end(Some(())).await?;
     let mut response = bytes(
         "text/plain; charset=utf-8",
         call.service().checkpoint().await?,
@@ -180,7 +180,7 @@ async fn get_checkpoint(call: Call) -> Handled {
     responses((status = 200, body = Inclusion),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_inclusion(call: Call) -> Handled {
-    let mut reading = call.reading(&["minRecord"]);
+    let mut reading = call.reading().min_record();
     let record = reading.part("record");
     let record = reading.end(record).await?;
     json(call.service().inclusion(record).await?)
@@ -193,7 +193,7 @@ async fn get_inclusion(call: Call) -> Handled {
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn get_tile(call: Call) -> Handled {
-    let mut reading = call.reading(&[]);
+    let mut reading = call.reading();
     let path = reading.part("path");
     let path = reading.end(path).await?;
     let file = call.service().log_file(&call.caller, path).await?;

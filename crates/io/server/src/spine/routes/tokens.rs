@@ -22,7 +22,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = ListAnswer<Token>),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn list_tokens(call: Call) -> Handled {
-    let mut reading = call.reading(&["limit", "cursor", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let (page, cursor) = (reading.page(), reading.text("cursor"));
     reading.end(Some(())).await?;
     json(call.service().tokens(&call.caller, page, cursor)?)
@@ -35,7 +35,7 @@ async fn list_tokens(call: Call) -> Handled {
     responses((status = 201, body = TokenCreated),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn create_token(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let (key, mode) = (reading.idempotency_key(), reading.mode());
     let request = reading.body();
     let request: TokenRequest = reading.end(request).await?;
@@ -53,7 +53,7 @@ async fn create_token(call: Call) -> Handled {
     responses((status = 200, body = ApplyAnswer),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn revoke_token(call: Call) -> Handled {
-    let mut reading = call.reading(&["dryRun"]);
+    let mut reading = call.reading();
     let name = reading.part("name");
     let mode = reading.mode();
     let name = reading.end(name).await?;
