@@ -1,6 +1,6 @@
 //! Problems of bookings, executions and limits: codes, fields and bounds.
 
-use bursar_client::problem::{Bounds, FieldError};
+use bursar_client::problem::{FieldError, Range};
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::Standing;
 use bursar_engine::booking::decide::Refusal as Because;
@@ -93,9 +93,9 @@ const fn field_of(refusal: &Because) -> Option<&'static str> {
 }
 
 /// The bounds that a refusal names.
-fn bounds(refusal: &Because) -> Option<Bounds> {
+fn bounds(refusal: &Because) -> Option<Range> {
     let named = |field: &str, min, max, limit: Option<&ObjectName>| {
-        Some(Bounds {
+        Some(Range {
             field: field.to_owned(),
             min,
             max,

@@ -1,6 +1,6 @@
 //! Problems of tokens and the ledger: codes, bounds and the nearest name.
 
-use bursar_client::problem::Bounds;
+use bursar_client::problem::Range;
 use bursar_client::{Code, Problem};
 use bursar_engine::{Refusal, State};
 
@@ -23,7 +23,7 @@ pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal)
             problem.suggestion = nearest(name.as_str(), names);
         }
         Refusal::NotAnchored { below_max } => {
-            problem.bounds = Some(Bounds {
+            problem.bounds = Some(Range {
                 field: "below".to_owned(),
                 min: 0,
                 max: *below_max,
