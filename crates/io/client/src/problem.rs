@@ -45,7 +45,7 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
     /// What a number that is out of bounds may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bounds: Option<Bounds>,
+    pub bounds: Option<Range>,
     /// The limits that bind, headline first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitUse>,
@@ -95,7 +95,7 @@ pub struct FieldError {
 /// The bounds of a number, as the refusal of one outside them names them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Bounds {
+pub struct Range {
     /// The field that is bounded: of the request, as in `waitMs`, or of the limit, as in `maxQueue`.
     pub field: String,
     /// The least that is allowed.

@@ -4,18 +4,12 @@
 //! addresses, methods and bodies that make no sense. Handlers use the runtime's timer only, so
 //! that virtual time can drive them.
 
-mod bookings;
-mod call;
-mod declared;
-mod executions;
+pub(crate) mod call;
 mod health;
-mod ledger;
-mod market;
 mod openapi;
 mod pages;
-mod respond;
+pub(crate) mod respond;
 mod stream;
-mod tokens;
 
 use std::sync::Arc;
 
@@ -28,6 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::auth::CallerSource;
 use crate::service::Service;
+use crate::{booking, market, spine};
 
 pub use openapi::description;
 pub(crate) use respond::busy;
@@ -63,13 +58,10 @@ pub fn router(service: Arc<Service>, callers: CallerSource) -> Router {
 /// The routes with what is said of them.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::head())
-        .merge(bookings::routes())
-        .merge(executions::routes())
-        .merge(declared::routes())
-        .merge(market::routes())
-        .merge(tokens::routes())
+        .merge(booking::routes::routes())
+        .merge(market::routes::routes())
+        .merge(spine::routes::routes())
         .merge(stream::routes())
-        .merge(ledger::routes())
         .merge(health::routes())
         .merge(pages::routes())
 }

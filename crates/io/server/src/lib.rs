@@ -14,17 +14,20 @@
 
 pub mod agent;
 pub mod auth;
+mod booking;
 pub mod caller;
 pub mod descriptors;
 pub mod fuzz;
 pub mod http;
 pub mod listen;
 mod log;
+mod market;
 pub mod metrics;
 pub mod reporter;
 mod right;
 pub mod runner;
 pub mod service;
+mod spine;
 pub mod users;
 
 pub use auth::{Anonymous, CallerSource, Peer};

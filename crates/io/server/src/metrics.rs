@@ -3,31 +3,25 @@
 //! Gauges are read off the committed state when someone asks, so they are the state. Counters
 //! are kept as things happen, or read off the state too where it remembers what happened.
 
-mod executions;
-pub mod market;
-
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bursar_engine::State;
-use bursar_engine::booking::ClassUse;
 use bursar_node::market::View;
 use bursar_units::Instant;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::runner::Counts;
+pub use crate::booking::metrics::CLASS_LABELS_MAX;
+pub use crate::market::metrics as market;
 
-/// Classes that have a label of their own; the smaller ones are counted together.
-pub const CLASS_LABELS_MAX: usize = 100;
-/// The label of all further classes.
-const OTHERS: &str = "others";
+use crate::booking::metrics as booking;
+use crate::runner::Counts;
+use crate::spine::metrics as spine;
 
 /// The label of requests that match no route.
 const NOWHERE: &str = "none";
@@ -45,7 +39,7 @@ struct Counters {
     store_failures: Counter,
     poisoned: Counter,
     invariants_broken: Counter,
-    executions: executions::Ended,
+    executions: booking::Ended,
     runner: Arc<Counts>,
 }
 
@@ -53,16 +47,6 @@ struct Counters {
 struct RequestLabels {
     route: String,
     status: u16,
-}
-
-#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
-struct ClassLabel {
-    class: String,
-}
-
-#[derive(Clone, Debug, Eq, PartialEq, Hash, EncodeLabelSet)]
-struct LaneLabel {
-    lane: &'static str,
 }
 
 impl Default for Metrics {
@@ -111,7 +95,7 @@ impl Default for Metrics {
             "Checks of the state that found a broken invariant",
             invariants_broken.clone(),
         );
-        let executions = executions::Ended::new(&mut registry);
+        let executions = booking::Ended::new(&mut registry);
         Self(Arc::new(Counters {
             registry,
             requests,
@@ -182,8 +166,9 @@ impl Metrics {
         let mut text = String::new();
         self.0.executions.count(state, since);
         encode_registry(&mut text, &self.0.registry)?;
-        let mut registry = gauges(state, now, lanes);
-        executions::register(&mut registry, state, &self.0.runner);
+        let mut registry = Registry::default();
+        booking::register(&mut registry, state, now, &self.0.runner);
+        spine::register(&mut registry, state, lanes);
         if let Some(view) = node {
             market::register(&mut registry, view);
         }
@@ -191,94 +176,4 @@ impl Metrics {
         encode_eof(&mut text)?;
         Ok(text)
     }
-}
-
-/// What is in use and waits, by class: the largest by name, all others together.
-fn by_class(state: &State) -> Vec<(&str, ClassUse)> {
-    let classes = state.bookings.by_class().into_iter();
-    let mut classes: Vec<_> = classes.map(|(class, of)| (class.as_str(), of)).collect();
-    classes.sort_by(|(a_name, a), (b_name, b)| {
-        let size = |of: &ClassUse| of.slots_in_use.saturating_add(of.waiting);
-        size(b).cmp(&size(a)).then_with(|| a_name.cmp(b_name))
-    });
-    let rest = classes.split_off(classes.len().min(CLASS_LABELS_MAX));
-    if !rest.is_empty() {
-        let together = rest
-            .into_iter()
-            .fold(ClassUse::default(), |sum, (_, of)| ClassUse {
-                slots_in_use: sum.slots_in_use.saturating_add(of.slots_in_use),
-                waiting: sum.waiting + of.waiting,
-                oldest: sum.oldest.into_iter().chain(of.oldest).min(),
-            });
-        classes.push((OTHERS, together));
-    }
-    classes
-}
-
-fn gauges(state: &State, now: Instant, lanes: (usize, usize)) -> Registry {
-    let mut registry = Registry::default();
-    let by_class = by_class(state);
-    let mut of_class =
-        |name: &str, help: &str, unit: Option<Unit>, value: &dyn Fn(&ClassUse) -> u64| {
-            let family = Family::<ClassLabel, Gauge<u64, AtomicU64>>::default();
-            for (class, of) in &by_class {
-                family
-                    .get_or_create(&ClassLabel {
-                        class: (*class).to_owned(),
-                    })
-                    .set(value(of));
-            }
-            match unit {
-                Some(unit) => registry.register_with_unit(name, help, unit, family),
-                None => registry.register(name, help, family),
-            }
-        };
-    of_class("booking_slots_in_use", "Slots held", None, &|of| {
-        of.slots_in_use
-    });
-    of_class("booking_waiting", "Bookings that wait", None, &|of| {
-        of.waiting
-    });
-    of_class(
-        "booking_waiting_oldest",
-        "How long the longest wait is",
-        Some(Unit::Seconds),
-        &|of| of.oldest.map_or(0, |since| now.since(since).ms() / 1_000),
-    );
-    let (granted, queued, remembered) = state.bookings.counts();
-    let mut one = |name: &str, help: &str, value: u64| {
-        let gauge = Gauge::<u64, AtomicU64>::default();
-        gauge.set(value);
-        registry.register(name, help, gauge);
-    };
-    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    one("booking_holding", "Bookings that hold", count(granted));
-    one(
-        "booking_queued",
-        "Bookings that wait, all classes together",
-        count(queued),
-    );
-    one(
-        "booking_remembered",
-        "Ended bookings that are remembered",
-        count(remembered),
-    );
-    one("ledger_records", "Records of the ledger", state.spine.head);
-    one(
-        "ledger_pruned_records",
-        "Records whose payload was forgotten",
-        state.spine.pruned_below,
-    );
-    let intake = Family::<LaneLabel, Gauge<u64, AtomicU64>>::default();
-    for (lane, waiting) in [("control", lanes.0), ("work", lanes.1)] {
-        intake
-            .get_or_create(&LaneLabel { lane })
-            .set(count(waiting));
-    }
-    registry.register("intake_waiting", "Commands that wait to be decided", intake);
-    // A fence is one counter for the whole ledger: its last value is the number of grants.
-    let grants: Counter = Counter::default();
-    grants.inc_by(state.bookings.last_fence().0);
-    registry.register("booking_granted", "Grants since the ledger began", grants);
-    registry
 }

@@ -3,20 +3,13 @@
 //! It decides nothing. Each call checks who asks, turns the request into a command, submits it,
 //! and turns the engine's word into an answer; reads are functions of the committed view (L3).
 
-mod answers;
-mod bookings;
-mod declared;
 mod events;
-mod executions;
 mod explaining;
-mod health;
-mod ledgers;
-mod market;
-mod nearest;
-mod proofs;
-mod refusal;
-mod sight;
-mod tokens;
+pub(crate) mod health;
+pub(crate) mod nearest;
+pub(crate) mod proofs;
+pub(crate) mod refusal;
+pub(crate) mod sight;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,14 +27,15 @@ use bursar_units::Instant;
 use bursar_units::causes::chain;
 use tokio::sync::{Mutex, Semaphore, watch};
 
-pub(crate) use bookings::missing_tenant;
-pub use bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};
-pub use declared::{Asked, Write};
+pub(crate) use crate::booking::bookings::missing_tenant;
+pub use crate::booking::bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};
+pub use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
+pub use crate::market::{Since, executions_to_share, node_market};
+pub use crate::spine::declared::{Asked, Write};
+pub use crate::spine::ledgers::{Chunks, RecordFilter};
+pub(crate) use events::without_nulls;
 pub use events::{Position, Stream, StreamFilter, StreamItem};
-pub use executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
 pub(crate) use explaining::EXPLAINED;
-pub use ledgers::{Chunks, RecordFilter};
-pub use market::{Since, executions_to_share, node_market};
 pub(crate) use nearest::nearest as nearest_name;
 pub use proofs::LogFile;
 pub(crate) use proofs::no_subject;
@@ -98,19 +92,19 @@ pub enum Mode {
 
 /// Everything that can be asked.
 pub struct Service {
-    ledger: Ledger,
-    readers: Readers,
-    index: Option<Index>,
-    keys: Keys,
-    info: ServerInfo,
-    metrics: Metrics,
-    made: tokens::Made,
-    streams: Arc<Semaphore>,
+    pub(crate) ledger: Ledger,
+    pub(crate) readers: Readers,
+    pub(crate) index: Option<Index>,
+    pub(crate) keys: Keys,
+    pub(crate) info: ServerInfo,
+    pub(crate) metrics: Metrics,
+    pub(crate) made: crate::spine::tokens::Made,
+    pub(crate) streams: Arc<Semaphore>,
     /// Whoever has it plays the market's record back, which is work for a whole processor.
-    playing_back: Arc<Semaphore>,
-    executing: Option<executions::Executing>,
-    market: Option<Arc<Agent>>,
-    stopping: watch::Sender<bool>,
+    pub(crate) playing_back: Arc<Semaphore>,
+    pub(crate) executing: Option<crate::booking::executions::Executing>,
+    pub(crate) market: Option<Arc<Agent>>,
+    pub(crate) stopping: watch::Sender<bool>,
 }
 
 impl Service {
@@ -129,7 +123,7 @@ impl Service {
             keys,
             info,
             metrics,
-            made: tokens::Made::default(),
+            made: crate::spine::tokens::Made::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             playing_back: Arc::new(Semaphore::new(1)),
             executing: None,
@@ -192,7 +186,7 @@ impl Service {
     }
 
     /// Commands of one caller, decided in order; resolves when they are durable.
-    async fn submit(
+    pub(crate) async fn submit(
         &self,
         caller: &Caller,
         commands: Vec<Command>,
@@ -206,7 +200,11 @@ impl Service {
     }
 
     /// One command, and what it came to.
-    async fn submit_one(&self, caller: &Caller, command: Command) -> Result<Outcome, Problem> {
+    pub(crate) async fn submit_one(
+        &self,
+        caller: &Caller,
+        command: Command,
+    ) -> Result<Outcome, Problem> {
         let mut outcomes = self.submit(caller, vec![command]).await?;
         outcomes
             .pop()
@@ -214,14 +212,14 @@ impl Service {
     }
 
     /// A command tried out: its outcome, and a copy of the small problem as it would leave it.
-    fn plan(&self, command: &Command) -> (Outcome, State) {
+    pub(crate) fn plan(&self, command: &Command) -> (Outcome, State) {
         let now = self.ledger.now();
         let (result, events, after) = plan(&self.ledger.view().read(), now, command);
         (planned(&after, now, result, events), after)
     }
 
     /// Reads the store on a thread that may block.
-    async fn read_store<T: Send + 'static>(
+    pub(crate) async fn read_store<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Reader) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -234,7 +232,7 @@ impl Service {
 }
 
 /// The outcome of a command that was only tried out.
-fn planned(
+pub(crate) fn planned(
     after: &State,
     time: Instant,
     result: Result<bursar_engine::Answer, Refusal>,
@@ -249,12 +247,12 @@ fn planned(
 }
 
 /// The last record a state covers.
-fn last_record(state: &State) -> u64 {
+pub(crate) fn last_record(state: &State) -> u64 {
     state.spine.head.saturating_sub(1)
 }
 
 /// A store that could not be read.
-fn unreadable(error: &dyn std::error::Error) -> Problem {
+pub(crate) fn unreadable(error: &dyn std::error::Error) -> Problem {
     tracing::error!(error = chain(error), "{}", log::STORE_UNREADABLE);
     Problem::new(
         Code::Unavailable,

@@ -9,6 +9,11 @@ use bursar_units::{Index, Label};
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub(crate) struct NameIndex(u32);
 
+impl NameIndex {
+    /// The number of no name.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// A table of names with what is known of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Names<T> {

@@ -7,6 +7,7 @@ use bursar_units::{BookingId, Label};
 use crate::archive::Ended;
 use crate::book::{Granted, Queued};
 use crate::execution::Order;
+use crate::names::NameIndex;
 use crate::{Bookings, Standing};
 
 /// A booking that a reply shows.
@@ -53,15 +54,25 @@ impl Bookings {
     /// A booking as it stands now; `None` for an id that is not known.
     pub(crate) fn shown(&self, id: &BookingId) -> Option<Box<Shown>> {
         // Most replies that show a booking are about one that has ended.
-        let (tenant, kept) = if let Some(ended) = self.archive.get(id) {
-            (ended.tenant, Kept::Ended(ended.clone()))
+        let mut kept = if let Some(ended) = self.archive.get(id) {
+            Kept::Ended(ended.clone())
         } else if let Some(granted) = self.granted.get(id) {
-            (granted.terms.tenant, Kept::Granted(granted.clone()))
+            Kept::Granted(granted.clone())
         } else {
-            let queued = self.queued.get(id)?;
-            (queued.terms.tenant, Kept::Queued(queued.clone()))
+            Kept::Queued(self.queued.get(id)?.clone())
         };
-        let tenant = self.tenants.label(tenant)?.clone();
-        Some(Box::new(Shown { tenant, kept }))
+        let (class, tenant) = match &mut kept {
+            Kept::Queued(Queued { terms, .. }) | Kept::Granted(Granted { terms, .. }) => {
+                (&mut terms.class, &mut terms.tenant)
+            }
+            Kept::Ended(ended) => (&mut ended.class, &mut ended.tenant),
+        };
+        let label = self.tenants.label(*tenant)?.clone();
+        // Names have other numbers in another copy of the state; a reply is the same in all.
+        (*class, *tenant) = (NameIndex::NONE, NameIndex::NONE);
+        Some(Box::new(Shown {
+            tenant: label,
+            kept,
+        }))
     }
 }

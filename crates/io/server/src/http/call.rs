@@ -4,7 +4,7 @@ mod parameter;
 mod query;
 mod reading;
 
-pub(super) use reading::Reading;
+pub(crate) use reading::Reading;
 
 use std::io;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use crate::service::Service;
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// A request of a known caller. [`Call::reading`] says what it asks.
-pub(super) struct Call {
+pub(crate) struct Call {
     app: App,
-    pub(super) caller: Arc<Caller>,
+    pub(crate) caller: Arc<Caller>,
     right: Right,
     headers: HeaderMap,
     query: Query,
@@ -78,21 +78,21 @@ impl FromRequest<App> for Call {
 }
 
 impl Call {
-    /// Begins to read the request; `known` are the query parameters of its address.
-    pub(super) fn reading(&self, known: &[&str]) -> Reading<'_> {
-        Reading::new(self, known)
+    /// Begins to read the request.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading::new(self)
     }
 
-    pub(super) fn service(&self) -> &Service {
+    pub(crate) fn service(&self) -> &Service {
         self.app.service()
     }
 
-    pub(super) fn shared_service(&self) -> Arc<Service> {
+    pub(crate) fn shared_service(&self) -> Arc<Service> {
         Arc::clone(&self.app.0.service)
     }
 
     /// What a wait comes to, if the caller's right lasts so long.
-    pub(super) async fn hold<T>(
+    pub(crate) async fn hold<T>(
         &self,
         wait: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
@@ -102,7 +102,7 @@ impl Call {
     /// An answer in pieces, which ends with the caller's right: every answer that lasts is made
     /// here. `farewell` is its last piece then; without one it is broken off, so that it cannot
     /// pass for whole.
-    pub(super) fn pieces(
+    pub(crate) fn pieces(
         &self,
         media_type: &'static str,
         pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static,

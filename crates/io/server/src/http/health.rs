@@ -42,7 +42,7 @@ async fn readyz(State(app): State<App>) -> Handled {
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 async fn get_metrics(call: Call) -> Handled {
-    call.reading(&[]).end(Some(())).await?;
+    call.reading().end(Some(())).await?;
     call.caller.require_view("read metrics")?;
     let text = call.service().metrics_text().await?;
     Ok(bytes(METRICS_TYPE, text))
@@ -51,7 +51,7 @@ async fn get_metrics(call: Call) -> Handled {
 /// Who the caller is to this server.
 #[utoipa::path(get, path = "/v1/identity", tag = "server", responses((status = 200, body = Identity)))]
 async fn get_identity(call: Call) -> Handled {
-    call.reading(&["minRecord"]).end(Some(())).await?;
+    call.reading().min_record().end(Some(())).await?;
     json(call.service().identity(&call.caller))
 }
 

@@ -42,7 +42,7 @@ impl IntoResponse for Refused {
 struct Pending(Box<Problem>);
 
 /// An answer as JSON.
-pub(super) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
+pub(crate) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
     let Answer {
         status,
         record,
@@ -65,7 +65,7 @@ pub(super) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
 }
 
 /// Bytes of another kind.
-pub(super) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response {
+pub(crate) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response
         .headers_mut()
@@ -74,7 +74,7 @@ pub(super) fn bytes(media_type: &'static str, body: impl Into<Body>) -> Response
 }
 
 /// Writes a pending problem, and names the record where that was not done.
-pub(super) fn finish(mut response: Response, path: &str, record: impl Fn() -> u64) -> Response {
+pub(crate) fn finish(mut response: Response, path: &str, record: impl Fn() -> u64) -> Response {
     if let Some(Pending(mut problem)) = response.extensions_mut().remove::<Pending>() {
         problem.instance = Some(path.to_owned());
         let record = *problem.record.get_or_insert_with(&record);

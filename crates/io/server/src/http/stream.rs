@@ -38,7 +38,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = String, content_type = "text/event-stream"),
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
 async fn stream_events(call: Call) -> Handled {
-    let mut reading = call.reading(&["kinds", "tenant", "from", "minRecord"]);
+    let mut reading = call.reading().min_record();
     let tenant = reading.query("tenant");
     let filter = StreamFilter::parse(reading.text("kinds"), tenant);
     let filter = reading.take(filter);

@@ -3,8 +3,6 @@
 //! A position is a record and a place in it; what is not on record has none. Whoever follows subscribes first and reads the
 //! history up to what was committed then; a follower that falls behind reads the store again.
 
-mod market;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -19,7 +17,7 @@ use bursar_ledger::view::Published;
 use bursar_ledger::writer::Fact;
 use bursar_node::market::Resize;
 use bursar_units::{Instant, Label};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -28,6 +26,7 @@ use super::nearest::nearest;
 use super::sight::sees_event;
 use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
+use crate::{booking, market, spine};
 
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
@@ -138,7 +137,7 @@ impl StreamFilter {
 
     /// Whether changes of limits are wanted, which belong to no tenant.
     fn wants_resizes(&self, caller: &Caller) -> bool {
-        self.names(market::RESIZED) && self.tenant.is_none() && caller.sees(Owner::Server)
+        self.names(market::stream::RESIZED) && self.tenant.is_none() && caller.sees(Owner::Server)
     }
 }
 
@@ -190,7 +189,7 @@ impl Service {
     }
 
     /// The right to have one more stream open, of events or of what an execution writes.
-    pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let detail = format!("{STREAMS_MAX} streams are open, which is all there may be");
             Problem {
@@ -251,8 +250,8 @@ impl Stream {
     fn pass(&mut self, resize: Result<Arc<Resize>, RecvError>) {
         match resize {
             Ok(resize) => self.ready.push_back(StreamItem::Passing {
-                name: market::RESIZED,
-                event: market::resized(&resize),
+                name: market::stream::RESIZED,
+                event: market::stream::resized(&resize),
             }),
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => self.resizes = None,
@@ -385,47 +384,15 @@ fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
 
 /// The facts of an event, without what is absent.
 fn facts(data: &Data) -> Value {
-    let value = match data {
-        Data::Booking {
-            slots,
-            waited,
-            held,
-            end,
-            outcome,
-            exit_code,
-        } => json!({
-            "slots": slots,
-            "waitedMs": waited.map(bursar_units::Millis::ms),
-            "heldMs": held.map(bursar_units::Millis::ms),
-            "end": end.map(bursar_engine::booking::End::word),
-            "outcome": outcome.map(bursar_engine::booking::Outcome::word),
-            "exitCode": exit_code,
-        }),
-        Data::Limit { limit, granted } => json!({
-            "slots": limit.as_ref().and_then(|limit| limit.slots),
-            "granted": granted,
-        }),
-        Data::Node(capacity) => json!({
-            "cpuMilli": capacity.map(|capacity| capacity.cpu_milli),
-            "memoryBytes": capacity.map(|capacity| capacity.memory_bytes),
-            "gpus": capacity.map(|capacity| capacity.gpus),
-        }),
-        Data::Market(event) => market::facts(event),
-        Data::Token(allowed) => json!({
-            "roles": allowed.as_ref().map(|(roles, _)| {
-                roles.iter().map(|role| role.word()).collect::<Vec<_>>()
-            }),
-            "expiresAt": allowed.as_ref().map(|(_, expires)| {
-                bursar_client::api::instant::format(*expires)
-            }),
-        }),
-        Data::Ledger => return json!({}),
-    };
-    without_nulls(value)
+    without_nulls(match data {
+        Data::Booking { .. } | Data::Limit { .. } => booking::stream::facts(data),
+        Data::Market(event) => market::stream::facts(event),
+        Data::Node(_) | Data::Token(_) | Data::Ledger => spine::stream::facts(data),
+    })
 }
 
 /// The same without what is absent.
-fn without_nulls(mut value: Value) -> Value {
+pub(crate) fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(fields) = &mut value {
         fields.retain(|_, value| !value.is_null());
     }

@@ -6,7 +6,8 @@ use bursar_engine::explain;
 use bursar_engine::{Kind, Reference, State};
 use bursar_units::{BookingId, ObjectName};
 
-use super::{Answer, Service, answers, bookings, last_record, sight};
+use super::{Answer, Service, last_record, sight};
+use crate::booking::{answers, bookings};
 use crate::caller::Caller;
 
 /// The kinds that can be explained.

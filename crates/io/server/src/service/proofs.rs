@@ -18,11 +18,12 @@ use bursar_units::INTEGER_MAX;
 use bursar_units::causes::chain;
 
 use super::nearest::nearest;
-use super::{Answer, Service, bookings, of_failure, sight, unreadable};
+use super::{Answer, Service, of_failure, sight, unreadable};
+use crate::booking::bookings;
 use crate::caller::Caller;
 
 /// What reading the bytes of records is called where it is refused.
-pub(super) const READ_BYTES: &str = "read records as they are stored, with their fences,";
+pub(crate) const READ_BYTES: &str = "read records as they are stored, with their fences,";
 
 /// A file of the log, and whether it will ever change.
 #[derive(Clone, Debug)]
@@ -101,7 +102,7 @@ impl Service {
     /// Refuses a caller that may not have the bytes of this object's records. They hold fences, so
     /// they are for operators, and for the tenant of a booking; whether a record is all its own
     /// [`Self::hide_others`] finds out.
-    pub(super) fn may_prove(&self, caller: &Caller, object: &Reference) -> Result<(), Problem> {
+    pub(crate) fn may_prove(&self, caller: &Caller, object: &Reference) -> Result<(), Problem> {
         match object {
             _ if caller.may_operate() => Ok(()),
             Reference::Record(_) if caller.roles.contains(&Role::Use) => Ok(()),
@@ -167,7 +168,7 @@ impl Service {
     }
 
     /// The tree over all records, under a checkpoint.
-    pub(super) async fn signed_tree(&self) -> Result<Builder, Problem> {
+    pub(crate) async fn signed_tree(&self) -> Result<Builder, Problem> {
         let signed = self
             .ledger
             .on_store(|committer| committer.checkpoint().map(|_| committer.builder().clone()));

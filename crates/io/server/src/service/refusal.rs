@@ -1,25 +1,21 @@
 //! One table: which code the engine's refusals and the ledger's failures have. The words are the
 //! engine's.
 
-use bursar_client::problem::{Bounds, FieldError};
 use bursar_client::{Code, Problem};
-use bursar_engine::booking::Standing;
-use bursar_engine::booking::decide::Refusal as BookingRefusal;
 use bursar_engine::explain::{held_by, refused};
-use bursar_engine::spine::Refusal as SpineRefusal;
 use bursar_engine::{Command, Refusal, State};
 use bursar_ledger::intake::Failure;
 
-use super::answers;
-use super::nearest::nearest;
+use crate::booking::answers;
 use crate::caller::Caller;
+use crate::{booking, spine};
 
 /// When to ask again where nothing better is known.
 const RETRY_AFTER_MS: u64 = 1_000;
 
 /// The problem that a refusal of `command`, as of a record, is to this caller. Who holds and the
 /// nearest name are no part of the decision: they are read from `state`, which has that record.
-pub(super) fn of_refusal(
+pub(crate) fn of_refusal(
     state: &State,
     record: u64,
     caller: &Caller,
@@ -27,7 +23,7 @@ pub(super) fn of_refusal(
     refusal: &Refusal,
 ) -> Problem {
     let mut told = refused(state, command, refusal);
-    if is_hidden(state, caller, command, refusal) {
+    if booking::refusal::is_hidden(state, caller, command, refusal) {
         told.detail.clear();
         told.changes.truncate(1);
     }
@@ -36,11 +32,6 @@ pub(super) fn of_refusal(
         detail => format!("{}: {detail}", told.headline),
     };
     let mut problem = Problem {
-        errors: field_of(refusal)
-            .map(|field| FieldError::new(field, &detail))
-            .into_iter()
-            .collect(),
-        bounds: bounds(refusal),
         changes: told.changes,
         limits: told.limits.iter().map(answers::limit_use).collect(),
         holders: answers::holders(&held_by(&told.holders, |tenant| caller.sees_tenant(tenant))),
@@ -48,87 +39,14 @@ pub(super) fn of_refusal(
         record: Some(record),
         ..Problem::new(code(refusal), detail)
     };
-    add_facts(&mut problem, state, command, refusal);
+    match refusal {
+        Refusal::Booking(refusal) => {
+            booking::refusal::add_facts(&mut problem, state, command, refusal);
+        }
+        Refusal::Market(_) => {}
+        Refusal::Spine(refusal) => spine::refusal::add_facts(&mut problem, state, refusal),
+    }
     problem
-}
-
-/// Whether a refusal tells of a booking that the caller may not see. That the id is taken is all
-/// it learns: neither whose it is nor what was asked under it.
-fn is_hidden(state: &State, caller: &Caller, command: &Command, refusal: &Refusal) -> bool {
-    let Refusal::Booking(BookingRefusal::IdReused { .. }) = refusal else {
-        return false;
-    };
-    let id = command.booking_id();
-    let known = id.and_then(|id| state.bookings.request(id));
-    !known.is_some_and(|request| caller.sees_tenant(&request.tenant))
-}
-
-/// What programs want to know beyond the words: how a booking ended, and the nearest name.
-fn add_facts(problem: &mut Problem, state: &State, command: &Command, refusal: &Refusal) {
-    match refusal {
-        Refusal::Booking(BookingRefusal::StaleFence { end: Some(end) }) => {
-            problem.end = Some(*end);
-            let id = command.booking_id();
-            if let Some(Standing::Ended(ended)) = id.and_then(|id| state.bookings.standing(id)) {
-                problem.ended_at = Some(ended.ended_at());
-            }
-        }
-        Refusal::Booking(BookingRefusal::NoSuchObject { name }) => {
-            let limits = state.bookings.limits();
-            let names = limits.map(|declared| declared.limit.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
-        }
-        Refusal::Spine(SpineRefusal::NoSuchNode { name }) => {
-            let names = state.spine.inventory.iter().map(|node| node.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
-        }
-        Refusal::Spine(SpineRefusal::NoSuchToken { name }) => {
-            let tokens = state.spine.tokens.iter();
-            let names = tokens.map(|(token, _)| token.name.as_str());
-            problem.suggestion = nearest(name.as_str(), names);
-        }
-        Refusal::Spine(SpineRefusal::Version { present, .. }) => {
-            problem.resource_version.clone_from(present);
-        }
-        _ => {}
-    }
-}
-
-/// The bounds that a refusal names.
-fn bounds(refusal: &Refusal) -> Option<Bounds> {
-    let (field, min, max, limit) = match refusal {
-        Refusal::Booking(BookingRefusal::TimeOutOfBounds {
-            field,
-            min_ms,
-            max_ms,
-            limit,
-        }) => (*field, *min_ms, *max_ms, limit.as_ref()),
-        Refusal::Booking(BookingRefusal::Slots) => ("slots", 1, u64::from(u32::MAX), None),
-        Refusal::Booking(BookingRefusal::QueueFull { limit, max }) => {
-            ("maxQueue", 0, *max, Some(limit))
-        }
-        Refusal::Booking(BookingRefusal::TenantQueueFull { limit, max }) => {
-            ("maxQueuePerTenant", 0, *max, Some(limit))
-        }
-        Refusal::Spine(SpineRefusal::NotAnchored { below_max }) => ("below", 0, *below_max, None),
-        _ => return None,
-    };
-    Some(Bounds {
-        field: field.to_owned(),
-        min,
-        max,
-        limit: limit.cloned(),
-    })
-}
-
-/// The field of the request that a refusal is about.
-const fn field_of(refusal: &Refusal) -> Option<&'static str> {
-    match refusal {
-        Refusal::Booking(BookingRefusal::TimeOutOfBounds { field, .. }) => Some(field),
-        Refusal::Booking(BookingRefusal::Slots) => Some("slots"),
-        Refusal::Booking(BookingRefusal::RetryOfUnknown) => Some("retryOf"),
-        _ => None,
-    }
 }
 
 /// The problem that a failure of the ledger is.
@@ -158,43 +76,8 @@ pub fn of_failure(failure: &Failure) -> Problem {
 /// Which code a refusal has.
 const fn code(refusal: &Refusal) -> Code {
     match refusal {
-        Refusal::Booking(refusal) => booking_code(refusal),
-        Refusal::Spine(refusal) => spine_code(refusal),
+        Refusal::Booking(refusal) => booking::refusal::code(refusal),
         Refusal::Market(_) => Code::Conflict,
-    }
-}
-
-const fn spine_code(refusal: &SpineRefusal) -> Code {
-    match refusal {
-        SpineRefusal::TokenExists { .. }
-        | SpineRefusal::NotAnchored { .. }
-        | SpineRefusal::Version { .. }
-        | SpineRefusal::AlreadyBegun => Code::Conflict,
-        SpineRefusal::NoSuchToken { .. } | SpineRefusal::NoSuchNode { .. } => Code::NotFound,
-        SpineRefusal::KeyReused => Code::IdReused,
-    }
-}
-
-const fn booking_code(refusal: &BookingRefusal) -> Code {
-    match refusal {
-        BookingRefusal::OverLimit { .. }
-        | BookingRefusal::OthersFirst { .. }
-        | BookingRefusal::QueueFull { .. }
-        | BookingRefusal::TenantQueueFull { .. } => Code::OverLimit,
-        BookingRefusal::NeverFits { .. } => Code::NeverFits,
-        BookingRefusal::TimeOutOfBounds { .. }
-        | BookingRefusal::RetryOfUnknown
-        | BookingRefusal::Slots => Code::Invalid,
-        BookingRefusal::IdReused { .. } => Code::IdReused,
-        BookingRefusal::IdTooOld { .. } => Code::IdTooOld,
-        BookingRefusal::NotFound | BookingRefusal::NoSuchObject { .. } => Code::NotFound,
-        BookingRefusal::StaleFence { .. } => Code::StaleFence,
-        BookingRefusal::IsGranted
-        | BookingRefusal::IsQueued
-        | BookingRefusal::IsExecution
-        | BookingRefusal::NotAnExecution
-        | BookingRefusal::RetryOfLive
-        | BookingRefusal::SameScopes { .. }
-        | BookingRefusal::ShippedStays { .. } => Code::Conflict,
+        Refusal::Spine(refusal) => spine::refusal::code(refusal),
     }
 }

@@ -12,7 +12,7 @@ use super::nearest::nearest;
 use crate::caller::{Caller, Owner};
 
 /// The limit of that name, if the caller may see it.
-pub(super) fn limit<'a>(
+pub(crate) fn limit<'a>(
     state: &'a State,
     caller: &Caller,
     name: &ObjectName,
@@ -22,13 +22,13 @@ pub(super) fn limit<'a>(
 }
 
 /// The limits that the caller may see, by name.
-pub(super) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = &'a Declared> {
+pub(crate) fn limits<'a>(state: &'a State, caller: &Caller) -> impl Iterator<Item = &'a Declared> {
     let limits = state.bookings.limits();
     limits.filter(|declared| sees_limit(caller, &declared.limit))
 }
 
 /// There is no such limit, or the caller may not see it; the nearest it may see is told.
-pub(super) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
+pub(crate) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Problem {
     let names = limits(state, caller).map(|declared| declared.limit.name.as_str());
     Problem {
         suggestion: nearest(name.as_str(), names),
@@ -39,7 +39,7 @@ pub(super) fn no_limit(state: &State, caller: &Caller, name: &ObjectName) -> Pro
 /// Whether a caller sees a counter of a limit that it sees. A class that the limit names is shared.
 /// Names of other classes are made up by tenants: a caller sees those in which its own tenants hold
 /// or wait.
-pub(super) fn sees_counter(
+pub(crate) fn sees_counter(
     state: &State,
     caller: &Caller,
     limit: &Limit,
@@ -58,7 +58,7 @@ pub(super) fn sees_counter(
 }
 
 /// Whether a caller sees what happened: to a booking its tenant does, the rest is the server's.
-pub(super) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
+pub(crate) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Event) -> bool {
     let id = booking_of(event);
     let tenant = id.and_then(|id| tenant_at(state, at, id));
     caller.sees(tenant.as_ref().map_or(Owner::Server, Owner::Tenant))
@@ -66,7 +66,7 @@ pub(super) fn sees_event(state: &State, caller: &Caller, at: Instant, event: &Ev
 
 /// Whether a caller may read a record as it is stored, with its fences: an operator, or the tenant
 /// of every booking that it names, where it tells of nothing else.
-pub(super) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) -> bool {
+pub(crate) fn may_read_bytes(state: &State, caller: &Caller, record: &Record) -> bool {
     let is_own = |at: Instant, id: &BookingId| {
         tenant_at(state, at, id).is_some_and(|tenant| caller.may_act_as(&tenant))
     };

@@ -408,8 +408,10 @@ impl World {
         use bursar_booking::Reply::{AlreadyEnded, Ended, Repeated, Stopping};
         if let Ok(Repeated(shown) | Stopping(shown) | Ended(shown) | AlreadyEnded(shown)) = answer {
             let id = command.id();
-            let standing = format!("{:?}", Some(shown.standing()));
-            assert_eq!(standing, format!("{:?}", self.bookings.standing(id)));
+            assert_eq!(
+                moments(&shown.standing()),
+                moments(&self.bookings.standing(id).unwrap())
+            );
             assert_eq!(shown.order(), self.bookings.order(id));
             let tenant = self.bookings.request(id).map(|request| request.tenant);
             assert_eq!(Some(shown.tenant()), tenant.as_ref());
@@ -610,6 +612,32 @@ fn happened_in(when: u64, event: &Event) -> Option<Happened> {
         Event::Exited { id, verdict, .. } => Happened::Exited(when, id.to_string(), *verdict),
         _ => return None,
     })
+}
+
+/// What a standing says of its times and its fence, and where an execution is.
+fn moments(standing: &bursar_booking::Standing<'_>) -> String {
+    use bursar_booking::Standing;
+    match standing {
+        Standing::Queued { since, until } => format!("{since:?} {until:?}"),
+        Standing::Granted(granted) => format!(
+            "{:?} {:?} {:?} {:?} {:?}",
+            granted.fence,
+            granted.queued_at,
+            granted.granted_at,
+            granted.until,
+            granted.progress()
+        ),
+        Standing::Ended(ended) => format!(
+            "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+            ended.end(),
+            ended.outcome(),
+            ended.exit_code(),
+            ended.reason(),
+            ended.granted(),
+            ended.ended_at(),
+            ended.course()
+        ),
+    }
 }
 
 fn told_by(answer: &Result<Reply, Refusal>) -> Told {

@@ -441,7 +441,7 @@ fn width() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use bursar_client::api::{Booking, Explanation, State};
-    use bursar_client::{Code, Problem, problem::Bounds};
+    use bursar_client::{Code, Problem, problem::Range};
     use bursar_units::{BookingId, Label};
     use serde_json::json;
 
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn the_most_that_a_limit_allows_is_taken_from_its_refusal() {
         let problem = Problem {
-            bounds: Some(Bounds {
+            bounds: Some(Range {
                 field: "waitMs".to_owned(),
                 min: 0,
                 max: 300_000,

@@ -27,13 +27,13 @@ impl Query {
     /// typo must not be ignored.
     pub(super) fn mistakes<'a>(
         &'a self,
-        known: &'a [&str],
+        known: &'a BTreeSet<&'static str>,
     ) -> impl Iterator<Item = FieldError> + 'a {
         let message = "is not a list of name=value, percent-encoded as UTF-8";
         let unreadable = self.0.is_none().then(|| FieldError::new("query", message));
         let mut seen = BTreeSet::new();
         let wrong = move |(name, value): &'a (String, String)| {
-            if !known.contains(&name.as_str()) {
+            if !known.contains(name.as_str()) {
                 let near = crate::service::nearest_name(name, known.iter().copied());
                 return Some(FieldError {
                     suggestion: near.map(|near| format!("did you mean `{near}`?")),

@@ -14,33 +14,37 @@ use super::Call;
 use super::parameter::{Parameter, invalid};
 use crate::service::{Mode, missing_tenant};
 
-/// Parts of an address, headers, query parameters and a body, read together. What is wrong reads as
-/// absent, and [`Reading::end`] refuses the request with every mistake. Every handler reads its
+/// Parts of an address, headers, query parameters and a body, read together. A query parameter that
+/// is read belongs to the address, and any other is a mistake. What is wrong reads as absent, and
+/// [`Reading::end`] refuses the request with every mistake. Every handler reads its
 /// request through this and nothing else.
 pub(crate) struct Reading<'a> {
     call: &'a Call,
     min_record: Option<u64>,
+    /// The query parameters that were asked for: those of the address.
+    known: BTreeSet<&'static str>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Reading<'a> {
-    /// Begins to read a request whose address has these query parameters.
-    pub(super) fn new(call: &'a Call, known: &[&str]) -> Self {
+    /// Begins to read a request.
+    pub(super) fn new(call: &'a Call) -> Self {
         let mut reading = Self {
             call,
             min_record: None,
+            known: BTreeSet::new(),
             problems: Vec::new(),
         };
         if call.path.is_none() {
             reading.mistake("address", "is not text: percent-encode it as UTF-8");
         }
-        let mistakes = call.query.mistakes(known).take(MISTAKES_MAX);
-        let mistakes = mistakes.map(|error| Problem::invalid(vec![error]));
-        reading.problems.extend(mistakes);
-        if known.contains(&MIN_RECORD) {
-            reading.min_record = reading.query(MIN_RECORD);
-        }
         reading
+    }
+
+    /// The record that the answer must reflect; [`Reading::end`] waits for it.
+    pub(crate) fn min_record(mut self) -> Self {
+        self.min_record = self.query("minRecord");
+        self
     }
 
     /// A part of the address.
@@ -63,17 +67,19 @@ impl<'a> Reading<'a> {
     }
 
     /// A query parameter.
-    pub(crate) fn query<T: Parameter>(&mut self, name: &str) -> Option<T> {
-        self.take(T::read(name, self.text(name)?))
+    pub(crate) fn query<T: Parameter>(&mut self, name: &'static str) -> Option<T> {
+        let text = self.text(name)?;
+        self.take(T::read(name, text))
     }
 
     /// A query parameter as it is written.
-    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(&mut self, name: &'static str) -> Option<&'a str> {
+        self.known.insert(name);
         self.call.query.get(name)
     }
 
     /// A query parameter that is true or false.
-    pub(crate) fn flag(&mut self, name: &str) -> bool {
+    pub(crate) fn flag(&mut self, name: &'static str) -> bool {
         match self.text(name) {
             None | Some("false") => false,
             Some("true" | "") => true,
@@ -94,7 +100,11 @@ impl<'a> Reading<'a> {
     }
 
     /// The values that some words with commas name.
-    pub(crate) fn chosen<T: Copy + Ord>(&mut self, name: &str, all: &[(&str, T)]) -> BTreeSet<T> {
+    pub(crate) fn chosen<T: Copy + Ord>(
+        &mut self,
+        name: &'static str,
+        all: &[(&str, T)],
+    ) -> BTreeSet<T> {
         let words = self.text(name).into_iter().flat_map(|text| text.split(','));
         let mut chosen = BTreeSet::new();
         for wanted in words {
@@ -192,7 +202,9 @@ impl<'a> Reading<'a> {
     /// Refuses what has mistakes, with all of them. What has none waits for the record that is to
     /// be reflected, and is what was read.
     pub(crate) async fn end<T>(self, read: Option<T>) -> Result<T, Problem> {
-        if let Some(problem) = together(self.problems) {
+        let mistakes = self.call.query.mistakes(&self.known).take(MISTAKES_MAX);
+        let mistakes = mistakes.map(|error| Problem::invalid(vec![error]));
+        if let Some(problem) = together(mistakes.chain(self.problems).collect()) {
             return Err(problem);
         }
         if let Some(record) = self.min_record {
@@ -204,7 +216,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-const MIN_RECORD: &str = "minRecord";
 const LIMIT: &str = "limit";
 
 /// All problems as one. What names no field, such as a body that is no JSON, is told alone. So is a

@@ -1,0 +1,262 @@
+//! Types become text here: the engine's values in the shapes of the API.
+
+mod execution;
+
+use bursar_client::api::{self, Explanation, ObjectRef, RestsOn, WaitsFor, When, Who, Why};
+use bursar_client::problem::{Holder, LimitUse};
+use bursar_engine::State;
+use bursar_engine::booking::execution::Order;
+use bursar_engine::booking::{self, Ended, Fence, Request, Shown, Standing};
+use bursar_engine::explain::{self, HeldBy, Object, held_by, reason_word};
+use bursar_engine::words;
+use bursar_units::{BookingId, Instant, Millis};
+
+use crate::caller::Caller;
+
+pub(crate) use execution::{execution_of, saga, stage_of};
+
+/// How a booking is looked at.
+pub(crate) struct Look<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) now: Instant,
+    pub(crate) caller: &'a Caller,
+    /// Until when its holder has shown life beyond what is recorded.
+    pub(crate) renewed_until: Option<Instant>,
+}
+
+impl Look<'_> {
+    /// All that is known of a booking.
+    pub(crate) fn whole(&self, id: &BookingId) -> Option<api::Booking> {
+        let request = self.state.bookings.request(id)?;
+        let standing = self.state.bookings.standing(id)?;
+        let order = self.state.bookings.order(id);
+        let is_own = self.caller.may_act_as(&request.tenant);
+        let mut booking = stands(id, &standing, order, is_own);
+        tell_request(&mut booking, &request);
+        match standing {
+            Standing::Queued { .. } => tell_place(&mut booking, self.state, self.now),
+            Standing::Granted(granted) => {
+                booking.queued_at = Some(granted.queued_at);
+                booking.granted_at = Some(granted.granted_at);
+                booking.renewals = Some(granted.renewals);
+                booking.expires_at = booking.expires_at.max(self.renewed_until);
+            }
+            Standing::Ended(ended) => {
+                booking.queued_at = Some(ended.queued_at());
+                booking.granted_at = ended.granted().map(|(at, _)| at);
+            }
+        }
+        Some(booking)
+    }
+}
+
+/// The booking that a reply shows.
+pub(crate) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
+    let is_own = caller.may_act_as(shown.tenant());
+    stands(id, &shown.standing(), shown.order(), is_own)
+}
+
+/// A request that was granted at once.
+pub(crate) fn granted(
+    request: &Request,
+    order: Option<&Order>,
+    at: Instant,
+    fence: Fence,
+) -> api::Booking {
+    api::Booking {
+        fence: Some(fence.0),
+        expires_at: order.is_none().then(|| at.after(request.ttl)),
+        execution: begins(api::ExecutionState::Starting, order),
+        ..api::Booking::new(request.id.clone(), api::State::Granted)
+    }
+}
+
+/// A request that waits from now on, without its place in the queue.
+pub(crate) fn queued(request: &Request, order: Option<&Order>, at: Instant) -> api::Booking {
+    api::Booking {
+        queued_at: Some(at),
+        wait_until: Some(at.after(request.wait)),
+        execution: begins(api::ExecutionState::Queued, order),
+        ..api::Booking::new(request.id.clone(), api::State::Queued)
+    }
+}
+
+/// Adds the place in the queue of a booking that still waits. It is an estimate, not a part of a
+/// decision: to count those ahead costs as much as the queue is long, too much to do in `decide`.
+pub(crate) fn tell_place(booking: &mut api::Booking, state: &State, now: Instant) {
+    let Some(position) = state.bookings.position(now, &booking.id) else {
+        return;
+    };
+    booking.ahead = Some(position.ahead);
+    booking.estimate_ms = position.estimate.map(|estimate| estimate.ms);
+    booking.rests_on = position.estimate.map(|of| rests_on(of.rests_on));
+}
+
+fn begins(state: api::ExecutionState, order: Option<&Order>) -> Option<Box<api::Course>> {
+    order.map(|order| {
+        Box::new(api::Course {
+            retry_of: order.retry_of.clone(),
+            ..api::Course::new(state)
+        })
+    })
+}
+
+/// Where a booking is, and what its caller needs next; `is_own` where the caller may learn its
+/// fence.
+fn stands(
+    id: &BookingId,
+    standing: &Standing<'_>,
+    order: Option<&Order>,
+    is_own: bool,
+) -> api::Booking {
+    let booking = match standing {
+        Standing::Queued { since, until } => api::Booking {
+            queued_at: Some(*since),
+            wait_until: Some(*until),
+            ..api::Booking::new(id.clone(), api::State::Queued)
+        },
+        Standing::Granted(granted) => api::Booking {
+            fence: is_own.then_some(granted.fence.0),
+            expires_at: granted.until.filter(|_| granted.progress().is_none()),
+            ..api::Booking::new(id.clone(), api::State::Granted)
+        },
+        Standing::Ended(ended) => api::Booking {
+            fence: ended.granted().filter(|_| is_own).map(|(_, fence)| fence.0),
+            ..ended_booking(id, ended)
+        },
+    };
+    api::Booking {
+        execution: order.map(|order| Box::new(execution::course(standing, order))),
+        ..booking
+    }
+}
+
+/// A booking that has ended, as its end is told.
+fn ended_booking(id: &BookingId, ended: &Ended) -> api::Booking {
+    api::Booking {
+        ended_at: Some(ended.ended_at()),
+        end: Some(ended.end()),
+        outcome: ended.outcome(),
+        exit_code: ended.exit_code(),
+        reason: ended.reason().map(str::to_owned),
+        ..api::Booking::new(id.clone(), api::State::Ended)
+    }
+}
+
+fn tell_request(booking: &mut api::Booking, request: &Request) {
+    let more_than_none = |amount: u64| (amount > 0).then_some(amount);
+    booking.class = Some(request.class.clone());
+    booking.tenant = Some(request.tenant.clone());
+    booking.slots = Some(request.slots);
+    booking.cpu_milli = more_than_none(request.cpu_milli);
+    booking.memory_bytes = more_than_none(request.memory_bytes);
+    booking.gpus = more_than_none(request.gpus);
+    booking.priority = Some(request.priority);
+    booking.ttl_ms = booking.execution.is_none().then(|| request.ttl.ms());
+    booking.execution_id.clone_from(&request.execution_id);
+    booking.cpu_limit_milli = request.cpu_limit_milli;
+    booking.memory_limit_bytes = request.memory_limit_bytes;
+}
+
+/// What an API request asks of the engine, for a tenant.
+pub(crate) fn request(
+    id: BookingId,
+    asked: api::BookingRequest,
+    tenant: bursar_units::Label,
+) -> Request {
+    Request {
+        slots: asked.slots,
+        cpu_milli: asked.cpu_milli.unwrap_or_default(),
+        memory_bytes: asked.memory_bytes.unwrap_or_default(),
+        gpus: asked.gpus.unwrap_or_default(),
+        priority: asked.priority.unwrap_or_default(),
+        ttl: asked.ttl_ms.map_or(booking::TTL_DEFAULT, Millis::from_ms),
+        wait: asked.wait_ms.map_or(Millis::ZERO, Millis::from_ms),
+        execution_id: asked.execution_id,
+        cpu_limit_milli: asked.cpu_limit_milli,
+        memory_limit_bytes: asked.memory_limit_bytes,
+        ..Request::new(id, asked.class, tenant)
+    }
+}
+
+/// An explanation as the API tells it to this caller.
+pub(crate) fn explanation(
+    told: explain::Explanation,
+    now: Instant,
+    caller: &Caller,
+    who: Vec<Who>,
+) -> Explanation {
+    let (kind, name) = match &told.object {
+        Object::Booking(id) => ("Booking", id.to_string()),
+        Object::Limit(name) => ("Limit", name.to_string()),
+    };
+    let held = held_by(&told.why.holders, |tenant| caller.sees_tenant(tenant));
+    Explanation {
+        object: ObjectRef {
+            kind: kind.to_owned(),
+            namespace: None,
+            name,
+        },
+        headline: told.headline,
+        state: told.stage.word().to_owned(),
+        waits_for: told.waits_for.map(waits_for),
+        reason: told.reason.map(|reason| reason_word(reason).to_owned()),
+        since: told.since,
+        why: Some(Why {
+            ahead: told.why.ahead,
+            limits: told.why.limits.iter().map(limit_use).collect(),
+            holders: holders(&held),
+        }),
+        when: told.when.map(|when| When {
+            at: when.estimate_ms.map(|ms| now.after(Millis::from_ms(ms))),
+            latest: None,
+            rests_on: vec![RestsOn {
+                object: None,
+                basis: when.rests_on,
+            }],
+        }),
+        who,
+        changes: told.changes,
+        saga: told.saga.map(saga),
+        record: told.record,
+    }
+}
+
+/// One counter of a limit.
+pub(crate) fn limit_use(of: &booking::LimitUse) -> LimitUse {
+    LimitUse {
+        name: of.name.clone(),
+        dimension: of.dimension,
+        size: of.size,
+        in_use: of.in_use,
+        waiting: of.waiting,
+    }
+}
+
+/// Holders as a caller may see them: names first, then all others together.
+pub(crate) fn holders(held: &HeldBy) -> Vec<Holder> {
+    let named = held.named.iter().map(|(tenant, slots)| Holder {
+        tenant: Some(tenant.clone()),
+        others: None,
+        slots: *slots,
+    });
+    let others = (held.others > 0).then_some(Holder {
+        tenant: None,
+        others: Some(held.others),
+        slots: held.others_slots,
+    });
+    named.chain(others).collect()
+}
+
+const fn waits_for(word: explain::WaitsFor) -> WaitsFor {
+    match word {
+        explain::WaitsFor::Budget => WaitsFor::Budget,
+        explain::WaitsFor::Room => WaitsFor::Room,
+        explain::WaitsFor::Turn => WaitsFor::Turn,
+    }
+}
+
+fn rests_on(executions: usize) -> String {
+    let executions = u64::try_from(executions).unwrap_or(u64::MAX);
+    format!("last {} executions", words::number(executions))
+}

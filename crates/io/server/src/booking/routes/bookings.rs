@@ -1,0 +1,216 @@
+//! `/v1/bookings`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bursar_client::Problem;
+use bursar_client::api::{
+    Batch, BatchAnswer, Booking, BookingRequest, CancelRequest, ListAnswer, Operation,
+    ReleaseRequest, RenewRequest, State as BookingState,
+};
+use bursar_units::{BookingId, Label, Millis};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::http::App;
+use crate::http::call::{Call, Reading};
+use crate::http::respond::{Handled, json};
+use crate::service::{BookingFilter, LONG_POLL_MAX, LookAt};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list_bookings, batch_bookings))
+        .routes(routes!(get_booking, reserve_booking))
+        .routes(routes!(renew_booking))
+        .routes(routes!(release_booking))
+        .routes(routes!(cancel_booking))
+}
+
+/// Asks for slots under an id.
+///
+/// The same id and body again answers with the present state of that booking.
+#[utoipa::path(
+    put, path = "/v1/bookings/{id}", tag = "bookings",
+    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
+           ("dryRun" = Option<bool>, Query, description = "Answer what would happen and change nothing")),
+    request_body = BookingRequest,
+    responses((status = 201, body = Booking, description = "Granted"),
+              (status = 202, body = Booking, description = "It waits"),
+              (status = 200, body = Booking, description = "It was asked for before; this is its present state"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn reserve_booking(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body_for_tenant(|request: &BookingRequest| request.tenant.as_ref());
+    let (id, request) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Reserve { id, request };
+    json(
+        call.service()
+            .operate(&call.caller, operation, mode)
+            .await?,
+    )
+}
+
+/// How a booking stands.
+#[utoipa::path(
+    get, path = "/v1/bookings/{id}", tag = "bookings",
+    params(("id" = String, Path, max_length = 128),
+           ("fence" = Option<u64>, Query, description = "Ask whether this is the present fence: `held`"),
+           ("wait" = Option<String>, Query, description = "Wait so long, as in `30s`, for a queued booking to change; at most 5m"),
+           ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn get_booking(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let id = reading.part("id");
+    let look_at = LookAt {
+        fence: reading.query("fence"),
+        wait: wait(&mut reading),
+    };
+    let id: BookingId = reading.end(id).await?;
+    let looked = call.service().booking(&call.caller, &id, look_at);
+    json(call.hold(looked).await?)
+}
+
+/// Shows that the holder lives. Answered at once; the ledger notes it when the deadline comes.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/renew", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = RenewRequest,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn renew_booking(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body();
+    let (id, request): (_, RenewRequest) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Renew { id, request };
+    json(
+        call.service()
+            .operate(&call.caller, operation, mode)
+            .await?,
+    )
+}
+
+/// Gives slots back. A repeat has no effect and is no problem: `applied` is false.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/release", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = ReleaseRequest,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn release_booking(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body();
+    let (id, request): (_, ReleaseRequest) = reading.end(id.zip(request)).await?;
+    let operation = Operation::Release { id, request };
+    json(
+        call.service()
+            .operate(&call.caller, operation, mode)
+            .await?,
+    )
+}
+
+/// Gives up a wait, or has an execution stopped.
+#[utoipa::path(
+    post, path = "/v1/bookings/{id}/cancel", tag = "bookings",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = Option<CancelRequest>,
+    responses((status = 200, body = Booking),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn cancel_booking(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
+    let operation = Operation::Cancel { id };
+    json(
+        call.service()
+            .operate(&call.caller, operation, mode)
+            .await?,
+    )
+}
+
+/// Independent operations, decided in order, one result each. A batch is not atomic.
+#[utoipa::path(
+    post, path = "/v1/bookings", tag = "bookings",
+    params(("dryRun" = Option<bool>, Query)),
+    request_body = Batch,
+    responses((status = 200, body = BatchAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn batch_bookings(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let mode = reading.mode();
+    let batch = reading.body();
+    let batch: Batch = reading.end(batch).await?;
+    json(call.service().batch(&call.caller, batch, mode).await?)
+}
+
+/// Bookings that the caller may see: those that live by id, then those that ended, newest first.
+#[utoipa::path(
+    get, path = "/v1/bookings", tag = "bookings",
+    params(("class" = Option<String>, Query), ("language" = Option<String>, Query, description = "The seed's word for `class`"),
+           ("tenant" = Option<String>, Query),
+           ("state" = Option<String>, Query, description = "`queued`, `granted`, `ended`, or several with commas"),
+           ("status" = Option<String>, Query, description = "The seed's word for states: `active` or `released`"),
+           ("id" = Option<String>, Query), ("execution" = Option<String>, Query),
+           ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Booking>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn list_bookings(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let class: Option<Label> = reading.query("class");
+    let language = reading.query("language");
+    if let (Some(class), Some(language)) = (reading.text("class"), reading.text("language"))
+        && class != language
+    {
+        reading.mistake("language", "is an alias of `class`; the two differ");
+    }
+    let filter = BookingFilter {
+        class: class.or(language),
+        tenant: reading.query("tenant"),
+        states: states(&mut reading),
+        id: reading.query("id"),
+        execution: reading.query("execution"),
+    };
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter = reading.end(Some(filter)).await?;
+    let service = call.service();
+    json(service.bookings(&call.caller, filter, page, cursor).await?)
+}
+
+/// How long a look may wait for what it looks at to change.
+pub(crate) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
+    let wait: Option<Millis> = reading.query("wait");
+    let wait = wait.map(|wait| Duration::from_millis(wait.ms()));
+    if wait.is_some_and(|wait| wait > LONG_POLL_MAX) {
+        reading.mistake("wait", "is too long, at most 5m is allowed");
+    }
+    wait
+}
+
+/// The states that are wanted, in our words or the seed's.
+fn states(reading: &mut Reading<'_>) -> BTreeSet<BookingState> {
+    let all = BookingState::ALL.map(|state| (state.word(), state));
+    let mut wanted = reading.chosen("state", &all);
+    match reading.text("status") {
+        None => {}
+        Some("active") => drop(wanted.insert(BookingState::Granted)),
+        Some("released") => drop(wanted.insert(BookingState::Ended)),
+        Some(_) => reading.mistake("status", "is neither `active` nor `released`"),
+    }
+    wanted
+}

@@ -1,0 +1,178 @@
+//! `/v1/executions`.
+
+use std::io;
+
+use bursar_client::Problem;
+use bursar_client::api::{
+    CancelRequest, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer,
+};
+use bursar_node::executor::Stream;
+use bursar_units::BookingId;
+use bytes::Bytes;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::bookings::wait;
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, json};
+use crate::service::{ExecutionFilter, Logs, LogsFrom};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list_executions))
+        .routes(routes!(get_execution, submit_execution))
+        .routes(routes!(cancel_execution))
+        .routes(routes!(get_execution_logs))
+}
+
+/// Has a program run under an id, in slots of its own.
+///
+/// The same id and body again answers with the present state of that execution. Its program is
+/// started at most once, and how it ended is known or said to be `lost`.
+#[utoipa::path(
+    put, path = "/v1/executions/{id}", tag = "executions",
+    params(("id" = String, Path, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"),
+           ("dryRun" = Option<bool>, Query, description = "Answer what would happen and change nothing; what would run is not compared")),
+    request_body = ExecutionRequest,
+    responses((status = 201, body = Execution, description = "It has its slots and starts"),
+              (status = 202, body = Execution, description = "It waits"),
+              (status = 200, body = Execution, description = "It was submitted before; this is its present state"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn submit_execution(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let request = reading.body_for_tenant(|request: &ExecutionRequest| request.tenant.as_ref());
+    let (id, request) = reading.end(id.zip(request)).await?;
+    let service = call.service();
+    json(
+        service
+            .submit_execution(&call.caller, id, request, mode)
+            .await?,
+    )
+}
+
+/// How an execution stands, with the steps of its saga.
+#[utoipa::path(
+    get, path = "/v1/executions/{id}", tag = "executions",
+    params(("id" = String, Path, max_length = 128),
+           ("wait" = Option<String>, Query, description = "Wait so long, as in `30s`, for it to be in another state; at most 5m"),
+           ("minRecord" = Option<u64>, Query, description = "Wait until this record is reflected")),
+    responses((status = 200, body = Execution),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn get_execution(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let id = reading.part("id");
+    let wait = wait(&mut reading);
+    let id = reading.end(id).await?;
+    let looked = call.service().execution(&call.caller, &id, wait);
+    json(call.hold(looked).await?)
+}
+
+/// Has an execution stopped, whatever it is doing. A repeat has no effect: `applied` is false.
+///
+/// Its slots are free when its process is gone, not before.
+#[utoipa::path(
+    post, path = "/v1/executions/{id}/cancel", tag = "executions",
+    params(("id" = String, Path, max_length = 128), ("dryRun" = Option<bool>, Query)),
+    request_body = Option<CancelRequest>,
+    responses((status = 200, body = Execution),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn cancel_execution(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let id = reading.part("id");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (id, CancelRequest {}) = reading.end(id.zip(body)).await?;
+    json(
+        call.service()
+            .cancel_execution(&call.caller, id, mode)
+            .await?,
+    )
+}
+
+/// Executions that the caller may see: those that live by id, then those that ended, newest first.
+#[utoipa::path(
+    get, path = "/v1/executions", tag = "executions",
+    params(("class" = Option<String>, Query), ("tenant" = Option<String>, Query),
+           ("state" = Option<String>, Query, description = "`queued`, `starting`, `running`, `stopping`, `stuck`, `ended`, or several with commas"),
+           ("outcome" = Option<String>, Query, description = "`completed`, `failed`, `lost`, `cancelled`, `timed-out`, `wait-over`, or several with commas"),
+           ("id" = Option<String>, Query),
+           ("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Execution>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn list_executions(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let states = ExecutionState::ALL.map(|state| (state.word(), state));
+    let outcomes = ExecutionOutcome::ALL.map(|outcome| (outcome.word(), outcome));
+    let filter = ExecutionFilter {
+        class: reading.query("class"),
+        tenant: reading.query("tenant"),
+        states: reading.chosen("state", &states),
+        outcomes: reading.chosen("outcome", &outcomes),
+        id: reading.query("id"),
+    };
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    let filter = reading.end(Some(filter)).await?;
+    let service = call.service();
+    json(
+        service
+            .executions(&call.caller, filter, page, cursor)
+            .await?,
+    )
+}
+
+/// What an execution has written, as it is; told to those who may act as its tenant.
+#[utoipa::path(
+    get, path = "/v1/executions/{id}/logs", tag = "executions",
+    params(("id" = String, Path, max_length = 128),
+           ("stream" = Option<String>, Query, description = "`stdout`, which is meant unless given, or `stderr`"),
+           ("follow" = Option<bool>, Query, description = "Go on until the execution has ended"),
+           ("from" = Option<u64>, Query, description = "Leave out so many bytes"),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = String, content_type = "text/plain"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")),
+)]
+async fn get_execution_logs(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let id = reading.part("id");
+    let wanted = LogsFrom {
+        stream: match reading.text("stream") {
+            Some("stderr") => Stream::Stderr,
+            named => {
+                if named.is_some_and(|named| named != "stdout") {
+                    reading.mistake("stream", "is neither `stdout` nor `stderr`");
+                }
+                Stream::Stdout
+            }
+        },
+        from: reading.query("from").unwrap_or_default(),
+        follow: reading.flag("follow"),
+    };
+    let id: BookingId = reading.end(id).await?;
+    let logs = call
+        .shared_service()
+        .logs(&call.caller, &id, wanted)
+        .await?;
+    let mut response = call.pieces("text/plain", pieces(logs), |_| None);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // A program may write anything: what it wrote is no page, whatever it looks like.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+fn pieces(logs: Logs) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send {
+    stream::unfold(logs, |mut logs| async move {
+        logs.next().await.map(|piece| (piece, logs))
+    })
+}

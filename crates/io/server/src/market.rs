@@ -1,0 +1,387 @@
+//! The CPU market of this node: how it stands, and putting back what users wrote (design 10).
+//!
+//! An agent decides and acts on its own; here it is only looked at, asked to give everything
+//! back, and told which executions run.
+
+pub mod metrics;
+mod past;
+pub(crate) mod routes;
+pub(crate) mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bursar_client::api::{
+    FailedPod, MarketActs, MarketAgent, MarketDemand, MarketHeld, MarketKind, MarketLevel,
+    MarketPod, MarketPodPoint, MarketPoint, MarketStep, NodeMarket, ObservedGroup, RestoreAnswer,
+    RestoredPod, UnmanagedPods, Wrote,
+};
+use bursar_client::{Code, Problem, nearest};
+use bursar_engine::booking::execution::Stage;
+use bursar_ledger::pipeline::Ledger;
+use bursar_market::clear::{Share, Step};
+use bursar_market::kernel::Level;
+use bursar_market::node::{Clearing, Standing};
+use bursar_market::sense::Shown;
+use bursar_node::market::{Acts, Agent, Deed, Execution, Executions, Kind, Point, View, Why};
+use bursar_units::causes::chain;
+use bursar_units::{INTEGER_MAX, Instant, Millis, ObjectName};
+
+use crate::caller::Caller;
+use crate::log;
+use crate::reporter::Reporter;
+use crate::service::{Answer, Mode, Service};
+
+/// A time in the past.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Since {
+    /// So long ago, by the agent's own clock.
+    Back(Millis),
+    /// That very time.
+    At(Instant),
+}
+
+/// What the names of executions begin with among pods.
+const EXECUTION: &str = "e-";
+/// How many of those who are not managed for one reason are named.
+const UNMANAGED_NAMES_MAX: usize = 20;
+/// How long whoever had limits put back waits for the ledger to hear of it.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// The same service on a node whose CPU is shared by an agent.
+    #[must_use]
+    pub fn sharing_cpu(self, agent: Arc<Agent>) -> Self {
+        Self {
+            market: Some(agent),
+            ..self
+        }
+    }
+
+    /// How a node's CPU is divided, with its past where that is asked for.
+    pub fn market(
+        &self,
+        caller: &Caller,
+        node: &ObjectName,
+        since: Option<Since>,
+    ) -> Result<Answer<NodeMarket>, Problem> {
+        caller.require_view("see who shares the CPU of a node")?;
+        let agent = self.agent_of(node)?;
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body: node_market(&agent.view(), since),
+        })
+    }
+
+    /// Puts back every limit that users wrote on a node, and stops acting there.
+    pub async fn restore_node(
+        &self,
+        caller: &Caller,
+        node: &ObjectName,
+        mode: Mode,
+    ) -> Result<Answer<RestoreAnswer>, Problem> {
+        caller.require_operate("put the limits of a node back")?;
+        let agent = Arc::clone(self.agent_of(node)?);
+        let deed = match mode {
+            Mode::Real => Deed::Real,
+            Mode::DryRun => Deed::DryRun,
+        };
+        let asked = Arc::clone(&agent);
+        let told = match tokio::task::spawn_blocking(move || asked.restore(deed)).await {
+            Ok(Ok(told)) => told,
+            Ok(Err(error)) => {
+                let detail = format!("the limits cannot be put back: {}", chain(&error));
+                return Err(Problem::new(Code::Unavailable, detail));
+            }
+            Err(_) => {
+                let detail = "putting the limits back panicked";
+                return Err(Problem::new(Code::Internal, detail));
+            }
+        };
+        if mode == Mode::Real {
+            self.tell_ledger(&agent).await;
+            let (caller, count) = (caller.name.as_str(), told.restored.len());
+            tracing::info!(caller, count, "{}", log::MARKET_RESTORED);
+        }
+        let restored = told.restored.into_iter();
+        let failed = told.failed.into_iter();
+        let body = RestoreAnswer {
+            node: node.to_string(),
+            restored: restored
+                .map(|(pod, from, to)| RestoredPod {
+                    pod,
+                    from_milli: from.milli_ceil(),
+                    to_milli: to.milli_ceil(),
+                })
+                .collect(),
+            failed: failed
+                .map(|(pod, reason)| FailedPod { pod, reason })
+                .collect(),
+            dry_run: mode == Mode::DryRun,
+        };
+        Ok(Answer {
+            status: 200,
+            record: self.record(),
+            body,
+        })
+    }
+
+    /// Lets the ledger hear of what has just been done, so that whoever asked finds it there; if it
+    /// is away it hears of it later.
+    async fn tell_ledger(&self, agent: &Agent) {
+        if let Some(reporter) = Reporter::new(&self.ledger, agent.node()) {
+            let told = reporter.settle(agent);
+            let _later = tokio::time::timeout(TOLD_WITHIN, told).await;
+        }
+    }
+
+    fn agent_of(&self, node: &ObjectName) -> Result<&Arc<Agent>, Problem> {
+        let Some(agent) = &self.market else {
+            return Err(Problem {
+                changes: vec!["start it with `bursar up --market observe`".to_owned()],
+                ..Problem::new(Code::NotFound, "this server does not look at any CPU")
+            });
+        };
+        if agent.node() == node.as_str() {
+            return Ok(agent);
+        }
+        let detail = format!("no agent reports for node `{node}`");
+        Err(Problem {
+            suggestion: nearest(node.as_str(), [agent.node()]).map(str::to_owned),
+            changes: vec!["`bursar node list` shows which nodes have one".to_owned()],
+            ..Problem::new(Code::NotFound, detail)
+        })
+    }
+}
+
+/// The executions of a ledger that run, as the agent asks for them at each clearing.
+pub fn executions_to_share(ledger: &Ledger) -> Executions {
+    let name = ledger.view().read().spine.ledger.clone();
+    let ledger = ledger.clone();
+    let list = move || {
+        let state = ledger.view().read();
+        let running = state.bookings.executions();
+        let running = running.filter(|(_, _, progress)| progress.stage == Stage::Running);
+        running
+            .filter_map(|(id, _, _)| {
+                let request = state.bookings.request(id)?;
+                let cpu_milli = request.cpu_milli;
+                let limit_milli = request.cpu_limit_milli;
+                Some(Execution {
+                    id: id.to_string(),
+                    cpu_milli,
+                    limit_milli: limit_milli.or((cpu_milli > 0).then_some(cpu_milli)),
+                })
+            })
+            .collect()
+    };
+    Executions {
+        ledger: name,
+        list: Arc::new(list),
+    }
+}
+
+/// What an agent tells, as the API has it.
+pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
+    let clearing = view.clearing.as_ref();
+    let cleared = clearing.map(|clearing| &clearing.cleared);
+    let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));
+    let (acts, acts_reason) = match &view.acts {
+        Acts::Yes => (MarketActs::Act, None),
+        Acts::Told => (MarketActs::Observe, None),
+        Acts::Cannot(reason) => (MarketActs::Observe, Some(reason.clone())),
+    };
+    let standings = view.standings.iter();
+    let from_ms = since.map(|since| match since {
+        Since::Back(back) => view.at_ms.saturating_sub(back.ms()),
+        Since::At(at) => at.ms(),
+    });
+    let points = view.history.iter();
+    let points = points.filter(|point| from_ms.is_some_and(|from_ms| from_ms <= point.at_ms));
+    NodeMarket {
+        node: view.node.clone(),
+        at: Instant::from_ms(view.cleared_ms.unwrap_or(view.at_ms)),
+        mode: clearing.map_or_else(Default::default, |last| last.label),
+        cleared_mode: cleared.map_or_else(Default::default, |cleared| cleared.mode),
+        capacity_milli: cleared.map_or(0, |cleared| cleared.capacity_milli),
+        price_ppm: cleared.map_or(0, |cleared| cleared.price_ppm),
+        allocatable_milli: clearing.map_or(0, |last| last.allocatable_milli),
+        unmanaged_milli: clearing.map_or(0, |last| last.unmanaged_milli),
+        held_milli: clearing.map_or(0, |last| last.held_milli),
+        min_milli: cleared.map_or(0, |cleared| cleared.min_milli),
+        need_milli: cleared.map_or(0, |cleared| cleared.need_milli),
+        over_milli: view.over_milli,
+        policy: view.settings.policy,
+        quantum_milli: view.settings.quantum_milli,
+        step,
+        level,
+        acts,
+        acts_reason,
+        pods: standings.map(|standing| pod(view, standing)).collect(),
+        observed: observed(view),
+        unmanaged: unmanaged(&view.unmanaged),
+        agent: agent(view),
+        history: points.map(|point| past(point)).collect(),
+    }
+}
+
+fn pod(view: &View, standing: &Standing) -> MarketPod {
+    let share = view
+        .clearing
+        .as_ref()
+        .and_then(|clearing| share(clearing, &standing.id));
+    let limit_milli = standing.limit_milli;
+    let window = &view.settings.window;
+    let buckets = u64::try_from(window.buckets).unwrap_or(u64::MAX);
+    let window_ms = window.bucket_us.saturating_mul(buckets) / 1_000;
+    let demand = |share: &Share, peak_milli| {
+        share.need.map(|need| MarketDemand {
+            peak_milli,
+            window_ms,
+            demand_ppm: need.demand_ppm,
+            raw_milli: need.raw_milli,
+            headroom_ppm: need.headroom_ppm,
+            uncapped_milli: need.uncapped_milli,
+        })
+    };
+    let (peak_milli, used_milli_max) = match standing.shown {
+        Shown::Nothing => (None, None),
+        Shown::Demand { milli } => (Some(milli), None),
+        Shown::Use { milli } => (None, Some(milli)),
+    };
+    let at = |at_us| Instant::from_ms(view.wall_ms(at_us));
+    MarketPod {
+        pod: standing.id.clone(),
+        kind: kind(view, &standing.id),
+        wrote: Wrote {
+            request_milli: standing.params.min_milli,
+            limit_milli: standing.params.max_milli,
+        },
+        original_milli: standing.original.milli_ceil(),
+        weight: standing.params.weight,
+        need_milli: share.map_or(limit_milli, |share| share.need_milli),
+        allocated_milli: share.map_or(limit_milli, |share| share.allocated_milli),
+        applied_milli: limit_milli,
+        used_milli: standing.used_milli,
+        throttled_permille: standing.throttled_permille.unwrap_or(0),
+        pressure_hundredths: view
+            .pressures
+            .get(&standing.id)
+            .map(|pressure| pressure.last_10s_hundredths),
+        since: standing.changed_us.map(at),
+        cooling_since: standing.cooling_us.map(at),
+        bound_by: share.map(|share| share.bound_by),
+        held: standing.held.map(|held| MarketHeld {
+            reason: held.word().to_owned(),
+            words: held.sentence().to_owned(),
+        }),
+        demand: share
+            .zip(peak_milli)
+            .and_then(|(share, peak)| demand(share, peak)),
+        used_milli_max,
+        bid: share.map_or(0, |share| share.bid),
+    }
+}
+
+/// Where a pod comes from. Of one that is gone only its name tells.
+fn kind(view: &View, id: &str) -> MarketKind {
+    match view.kinds.get(id) {
+        Some(Kind::Execution) => MarketKind::Execution,
+        None if id.starts_with(EXECUTION) => MarketKind::Execution,
+        Some(Kind::Declared) | None => MarketKind::Declared,
+    }
+}
+
+/// The share of a pod, if it took part; they are in the order of their names.
+fn share<'a>(clearing: &'a Clearing, id: &str) -> Option<&'a Share> {
+    let shares = &clearing.cleared.shares;
+    let place = shares.binary_search_by(|share| (*share.id).cmp(id));
+    place.ok().and_then(|place| shares.get(place))
+}
+
+fn observed(view: &View) -> Vec<ObservedGroup> {
+    let groups = view.observed.iter();
+    groups
+        .map(|group| ObservedGroup {
+            pod: format!("/{}", group.group.display()),
+            limit_milli: group.quota.and_then(|quota| quota.milli_ceil()),
+            used_milli: group.used_milli,
+            peak_milli: group.peak_milli,
+            throttled_permille: group.throttled_permille,
+        })
+        .collect()
+}
+
+fn unmanaged(named: &[(String, Why)]) -> Vec<UnmanagedPods> {
+    let mut by_reason: BTreeMap<Why, Vec<&str>> = BTreeMap::new();
+    for (name, why) in named {
+        by_reason.entry(*why).or_default().push(name);
+    }
+    let rows = by_reason.into_iter().map(|(why, names)| UnmanagedPods {
+        reason: why.word().to_owned(),
+        words: why.sentence().to_owned(),
+        count: u64::try_from(names.len()).unwrap_or(u64::MAX),
+        pods: names
+            .into_iter()
+            .take(UNMANAGED_NAMES_MAX)
+            .map(str::to_owned)
+            .collect(),
+    });
+    rows.collect()
+}
+
+fn agent(view: &View) -> MarketAgent {
+    let (sense_ms, clear_ms) = view.every_ms;
+    MarketAgent {
+        sense_ms,
+        clear_ms,
+        cooldown_ms: view.settings.cooldown_us / 1_000,
+        cleared_at: view.cleared_ms.map(Instant::from_ms),
+        clearings: view.clearings,
+        writes: view.writes,
+        over_ms: view.over_ms,
+        error: view.error.clone(),
+    }
+}
+
+fn past(point: &Point) -> MarketPoint {
+    let pods = point.pods.iter();
+    MarketPoint {
+        at: Instant::from_ms(point.at_ms),
+        mode: point.label,
+        price_ppm: point.price_ppm,
+        capacity_milli: point.capacity_milli,
+        pods: pods
+            .map(|pod| MarketPodPoint {
+                pod: pod.pod.to_string(),
+                need_milli: pod.need_milli,
+                limit_milli: pod.limit_milli,
+                used_milli: pod.used_milli,
+            })
+            .collect(),
+    }
+}
+
+fn step(step: Step) -> (MarketStep, Option<MarketLevel>) {
+    match step {
+        Step::Overload => (MarketStep::Overload, None),
+        Step::AllFits => (MarketStep::AllFits, None),
+        Step::GuardsYield => (MarketStep::GuardsYield, None),
+        Step::Shared(Level::Full) => (MarketStep::Shared, None),
+        Step::Shared(Level::At {
+            numerator,
+            denominator,
+        }) => {
+            // What a double cannot hold is left out rather than told wrongly.
+            let denominator = u64::try_from(denominator).ok();
+            let denominator = denominator.filter(|denominator| *denominator <= INTEGER_MAX);
+            let level = denominator.map(|denominator| MarketLevel {
+                numerator,
+                denominator,
+            });
+            (MarketStep::Shared, level)
+        }
+    }
+}

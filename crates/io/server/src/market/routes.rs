@@ -1,0 +1,56 @@
+//! `/v1/nodes/{name}/market` and `…/restore`.
+
+use bursar_client::Problem;
+use bursar_client::api::{NodeMarket, RestoreAnswer, RestoreRequest};
+use bursar_units::ObjectName;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::http::App;
+use crate::http::call::Call;
+use crate::http::respond::{Handled, json};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(get_market))
+        .routes(routes!(restore_node))
+}
+
+/// How the CPU of a node is divided: what can be shared, who needs what, who gets what and why.
+#[utoipa::path(get, path = "/v1/nodes/{name}/market", tag = "nodes",
+    params(("name" = String, Path, max_length = 253),
+           ("since" = Option<String>, Query, description = "Tell past clearings too, from this time on: `-10m`, which is the most that is kept, or an instant"),
+           ("at" = Option<String>, Query, description = "Tell the last clearing before this time instead, played back from the agent's record of the last day: `-5m`, or an instant; without what the record does not hold, such as use and originals"),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = NodeMarket),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn get_market(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let name = reading.part("name");
+    let (since, at) = (reading.query("since"), reading.query("at"));
+    if reading.text("since").and(reading.text("at")).is_some() {
+        reading.mistake("at", "cannot be asked for together with `since`");
+    }
+    let name: ObjectName = reading.end(name).await?;
+    let service = call.service();
+    match at {
+        Some(at) => json(service.market_at(&call.caller, &name, at).await?),
+        None => json(service.market(&call.caller, &name, since)?),
+    }
+}
+
+/// Puts back every CPU limit that users wrote on a node, and stops acting there.
+#[utoipa::path(post, path = "/v1/nodes/{name}/restore", tag = "nodes",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query)),
+    request_body = Option<RestoreRequest>,
+    responses((status = 200, body = RestoreAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn restore_node(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let name = reading.part("name");
+    let mode = reading.mode();
+    let body = reading.body_or_empty();
+    let (name, RestoreRequest {}): (ObjectName, _) = reading.end(name.zip(body)).await?;
+    let service = call.service();
+    json(service.restore_node(&call.caller, &name, mode).await?)
+}

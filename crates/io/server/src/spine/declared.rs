@@ -1,0 +1,38 @@
+//! What is declared: limits and nodes, one or many, read and changed.
+
+mod changing;
+mod reading;
+
+use bursar_client::Problem;
+use bursar_client::api::ListAnswer;
+
+pub use changing::{Asked, Write};
+
+/// One page of named things in the order of their names.
+pub(crate) fn page<T>(
+    all: impl Iterator<Item = T>,
+    name: impl Fn(&T) -> &str,
+    limit: usize,
+    after: Option<&str>,
+    record: u64,
+) -> ListAnswer<T> {
+    let mut rest = all.filter(|item| after.is_none_or(|after| after < name(item)));
+    let items: Vec<T> = rest.by_ref().take(limit).collect();
+    let next_cursor = rest
+        .next()
+        .and_then(|_| items.last().map(|last| name(last).to_owned()));
+    ListAnswer {
+        items,
+        next_cursor,
+        record,
+    }
+}
+
+/// There is no such thing; the nearest is told.
+fn no_such(kind: &str, name: &str, suggestion: Option<String>) -> Problem {
+    let detail = format!("no {kind} `{name}`");
+    Problem {
+        suggestion,
+        ..Problem::new(bursar_client::Code::NotFound, detail)
+    }
+}

@@ -1,0 +1,210 @@
+//! Changes of limits and nodes: all or none, in earnest or not, and what they come to.
+
+use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
+use bursar_client::object::Object;
+use bursar_client::{Code, Problem};
+use bursar_engine::booking::decide as booking;
+use bursar_engine::explain::{Changed, Mood, Previous};
+use bursar_engine::{Answer as Word, Change, Command, Node, Reference, spine};
+use bursar_units::quantity::{format_cpu, format_memory};
+use bursar_units::{Amount, ObjectName};
+
+use crate::caller::Caller;
+use crate::service::refusal::of_refusal;
+use crate::service::{Answer, Mode, Service};
+
+/// How a change is made.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Whether it is real.
+    pub mode: Mode,
+    /// The version that the object must have, where the caller wants to be sure; `*` is any.
+    pub if_match: Option<String>,
+}
+
+/// One object to be changed.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// It shall be so.
+    Set(Object),
+    /// This limit shall be gone.
+    DropLimit(ObjectName),
+    /// This machine shall be gone.
+    DropNode(ObjectName),
+}
+
+impl Service {
+    /// Changes declared objects, all or none, and says what each came to.
+    pub async fn change(
+        &self,
+        caller: &Caller,
+        asked: Vec<Asked>,
+        write: Write,
+    ) -> Result<Answer<ApplyAnswer>, Problem> {
+        caller.require_operate("change limits and nodes")?;
+        if asked.len() > APPLY_OBJECTS_MAX {
+            let detail = format!(
+                "{} objects, at most {APPLY_OBJECTS_MAX} are applied at once",
+                asked.len()
+            );
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
+        let command: Command = spine::Command::Change {
+            changes: asked.iter().map(Asked::change).collect(),
+            expect: asked
+                .iter()
+                .filter_map(|asked| Some((asked.reference(), asked.expected(&write)?)))
+                .collect(),
+        }
+        .into();
+        let (outcome, mood) = match write.mode {
+            Mode::Real => (self.submit_one(caller, command.clone()).await?, Mood::Did),
+            Mode::DryRun => (self.plan(&command).0, Mood::Would),
+        };
+        let record = outcome.record;
+        match outcome.result {
+            Ok(Word::Changed(changed)) => Ok(told(&asked, &changed, record, mood)),
+            Ok(_) => Err(Problem::new(
+                Code::Internal,
+                "a change was answered as another command",
+            )),
+            Err(refusal) => {
+                let state = self.ledger.view().read();
+                Err(of_refusal(&state, record, caller, &command, &refusal))
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn name(&self) -> &ObjectName {
+        match self {
+            Self::Set(object) => object.name(),
+            Self::DropLimit(name) | Self::DropNode(name) => name,
+        }
+    }
+
+    fn is_limit(&self) -> bool {
+        matches!(self, Self::Set(Object::Limit { .. }) | Self::DropLimit(_))
+    }
+
+    fn reference(&self) -> Reference {
+        self.change().declared()
+    }
+
+    /// The version that the object must have: of the request, or of the file.
+    fn expected(&self, write: &Write) -> Option<String> {
+        let stated = match self {
+            Self::Set(Object::Limit {
+                resource_version, ..
+            }) => resource_version.as_ref(),
+            _ => None,
+        };
+        write.if_match.as_ref().or(stated).cloned()
+    }
+
+    /// Whether it would change nothing.
+    fn is(&self, previous: &Previous) -> bool {
+        match (self, previous) {
+            (Self::Set(Object::Limit { limit, .. }), Previous::Limit(previous)) => {
+                *limit == *previous
+            }
+            (Self::Set(Object::Node { capacity, .. }), Previous::Node(previous)) => {
+                *capacity == previous.capacity()
+            }
+            _ => false,
+        }
+    }
+
+    fn change(&self) -> Change {
+        match self.clone() {
+            Self::Set(Object::Limit { limit, .. }) => booking::Change::SetLimit(limit).into(),
+            Self::Set(Object::Node { name, capacity }) => {
+                spine::Change::SetNode(Node::new(name, &capacity)).into()
+            }
+            Self::DropLimit(name) => booking::Change::DropLimit { name }.into(),
+            Self::DropNode(name) => spine::Change::DropNode { name }.into(),
+        }
+    }
+
+    fn told(&self, changed: &Changed, mood: Mood) -> Told {
+        let Changed { previous, effect } = changed;
+        let change = match self {
+            Self::DropLimit(_) | Self::DropNode(_) => ChangeKind::Deleted,
+            Self::Set(_) if *previous == Previous::Nothing => ChangeKind::Created,
+            Self::Set(_) if self.is(previous) => ChangeKind::Unchanged,
+            Self::Set(_) => ChangeKind::Changed,
+        };
+        let fields = match effect {
+            None => self.node_fields(previous),
+            Some(effect) => {
+                let fields = effect.fields.iter().map(|field| FieldChange {
+                    path: field.field.to_owned(),
+                    from: present(&field.before),
+                    to: present(&field.after),
+                });
+                fields.collect()
+            }
+        };
+        let effect = effect.as_ref().filter(|_| change != ChangeKind::Unchanged);
+        Told {
+            object: self.reference().to_string(),
+            change,
+            fields,
+            effect: effect.map(|effect| effect.text(mood)),
+        }
+    }
+
+    fn node_fields(&self, previous: &Previous) -> Vec<FieldChange> {
+        let was = match previous {
+            Previous::Node(node) => Some(node.capacity()),
+            _ => None,
+        };
+        let is = match self {
+            Self::Set(Object::Node { capacity, .. }) => Some(*capacity),
+            _ => None,
+        };
+        let text: [NodeField; 3] = [
+            ("cpu", |amount| format_cpu(amount.cpu_milli)),
+            ("memory", |amount| format_memory(amount.memory_bytes)),
+            ("nvidia.com/gpu", |amount| amount.gpus.to_string()),
+        ];
+        text.into_iter()
+            .map(|(path, text)| FieldChange {
+                path: path.to_owned(),
+                from: was.as_ref().map(text),
+                to: is.as_ref().map(text),
+            })
+            .filter(|field| field.from != field.to)
+            .collect()
+    }
+}
+
+/// What a change came to, object by object.
+fn told(asked: &[Asked], changed: &[Changed], record: u64, mood: Mood) -> Answer<ApplyAnswer> {
+    let results: Vec<Told> = asked
+        .iter()
+        .zip(changed)
+        .map(|(asked, changed)| asked.told(changed, mood))
+        .collect();
+    let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
+    let dry_run = (mood == Mood::Would).then_some(true);
+    let body = ApplyAnswer {
+        results,
+        record,
+        dry_run,
+    };
+    Answer {
+        status: if is_new { 201 } else { 200 },
+        record,
+        body,
+    }
+}
+
+/// The name of a resource in files, and its text.
+type NodeField = (&'static str, fn(&Amount) -> String);
+
+/// The engine writes a dash where there is nothing.
+fn present(text: &str) -> Option<String> {
+    (text != "-").then(|| text.to_owned())
+}

@@ -1,0 +1,177 @@
+//! Records as sentences.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use bursar_client::Problem;
+use bursar_client::api::{ListAnswer, RecordView};
+use bursar_engine::Reference;
+use bursar_engine::summary::record_sentences;
+use bursar_engine::{Event, codec, dated};
+use bursar_journal::hash::Hash;
+use bursar_ledger::index::{Index, search};
+use bursar_ledger::pipeline::Ledger;
+use bursar_ledger::store::{Kept, Reader};
+use bursar_units::Instant;
+use serde_json::value::RawValue;
+
+use crate::caller::Caller;
+use crate::service::proofs::READ_BYTES;
+use crate::service::sight::{may_read_bytes, sees_event};
+use crate::service::{Answer, Service, last_record, unreadable};
+
+/// Records that one page looks at.
+const SCANNED_MAX: u64 = 20_000;
+
+/// Which records are listed.
+#[derive(Clone, Debug, Default)]
+pub struct RecordFilter {
+    /// From this one on.
+    pub from: u64,
+    /// About this object only, as in `booking/job-1`.
+    pub object: Option<Reference>,
+    /// Whether the records themselves are wanted too.
+    pub is_raw: bool,
+}
+
+impl Service {
+    /// One page of records, oldest first.
+    pub async fn records(
+        &self,
+        caller: &Caller,
+        filter: RecordFilter,
+        limit: usize,
+    ) -> Result<Answer<ListAnswer<RecordView>>, Problem> {
+        self.may_list(caller, filter.object.as_ref(), filter.is_raw)?;
+        let page = Page {
+            ledger: self.ledger.clone(),
+            index: self.index.clone(),
+            caller: caller.clone(),
+            object: filter.object,
+            is_raw: filter.is_raw,
+            limit,
+        };
+        let body = self
+            .read_store(move |reader| page.read(reader, filter.from))
+            .await?;
+        Ok(Answer {
+            status: 200,
+            record: body.record,
+            body,
+        })
+    }
+
+    /// Refuses a caller that may not have this list. A search may read the store from its
+    /// first record on, so it is for callers that are known.
+    fn may_list(
+        &self,
+        caller: &Caller,
+        object: Option<&Reference>,
+        is_raw: bool,
+    ) -> Result<(), Problem> {
+        match object {
+            Some(object) if is_raw || !caller.sees_all() => self.may_prove(caller, object),
+            Some(_) => caller.require_known("search records"),
+            None if is_raw => caller.require_operate(READ_BYTES),
+            None => caller.require_view("read records"),
+        }
+    }
+}
+
+struct Page {
+    ledger: Ledger,
+    index: Option<Index>,
+    caller: Caller,
+    object: Option<Reference>,
+    is_raw: bool,
+    limit: usize,
+}
+
+impl Page {
+    fn read(&self, reader: &dyn Reader, from: u64) -> Result<ListAnswer<RecordView>, Problem> {
+        // The view first: what it covers is in the store, so nothing is told before it is public.
+        let head = self.ledger.view().read().spine.head;
+        let until = from.saturating_add(SCANNED_MAX).min(head);
+        let read = match &self.object {
+            Some(object) => self.search(reader, object, from..until)?,
+            None => self.list(reader, from..until)?,
+        };
+        let next = match read.last() {
+            Some(last) if read.len() == self.limit => last.seq + 1,
+            _ => until.max(from),
+        };
+        let items = read.into_iter().map(|kept| self.view(reader, kept));
+        let items = items.collect::<Result<_, _>>()?;
+        let next_cursor = (next < head).then(|| next.to_string());
+        let record = last_record(&self.ledger.view().read());
+        Ok(ListAnswer {
+            items,
+            next_cursor,
+            record,
+        })
+    }
+
+    /// All records of a range, as many as there is room for.
+    fn list(&self, reader: &dyn Reader, records: Range<u64>) -> Result<Vec<Kept>, Problem> {
+        let wanted = usize::try_from(records.end.saturating_sub(records.start));
+        let max = wanted.unwrap_or(self.limit).min(self.limit);
+        let read = reader.records(records.start, max);
+        read.map_err(|error| unreadable(&error))
+    }
+
+    /// The records of a range about an object, as many as there is room for.
+    fn search(
+        &self,
+        reader: &dyn Reader,
+        object: &Reference,
+        records: Range<u64>,
+    ) -> Result<Vec<Kept>, Problem> {
+        let found = search(reader, self.index.as_ref(), object, records, self.limit);
+        let kept = |(seq, bytes)| Kept {
+            seq,
+            bytes: Some(bytes),
+        };
+        let found = found.map_err(|error| unreadable(&error))?;
+        Ok(found.into_iter().map(kept).collect())
+    }
+
+    fn view(&self, reader: &dyn Reader, kept: Kept) -> Result<RecordView, Problem> {
+        let seq = kept.seq;
+        let Some(bytes) = kept.bytes else {
+            let summary = vec!["its payload was pruned".to_owned()];
+            return Ok(RecordView {
+                seq,
+                at: None,
+                by: None,
+                about: Vec::new(),
+                summary,
+                raw: None,
+            });
+        };
+        let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
+        let record = codec::decode(seq, &bytes, blob).map_err(|error| unreadable(&error))?;
+        let state = self.ledger.view().read();
+        let events = || dated(record.time, &record.events);
+        let sees = |(at, event): &(Instant, &Event)| sees_event(&state, &self.caller, *at, event);
+        let sentences = record_sentences(&state, record.time, &record.events);
+        let told = events().zip(sentences);
+        let summary = told.filter(|(event, _)| sees(event));
+        let summary = summary.map(|(_, sentence)| sentence).collect();
+        let visible = events().filter(sees);
+        let about: BTreeSet<String> = visible
+            .flat_map(|(_, event)| event.subjects())
+            .map(|subject| subject.to_string())
+            .collect();
+        let may_read = may_read_bytes(&state, &self.caller, &record);
+        let raw = (self.is_raw && may_read).then(|| String::from_utf8(bytes).ok());
+        let raw = raw.flatten();
+        Ok(RecordView {
+            seq,
+            at: Some(record.time),
+            by: (may_read || self.caller.sees_all()).then(|| record.by.to_string()),
+            about: about.into_iter().collect(),
+            summary,
+            raw: raw.and_then(|raw| RawValue::from_string(raw).ok()),
+        })
+    }
+}

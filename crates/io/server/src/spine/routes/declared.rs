@@ -1,0 +1,179 @@
+//! `/v1/limits`, `/v1/nodes`, `/v1/apply`, `/v1/explain`.
+
+use bursar_client::Problem;
+use bursar_client::api::{ApplyAnswer, ApplyRequest, Explanation, Limit, ListAnswer, Node};
+use bursar_client::object::{Address, ObjectKind};
+use bursar_engine::Reference;
+use bursar_units::ObjectName;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::http::App;
+use crate::http::call::{Call, Reading};
+use crate::http::respond::{Handled, json};
+use crate::service::{Asked, EXPLAINED, Write, no_subject};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list_limits))
+        .routes(routes!(get_limit, put_limit, delete_limit))
+        .routes(routes!(list_nodes))
+        .routes(routes!(get_node, put_node, delete_node))
+        .routes(routes!(apply))
+        .routes(routes!(explain))
+}
+
+/// Limits with how they stand, by name.
+#[utoipa::path(get, path = "/v1/limits", tag = "limits",
+    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Limit>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn list_limits(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let (page, cursor) = (reading.page(), reading.query("cursor"));
+    reading.end(Some(())).await?;
+    json(call.service().limits(&call.caller, page, cursor).await?)
+}
+
+/// One limit with how it stands.
+#[utoipa::path(get, path = "/v1/limits/{name}", tag = "limits",
+    params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Limit),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn get_limit(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let name = reading.part("name");
+    let name: ObjectName = reading.end(name).await?;
+    json(call.service().limit(&call.caller, &name).await?)
+}
+
+/// Declares a limit or changes it, and says what that comes to.
+#[utoipa::path(put, path = "/v1/limits/{name}", tag = "limits",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query),
+           ("If-Match" = Option<String>, Header, description = "Change it only if this is its `resourceVersion`")),
+    request_body = Limit,
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn put_limit(call: Call) -> Handled {
+    put(call, ObjectKind::Limit).await
+}
+
+/// Removes a limit.
+#[utoipa::path(delete, path = "/v1/limits/{name}", tag = "limits",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = ApplyAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn delete_limit(call: Call) -> Handled {
+    drop_one(call, Asked::DropLimit).await
+}
+
+/// Machines, by name.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes",
+    params(("limit" = Option<u64>, Query, minimum = 1, maximum = 1000), ("cursor" = Option<String>, Query),
+           ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = ListAnswer<Node>),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn list_nodes(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let (page, cursor) = (reading.page(), reading.text("cursor"));
+    reading.end(Some(())).await?;
+    json(call.service().nodes(page, cursor))
+}
+
+/// One machine.
+#[utoipa::path(get, path = "/v1/nodes/{name}", tag = "nodes",
+    params(("name" = String, Path, max_length = 253), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Node),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn get_node(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let name = reading.part("name");
+    let name: ObjectName = reading.end(name).await?;
+    json(call.service().node(&name)?)
+}
+
+/// Adds a machine or changes it.
+#[utoipa::path(put, path = "/v1/nodes/{name}", tag = "nodes",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    request_body = Node,
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is new"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn put_node(call: Call) -> Handled {
+    put(call, ObjectKind::Node).await
+}
+
+/// Removes a machine.
+#[utoipa::path(delete, path = "/v1/nodes/{name}", tag = "nodes",
+    params(("name" = String, Path, max_length = 253), ("dryRun" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = ApplyAnswer),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn delete_node(call: Call) -> Handled {
+    drop_one(call, Asked::DropNode).await
+}
+
+/// Changes several objects, all or none.
+#[utoipa::path(post, path = "/v1/apply", tag = "limits",
+    params(("dryRun" = Option<bool>, Query)),
+    request_body = ApplyRequest,
+    responses((status = 200, body = ApplyAnswer), (status = 201, body = ApplyAnswer, description = "It is one, and new"),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn apply(call: Call) -> Handled {
+    let mut reading = call.reading();
+    let write = Write {
+        mode: reading.mode(),
+        if_match: None,
+    };
+    let objects = reading.objects();
+    let objects = reading.end(objects).await?;
+    let asked = objects.into_iter().map(Asked::Set).collect();
+    json(call.service().change(&call.caller, asked, write).await?)
+}
+
+/// Why a thing is as it is, when that changes, and who counts.
+#[utoipa::path(get, path = "/v1/explain/{kind}/{name}", tag = "answers",
+    params(("kind" = String, Path, description = "`booking` or `limit`"), ("name" = String, Path), ("minRecord" = Option<u64>, Query)),
+    responses((status = 200, body = Explanation),
+              (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, and why")))]
+async fn explain(call: Call) -> Handled {
+    let mut reading = call.reading().min_record();
+    let (kind, name) = (
+        reading.part::<String>("kind"),
+        reading.part::<String>("name"),
+    );
+    let explained = kind.zip(name);
+    let explained = explained.and_then(|(kind, name)| {
+        let object = Reference::of(&kind, &name, EXPLAINED);
+        reading.take(object.map_err(|error| no_subject("kind", "name", &error)))
+    });
+    let explained = reading.end(explained).await?;
+    json(call.service().explain(&call.caller, &explained)?)
+}
+
+async fn put(call: Call, kind: ObjectKind) -> Handled {
+    let mut reading = call.reading();
+    let name = reading.part::<ObjectName>("name");
+    let write = write(&mut reading);
+    let object = reading.declared(Address {
+        kind,
+        name: name.as_ref(),
+    });
+    let asked = vec![Asked::Set(reading.end(object).await?)];
+    json(call.service().change(&call.caller, asked, write).await?)
+}
+
+async fn drop_one(call: Call, asked: fn(ObjectName) -> Asked) -> Handled {
+    let mut reading = call.reading();
+    let name = reading.part("name");
+    let write = write(&mut reading);
+    let asked = vec![asked(reading.end(name).await?)];
+    json(call.service().change(&call.caller, asked, write).await?)
+}
+
+fn write(reading: &mut Reading<'_>) -> Write {
+    let if_match = reading.header::<String>("If-Match");
+    Write {
+        if_match: if_match.map(|version| version.trim_matches('"').to_owned()),
+        mode: reading.mode(),
+    }
+}
