@@ -216,9 +216,9 @@ fn change(
     let mut out = rules::Events::new(now);
     rules::change(&mut state.bookings, now, changes, &mut out)?;
     take_over(state, now, out, events);
-    let changed = changes.iter().zip(previous);
-    let changed = changed.map(|(change, previous)| Changed::new(change, previous, events, state));
-    Ok(Answer::Changed(changed.collect()))
+    let pairs = changes.iter().zip(previous);
+    let of_pair = |(change, previous)| Changed::new(change, previous, events, state);
+    Ok(Answer::Changed(pairs.map(of_pair).collect()))
 }
 
 /// Takes over the events of bookings, which they have applied to themselves.

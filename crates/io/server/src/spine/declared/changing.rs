@@ -53,8 +53,9 @@ impl Service {
         }
         let _one_at_a_time = self.declaring.lock().await;
         self.check_versions(&asked, &write)?;
-        let changes = asked.iter().map(Asked::change).collect();
-        let command: Command = spine::Command::Change { changes }.into();
+        let command = Command::from(spine::Command::Change {
+            changes: asked.iter().map(Asked::change).collect(),
+        });
         let (outcome, mood) = match write.mode {
             Mode::Real => (self.submit_one(caller, command.clone()).await?, Mood::Did),
             Mode::DryRun => (self.plan(&command).0, Mood::Would),
