@@ -268,7 +268,7 @@ mod tests {
     fn a_broken_invariant_is_told_once_for_each_state_that_is_kept() {
         let (_directory, data, mut keeper) = kept();
         let counting = Arc::<Counting>::default();
-        keeper.observe = Arc::clone(&counting) as Arc<dyn Observe>;
+        keeper.observe = counting.clone();
         keeper.look(SNAPSHOT_AGE);
         assert_eq!(counting.0.load(Ordering::Relaxed), 0);
         keeper.check = |state| {
