@@ -6,8 +6,9 @@ use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::words;
 
-use super::{Reference, saga};
-use crate::columns::amount;
+use super::Reference;
+use super::booking::columns::amount;
+use super::booking::saga;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{Look, Meaning, escaped_line};

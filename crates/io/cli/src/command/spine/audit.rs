@@ -14,7 +14,7 @@ use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::ledger::{check_export, check_lines};
-use super::read_subject;
+use crate::command::read_subject;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
@@ -25,7 +25,7 @@ use crate::session::{Reach, Session};
 /// How wide the names of checks are.
 const NAME: usize = 10;
 
-pub(super) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
     match verb {
         AuditVerb::Proof { reference, out } => proof(session, &reference, out.as_deref()).await,
         AuditVerb::Verify { file, key } => verify(session, &file, key.as_deref()),

@@ -4,9 +4,9 @@ use bursar_units::{BookingId, Label};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::booking::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
-use super::fields::Fields;
-use super::{integer, word};
+use super::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
+use crate::api::fields::Fields;
+use crate::api::{integer, word};
 use crate::problem::{FieldError, Problem};
 
 /// The body of `POST /v1/bookings`.
