@@ -8,6 +8,7 @@ use bursar_booking::{TTL_MAX, TTL_MIN};
 use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
+use super::booking::batch::OperationKind;
 use super::booking::{
     BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
 };
@@ -353,8 +354,12 @@ const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::A
 
 /// The operations of a batch: the bodies above, with `op` and `id`.
 const OPERATION: Shape = Shape::Ruled(&OPERATIONS, |node| {
-    match node.get("op").and_then(Node::text) {
-        Some("release") => release_rule(node),
+    match node
+        .get("op")
+        .and_then(Node::text)
+        .and_then(OperationKind::from_word)
+    {
+        Some(OperationKind::Release) => release_rule(node),
         _ => Vec::new(),
     }
 });
@@ -365,10 +370,10 @@ const OPERATIONS: Shape = Shape::By {
         Field::required("id", ID),
     ],
     cases: &[
-        ("reserve", BookingRequest::FIELDS),
-        ("renew", RenewRequest::FIELDS),
-        ("release", ReleaseRequest::FIELDS),
-        ("cancel", &[]),
+        OperationKind::Reserve.case(),
+        OperationKind::Renew.case(),
+        OperationKind::Release.case(),
+        OperationKind::Cancel.case(),
     ],
 };
 
