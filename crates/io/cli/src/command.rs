@@ -1,25 +1,16 @@
 //! What each command does. Commands word nothing that the server has words for: they lay out.
 
-mod agent;
 mod apply;
-mod audit;
 mod booking;
 mod context;
 mod delete;
 mod doctor;
-mod exec;
 mod explain;
 mod generate;
-mod ledger;
-mod limit;
-mod logs;
 mod market;
-mod node;
-mod saga;
 pub(crate) mod scenario;
 mod signals;
-mod token;
-mod top;
+mod spine;
 mod up;
 mod watch;
 
@@ -37,19 +28,19 @@ pub(crate) const DRY_RUN: &str = "nothing was changed (dry run)\n";
 pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), Stop> {
     match command {
         Command::Up(arguments) => Box::pin(up::run(session, &arguments)).await,
-        Command::Agent(arguments) => Box::pin(agent::run(session, &arguments)).await,
-        Command::Exec(arguments) => Box::pin(exec::run(session, &arguments)).await,
+        Command::Agent(arguments) => Box::pin(market::agent::run(session, &arguments)).await,
+        Command::Exec(arguments) => Box::pin(booking::exec::run(session, &arguments)).await,
         Command::Apply(arguments) => apply::run(session, &arguments).await,
         Command::Delete(arguments) => delete::run(session, &arguments).await,
         Command::Booking(noun) => Box::pin(booking::run(session, noun)).await,
-        Command::Limit(noun) => Box::pin(limit::run(session, noun)).await,
-        Command::Node(noun) => Box::pin(node::run(session, noun)).await,
-        Command::Top(arguments) => Box::pin(top::run(session, &arguments)).await,
+        Command::Limit(noun) => Box::pin(booking::limit::run(session, noun)).await,
+        Command::Node(noun) => Box::pin(spine::node::run(session, noun)).await,
+        Command::Top(arguments) => Box::pin(market::top::run(session, &arguments)).await,
         Command::Market(verb) => market::run(session, &verb),
         Command::Explain(arguments) => explain::run(session, &arguments).await,
-        Command::Ledger(verb) => Box::pin(ledger::run(session, verb)).await,
-        Command::Audit(verb) => audit::run(session, verb).await,
-        Command::Token(noun) => Box::pin(token::run(session, noun)).await,
+        Command::Ledger(verb) => Box::pin(spine::ledger::run(session, verb)).await,
+        Command::Audit(verb) => spine::audit::run(session, verb).await,
+        Command::Token(noun) => Box::pin(spine::token::run(session, noun)).await,
         Command::Context(noun) => context::run(session, noun),
         Command::Doctor => doctor::run(session).await,
         Command::Scenario(_) => {

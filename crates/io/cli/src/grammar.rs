@@ -3,30 +3,30 @@
 //! One definition per flag feeds parsing, both helps, the man pages and the completions. A noun
 //! alone lists; singular and plural are both accepted, help shows the singular.
 
-mod exec;
-mod ledger;
+mod booking;
+mod flags;
 mod market;
-mod noun;
 mod plain;
+mod spine;
 
 use std::path::PathBuf;
 
 use bursar_units::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use exec::ExecArguments;
-pub(crate) use ledger::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb};
+pub(crate) use booking::{
+    BookingNoun, BookingVerb, CancelArguments, ExecArguments, LimitNoun, LimitSet, LimitVerb,
+    LogsArguments, Most, ReleaseArguments, ReserveArguments,
+};
+pub(crate) use flags::ListFlags;
 pub(crate) use market::{
     AgentArguments, MarketVerb, NodeNoun, NodeVerb, RestoreArguments, TopArguments,
 };
-pub(crate) use noun::{
-    BookingNoun, BookingVerb, CancelArguments, ContextNoun, ContextVerb, LimitNoun, LimitSet,
-    LimitVerb, ListFlags, LogsArguments, Most, ReleaseArguments, ReserveArguments, TokenNoun,
-    TokenVerb,
-};
 pub(crate) use plain::{
-    ApplyArguments, DeleteArguments, ExplainArguments, Question, ScenarioArguments, UpArguments,
+    ApplyArguments, ContextNoun, ContextVerb, DeleteArguments, ExplainArguments, Question,
+    ScenarioArguments, UpArguments,
 };
+pub(crate) use spine::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb, TokenNoun, TokenVerb};
 
 /// The layout of both helps: the example comes first.
 pub(crate) const HELP: &str = "\

@@ -197,12 +197,12 @@ impl Look {
 }
 
 /// Nothing else to find a row by.
-pub(crate) fn nothing_else<T: ?Sized>(_: &T) -> Vec<String> {
+fn nothing_else<T: ?Sized>(_: &T) -> Vec<String> {
     Vec::new()
 }
 
 /// No colour.
-pub(crate) fn no_meaning<T: ?Sized>(_: &T) -> Option<Meaning> {
+fn no_meaning<T: ?Sized>(_: &T) -> Option<Meaning> {
     None
 }
 
@@ -311,6 +311,34 @@ pub(crate) fn number_or_dash(value: Option<u64>) -> String {
 }
 
 impl<T> Column<T> {
+    /// A column of texts.
+    pub(crate) const fn of_text(
+        head: &'static str,
+        shown: Shown,
+        cell: fn(&T, &Look) -> String,
+    ) -> Self {
+        Self {
+            head,
+            align: Align::Left,
+            shown,
+            cell,
+            also: nothing_else,
+            meaning: no_meaning,
+        }
+    }
+
+    /// A column of numbers.
+    pub(crate) const fn of_count(
+        head: &'static str,
+        shown: Shown,
+        cell: fn(&T, &Look) -> String,
+    ) -> Self {
+        Self {
+            align: Align::Right,
+            ..Self::of_text(head, shown, cell)
+        }
+    }
+
     /// The cell as it is printed.
     pub(crate) fn text(&self, row: &T, look: &Look) -> String {
         escaped_line(&self.value(row, look)).into_owned()
@@ -407,7 +435,7 @@ fn line<T>(
 mod tests {
     use bursar_units::hidden::is_hidden;
 
-    use super::{Align, Column, Look, Meaning, Shown, details, no_meaning, nothing_else, table};
+    use super::{Column, Look, Meaning, Shown, details, table};
 
     fn look() -> Look {
         Look {
@@ -423,14 +451,7 @@ mod tests {
         shown: Shown,
         cell: fn(&(String, u64), &Look) -> String,
     ) -> Column<(String, u64)> {
-        Column {
-            head,
-            align: Align::Left,
-            shown,
-            cell,
-            also: nothing_else,
-            meaning: no_meaning,
-        }
+        Column::of_text(head, shown, cell)
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The binary `bursar`: reads the environment once, makes a session and runs one command in it.
 
-mod columns;
 mod command;
 mod config;
 mod connect;

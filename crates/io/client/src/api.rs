@@ -4,9 +4,7 @@
 //! read with unknown fields ignored, so that the server may add some (design 80, 4.1).
 
 pub mod allocation;
-mod answer;
 pub mod apply;
-pub mod batch;
 pub mod body;
 pub mod booking;
 pub mod clearing;
@@ -27,7 +25,7 @@ pub mod word;
 
 pub use allocation::{Allocation, AllocationStatus};
 pub use apply::{ApplyAnswer, ApplyRequest, Change, ChangeKind, FieldChange};
-pub use batch::{Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Operation};
+pub use booking::batch::{Batch, BatchAnswer, BatchDone, BatchRefused, BatchResult, Operation};
 pub use booking::{
     Booking, BookingRequest, CancelRequest, End, Outcome, Priority, ReleaseRequest, RenewRequest,
     State,

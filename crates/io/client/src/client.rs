@@ -6,13 +6,16 @@
 //! own reason: what the server refused is its [`Problem`](crate::Problem).
 
 mod address;
+mod booking;
 mod calls;
 mod error;
 mod events;
 mod exchange;
 mod logs;
+mod market;
 mod pause;
 mod query;
+mod spine;
 mod sse;
 mod token;
 mod transport;

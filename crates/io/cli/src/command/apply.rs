@@ -7,7 +7,7 @@ use bursar_client::client::Mode;
 use bursar_client::object::{File, Object, read_files};
 
 use super::DRY_RUN;
-use super::limit::{field_text, telling};
+use super::booking::limit::{field_text, telling};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ApplyArguments, Format};
 use crate::session::Session;

@@ -1,5 +1,11 @@
 //! `bursar booking`: hold a slot, keep it, give it back, and see who holds and who waits.
 
+pub(super) mod columns;
+pub(super) mod exec;
+pub(super) mod limit;
+mod logs;
+pub(super) mod saga;
+
 use std::time::Duration;
 
 use bursar_client::api::{
@@ -14,8 +20,7 @@ use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{BookingId, Instant, Millis};
 use serde::Serialize;
 
-use super::{DRY_RUN, saga, watch};
-use crate::columns::{lasting, outcome_words, state_word};
+use super::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{
     BookingNoun, BookingVerb, CancelArguments, ListFlags, ReleaseArguments, ReserveArguments,
@@ -24,6 +29,7 @@ use crate::layout::{Look, Meaning, REPORT_WORD, details, escaped_line};
 use crate::list::Filter;
 use crate::session::Session;
 use crate::suggest::did_you_mean;
+use columns::{lasting, outcome_words, state_word};
 
 /// How long one look at a waiting booking waits for it to change.
 const LOOK: Duration = Duration::from_secs(20);
@@ -45,7 +51,7 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
         }
         BookingVerb::Release(arguments) => release(session, &arguments).await,
         BookingVerb::Cancel(arguments) => cancel(session, &arguments).await,
-        BookingVerb::Logs(arguments) => super::logs::run(session, &arguments).await,
+        BookingVerb::Logs(arguments) => logs::run(session, &arguments).await,
         BookingVerb::List(flags) => list(session, &flags).await,
         BookingVerb::Show { id, fence, watch } => show(session, &id, fence, watch).await,
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::config::{self, Config, DEMO};
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ContextNoun, ContextVerb, ListFlags};
-use crate::layout::{Align, Column, Shown, no_meaning, nothing_else};
+use crate::layout::{Column, Shown};
 use crate::list::{self, Filter, Listed};
 use crate::session::Session;
 
@@ -95,26 +95,13 @@ impl Listed for Row {
         "`[context.lab]` with `server = \"http://…\"` in the client's file makes one";
 
     fn columns() -> &'static [Column<Self>] {
-        const fn text(
-            head: &'static str,
-            cell: fn(&Row, &crate::layout::Look) -> String,
-        ) -> Column<Row> {
-            Column {
-                head,
-                align: Align::Left,
-                shown: Shown::Always,
-                cell,
-                also: nothing_else,
-                meaning: no_meaning,
-            }
-        }
         const COLUMNS: &[Column<Row>] = &[
-            text("CONTEXT", |row, _| row.name.clone()),
-            text("CURRENT", |row, _| {
+            Column::of_text("CONTEXT", Shown::Always, |row, _| row.name.clone()),
+            Column::of_text("CURRENT", Shown::Always, |row, _| {
                 if row.current { "yes" } else { "" }.to_owned()
             }),
-            text("SERVER", |row, _| row.server.clone()),
-            text("TOKEN FILE", |row, _| {
+            Column::of_text("SERVER", Shown::Always, |row, _| row.server.clone()),
+            Column::of_text("TOKEN FILE", Shown::Always, |row, _| {
                 row.token_file.clone().unwrap_or_default()
             }),
         ];

@@ -6,8 +6,9 @@ use bursar_client::api::{Explanation, When, Who, Why};
 use bursar_client::problem::{Holder, LimitUse};
 use bursar_engine::{Kind, Reference, words};
 
-use super::{read_reference, saga};
-use crate::columns::amount;
+use super::booking::columns::amount;
+use super::booking::saga;
+use super::read_reference;
 use crate::failure::{Failure, Stop};
 use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{Look, Meaning, escaped_line};

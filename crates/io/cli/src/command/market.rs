@@ -1,9 +1,11 @@
 //! `bursar market clear`: one node from a file, cleared by the function that the agent calls
 //! (design 10, "What if, from a file").
 
+pub(super) mod agent;
 pub(super) mod scene;
 pub(super) mod settings;
 pub(super) mod sharing;
+pub(super) mod top;
 
 use std::path::Path;
 
@@ -16,7 +18,7 @@ use bursar_market::explain::{Scene, explain, price_line, why};
 use super::apply;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::MarketVerb;
-use crate::layout::{self, Align, Column, Look, Meaning, Shown, no_meaning, nothing_else};
+use crate::layout::{self, Column, Look, Meaning, Shown};
 use crate::session::Session;
 
 /// How wide the word before each part is.
@@ -60,24 +62,13 @@ struct Row {
 }
 
 const COLUMNS: &[Column<Row>] = &[
-    column("POD", Align::Left, |row, _| row.pod.clone()),
-    column("WROTE", Align::Left, |row, _| row.wrote.clone()),
-    column("NEED", Align::Right, |row, _| row.need.clone()),
-    column("GETS", Align::Right, |row, _| row.gets.clone()),
-    column("", Align::Left, |row, _| row.bar.clone()),
-    column("BOUND BY", Align::Left, |row, _| row.bound_by.clone()),
+    Column::of_text("POD", Shown::Always, |row, _| row.pod.clone()),
+    Column::of_text("WROTE", Shown::Always, |row, _| row.wrote.clone()),
+    Column::of_count("NEED", Shown::Always, |row, _| row.need.clone()),
+    Column::of_count("GETS", Shown::Always, |row, _| row.gets.clone()),
+    Column::of_text("", Shown::Always, |row, _| row.bar.clone()),
+    Column::of_text("BOUND BY", Shown::Always, |row, _| row.bound_by.clone()),
 ];
-
-const fn column(head: &'static str, align: Align, cell: fn(&Row, &Look) -> String) -> Column<Row> {
-    Column {
-        head,
-        align,
-        shown: Shown::Always,
-        cell,
-        also: nothing_else,
-        meaning: no_meaning,
-    }
-}
 
 fn text(market: &Market, cleared: &Cleared, look: &Look) -> String {
     let scene = Scene::of_market(market, cleared);

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use bursar_units::ObjectName;
 use clap::{Args, Subcommand};
 
-use super::{HELP, ListFlags};
+use super::HELP;
+use super::flags::ListFlags;
 
 /// `bursar agent`.
 #[derive(Args, Clone, Debug)]

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bursar_engine::market::Mode;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
-use super::noun::words;
+use super::flags::{ListFlags, words};
 
 /// `bursar up`.
 #[derive(Args, Clone, Debug)]
@@ -154,4 +154,35 @@ pub(crate) struct ScenarioArguments {
     /// Rewrite the expected lines
     #[arg(long)]
     pub(crate) update: bool,
+}
+
+/// `bursar context …`.
+#[derive(Args, Debug)]
+#[command(
+    before_help = "example:  bursar context use lab",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    help_template = HELP
+)]
+pub(crate) struct ContextNoun {
+    /// Flags of the list that the noun alone is.
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Option<ContextVerb>,
+}
+
+/// What can be done with contexts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextVerb {
+    /// All contexts of the client's file
+    #[command(before_help = "example:  bursar context list", help_template = HELP)]
+    List(ListFlags),
+    /// Make one the current
+    #[command(before_help = "example:  bursar context use lab", help_template = HELP)]
+    Use {
+        /// Which context
+        name: String,
+    },
 }

@@ -8,6 +8,7 @@ use bursar_booking::{TTL_MAX, TTL_MIN};
 use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
+use super::booking::batch::OperationKind;
 use super::booking::{
     BookingRequest, CancelRequest, Outcome, Priority, ReleaseRequest, RenewRequest,
 };
@@ -21,7 +22,7 @@ use super::{APPLY_OBJECTS_MAX, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use crate::object::limit::new_label;
 use crate::object::{self, Address, Object};
 use crate::problem::{Code, FieldError, Problem};
-use crate::shape::{self, Broken, Field, Found, Shape, WHOLE, Wrong};
+use crate::shape::{self, Broken, Field, Found, Shape, Wrong};
 use crate::tree::{Kind, Node};
 
 /// Mistakes that are told of one request.
@@ -144,21 +145,10 @@ shaped! {
     ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule);
     CancelRequest = Shape::Map(&[]);
     Batch = Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]);
-    TokenRequest = Shape::Ruled(
-        &Shape::Map(&[
-            Field::required("name", Shape::Text(token_name)),
-            Field::required("roles", Shape::List(&Shape::Word(&Role::WORDS))),
-            Field::defaulted("tenants", Shape::List(&LABEL)),
-            Field::optional("expires", Shape::Text(|text| lifetime(text).map(drop))),
-        ]),
-        token_rule,
-    );
+    TokenRequest = Shape::Ruled(&Shape::Map(TokenRequest::FIELDS), token_rule);
     ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS);
-    PruneRequest = Shape::Map(&[Field::required("before", Shape::Text(an_instant))]);
-    ExportedRequest = Shape::Map(&[
-        Field::required("from", WHOLE),
-        Field::required("below", WHOLE),
-    ]);
+    PruneRequest = Shape::Map(PruneRequest::FIELDS);
+    ExportedRequest = Shape::Map(ExportedRequest::FIELDS);
     RotateKeyRequest = Shape::Map(&[]);
     RestoreRequest = Shape::Map(&[]);
 }
@@ -364,8 +354,12 @@ const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::A
 
 /// The operations of a batch: the bodies above, with `op` and `id`.
 const OPERATION: Shape = Shape::Ruled(&OPERATIONS, |node| {
-    match node.get("op").and_then(Node::text) {
-        Some("release") => release_rule(node),
+    match node
+        .get("op")
+        .and_then(Node::text)
+        .and_then(OperationKind::from_word)
+    {
+        Some(OperationKind::Release) => release_rule(node),
         _ => Vec::new(),
     }
 });
@@ -376,10 +370,10 @@ const OPERATIONS: Shape = Shape::By {
         Field::required("id", ID),
     ],
     cases: &[
-        ("reserve", BookingRequest::FIELDS),
-        ("renew", RenewRequest::FIELDS),
-        ("release", ReleaseRequest::FIELDS),
-        ("cancel", &[]),
+        OperationKind::Reserve.case(),
+        OperationKind::Renew.case(),
+        OperationKind::Release.case(),
+        OperationKind::Cancel.case(),
     ],
 };
 
@@ -465,13 +459,13 @@ pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
 }
 
 /// Accepts the name of a token, which is its caller's, and callers have labels.
-fn token_name(text: &str) -> Result<(), Wrong> {
+pub(super) fn token_name(text: &str) -> Result<(), Wrong> {
     ObjectName::new(text).map_err(wrong_name)?;
     new_label(text).map(drop)
 }
 
 /// How long a token is good.
-fn lifetime(text: &str) -> Result<Millis, Wrong> {
+pub(super) fn lifetime(text: &str) -> Result<Millis, Wrong> {
     let length: Millis = text
         .parse()
         .map_err(|error: bursar_units::duration::Error| Wrong::new(error.to_string()))?;
@@ -489,7 +483,7 @@ pub(super) const fn time(min: Millis, max: Millis) -> Shape {
     }
 }
 
-fn an_instant(text: &str) -> Result<(), Wrong> {
+pub(super) fn an_instant(text: &str) -> Result<(), Wrong> {
     instant::parse(text)
         .map(drop)
         .map_err(|error| Wrong::new(error.to_string()))

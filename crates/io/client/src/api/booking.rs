@@ -1,5 +1,8 @@
 //! Bookings: what is asked, and what is answered.
 
+pub(super) mod answer;
+pub mod batch;
+
 use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,7 +12,7 @@ use super::fields::object;
 use super::{integer, word};
 use crate::shape::{Shape, WHOLE};
 
-pub use super::answer::Booking;
+pub use answer::Booking;
 pub use bursar_booking::{End, Outcome, Priority};
 
 object! {

@@ -18,7 +18,7 @@ use super::{instant, integer, word};
 use crate::problem::FieldError;
 use crate::shape::{Shape, WHOLE, Wrong};
 
-pub use super::answer::Execution;
+pub use super::booking::answer::Execution;
 pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as ExecutionOutcome};
 pub use bursar_engine::explain::StepState;
 

@@ -4,7 +4,10 @@ use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::body::an_instant;
+use super::fields::object;
 use super::instant;
+use crate::shape::{Shape, WHOLE};
 
 /// How the ledger stands: `GET /v1/ledger`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -113,24 +116,28 @@ pub struct RecordView {
     pub raw: Option<Box<serde_json::value::RawValue>>,
 }
 
-/// The body of `POST /v1/ledger/prune`.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PruneRequest {
-    /// Payloads of records made before this are forgotten.
-    #[serde(with = "instant")]
-    #[schema(value_type = String, format = DateTime)]
-    pub before: Instant,
+object! {
+    /// The body of `POST /v1/ledger/prune`.
+    #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct PruneRequest {
+        /// Payloads of records made before this are forgotten.
+        #[serde(with = "instant")]
+        #[schema(value_type = String, format = DateTime)]
+        required before "before": Instant = Shape::Text(an_instant);
+    }
 }
 
-/// The body of `POST /v1/ledger/exported`: an export that its maker has safe.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ExportedRequest {
-    /// The first record in it.
-    pub from: u64,
-    /// The first record after those in it that a checkpoint in it signs.
-    pub below: u64,
+object! {
+    /// The body of `POST /v1/ledger/exported`: an export that its maker has safe.
+    #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct ExportedRequest {
+        /// The first record in it.
+        required from "from": u64 = WHOLE;
+        /// The first record after those in it that a checkpoint in it signs.
+        required below "below": u64 = WHOLE;
+    }
 }
 
 /// What was exported.

@@ -4,7 +4,10 @@ use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::body::{LABEL, lifetime, token_name};
+use super::fields::object;
 use super::{instant, word};
+use crate::shape::Shape;
 
 pub use bursar_engine::token::Role;
 
@@ -31,24 +34,25 @@ pub struct Token {
     pub expires_at: Instant,
 }
 
-/// The body of `POST /v1/tokens`.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TokenRequest {
-    /// Its name, which is also the caller's.
-    #[schema(value_type = String, max_length = 253)]
-    pub name: ObjectName,
-    /// What it lets its bearer do; at least one.
-    #[schema(value_type = Vec<word::Role>, min_items = 1)]
-    pub roles: Vec<Role>,
-    /// As whom; needed by `use`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<String>)]
-    pub tenants: Vec<Label>,
-    /// How long it is good, as in `90d`, which it is unless told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "90d")]
-    pub expires: Option<String>,
+object! {
+    /// The body of `POST /v1/tokens`.
+    #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct TokenRequest {
+        /// Its name, which is also the caller's.
+        #[schema(value_type = String, max_length = 253)]
+        required name "name": ObjectName = Shape::Text(token_name);
+        /// What it lets its bearer do; at least one.
+        #[schema(value_type = Vec<word::Role>, min_items = 1)]
+        required roles "roles": Vec<Role> = Shape::List(&Shape::Word(&Role::WORDS));
+        /// As whom; needed by `use`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(value_type = Vec<String>)]
+        defaulted tenants "tenants": Vec<Label> = Shape::List(&LABEL), Vec::new();
+        /// How long it is good, as in `90d`, which it is unless told.
+        #[schema(example = "90d")]
+        optional expires "expires": String = Shape::Text(|text| lifetime(text).map(drop));
+    }
 }
 
 /// A new token, with its secret.

@@ -39,6 +39,8 @@ schemas! {
     End = booking::End;
     /// What the holder says of its work.
     Outcome = booking::Outcome;
+    /// The four operations.
+    Kind = super::booking::batch::OperationKind;
     /// How far an execution has come.
     ExecutionState = super::ExecutionState;
     /// How an execution came out.

@@ -7,7 +7,7 @@ use bursar_node::market::silent_ms;
 use bursar_units::causes::chain;
 
 use super::{Line, fail, ok, warn};
-use crate::command::node::market_of;
+use crate::command::spine::node::market_of;
 use crate::layout::Look;
 use crate::time::distance;
 

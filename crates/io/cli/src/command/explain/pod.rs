@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::LABEL;
 use crate::command::market::scene::{booking_of, evidence, scene, share};
-use crate::command::node::market_of;
+use crate::command::spine::node::market_of;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{self, Look, Meaning, WIDTH};

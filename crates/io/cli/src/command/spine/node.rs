@@ -18,13 +18,11 @@ use bursar_units::quantity::format_cpu;
 use bursar_units::{Amount, Instant, ObjectName};
 use serde::Serialize;
 
-use super::market::scene::scene;
-use super::{DRY_RUN, watch};
+use crate::command::market::scene::scene;
+use crate::command::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
-use crate::layout::{
-    Align, Column, Look, Meaning, REPORT_WORD, Shown, details, no_meaning, nothing_else,
-};
+use crate::layout::{Column, Look, Meaning, REPORT_WORD, Shown, details};
 use crate::list::{Filter, Listed};
 use crate::session::Session;
 
@@ -33,7 +31,7 @@ const OBSERVES: &str = "observes, changes nothing";
 /// Our own process, which tells where the cgroups are.
 const PROCESS: &str = "/proc/self";
 
-pub(super) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(NodeVerb::List(noun.list)) {
         NodeVerb::List(flags) => list(session, &flags).await,
         NodeVerb::Show { name } => show(session, &name).await,
@@ -42,7 +40,7 @@ pub(super) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Sto
 }
 
 /// The market of a node; `None` where no agent reports, or the caller may not see it.
-pub(super) async fn market_of(
+pub(in crate::command) async fn market_of(
     client: &Client,
     node: &ObjectName,
 ) -> Result<Option<NodeMarket>, Error> {
@@ -114,17 +112,6 @@ impl Row {
     }
 }
 
-const fn column(head: &'static str, align: Align, cell: fn(&Row, &Look) -> String) -> Column<Row> {
-    Column {
-        head,
-        align,
-        shown: Shown::Always,
-        cell,
-        also: nothing_else,
-        meaning: no_meaning,
-    }
-}
-
 impl Listed for Row {
     const KIND: &'static str = "node";
     const NONE: &'static str = "no nodes";
@@ -132,29 +119,29 @@ impl Listed for Row {
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Row>] = &[
-            column("NODE", Align::Left, |row, _| row.name()),
-            column("CPU", Align::Right, |row, _| {
+            Column::of_text("NODE", Shown::Always, |row, _| row.name()),
+            Column::of_count("CPU", Shown::Always, |row, _| {
                 row.has(|has| has.cpu_milli, format_cpu)
             }),
-            column("MEMORY", Align::Right, |row, _| {
+            Column::of_count("MEMORY", Shown::Always, |row, _| {
                 row.has(|has| has.memory_bytes, gibibytes)
             }),
-            column("GPUS", Align::Right, |row, _| {
+            Column::of_count("GPUS", Shown::Always, |row, _| {
                 row.has(|has| has.gpus, words::number)
             }),
-            column("MARKET", Align::Left, |row, _| {
+            Column::of_text("MARKET", Shown::Always, |row, _| {
                 row.of_market(|market| market.acts.word().to_owned())
             }),
             Column {
                 meaning: |row| row.market.map(|market| mode_meaning(market.mode)),
-                ..column("MODE", Align::Left, |row, _| {
+                ..Column::of_text("MODE", Shown::Always, |row, _| {
                     row.of_acting(|market| market.mode.word().to_owned())
                 })
             },
-            column("PRICE", Align::Right, |row, _| {
+            Column::of_count("PRICE", Shown::Always, |row, _| {
                 row.of_acting(|market| price(market.price_ppm))
             }),
-            column("AGENT", Align::Right, |row, look| {
+            Column::of_count("AGENT", Shown::Always, |row, look| {
                 let cleared = row.market.and_then(|market| market.cleared_at);
                 cleared.map(|at| look.age(at)).unwrap_or_default()
             }),
@@ -174,7 +161,7 @@ fn gibibytes(bytes: u64) -> String {
 }
 
 /// What colour a mode has.
-pub(super) fn mode_meaning(mode: MarketMode) -> Meaning {
+pub(in crate::command) fn mode_meaning(mode: MarketMode) -> Meaning {
     match mode {
         MarketMode::Uncongested => Meaning::Good,
         MarketMode::Congested => Meaning::Waiting,
@@ -366,7 +353,9 @@ fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreA
     })?;
     let milli = |quota: Quota| quota.milli_ceil();
     Ok(RestoreAnswer {
-        node: super::up::machine::Machine::read().name().to_owned(),
+        node: crate::command::up::machine::Machine::read()
+            .name()
+            .to_owned(),
         restored: told
             .restored
             .into_iter()

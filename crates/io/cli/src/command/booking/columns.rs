@@ -1,40 +1,16 @@
-//! The columns of every list: one definition each (design 80, 1.6).
+//! The columns of bookings and limits: one definition each (design 80, 1.6).
 
-use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, State, Token};
+use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, State};
 use bursar_engine::words::number;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Dimension, Millis};
 
-use crate::layout::{
-    Align, Column, Look, Meaning, Shown, no_meaning, nothing_else, number_or_dash,
-};
+use crate::layout::{Column, Look, Meaning, Shown, number_or_dash};
 use crate::list::Listed;
 use crate::time::{distance, length};
 
 /// From here on a limit is nearly full (design 80, 5.1).
 const NEAR_PERCENT: u128 = 80;
-
-const fn text<T>(head: &'static str, shown: Shown, cell: fn(&T, &Look) -> String) -> Column<T> {
-    Column {
-        head,
-        align: Align::Left,
-        shown,
-        cell,
-        also: nothing_else,
-        meaning: no_meaning,
-    }
-}
-
-const fn count<T>(head: &'static str, shown: Shown, cell: fn(&T, &Look) -> String) -> Column<T> {
-    Column {
-        head,
-        align: Align::Right,
-        shown,
-        cell,
-        also: nothing_else,
-        meaning: no_meaning,
-    }
-}
 
 impl Listed for Booking {
     const KIND: &'static str = "booking";
@@ -43,43 +19,43 @@ impl Listed for Booking {
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Booking>] = &[
-            text("BOOKING", Shown::Always, |row, _| row.id.to_string()),
-            text("CLASS", Shown::Always, |row, _| shown(row.class.as_ref())),
-            text("TENANT", Shown::Room(2), |row, _| {
+            Column::of_text("BOOKING", Shown::Always, |row, _| row.id.to_string()),
+            Column::of_text("CLASS", Shown::Always, |row, _| shown(row.class.as_ref())),
+            Column::of_text("TENANT", Shown::Room(2), |row, _| {
                 shown(row.tenant.as_ref())
             }),
             Column {
                 also: |row| vec![row.state.word().to_owned()],
                 meaning: |row| Some(state_meaning(row)),
-                ..text("STATE", Shown::Always, |row, _| state_word(row).to_owned())
+                ..Column::of_text("STATE", Shown::Always, |row, _| state_word(row).to_owned())
             },
-            count("SLOTS", Shown::Room(1), |row, _| number_or_dash(row.slots)),
-            count("WAITED", Shown::Room(4), waited),
-            count("RAN", Shown::Room(5), ran),
-            text("OUTCOME", Shown::Room(3), outcome),
-            text("PRIORITY", Shown::Wide, |row, _| {
+            Column::of_count("SLOTS", Shown::Room(1), |row, _| number_or_dash(row.slots)),
+            Column::of_count("WAITED", Shown::Room(4), waited),
+            Column::of_count("RAN", Shown::Room(5), ran),
+            Column::of_text("OUTCOME", Shown::Room(3), outcome),
+            Column::of_text("PRIORITY", Shown::Wide, |row, _| {
                 row.priority
                     .map(|p| p.word().to_owned())
                     .unwrap_or_default()
             }),
-            count("CPU", Shown::Wide, |row, _| {
+            Column::of_count("CPU", Shown::Wide, |row, _| {
                 row.cpu_milli.map(format_cpu).unwrap_or_default()
             }),
-            count("MEMORY", Shown::Wide, |row, _| {
+            Column::of_count("MEMORY", Shown::Wide, |row, _| {
                 row.memory_bytes.map(format_memory).unwrap_or_default()
             }),
-            count("GPUS", Shown::Wide, |row, _| number_or_dash(row.gpus)),
-            count("AHEAD", Shown::Wide, |row, _| number_or_dash(row.ahead)),
-            count("FENCE", Shown::Wide, |row, _| {
+            Column::of_count("GPUS", Shown::Wide, |row, _| number_or_dash(row.gpus)),
+            Column::of_count("AHEAD", Shown::Wide, |row, _| number_or_dash(row.ahead)),
+            Column::of_count("FENCE", Shown::Wide, |row, _| {
                 row.fence.map(|fence| fence.to_string()).unwrap_or_default()
             }),
-            text("EXPIRES", Shown::Wide, |row, look| {
+            Column::of_text("EXPIRES", Shown::Wide, |row, look| {
                 row.expires_at.map(|at| look.moment(at)).unwrap_or_default()
             }),
-            count("AGE", Shown::Wide, |row, look| {
+            Column::of_count("AGE", Shown::Wide, |row, look| {
                 row.queued_at.map(|at| look.age(at)).unwrap_or_default()
             }),
-            text("EXECUTION", Shown::Wide, |row, _| {
+            Column::of_text("EXECUTION", Shown::Wide, |row, _| {
                 row.execution_id
                     .as_ref()
                     .map(ToString::to_string)
@@ -105,13 +81,13 @@ impl Listed for Limit {
 
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Limit>] = &[
-            text("LIMIT", Shown::Always, |row, _| {
+            Column::of_text("LIMIT", Shown::Always, |row, _| {
                 row.metadata.name.to_string()
             }),
-            text("CLASS", Shown::Always, |row, _| {
+            Column::of_text("CLASS", Shown::Always, |row, _| {
                 row.spec.class.clone().unwrap_or_default()
             }),
-            text("TENANT", Shown::Always, |row, _| {
+            Column::of_text("TENANT", Shown::Always, |row, _| {
                 row.spec.tenant.clone().unwrap_or_default()
             }),
             Column {
@@ -123,44 +99,44 @@ impl Listed for Limit {
                         .collect()
                 },
                 meaning: fullness,
-                ..text("SLOTS", Shown::Always, |row, look| {
+                ..Column::of_text("SLOTS", Shown::Always, |row, look| {
                     bounded(row, look, Dimension::Slots)
                 })
             },
-            count("WAITING", Shown::Room(1), |row, _| {
+            Column::of_count("WAITING", Shown::Room(1), |row, _| {
                 row.status
                     .as_ref()
                     .map(|status| number(status.waiting))
                     .unwrap_or_default()
             }),
-            text("LONGEST WAIT", Shown::Room(2), |row, look| {
+            Column::of_text("LONGEST WAIT", Shown::Room(2), |row, look| {
                 let since = row.status.as_ref().and_then(|status| status.waiting_since);
                 since
                     .map(|since| distance(look.now.since(since)))
                     .unwrap_or_default()
             }),
-            text("CPU", Shown::Wide, |row, look| {
+            Column::of_text("CPU", Shown::Wide, |row, look| {
                 bounded(row, look, Dimension::Cpu)
             }),
-            text("MEMORY", Shown::Wide, |row, look| {
+            Column::of_text("MEMORY", Shown::Wide, |row, look| {
                 bounded(row, look, Dimension::Memory)
             }),
-            text("GPUS", Shown::Wide, |row, look| {
+            Column::of_text("GPUS", Shown::Wide, |row, look| {
                 bounded(row, look, Dimension::Gpus)
             }),
-            count("MAX QUEUE", Shown::Wide, |row, _| {
+            Column::of_count("MAX QUEUE", Shown::Wide, |row, _| {
                 number_or_dash(row.spec.max_queue)
             }),
-            count("MAX OF TENANT", Shown::Wide, |row, _| {
+            Column::of_count("MAX OF TENANT", Shown::Wide, |row, _| {
                 number_or_dash(row.spec.max_queue_per_tenant)
             }),
-            count("MAX WAIT", Shown::Wide, |row, _| {
+            Column::of_count("MAX WAIT", Shown::Wide, |row, _| {
                 row.spec.max_wait.clone().unwrap_or_default()
             }),
-            count("MAX TTL", Shown::Wide, |row, _| {
+            Column::of_count("MAX TTL", Shown::Wide, |row, _| {
                 row.spec.max_ttl.clone().unwrap_or_default()
             }),
-            count("WEIGHT", Shown::Wide, |row, _| {
+            Column::of_count("WEIGHT", Shown::Wide, |row, _| {
                 number_or_dash(row.spec.weight)
             }),
         ];
@@ -169,43 +145,6 @@ impl Listed for Limit {
 
     fn name(&self) -> String {
         self.metadata.name.to_string()
-    }
-}
-
-impl Listed for Token {
-    const KIND: &'static str = "token";
-    const NONE: &'static str = "no tokens";
-    const FIRST: &'static str = "`bursar token create ci --role use --tenant acme` makes one";
-
-    fn columns() -> &'static [Column<Self>] {
-        const COLUMNS: &[Column<Token>] = &[
-            text("TOKEN", Shown::Always, |row, _| row.name.to_string()),
-            text("ROLES", Shown::Always, |row, _| {
-                row.roles
-                    .iter()
-                    .map(|role| role.word())
-                    .collect::<Vec<_>>()
-                    .join(",")
-            }),
-            text("TENANTS", Shown::Always, |row, _| {
-                row.tenants
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(",")
-            }),
-            text("EXPIRES", Shown::Always, |row, look| {
-                look.moment(row.expires_at)
-            }),
-            text("CREATED", Shown::Wide, |row, look| {
-                look.absolute(row.created_at)
-            }),
-        ];
-        COLUMNS
-    }
-
-    fn name(&self) -> String {
-        self.name.to_string()
     }
 }
 

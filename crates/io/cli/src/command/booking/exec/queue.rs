@@ -12,11 +12,11 @@ use bursar_units::{BookingId, Dimension, Label, Millis};
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 
-use super::super::booking::{end_words, estimate, without_a_slot};
-use super::super::explain::holders;
+use super::super::columns::amount;
+use super::super::{end_words, estimate, without_a_slot};
 use super::signals::{Signals, exit_code};
 use super::{ONE_NAME, new_id};
-use crate::columns::amount;
+use crate::command::explain::holders;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExecArguments;
 use crate::layout::escaped_line;

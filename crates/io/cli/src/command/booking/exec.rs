@@ -54,7 +54,10 @@ struct Ending {
     is_loss_reported: bool,
 }
 
-pub(super) async fn run(session: &mut Session, arguments: &ExecArguments) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    arguments: &ExecArguments,
+) -> Result<(), Stop> {
     match perform(session, arguments).await {
         Ok(0) => Ok(()),
         Ok(code) => Err(Stop::Exit(code)),
@@ -173,7 +176,7 @@ async fn lost(
         }
         Lost::Fenced { how } => match timeout(ASK_HOW, client.booking(id)).await {
             Ok(Ok(booking)) => (
-                super::booking::end_words(&booking),
+                super::end_words(&booking),
                 booking.ended_at.map(|at| look.moment(at)),
             ),
             _ => (how.clone(), None),
@@ -240,7 +243,7 @@ async fn give_back(
     };
     match answer {
         Ok(booking) => {
-            let end = super::booking::end_words(&booking);
+            let end = super::end_words(&booking);
             session.verbose(&format!("booking {id} {end}"));
         }
         Err(slot::Error::Fenced { .. }) if ending.is_loss_reported => {}

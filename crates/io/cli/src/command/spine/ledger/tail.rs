@@ -4,8 +4,8 @@ use bursar_client::api::{ListAnswer, PAGE_MAX, RecordView};
 use bursar_client::client::Query;
 use bursar_engine::{Kind, words};
 
-use super::super::read_reference;
-use super::super::watch::Changes;
+use crate::command::read_reference;
+use crate::command::watch::Changes;
 use crate::failure::{Failure, Stop};
 use crate::grammar::Format;
 use crate::layout::{Look, Meaning, labelled_within};
@@ -258,7 +258,7 @@ mod tests {
                 "{text}"
             );
         }
-        let guide = include_str!("../../../../../../docs/market.md");
+        let guide = include_str!("../../../../../../../docs/market.md");
         let text = shown(WIDTH);
         assert!(guide.contains(&format!("```\n{text}```\n")), "{text}");
     }

@@ -12,7 +12,7 @@ use crate::session::Session;
 
 pub(super) use check::{export as check_export, lines as check_lines};
 
-pub(super) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), Stop> {
     match verb {
         LedgerVerb::Check(arguments) => check::run(session, &arguments),
         LedgerVerb::Tail {

@@ -13,11 +13,11 @@ use bursar_server::descriptors;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::market::sharing::Sharing;
-use super::signals::Signals;
-use super::up::machine::Machine;
-use super::up::observe::log_to_stderr;
-use super::up::settings::File;
+use super::sharing::Sharing;
+use crate::command::signals::Signals;
+use crate::command::up::machine::Machine;
+use crate::command::up::observe::log_to_stderr;
+use crate::command::up::settings::File;
 use crate::failure::{Failure, Stop};
 use crate::grammar::AgentArguments;
 use crate::layout::details;
@@ -30,7 +30,10 @@ const PORT: u16 = 7173;
 /// How wide the words before each line are.
 const WORD: usize = 7;
 
-pub(super) async fn run(session: &mut Session, arguments: &AgentArguments) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    arguments: &AgentArguments,
+) -> Result<(), Stop> {
     if session.is_virtual() {
         return Err(Failure::usage("a scenario has no machine to share").into());
     }

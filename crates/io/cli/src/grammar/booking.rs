@@ -1,22 +1,16 @@
-//! Nouns with lists: bookings, limits, tokens and contexts.
+//! The plane of bookings: bookings, executions and limits.
 
-use bursar_client::api::{LogStream, Outcome, Priority, Role};
+mod exec;
+
+use bursar_client::api::{LogStream, Outcome, Priority};
 use bursar_units::{BookingId, Label, Millis, ObjectName};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 
 use super::HELP;
+use super::flags::{ListFlags, cpu, memory, words};
 
-/// Flags of every list.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct ListFlags {
-    /// Only rows whose column has that value; columns as in `-o wide`
-    #[arg(long = "where", value_name = "KEY=VALUE,…")]
-    pub(crate) filter: Option<String>,
-    /// Keep printing rows that change
-    #[arg(short, long)]
-    pub(crate) watch: bool,
-}
+pub(crate) use exec::ExecArguments;
 
 /// `bursar booking …`.
 #[derive(Args, Debug)]
@@ -300,98 +294,7 @@ impl std::str::FromStr for Most {
     }
 }
 
-/// `bursar token …`.
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct TokenNoun {
-    /// Flags of the list that the noun alone is.
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) verb: Option<TokenVerb>,
-}
-
-/// What can be done with tokens.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenVerb {
-    /// Make one; its secret is shown this once
-    #[command(
-        before_help = "example:  bursar token create ci --role use --tenant acme > ci.token",
-        help_template = HELP
-    )]
-    Create {
-        /// Its name, which is also the caller's
-        name: ObjectName,
-        /// What it lets its bearer do
-        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = role())]
-        roles: Vec<Role>,
-        /// As whom; needed by `use`
-        #[arg(long = "tenant", value_delimiter = ',')]
-        tenants: Vec<Label>,
-        /// How long it is good; 90d unless told
-        #[arg(long, value_name = "DURATION")]
-        expires: Option<Millis>,
-    },
-    /// All tokens, without their secrets
-    #[command(before_help = "example:  bursar token list", help_template = HELP)]
-    List(ListFlags),
-    /// Make one useless, at once
-    #[command(before_help = "example:  bursar token revoke ci --yes", help_template = HELP)]
-    Revoke {
-        /// Which token
-        name: ObjectName,
-        /// Do not ask
-        #[arg(short, long)]
-        yes: bool,
-    },
-}
-
-/// `bursar context …`.
-#[derive(Args, Debug)]
-#[command(
-    before_help = "example:  bursar context use lab",
-    args_conflicts_with_subcommands = true,
-    disable_help_subcommand = true,
-    help_template = HELP
-)]
-pub(crate) struct ContextNoun {
-    /// Flags of the list that the noun alone is.
-    #[command(flatten)]
-    pub(crate) list: ListFlags,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) verb: Option<ContextVerb>,
-}
-
-/// What can be done with contexts.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ContextVerb {
-    /// All contexts of the client's file
-    #[command(before_help = "example:  bursar context list", help_template = HELP)]
-    List(ListFlags),
-    /// Make one the current
-    #[command(before_help = "example:  bursar context use lab", help_template = HELP)]
-    Use {
-        /// Which context
-        name: String,
-    },
-}
-
-pub(super) fn cpu(text: &str) -> Result<u64, String> {
-    bursar_units::quantity::cpu_milli(text).map_err(|error| error.to_string())
-}
-
-pub(super) fn memory(text: &str) -> Result<u64, String> {
-    bursar_units::quantity::memory_bytes(text).map_err(|error| error.to_string())
-}
-
-pub(super) fn priority() -> impl TypedValueParser<Value = Priority> {
+fn priority() -> impl TypedValueParser<Value = Priority> {
     words(Priority::ALL, Priority::word)
 }
 
@@ -401,23 +304,4 @@ fn outcome() -> impl TypedValueParser<Value = Outcome> {
 
 fn stream() -> impl TypedValueParser<Value = LogStream> {
     words(LogStream::ALL, LogStream::word)
-}
-
-fn role() -> impl TypedValueParser<Value = Role> {
-    words(Role::ALL, Role::word)
-}
-
-/// A flag that takes one of these words.
-pub(super) fn words<T, const N: usize>(
-    all: [T; N],
-    word: fn(T) -> &'static str,
-) -> impl TypedValueParser<Value = T>
-where
-    T: Copy + Send + Sync + 'static,
-{
-    PossibleValuesParser::new(all.map(word)).try_map(move |text| {
-        all.into_iter()
-            .find(|value| word(*value) == text)
-            .ok_or("not one of the words")
-    })
 }

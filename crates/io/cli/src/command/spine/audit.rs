@@ -15,7 +15,7 @@ use bursar_units::causes::chain;
 use serde_json::json;
 
 use super::ledger::{check_export, check_lines};
-use super::read_reference;
+use crate::command::read_reference;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::AuditVerb;
@@ -26,7 +26,7 @@ use crate::session::{Reach, Session};
 /// How wide the names of checks are.
 const NAME: usize = 10;
 
-pub(super) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
     match verb {
         AuditVerb::Proof { reference, out } => proof(session, &reference, out.as_deref()).await,
         AuditVerb::Verify { file, key } => verify(session, &file, key.as_deref()),

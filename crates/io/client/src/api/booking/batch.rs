@@ -1,13 +1,14 @@
 //! Batches: independent operations, decided in order, one result each (design 40, S8).
 
-use bursar_units::{BookingId, Label};
+use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::booking::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
-use super::fields::Fields;
-use super::{integer, word};
+use super::{Booking, BookingRequest, Outcome, Priority, ReleaseRequest, RenewRequest};
+use crate::api::fields::Fields;
+use crate::api::{integer, word};
 use crate::problem::{FieldError, Problem};
+use crate::shape::{Case, Field};
 
 /// The body of `POST /v1/bookings`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -103,7 +104,8 @@ pub struct BatchRefused {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Operation)]
 pub struct FlatOperation {
-    op: Kind,
+    #[schema(value_type = word::Kind)]
+    op: OperationKind,
     #[schema(value_type = String)]
     id: BookingId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,14 +185,35 @@ pub struct FlatOperation {
     reason: Option<String>,
 }
 
-/// The four operations.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum Kind {
-    Reserve,
-    Renew,
-    Release,
-    Cancel,
+vocabulary! {
+    /// The four operations.
+    pub(crate) enum OperationKind {
+        /// Asks for slots.
+        Reserve = "reserve",
+        /// Shows life.
+        Renew = "renew",
+        /// Gives slots back.
+        Release = "release",
+        /// Gives up a wait.
+        Cancel = "cancel",
+    }
+}
+
+impl OperationKind {
+    /// The fields of such an operation beside `op` and `id`: those of the request of its own.
+    pub(crate) const fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Reserve => BookingRequest::FIELDS,
+            Self::Renew => RenewRequest::FIELDS,
+            Self::Release => ReleaseRequest::FIELDS,
+            Self::Cancel => &[],
+        }
+    }
+
+    /// Its word and its fields.
+    pub(crate) const fn case(self) -> Case {
+        (self.word(), self.fields())
+    }
 }
 
 impl Operation {
@@ -216,7 +239,7 @@ impl Operation {
 }
 
 impl FlatOperation {
-    fn empty(op: Kind, id: BookingId) -> Self {
+    fn empty(op: OperationKind, id: BookingId) -> Self {
         Self {
             op,
             id,
@@ -242,34 +265,31 @@ impl FlatOperation {
 
     /// The first field that is there though this kind of operation has no use for it.
     fn stray(&self) -> Option<&'static str> {
-        use Kind::{Release, Renew, Reserve};
         let present = [
-            ("class", self.class.is_some(), &[Reserve][..]),
-            ("tenant", self.tenant.is_some(), &[Reserve]),
-            ("slots", self.slots.is_some(), &[Reserve]),
-            ("cpuMilli", self.cpu_milli.is_some(), &[Reserve]),
-            ("memoryBytes", self.memory_bytes.is_some(), &[Reserve]),
-            ("gpus", self.gpus.is_some(), &[Reserve]),
-            ("ttlMs", self.ttl_ms.is_some(), &[Reserve, Renew]),
-            ("waitMs", self.wait_ms.is_some(), &[Reserve]),
-            ("priority", self.priority.is_some(), &[Reserve]),
-            ("executionId", self.execution_id.is_some(), &[Reserve]),
-            ("cpuLimitMilli", self.cpu_limit_milli.is_some(), &[Reserve]),
-            (
-                "memoryLimitBytes",
-                self.memory_limit_bytes.is_some(),
-                &[Reserve],
-            ),
-            ("fence", self.fence.is_some(), &[Renew, Release]),
-            ("outcome", self.outcome.is_some(), &[Release]),
-            ("exitCode", self.exit_code.is_some(), &[Release]),
-            ("force", self.force, &[Release]),
-            ("reason", self.reason.is_some(), &[Release]),
+            ("class", self.class.is_some()),
+            ("tenant", self.tenant.is_some()),
+            ("slots", self.slots.is_some()),
+            ("cpuMilli", self.cpu_milli.is_some()),
+            ("memoryBytes", self.memory_bytes.is_some()),
+            ("gpus", self.gpus.is_some()),
+            ("ttlMs", self.ttl_ms.is_some()),
+            ("waitMs", self.wait_ms.is_some()),
+            ("priority", self.priority.is_some()),
+            ("executionId", self.execution_id.is_some()),
+            ("cpuLimitMilli", self.cpu_limit_milli.is_some()),
+            ("memoryLimitBytes", self.memory_limit_bytes.is_some()),
+            ("fence", self.fence.is_some()),
+            ("outcome", self.outcome.is_some()),
+            ("exitCode", self.exit_code.is_some()),
+            ("force", self.force),
+            ("reason", self.reason.is_some()),
         ];
+        let fields = self.op.fields();
         present
             .into_iter()
-            .find(|(_, is_present, kinds)| *is_present && !kinds.contains(&self.op))
-            .map(|(name, _, _)| name)
+            .filter(|(_, is_present)| *is_present)
+            .map(|(name, _)| name)
+            .find(|name| fields.iter().all(|field| field.name != *name))
     }
 }
 
@@ -282,7 +302,7 @@ impl TryFrom<Fields<FlatOperation>> for Operation {
         }
         let id = flat.id;
         Ok(match flat.op {
-            Kind::Reserve => Self::Reserve {
+            OperationKind::Reserve => Self::Reserve {
                 id,
                 request: BookingRequest {
                     class: flat.class.ok_or("class is missing")?,
@@ -299,14 +319,14 @@ impl TryFrom<Fields<FlatOperation>> for Operation {
                     memory_limit_bytes: flat.memory_limit_bytes,
                 },
             },
-            Kind::Renew => Self::Renew {
+            OperationKind::Renew => Self::Renew {
                 id,
                 request: RenewRequest {
                     fence: flat.fence.ok_or("fence is missing")?,
                     ttl_ms: flat.ttl_ms,
                 },
             },
-            Kind::Release => Self::Release {
+            OperationKind::Release => Self::Release {
                 id,
                 request: ReleaseRequest {
                     fence: flat.fence,
@@ -316,7 +336,7 @@ impl TryFrom<Fields<FlatOperation>> for Operation {
                     reason: flat.reason,
                 },
             },
-            Kind::Cancel => Self::Cancel { id },
+            OperationKind::Cancel => Self::Cancel { id },
         })
     }
 }
@@ -337,12 +357,12 @@ impl From<Operation> for FlatOperation {
                 execution_id: request.execution_id,
                 cpu_limit_milli: request.cpu_limit_milli,
                 memory_limit_bytes: request.memory_limit_bytes,
-                ..Self::empty(Kind::Reserve, id)
+                ..Self::empty(OperationKind::Reserve, id)
             },
             Operation::Renew { id, request } => Self {
                 fence: Some(request.fence),
                 ttl_ms: request.ttl_ms,
-                ..Self::empty(Kind::Renew, id)
+                ..Self::empty(OperationKind::Renew, id)
             },
             Operation::Release { id, request } => Self {
                 fence: request.fence,
@@ -350,9 +370,9 @@ impl From<Operation> for FlatOperation {
                 exit_code: request.exit_code,
                 force: request.force,
                 reason: request.reason,
-                ..Self::empty(Kind::Release, id)
+                ..Self::empty(OperationKind::Release, id)
             },
-            Operation::Cancel { id } => Self::empty(Kind::Cancel, id),
+            Operation::Cancel { id } => Self::empty(OperationKind::Cancel, id),
         }
     }
 }

@@ -10,8 +10,8 @@ use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
 use bursar_units::{Dimension, ObjectName};
 
-use super::{DRY_RUN, watch};
-use crate::columns::amount;
+use super::columns::amount;
+use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
 use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags, Most};
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
@@ -22,7 +22,7 @@ use crate::time::distance;
 /// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 3;
 
-pub(super) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(LimitVerb::List(noun.list)) {
         LimitVerb::List(flags) => list(session, &flags).await,
         LimitVerb::Show { name } => show(session, &name).await,
@@ -143,7 +143,7 @@ fn change_lines(change: &Change) -> Vec<(String, String)> {
 }
 
 /// The fields worth a word: of what is new not the defaults, of what is gone none.
-pub(super) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
+pub(in crate::command) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
     let defaults = defaults();
     change
         .fields
@@ -170,7 +170,7 @@ fn defaults() -> Vec<(&'static str, String)> {
 }
 
 /// `100 → 120`, with `none` where there is nothing.
-pub(super) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
+pub(in crate::command) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
     let shown = |value: &str| {
         value
             .parse()

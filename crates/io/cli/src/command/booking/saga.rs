@@ -11,7 +11,7 @@ use bursar_units::Millis;
 use crate::time::distance;
 
 /// The lines of a saga, each with its newline; none where no steps are told.
-pub(super) fn lines(steps: &[Step], compensations: &[Step]) -> String {
+pub(in crate::command) fn lines(steps: &[Step], compensations: &[Step]) -> String {
     let steps: Vec<String> = steps.iter().map(shown).collect();
     // What does not apply to this one was never done, so there is nothing to undo.
     let undone = compensations.iter();

@@ -5,14 +5,14 @@ use bursar_client::client::Mode;
 use bursar_engine::words;
 use serde_json::json;
 
-use super::watch;
+use crate::command::watch;
 use crate::failure::Stop;
 use crate::grammar::{Format, TokenNoun, TokenVerb};
-use crate::layout::{REPORT_WORD, details};
-use crate::list::Filter;
+use crate::layout::{Column, REPORT_WORD, Shown, details};
+use crate::list::{Filter, Listed};
 use crate::session::Session;
 
-pub(super) async fn run(session: &mut Session, noun: TokenNoun) -> Result<(), Stop> {
+pub(in crate::command) async fn run(session: &mut Session, noun: TokenNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(TokenVerb::List(noun.list)) {
         TokenVerb::Create {
             name,
@@ -90,4 +90,41 @@ async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Sto
     }
     let name = format!("token/{}", created.token.name);
     session.show(&created, &name, |_| format!("{}\n", created.secret))
+}
+
+impl Listed for Token {
+    const KIND: &'static str = "token";
+    const NONE: &'static str = "no tokens";
+    const FIRST: &'static str = "`bursar token create ci --role use --tenant acme` makes one";
+
+    fn columns() -> &'static [Column<Self>] {
+        const COLUMNS: &[Column<Token>] = &[
+            Column::of_text("TOKEN", Shown::Always, |row, _| row.name.to_string()),
+            Column::of_text("ROLES", Shown::Always, |row, _| {
+                row.roles
+                    .iter()
+                    .map(|role| role.word())
+                    .collect::<Vec<_>>()
+                    .join(",")
+            }),
+            Column::of_text("TENANTS", Shown::Always, |row, _| {
+                row.tenants
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            }),
+            Column::of_text("EXPIRES", Shown::Always, |row, look| {
+                look.moment(row.expires_at)
+            }),
+            Column::of_text("CREATED", Shown::Wide, |row, look| {
+                look.absolute(row.created_at)
+            }),
+        ];
+        COLUMNS
+    }
+
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
 }

@@ -1,11 +1,16 @@
-//! The two nouns of the record: `ledger` for whoever runs the store, `audit` for whoever holds a
-//! file.
+//! The spine: the ledger, its proofs, and tokens.
+//!
+//! `ledger` is for whoever runs the store, `audit` for whoever holds a file.
 
 use std::path::PathBuf;
 
+use bursar_client::api::Role;
+use bursar_units::{Label, Millis, ObjectName};
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
+use super::flags::{ListFlags, words};
 
 /// What can be done with the ledger.
 #[derive(Debug, Subcommand)]
@@ -174,4 +179,60 @@ pub(crate) enum AuditVerb {
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
+}
+
+/// `bursar token …`.
+#[derive(Args, Debug)]
+#[command(
+    before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    help_template = HELP
+)]
+pub(crate) struct TokenNoun {
+    /// Flags of the list that the noun alone is.
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Option<TokenVerb>,
+}
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenVerb {
+    /// Make one; its secret is shown this once
+    #[command(
+        before_help = "example:  bursar token create ci --role use --tenant acme > ci.token",
+        help_template = HELP
+    )]
+    Create {
+        /// Its name, which is also the caller's
+        name: ObjectName,
+        /// What it lets its bearer do
+        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = role())]
+        roles: Vec<Role>,
+        /// As whom; needed by `use`
+        #[arg(long = "tenant", value_delimiter = ',')]
+        tenants: Vec<Label>,
+        /// How long it is good; 90d unless told
+        #[arg(long, value_name = "DURATION")]
+        expires: Option<Millis>,
+    },
+    /// All tokens, without their secrets
+    #[command(before_help = "example:  bursar token list", help_template = HELP)]
+    List(ListFlags),
+    /// Make one useless, at once
+    #[command(before_help = "example:  bursar token revoke ci --yes", help_template = HELP)]
+    Revoke {
+        /// Which token
+        name: ObjectName,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+}
+
+fn role() -> impl TypedValueParser<Value = Role> {
+    words(Role::ALL, Role::word)
 }

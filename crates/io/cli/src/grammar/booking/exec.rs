@@ -6,8 +6,9 @@ use bursar_client::api::Priority;
 use bursar_units::{BookingId, Label, Millis};
 use clap::Args;
 
-use super::HELP;
-use super::noun::{cpu, memory, priority};
+use super::super::HELP;
+use super::super::flags::{cpu, memory};
+use super::priority;
 
 /// `bursar exec`.
 #[derive(Args, Clone, Debug)]

@@ -18,7 +18,7 @@ use bursar_units::INTEGER_MAX;
 use bursar_units::causes::chain;
 use serde_json::json;
 
-use super::super::DRY_RUN;
+use crate::command::DRY_RUN;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExportFormat;
 use crate::layout::{REPORT_WORD, details};

@@ -11,19 +11,22 @@ use bursar_market::explain::headline;
 use bursar_market::need::THROTTLED_PERMILLE;
 use bursar_units::ObjectName;
 
-use super::market::BLANK;
-use super::market::scene::{is_measured, scene};
-use super::node::{market_of, mode_meaning};
+use super::BLANK;
+use super::scene::{is_measured, scene};
+use crate::command::spine::node::{market_of, mode_meaning};
 use crate::failure::Stop;
 use crate::grammar::{Format, TopArguments};
-use crate::layout::{self, Align, Column, Look, Meaning, Shown, WIDTH, no_meaning, nothing_else};
+use crate::layout::{self, Column, Look, Meaning, Shown, WIDTH};
 use crate::list;
 use crate::session::Session;
 
 /// What is said where no agent reports.
 const NOBODY: &str = "no node here shares its CPU\n\nhint: `bursar up --market observe` looks\n";
 
-pub(super) async fn run(session: &mut Session, arguments: &TopArguments) -> Result<(), Stop> {
+pub(in crate::command) async fn run(
+    session: &mut Session,
+    arguments: &TopArguments,
+) -> Result<(), Stop> {
     let client = session.client().await?;
     let node = arguments.node.as_ref();
     let is_live = session.terminal.data
@@ -181,17 +184,17 @@ impl Seen {
 }
 
 const SEEN: &[Column<Seen>] = &[
-    cell("OBSERVED", Align::Left, |seen, _| seen.name.clone()),
-    cell("LIMIT", Align::Right, |seen, _| {
+    Column::of_text("OBSERVED", Shown::Always, |seen, _| seen.name.clone()),
+    Column::of_count("LIMIT", Shown::Always, |seen, _| {
         seen.limit_milli.map_or_else(|| "none".to_owned(), milli)
     }),
-    cell("USED", Align::Right, |seen, _| {
+    Column::of_count("USED", Shown::Always, |seen, _| {
         seen.used_milli.map(milli).unwrap_or_default()
     }),
-    cell("PEAK", Align::Right, |seen, _| {
+    Column::of_count("PEAK", Shown::Always, |seen, _| {
         seen.peak_milli.map(milli).unwrap_or_default()
     }),
-    cell("THROTTLED", Align::Right, |seen, _| {
+    Column::of_count("THROTTLED", Shown::Always, |seen, _| {
         throttled(seen.peak_milli.is_some(), seen.throttled_permille)
     }),
 ];
@@ -203,38 +206,18 @@ struct Row {
 }
 
 const PODS: &[Column<Row>] = &[
-    cell("POD", Align::Left, |row, _| of(row, 0)),
-    Column {
-        shown: Shown::Room(1),
-        ..cell("WROTE", Align::Left, |row, _| of(row, 1))
-    },
-    cell("NEED", Align::Right, |row, _| of(row, 2)),
-    cell("LIMIT", Align::Right, |row, _| of(row, 3)),
-    Column {
-        shown: Shown::Room(2),
-        ..cell("", Align::Left, |row, _| of(row, 4))
-    },
-    cell("USED", Align::Right, |row, _| of(row, 5)),
+    Column::of_text("POD", Shown::Always, |row, _| of(row, 0)),
+    Column::of_text("WROTE", Shown::Room(1), |row, _| of(row, 1)),
+    Column::of_count("NEED", Shown::Always, |row, _| of(row, 2)),
+    Column::of_count("LIMIT", Shown::Always, |row, _| of(row, 3)),
+    Column::of_text("", Shown::Room(2), |row, _| of(row, 4)),
+    Column::of_count("USED", Shown::Always, |row, _| of(row, 5)),
     Column {
         meaning: |row| row.is_throttled.then_some(Meaning::Waiting),
-        ..cell("THROTTLED", Align::Right, |row, _| of(row, 6))
+        ..Column::of_count("THROTTLED", Shown::Always, |row, _| of(row, 6))
     },
-    Column {
-        shown: Shown::Room(3),
-        ..cell("SINCE", Align::Left, |row, _| of(row, 7))
-    },
+    Column::of_text("SINCE", Shown::Room(3), |row, _| of(row, 7)),
 ];
-
-const fn cell<T>(head: &'static str, align: Align, cell: fn(&T, &Look) -> String) -> Column<T> {
-    Column {
-        head,
-        align,
-        shown: Shown::Always,
-        cell,
-        also: nothing_else,
-        meaning: no_meaning,
-    }
-}
 
 fn of(row: &Row, at: usize) -> String {
     row.cells.get(at).cloned().unwrap_or_default()
@@ -342,7 +325,7 @@ mod tests {
 
     /// The node of design 80, 2.13, as the API tells it.
     fn market() -> NodeMarket {
-        serde_json::from_str(include_str!("../../tests/scenarios/market/w-17.json")).unwrap()
+        serde_json::from_str(include_str!("../../../tests/scenarios/market/w-17.json")).unwrap()
     }
 
     fn look() -> Look {

@@ -5,8 +5,9 @@ use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::execution::{Course, ExecutionState};
-use super::{End, Outcome, Priority, State, instant, word};
+use super::{End, Outcome, Priority, State};
+use crate::api::execution::{Course, ExecutionState};
+use crate::api::{instant, word};
 
 /// Declares both answers. A row has the answers that a field is in, its kind, its name and its
 /// sentence, with a second sentence where that of executions differs. The order of the rows is the

@@ -1,0 +1,160 @@
+//! The calls of the plane of bookings (design 80, 4.1).
+
+use std::time::Duration;
+
+use bursar_units::{BookingId, ObjectName};
+use http::{Method, header};
+
+use super::calls::Mode;
+use super::exchange::Call;
+use super::{Client, Error, Query};
+use crate::api::{
+    ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, Limit,
+    ListAnswer, ReleaseRequest, RenewRequest,
+};
+
+/// Bookings.
+impl Client {
+    /// Asks for slots under an id; the same id and request again answers as it stands.
+    pub async fn reserve(
+        &self,
+        id: &BookingId,
+        request: &BookingRequest,
+        mode: Mode,
+    ) -> Result<Booking, Error> {
+        self.put(&format!("/v1/bookings/{id}"), &mode.query(), request)
+            .await
+    }
+
+    /// How a booking stands.
+    pub async fn booking(&self, id: &BookingId) -> Result<Booking, Error> {
+        self.get(&format!("/v1/bookings/{id}"), &Query::new()).await
+    }
+
+    /// How a booking stands once it no longer waits, or after that long at the latest.
+    pub async fn booking_wait(&self, id: &BookingId, wait: Duration) -> Result<Booking, Error> {
+        self.get_waiting(&format!("/v1/bookings/{id}"), wait).await
+    }
+
+    /// How a booking stands, and in `held` whether a fence is still its present one (S5).
+    pub async fn booking_fence(&self, id: &BookingId, fence: u64) -> Result<Booking, Error> {
+        self.get(
+            &format!("/v1/bookings/{id}"),
+            &Query::new().with("fence", fence),
+        )
+        .await
+    }
+
+    /// Shows life.
+    pub async fn renew(
+        &self,
+        id: &BookingId,
+        request: &RenewRequest,
+        mode: Mode,
+    ) -> Result<Booking, Error> {
+        self.post(&format!("/v1/bookings/{id}/renew"), &mode.query(), request)
+            .await
+    }
+
+    /// Gives slots back.
+    pub async fn release(
+        &self,
+        id: &BookingId,
+        request: &ReleaseRequest,
+        mode: Mode,
+    ) -> Result<Booking, Error> {
+        self.post(
+            &format!("/v1/bookings/{id}/release"),
+            &mode.query(),
+            request,
+        )
+        .await
+    }
+
+    /// Gives up a wait.
+    pub async fn cancel(&self, id: &BookingId, mode: Mode) -> Result<Booking, Error> {
+        let path = format!("/v1/bookings/{id}/cancel");
+        self.post(&path, &mode.query(), &CancelRequest {}).await
+    }
+
+    /// One page of bookings; filters are `class`, `tenant`, `state`, `execution` and so on.
+    pub async fn bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
+        self.get("/v1/bookings", query).await
+    }
+
+    /// All bookings of a filter, page after page.
+    pub async fn all_bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
+        self.all("/v1/bookings", query).await
+    }
+}
+
+/// Executions.
+impl Client {
+    /// Has a program run under an id; the same id and request again answers as it stands.
+    pub async fn submit(
+        &self,
+        id: &BookingId,
+        request: &ExecutionRequest,
+        mode: Mode,
+    ) -> Result<Execution, Error> {
+        self.put(&format!("/v1/executions/{id}"), &mode.query(), request)
+            .await
+    }
+
+    /// How an execution stands.
+    pub async fn execution(&self, id: &BookingId) -> Result<Execution, Error> {
+        self.get(&format!("/v1/executions/{id}"), &Query::new())
+            .await
+    }
+
+    /// How an execution stands once it is in another state, or after that long at the latest.
+    pub async fn execution_wait(&self, id: &BookingId, wait: Duration) -> Result<Execution, Error> {
+        self.get_waiting(&format!("/v1/executions/{id}"), wait)
+            .await
+    }
+
+    /// Has an execution stopped, whatever it is doing.
+    pub async fn cancel_execution(&self, id: &BookingId, mode: Mode) -> Result<Execution, Error> {
+        let path = format!("/v1/executions/{id}/cancel");
+        self.post(&path, &mode.query(), &CancelRequest {}).await
+    }
+
+    /// All executions of a filter, page after page.
+    pub async fn all_executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
+        self.all("/v1/executions", query).await
+    }
+}
+
+/// Limits.
+impl Client {
+    /// All limits.
+    pub async fn limits(&self) -> Result<ListAnswer<Limit>, Error> {
+        self.all("/v1/limits", &Query::new()).await
+    }
+
+    /// One limit.
+    pub async fn limit(&self, name: &ObjectName) -> Result<Limit, Error> {
+        self.get(&format!("/v1/limits/{name}"), &Query::new()).await
+    }
+
+    /// Declares one limit; with a `resourceVersion`, only if that is its present one.
+    pub async fn put_limit(&self, limit: &Limit, mode: Mode) -> Result<ApplyAnswer, Error> {
+        let target = format!(
+            "/v1/limits/{}{}",
+            limit.metadata.name,
+            mode.query().as_str()
+        );
+        let call = Call::new(Method::PUT, target).json(limit);
+        let call = match &limit.metadata.resource_version {
+            Some(version) => call.header(header::IF_MATCH, version),
+            None => call,
+        };
+        self.fetch(&call).await
+    }
+
+    /// Removes a limit.
+    pub async fn delete_limit(&self, name: &ObjectName, mode: Mode) -> Result<ApplyAnswer, Error> {
+        self.delete(&format!("/v1/limits/{name}"), &mode.query())
+            .await
+    }
+}

@@ -1,0 +1,32 @@
+//! The calls of the market (design 80, 4.1).
+
+use bursar_units::{Instant, ObjectName};
+
+use super::calls::Mode;
+use super::{Client, Error, Query};
+use crate::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
+
+/// The node market.
+impl Client {
+    /// How a node's CPU is divided, as of its last clearing.
+    pub async fn market(&self, node: &ObjectName) -> Result<NodeMarket, Error> {
+        self.get(&format!("/v1/nodes/{node}/market"), &Query::new())
+            .await
+    }
+
+    /// How it was divided at the last clearing before a time of the last day.
+    pub async fn market_at(&self, node: &ObjectName, at: Instant) -> Result<NodeMarket, Error> {
+        let query = Query::new().with("at", instant::format(at));
+        self.get(&format!("/v1/nodes/{node}/market"), &query).await
+    }
+
+    /// Puts back the limits that users wrote, and stops acting on that node.
+    pub async fn restore_node(
+        &self,
+        node: &ObjectName,
+        mode: Mode,
+    ) -> Result<RestoreAnswer, Error> {
+        let path = format!("/v1/nodes/{node}/restore");
+        self.post(&path, &mode.query(), &RestoreRequest {}).await
+    }
+}

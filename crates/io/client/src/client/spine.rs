@@ -1,0 +1,167 @@
+//! The calls of the spine: declared objects, nodes, tokens and the ledger (design 80, 4.1).
+
+use bursar_journal::tile::Path as TilePath;
+use bursar_units::{BookingId, ObjectName};
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use super::calls::{Mode, path};
+use super::exchange::Call;
+use super::{Client, Download, Error, Query};
+use crate::api::{
+    ApplyAnswer, ApplyRequest, Explanation, ExportedAnswer, ExportedRequest, Health, Identity,
+    LedgerStatus, ListAnswer, Node, PruneAnswer, PruneRequest, RecordView, RotateKeyAnswer,
+    RotateKeyRequest, Token, TokenCreated, TokenRequest,
+};
+use crate::object::Object;
+
+/// Declared objects.
+impl Client {
+    /// Declares several objects, all or none.
+    pub async fn apply(&self, objects: &[Object], mode: Mode) -> Result<ApplyAnswer, Error> {
+        let objects: Vec<Value> = objects.iter().map(Object::to_value).collect();
+        self.post("/v1/apply", &mode.query(), &ApplyRequest { objects })
+            .await
+    }
+
+    /// All machines.
+    pub async fn nodes(&self) -> Result<ListAnswer<Node>, Error> {
+        self.all("/v1/nodes", &Query::new()).await
+    }
+
+    /// One machine.
+    pub async fn node(&self, name: &ObjectName) -> Result<Node, Error> {
+        self.get(&format!("/v1/nodes/{name}"), &Query::new()).await
+    }
+
+    /// Declares one machine.
+    pub async fn put_node(&self, node: &Node, mode: Mode) -> Result<ApplyAnswer, Error> {
+        self.put(
+            &format!("/v1/nodes/{}", node.metadata.name),
+            &mode.query(),
+            node,
+        )
+        .await
+    }
+
+    /// Removes a machine.
+    pub async fn delete_node(&self, name: &ObjectName, mode: Mode) -> Result<ApplyAnswer, Error> {
+        self.delete(&format!("/v1/nodes/{name}"), &mode.query())
+            .await
+    }
+}
+
+/// Answers and identities.
+impl Client {
+    /// Why something is as it is.
+    pub async fn explain(&self, kind: &str, name: &str) -> Result<Explanation, Error> {
+        self.get(&path(&["v1", "explain", kind, name]), &Query::new())
+            .await
+    }
+
+    /// Who the caller is to the server.
+    pub async fn identity(&self) -> Result<Identity, Error> {
+        self.get("/v1/identity", &Query::new()).await
+    }
+
+    /// All tokens, without their secrets.
+    pub async fn tokens(&self) -> Result<ListAnswer<Token>, Error> {
+        self.all("/v1/tokens", &Query::new()).await
+    }
+
+    /// Makes a token. The key makes repeats of one command one token; its secret is told once.
+    pub async fn create_token(
+        &self,
+        key: &BookingId,
+        request: &TokenRequest,
+        mode: Mode,
+    ) -> Result<TokenCreated, Error> {
+        self.post_once("/v1/tokens", key, &mode.query(), request)
+            .await
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, name: &ObjectName, mode: Mode) -> Result<ApplyAnswer, Error> {
+        self.delete(&format!("/v1/tokens/{name}"), &mode.query())
+            .await
+    }
+
+    /// Whether the server lives.
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.get("/healthz", &Query::new()).await
+    }
+
+    /// Whether the server can be used.
+    pub async fn ready(&self) -> Result<Health, Error> {
+        self.get("/readyz", &Query::new()).await
+    }
+}
+
+/// The ledger.
+impl Client {
+    /// How the ledger stands.
+    pub async fn ledger(&self) -> Result<LedgerStatus, Error> {
+        self.get("/v1/ledger", &Query::new()).await
+    }
+
+    /// One page of records, oldest first; filters are `from` and `object`.
+    pub async fn records(&self, query: &Query) -> Result<ListAnswer<RecordView>, Error> {
+        self.get("/v1/records", query).await
+    }
+
+    /// The proof of a thing as one file, for `bursar audit verify`.
+    pub async fn proof(&self, kind: &str, id: &str) -> Result<String, Error> {
+        self.text(&path(&["v1", "proofs", kind, id])).await
+    }
+
+    /// The newest signed checkpoint, a signed note.
+    pub async fn checkpoint(&self) -> Result<String, Error> {
+        self.text("/log/checkpoint").await
+    }
+
+    /// A tile of the tree, or a bundle of records.
+    pub async fn tile(&self, tile: &TilePath) -> Result<Bytes, Error> {
+        let call = Call::new(Method::GET, format!("/log/{tile}"));
+        self.fetch_bytes(&call).await
+    }
+
+    /// Records as they are stored; `format`, `from` and `to` say which and how.
+    pub async fn export(&self, query: &Query) -> Result<Download, Error> {
+        self.download(&Call::new(
+            Method::GET,
+            format!("/v1/ledger/export{}", query.as_str()),
+        ))
+        .await
+    }
+
+    /// Says that an export is safe, so that what is in it may be pruned.
+    pub async fn exported(&self, request: &ExportedRequest) -> Result<ExportedAnswer, Error> {
+        self.post("/v1/ledger/exported", &Query::new(), request)
+            .await
+    }
+
+    /// The whole store, as one file.
+    pub async fn backup(&self) -> Result<Download, Error> {
+        self.download(&Call::new(Method::GET, "/v1/ledger/backup".to_owned()))
+            .await
+    }
+
+    /// Forgets payloads. The key makes repeats of one command one action.
+    pub async fn prune(
+        &self,
+        key: &BookingId,
+        request: &PruneRequest,
+        mode: Mode,
+    ) -> Result<PruneAnswer, Error> {
+        self.post_once("/v1/ledger/prune", key, &mode.query(), request)
+            .await
+    }
+
+    /// Signs with a new key from now on. The key makes repeats of one command one action.
+    pub async fn rotate_key(&self, key: &BookingId, mode: Mode) -> Result<RotateKeyAnswer, Error> {
+        let path = "/v1/ledger/rotate-key";
+        self.post_once(path, key, &mode.query(), &RotateKeyRequest {})
+            .await
+    }
+}
