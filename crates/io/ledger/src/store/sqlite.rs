@@ -576,7 +576,11 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(pragma("PRAGMA synchronous"), 2, "full");
-        assert_eq!(pragma("PRAGMA wal_autocheckpoint"), 0, "never inside a commit");
+        assert_eq!(
+            pragma("PRAGMA wal_autocheckpoint"),
+            0,
+            "never inside a commit"
+        );
         let mode = connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
         assert_eq!(mode.unwrap(), "wal");
         assert!(store.free_bytes().is_some_and(|free| 0 < free));
