@@ -32,6 +32,15 @@ pub fn may_install(root: &Path) -> bool {
     user.is_ok_and(|user| user.trim() == "0") && is_here()
 }
 
+/// Sees to it that a program is there, by installing its package where that can be done; whether it
+/// is there now.
+pub fn ensure(root: &Path, package: &str, is_there: impl Fn() -> bool) -> anyhow::Result<bool> {
+    if !is_there() && may_install(root) {
+        install(root, package)?;
+    }
+    Ok(is_there())
+}
+
 /// Installs a package.
 pub fn install(root: &Path, package: &str) -> anyhow::Result<()> {
     eprintln!("installing the package `{package}`, once for this machine");

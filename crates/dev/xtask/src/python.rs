@@ -29,14 +29,8 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
 /// Sees to it that there is a Python.
 pub fn find(root: &Path) -> anyhow::Result<()> {
     let is_there = || Invocation::new("python3", &["-c", IS_NEW_ENOUGH]).succeeds(root);
-    if is_there() {
+    if debian::ensure(root, "python3", is_there)? {
         return Ok(());
-    }
-    if debian::may_install(root) {
-        debian::install(root, "python3")?;
-        if is_there() {
-            return Ok(());
-        }
     }
     bail!(
         "no python3 of version 3.9 or later is on the search path\nhint: install the package `python3`"

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::invocation::Invocation;
 use crate::programs::Programs;
-use crate::{drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
+use crate::{debian, drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
 
 /// One part, in the order in which all of them run: what fails fast comes first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -108,6 +108,9 @@ impl Part {
         if self.needs_python() {
             python::find(root)?;
         }
+        if self == Self::Unit {
+            find_strace(root)?;
+        }
         if let Some(invocation) = self.invocation() {
             invocation.run(root)?;
         }
@@ -124,6 +127,15 @@ impl Part {
             Self::Format | Self::Lint | Self::Unit => Ok(()),
         }
     }
+}
+
+/// Sees to it that there is `strace`, with which a test of the store records system calls.
+fn find_strace(root: &Path) -> anyhow::Result<()> {
+    let is_there = || Invocation::new("strace", &["-V"]).succeeds(root);
+    if debian::ensure(root, "strace", is_there)? {
+        return Ok(());
+    }
+    anyhow::bail!("no strace is on the search path\nhint: install the package `strace`")
 }
 
 /// How one part ended.

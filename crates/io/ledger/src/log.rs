@@ -2,6 +2,8 @@
 
 /// A new key signs, and is not in its place yet; the next start puts it there.
 pub(crate) const KEY_NOT_IN_PLACE: &str = "key.not-in-place";
+/// The write-ahead log was not copied into the ledger file; it grows until it is.
+pub(crate) const LOG_NOT_COPIED: &str = "log.not-copied";
 /// A committed record cannot be folded: the process ends.
 pub(crate) const RECORD_NOT_FOLDED: &str = "record.not-folded";
 /// Records were not indexed; searches scan them.

@@ -1,12 +1,14 @@
 //! The embedded store: one SQLite file in write-ahead mode, synced at every commit.
 //!
-//! One thread owns the connection that writes; readers open their own, read-only ones. The fence
-//! is the first statement of an append's transaction, so a term that no longer leads changes
-//! nothing. Every failure says which file, and what to do where something can be done.
+//! One thread owns the connection that writes; readers open their own, read-only ones, and
+//! [`drain`] copies the write-ahead log into the file beside the commits. The fence is the first
+//! statement of an append's transaction, so a term that no longer leads changes nothing. Every
+//! failure says which file, and what to do where something can be done.
 //!
 //! A new file is made beside its place and renamed into it, so an empty or cut `ledger.db` is
 //! always damage and never a ledger that starts afresh.
 
+mod drain;
 mod failure;
 mod reader;
 
@@ -26,6 +28,7 @@ use super::{
     first_kept, head_after, in_full_tiles, loose_leaves,
 };
 use crate::durable::{self, beside, directory};
+use drain::Drain;
 use failure::Place;
 
 pub(crate) use failure::{count, number};
@@ -80,6 +83,8 @@ const SCHEMA: &str = "
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
+    /// Ends before the connection, so that the connection is the last to close the file.
+    drain: Option<Drain>,
     /// Absent only after a reopen that failed, and after a rescue.
     connection: Option<Connection>,
     /// The files that the connection has open, once it has written.
@@ -98,9 +103,11 @@ impl SqliteStore {
             Ok(false) => create(path)?,
             Err(source) => return Err(place.file("open", source)),
         }
-        let connection = connect(path)?;
+        let mut connection = connect(path)?;
+        let drain = Drain::start(path, &mut connection)?;
         Ok(Self {
             path: path.to_owned(),
+            drain: Some(drain),
             connection: Some(connection),
             open: None,
         })
@@ -136,6 +143,7 @@ impl SqliteStore {
     /// Closes the file; its write-ahead log goes with it.
     pub(crate) fn close(mut self) -> Result<(), Error> {
         let failed = Place(&self.path).failed("close");
+        self.drain = None;
         self.connection.take().map_or(Ok(()), |connection| {
             connection.close().map_err(|(_, error)| failed(error))
         })
@@ -177,28 +185,23 @@ impl SqliteStore {
         })
     }
 
-    fn begin(&mut self, operation: &'static str) -> Result<Transaction<'_>, Error> {
-        let place = Place(&self.path);
-        let connection = self
-            .connection
-            .as_mut()
-            .ok_or_else(|| place.closed(operation))?;
-        connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(place.failed(operation))
-    }
-
     /// Runs one change in a transaction of its own.
     fn change<T>(
         &mut self,
         operation: &'static str,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
-        let path = self.path.clone();
-        let failed = Place(&path).failed(operation);
-        let transaction = self.begin(operation)?;
-        let changed = change(&transaction).and_then(|value| transaction.commit().map(|()| value));
-        changed.map_err(failed)
+        let place = Place(&self.path);
+        let connection = self.connection.as_mut();
+        let connection = connection.ok_or_else(|| place.closed(operation))?;
+        let _entered = self.drain.as_ref().map(Drain::enter);
+        let changed = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
+                let value = change(&transaction)?;
+                transaction.commit().map(|()| value)
+            });
+        changed.map_err(place.failed(operation))
     }
 }
 
@@ -235,10 +238,11 @@ impl Store for SqliteStore {
     }
 
     fn reopen(&mut self) -> Result<u64, Error> {
-        // Closing first ends whatever the old connection still had under way.
+        // Closing first ends whatever the old connections still had under way.
+        self.drain = None;
         self.connection = None;
         let place = Place(&self.path);
-        let connection = connect(&self.path)?;
+        let mut connection = connect(&self.path)?;
         let is_busy: bool = connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
             .map_err(place.failed("make its records durable"))?;
@@ -250,6 +254,7 @@ impl Store for SqliteStore {
             });
         }
         let head = reader::head(&connection).map_err(place.failed("read"))?;
+        self.drain = Some(Drain::start(&self.path, &mut connection)?);
         self.connection = Some(connection);
         self.note_files()?;
         Ok(head)
@@ -324,6 +329,7 @@ impl Store for SqliteStore {
     }
 
     fn rescue(&mut self) -> Result<String, Error> {
+        self.drain = None;
         let path = self.rescue_path();
         let place = Place(&path);
         let connection = self
@@ -491,7 +497,7 @@ fn connect(path: &Path) -> Result<Connection, Error> {
         });
     }
     connection
-        .execute_batch("PRAGMA synchronous = FULL")
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0")
         .map_err(place.failed("open"))?;
     place.check_head(&connection)?;
     Ok(connection)
@@ -570,7 +576,11 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(pragma("PRAGMA synchronous"), 2, "full");
-        assert_eq!(pragma("PRAGMA wal_autocheckpoint"), 1_000);
+        assert_eq!(
+            pragma("PRAGMA wal_autocheckpoint"),
+            0,
+            "never inside a commit"
+        );
         let mode = connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
         assert_eq!(mode.unwrap(), "wal");
         assert!(store.free_bytes().is_some_and(|free| 0 < free));

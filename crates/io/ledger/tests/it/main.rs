@@ -17,6 +17,7 @@ mod maintain;
 mod memory;
 mod opening;
 mod pipeline;
+mod syncs;
 mod trouble;
 mod upgrade;
 mod world;
