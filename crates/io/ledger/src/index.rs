@@ -229,22 +229,52 @@ pub fn search(
     records: Range<u64>,
     max: usize,
 ) -> Result<Vec<(u64, Vec<u8>)>, store::Error> {
+    search_part(reader, index, subject, records, max, u64::MAX).map(|found| found.records)
+}
+
+/// A part of a search: it ends early when it has read `read_max` records. Records that the index
+/// passes over are not read.
+pub fn search_part(
+    reader: &dyn Reader,
+    index: Option<&Index>,
+    subject: &Reference,
+    records: Range<u64>,
+    max: usize,
+    read_max: u64,
+) -> Result<Found, store::Error> {
+    let end = records.end;
     let mut search = Search {
         reader,
         subject,
         records,
         max,
+        read_max,
         found: Vec::new(),
     };
     match (subject, index) {
-        (Reference::Record(seq), _) => search.look_at(*seq)?,
+        (Reference::Record(seq), _) => {
+            search.look_at(*seq)?;
+            search.records.start = end;
+        }
         (_, Some(index)) => {
             search.follow(index)?;
             search.scan()?;
         }
         (_, None) => search.scan()?,
     }
-    Ok(search.found)
+    Ok(Found {
+        records: search.found,
+        next: search.records.start.min(end),
+    })
+}
+
+/// What a part of a search has found.
+#[derive(Debug)]
+pub struct Found {
+    /// The records, in order.
+    pub records: Vec<(u64, Vec<u8>)>,
+    /// Where the next part begins; the end of the range if there is none.
+    pub next: u64,
 }
 
 struct Search<'a> {
@@ -253,12 +283,14 @@ struct Search<'a> {
     /// Records that were not looked at yet.
     records: Range<u64>,
     max: usize,
+    /// How many may still be read.
+    read_max: u64,
     found: Vec<(u64, Vec<u8>)>,
 }
 
 impl Search<'_> {
     fn is_over(&self) -> bool {
-        self.records.is_empty() || self.max <= self.found.len()
+        self.records.is_empty() || self.max <= self.found.len() || self.read_max == 0
     }
 
     /// Looks at the records that the index names.
@@ -267,6 +299,9 @@ impl Search<'_> {
             let wanted = self.max - self.found.len();
             let indexed = index.about(self.reader, self.subject, self.records.start, wanted);
             for seq in &indexed.seqs {
+                if self.is_over() {
+                    return Ok(());
+                }
                 self.look_at(*seq)?;
             }
             if indexed.seqs.len() < wanted {
@@ -312,6 +347,7 @@ impl Search<'_> {
             return;
         }
         self.records.start = kept.seq.saturating_add(1);
+        self.read_max -= 1;
         if let Some(bytes) = kept.bytes
             && is_about(self.reader, self.subject, kept.seq, &bytes)
         {

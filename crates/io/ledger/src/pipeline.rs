@@ -596,6 +596,10 @@ impl StoreThread {
     fn resolve(&mut self, mut batch: Batch, error: &crate::store::Error) {
         self.observe.store_failed(error);
         batch.fail_pending(&Failure::OutcomeUnknown);
+        // Asked once: whoever has closed the files cannot tell any more whether they were taken away.
+        if self.committer.store().is_away() {
+            return self.lose_store();
+        }
         self.intake.refuse(Some(&Failure::Unavailable));
         let found = loop {
             match self.committer.reopen(&batch) {

@@ -1,12 +1,14 @@
 //! Listeners: loopback TCP and the Unix socket, with a bound on connections.
 //!
-//! A slow client has so long for its headers and its body, a vanished one is noticed by them.
+//! A slow client has so long for its headers and its body, a vanished one is noticed by them, and
+//! one that reads nothing is closed when its right ends.
 //! Past the limit a connection is told `busy` and closed; running out of descriptors is waited
 //! out, never a crash. Nothing listens beyond loopback unless it is told to, and then only
 //! callers with a token come in.
 
 mod guard;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,7 @@ use crate::auth::{Anonymous, CallerSource, Peer};
 use crate::descriptors;
 use crate::http::{busy, router};
 use crate::log;
+use crate::right::Lasting;
 use crate::service::Service;
 
 /// Descriptors that are kept for the store, snapshots and the program itself.
@@ -351,14 +354,16 @@ async fn serve_connection<S>(
         let answered = router.clone().oneshot(request.map(Body::new));
         let guard = Arc::clone(&guard);
         async move {
-            let answer = answered.await;
+            let Ok(answer) = answered.await;
+            if let Some(lasting) = answer.extensions().get::<Lasting>() {
+                guard.answer_lasts(lasting.clone());
+            }
             guard.request_ended();
-            answer
+            Ok::<_, Infallible>(answer)
         }
     });
-    let connection = http1::Builder::new()
-        .pipeline_flush(true)
-        .serve_connection(TokioIo::new(stream), answer);
+    // Not `pipeline_flush`: with it hyper keeps all that a body has for a reader that takes nothing.
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
     tokio::pin!(connection);
     // Whoever breaks off mid-sentence has told us so; there is nobody left to tell.
     tokio::select! {
@@ -374,8 +379,7 @@ async fn tell_busy<S>(stream: S, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let answer =
-        service_fn(|_: Request<Incoming>| async { Ok::<_, std::convert::Infallible>(busy()) });
+    let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, Infallible>(busy()) });
     let connection = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer);

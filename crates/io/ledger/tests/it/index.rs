@@ -18,7 +18,7 @@ use bursar_engine::spine;
 use bursar_engine::subject::subjects_of;
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::data::{self, Data};
-use bursar_ledger::index::{FILE_NAME, Index, Indexer, Pace, Progress, search};
+use bursar_ledger::index::{FILE_NAME, Index, Indexer, Pace, Progress, search, search_part};
 use bursar_ledger::maintain::{Tokens, backup, restore};
 use bursar_ledger::store::sqlite::{SqliteReader, SqliteStore};
 use bursar_ledger::store::{Reader, Store as _};
@@ -189,6 +189,25 @@ fn records_in_blobs_are_indexed_by_what_the_blobs_say() {
         assert_eq!(search(Some(&index)), search(None));
         assert_eq!(search(None).len(), 1);
     }
+}
+
+/// Method: five records may be read, and the last one is wanted.
+#[test]
+fn what_the_index_passes_over_is_not_read() {
+    let mut world = World::sqlite();
+    world.live(60);
+    let limit = "limit/python".parse().unwrap();
+    let (reader, index) = (world.reader(), index_of(&world));
+    let part = |index, from: u64| search_part(reader.as_ref(), index, &limit, from..60, 9, 5);
+    let scanned = part(None, 10).unwrap();
+    assert_eq!((scanned.records.len(), scanned.next), (0, 15));
+    Indexer::new(index.clone(), QUICK)
+        .step(reader.as_ref(), 60)
+        .unwrap();
+    let found = part(Some(&index), 0).unwrap();
+    assert_eq!((found.records.len(), found.next), (1, 60));
+    let found = part(Some(&index), 10).unwrap();
+    assert_eq!((found.records.len(), found.next), (0, 60));
 }
 
 /// Method: the scan is made impossible by a record that cannot be read.

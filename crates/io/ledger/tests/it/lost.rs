@@ -163,6 +163,28 @@ fn a_second_rescue_keeps_the_first() {
     assert_eq!(first, "the first");
 }
 
+/// Method: a write fails while the files are in their place; they go before the store is opened
+/// again.
+#[test]
+fn a_store_that_goes_after_a_write_has_failed_is_rescued_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, seen) = open(directory.path());
+    set_node(&data, "before").unwrap();
+    let file = directory.path().join("ledger.db");
+    let full = "CREATE TRIGGER full BEFORE INSERT ON journal
+        BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.execute_batch(full).unwrap();
+    *seen.taken.lock().unwrap() = Some(file);
+    assert_eq!(set_node(&data, "after"), Err(Failure::OutcomeUnknown));
+    data.stop();
+    let rescue = directory.path().join("ledger.rescue.db");
+    assert_eq!(
+        *seen.away.lock().unwrap(),
+        [Ok(rescue.display().to_string())]
+    );
+}
+
 fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
     let name = ObjectName::new(name).unwrap();
     let changes = vec![spine::Change::SetNode(Node::new(name, &Amount::default()))];
@@ -186,12 +208,18 @@ fn open(path: &Path) -> (Data, Arc<Seen>) {
 #[derive(Default)]
 struct Seen {
     away: Mutex<Vec<Result<String, String>>>,
+    /// A file that somebody moves away when a write has failed.
+    taken: Mutex<Option<std::path::PathBuf>>,
 }
 
 impl Observe for Seen {
     fn poisoned(&self, _: &Poison) {}
 
-    fn store_failed(&self, _: &bursar_ledger::store::Error) {}
+    fn store_failed(&self, _: &bursar_ledger::store::Error) {
+        if let Some(file) = self.taken.lock().unwrap().take() {
+            fs::rename(&file, file.with_extension("taken")).unwrap();
+        }
+    }
 
     fn not_leader(&self) {}
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bursar_engine::spine;
+use bursar_engine::booking::{self, Fence, Reply};
+use bursar_engine::{Answer, spine};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::{Hash, leaf_hash};
 use bursar_journal::merkle::{prove_inclusion, verify_inclusion};
@@ -19,9 +20,10 @@ use bursar_ledger::recover::StoredTiles;
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::sqlite::{SqliteReader, SqliteStore};
 use bursar_ledger::store::{Reader, Store};
-use bursar_units::{Instant, Millis};
+use bursar_units::{BookingId, Instant, Millis};
 
-use crate::world::{World, examine, lines};
+use crate::opening;
+use crate::world::{World, examine, label, lines, request};
 
 #[test]
 fn an_export_is_the_records_byte_for_byte_and_checks_offline() {
@@ -394,6 +396,40 @@ fn the_ledger_that_is_there_is_touched_only_when_the_new_one_is_whole() {
     );
     let reader = SqliteReader::open(&data.join("ledger.db")).unwrap();
     assert_eq!(reader.head().unwrap(), 22);
+}
+
+/// Method: one time of day for all restores, and a grant after each.
+#[test]
+fn restores_of_one_copy_in_one_second_share_no_fence() {
+    let mut world = World::sqlite();
+    world.live(20);
+    world.sign();
+    let copy = world.directory.path().join("copy.db");
+    backup(&world.file(), &copy).unwrap();
+    let copy = SqliteReader::inspect(&copy).unwrap();
+    let data = world.directory.path().join("restored");
+    let mut last = Fence(0);
+    for turn in 0..3 {
+        let aside = world.directory.path().join(format!("before-{turn}"));
+        let (keys, now) = (world.signer.verifiers(), world.now);
+        restore(&copy, &keys, (&data, &aside), now, Tokens::End, |_, _| ()).unwrap();
+        let fence = granted(&data);
+        assert!(last < fence, "{last:?} {fence:?}");
+        last = fence;
+    }
+}
+
+/// The fence of a grant by the ledger in a directory.
+fn granted(data: &Path) -> Fence {
+    let data = opening::open(data).unwrap();
+    let request = request(BookingId::new("next").unwrap(), "next", "acme", 0);
+    let reserve = booking::Command::Reserve(request).into();
+    let outcome = opening::wait_for(data.ledger.submit(label("ada"), vec![reserve]));
+    data.stop();
+    match &outcome.unwrap()[0].result {
+        Ok(Answer::Booking(Reply::Granted(fence))) => *fence,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Restores where nothing is in the way.

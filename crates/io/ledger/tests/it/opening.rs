@@ -519,7 +519,7 @@ pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(future)
 }
 
-fn open(path: &Path) -> Result<Data, Error> {
+pub(crate) fn open(path: &Path) -> Result<Data, Error> {
     let clock = Arc::new(MachineClock::default());
     data::open(path, clock, Arc::new(Quiet), |_, _| ())
 }

@@ -101,25 +101,28 @@ impl Call {
 
     /// An answer in pieces, which ends with the caller's right: every answer that lasts is made
     /// here. `farewell` is its last piece then; without one it is broken off, so that it cannot
-    /// pass for whole.
+    /// pass for whole. So is one whose reader takes nothing, by its connection.
     pub(crate) fn pieces(
         &self,
         media_type: &'static str,
         pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
         farewell: fn(&Problem) -> Option<Bytes>,
     ) -> Response {
-        let held = Some((Box::pin(pieces), self.right.clone()));
+        let (answer, lasting) = self.right.lasting();
+        let held = Some((Box::pin(pieces), self.right.clone(), answer));
         let held = stream::unfold(held, move |held| async move {
-            let (mut pieces, right) = held?;
+            let (mut pieces, right, answer) = held?;
             match right.hold(pieces.next()).await {
-                Ok(piece) => Some((piece?, Some((pieces, right)))),
+                Ok(piece) => Some((piece?, Some((pieces, right, answer)))),
                 Err(problem) => {
                     let last = farewell(&problem);
                     Some((last.ok_or_else(|| io::Error::other(problem)), None))
                 }
             }
         });
-        bytes(media_type, HttpBody::from_stream(held))
+        let mut response = bytes(media_type, HttpBody::from_stream(held));
+        response.extensions_mut().insert(lasting);
+        response
     }
 }
 

@@ -1,5 +1,5 @@
 //! How long a connection may keep us waiting: for a whole head, for a next request, for its
-//! reader to take what we write.
+//! reader to take what we write, and how long for an answer whose right has ended.
 //!
 //! Every connection has one watch that looks now and then, so a request costs a few plain
 //! stores and no timer. Bodies are bounded where they are read.
@@ -12,7 +12,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
 use tokio::time::Instant;
+
+use crate::right::Lasting;
 
 /// How often a watch looks.
 const LOOK: Duration = Duration::from_secs(5);
@@ -29,6 +32,8 @@ pub(super) struct Guard {
     head_since: AtomicU64,
     rest_since: AtomicU64,
     stalled_since: AtomicU64,
+    /// The last answer that lasts; a connection has one answer at a time.
+    lasting: watch::Sender<Option<Lasting>>,
 }
 
 /// A stream that tells its guard.
@@ -44,6 +49,7 @@ impl Guard {
             head_since: AtomicU64::new(0),
             rest_since: AtomicU64::new(1),
             stalled_since: AtomicU64::new(0),
+            lasting: watch::Sender::new(None),
         })
     }
 
@@ -58,8 +64,38 @@ impl Guard {
         self.rest_since.store(self.now(), Ordering::Relaxed);
     }
 
+    /// The answer lasts, and ends with a right.
+    pub(super) fn answer_lasts(&self, lasting: Lasting) {
+        self.lasting.send_replace(Some(lasting));
+    }
+
     /// Resolves when the connection has kept us waiting for too long.
     pub(super) async fn lost_patience(&self) {
+        tokio::select! {
+            () = self.waited() => {}
+            () = self.overrun() => {}
+        }
+    }
+
+    /// Resolves when an answer goes on although its right has ended.
+    async fn overrun(&self) {
+        let mut answers = self.lasting.subscribe();
+        loop {
+            let lasting = answers.borrow_and_update().clone();
+            let overrun = async {
+                match lasting {
+                    Some(lasting) => lasting.overrun().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = overrun => return,
+                _next = answers.changed() => {}
+            }
+        }
+    }
+
+    async fn waited(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
             let now = self.now();

@@ -151,6 +151,40 @@ async fn proofs_and_pages_of_records_are_the_same_with_and_without_an_index() {
     assert_eq!(answers(&world).await, scanned, "damaged");
 }
 
+/// Method: the last of more records than are read for a page.
+#[tokio::test(start_paused = true)]
+async fn a_search_by_the_index_is_one_page_however_many_records_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let index = Index::of(directory.path(), LEDGER, 0);
+    let world = World::indexed(index.clone());
+    for batch in 0..21 {
+        let operation = |n: u32| {
+            format!(
+                r#"{{"op":"reserve","id":"{batch}-{n}","class":"c-{batch}-{n}","tenant":"t-{n}"}}"#
+            )
+        };
+        let operations: Vec<String> = (0..1_000).map(operation).collect();
+        let body = format!(r#"{{"operations":[{}]}}"#, operations.join(","));
+        world.ask("POST", "/v1/bookings", &body).await;
+    }
+    let (reader, head) = (world.store.reader().unwrap(), world.service.record() + 1);
+    assert!(20_000 < head, "{head}");
+    let search = async || {
+        world
+            .ask("GET", "/v1/records?object=booking/20-999", "")
+            .await
+            .json()
+    };
+    let page = search().await;
+    assert_eq!(page["items"].as_array().unwrap().len(), 0, "{page}");
+    assert!(page["nextCursor"].is_string(), "{page}");
+    let mut indexer = Indexer::new(index, Pace::RUNNING);
+    while indexer.step(reader.as_ref(), head).unwrap() == Progress::Behind {}
+    let page = search().await;
+    assert_eq!(page["items"].as_array().unwrap().len(), 1, "{page}");
+    assert!(page["nextCursor"].is_null(), "{page}");
+}
+
 const ABOUT: [&str; 5] = [
     "booking/job-3",
     "booking/job-19",

@@ -175,6 +175,75 @@ async fn a_client_that_vanishes_is_forgotten_and_what_it_asked_is_done() {
     }
 }
 
+/// Method: the only connection asks for more than its socket holds, reads one byte, and its token is
+/// revoked. Nobody else comes in before it is closed.
+#[tokio::test]
+async fn an_answer_that_nobody_reads_ends_with_its_right() {
+    for path in ["/v1/events?from=0", "/v1/ledger/export"] {
+        let server = Server::start(Some(1)).await;
+        fill(&server.world).await;
+        let token = r#"{"name":"app","roles":["operate"]}"#;
+        let token = server.world.ask("POST", "/v1/tokens", token).await.json();
+        let secret = token["secret"].as_str().unwrap();
+        let mut socket = UnixStream::connect(&server.socket).await.unwrap();
+        let asked = format!(
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {secret}\r\n\r\n"
+        );
+        socket.write_all(asked.as_bytes()).await.unwrap();
+        socket.read_u8().await.unwrap();
+        full(&socket).await;
+        let revoked = server.world.ask("DELETE", "/v1/tokens/app", "").await;
+        assert_eq!(revoked.status, 200, "{revoked:?}");
+        let closed = async {
+            while !talk(server.tcp().await, &request("GET", "/healthz", ""))
+                .await
+                .starts_with("HTTP/1.1 200")
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        // A second, and time for a busy machine; readers that stall are closed after 30 s anyway.
+        let closed = tokio::time::timeout(Duration::from_secs(10), closed).await;
+        assert!(closed.is_ok(), "{path}");
+        let mut rest = Vec::new();
+        let _reset = socket.read_to_end(&mut rest).await;
+        let rest = String::from_utf8_lossy(&rest);
+        // Broken off in the middle, for there was no room to say anything.
+        assert!(!rest.contains("signed-out") && !rest.ends_with("\r\n0\r\n\r\n"));
+    }
+}
+
+/// Writes more records than a socket holds.
+async fn fill(world: &World) {
+    for batch in 0..4 {
+        let operation = |n: u32| {
+            let of = batch * 100 + n / 10;
+            format!(
+                r#"{{"op":"reserve","id":"job-{batch}-{n}","class":"c-{of}","tenant":"t-{of}"}}"#
+            )
+        };
+        let operations: Vec<String> = (0..1_000).map(operation).collect();
+        let body = format!(r#"{{"operations":[{}]}}"#, operations.join(","));
+        let answer = world.ask("POST", "/v1/bookings", &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+/// Waits until a socket has so much to read that no more comes.
+async fn full(socket: &UnixStream) {
+    let (mut waiting, mut same) = (0, 0);
+    while same < 10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let now = rustix::io::ioctl_fionread(socket).unwrap();
+        same = if now == waiting && 0 < now {
+            same + 1
+        } else {
+            0
+        };
+        waiting = now;
+    }
+}
+
 #[tokio::test]
 async fn a_garbled_head_is_refused_and_the_server_goes_on() {
     let server = Server::start(None).await;

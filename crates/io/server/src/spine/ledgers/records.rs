@@ -9,7 +9,7 @@ use bursar_engine::Reference;
 use bursar_engine::summary::record_sentences;
 use bursar_engine::{Event, codec, dated};
 use bursar_journal::hash::Hash;
-use bursar_ledger::index::{Index, search};
+use bursar_ledger::index::{Index, search_part};
 use bursar_ledger::pipeline::Ledger;
 use bursar_ledger::store::{Kept, Reader};
 use bursar_units::Instant;
@@ -20,8 +20,8 @@ use crate::service::proofs::READ_BYTES;
 use crate::service::sight::{may_read_bytes, sees_event};
 use crate::service::{Answer, Service, last_record, unreadable};
 
-/// Records that one page looks at.
-const SCANNED_MAX: u64 = 20_000;
+/// Records that are read for one page. Those that the index passes over are not.
+const READ_MAX: u64 = 20_000;
 
 /// Which records are listed.
 #[derive(Clone, Debug, Default)]
@@ -91,14 +91,9 @@ impl Page {
     fn read(&self, reader: &dyn Reader, from: u64) -> Result<ListAnswer<RecordView>, Problem> {
         // The view first: what it covers is in the store, so nothing is told before it is public.
         let head = self.ledger.view().read().spine.head;
-        let until = from.saturating_add(SCANNED_MAX).min(head);
-        let read = match &self.object {
-            Some(object) => self.search(reader, object, from..until)?,
-            None => self.list(reader, from..until)?,
-        };
-        let next = match read.last() {
-            Some(last) if read.len() == self.limit => last.seq + 1,
-            _ => until.max(from),
+        let (read, next) = match &self.object {
+            Some(object) => self.search(reader, object, from..head)?,
+            None => self.list(reader, from..head)?,
         };
         let items = read.into_iter().map(|kept| self.view(reader, kept));
         let items = items.collect::<Result<_, _>>()?;
@@ -111,28 +106,32 @@ impl Page {
         })
     }
 
-    /// All records of a range, as many as there is room for.
-    fn list(&self, reader: &dyn Reader, records: Range<u64>) -> Result<Vec<Kept>, Problem> {
+    /// All records of a range, as many as there is room for, and where the next page begins.
+    fn list(&self, reader: &dyn Reader, records: Range<u64>) -> Result<(Vec<Kept>, u64), Problem> {
         let wanted = usize::try_from(records.end.saturating_sub(records.start));
         let max = wanted.unwrap_or(self.limit).min(self.limit);
         let read = reader.records(records.start, max);
-        read.map_err(|error| unreadable(&error))
+        let read = read.map_err(|error| unreadable(&error))?;
+        let next = read.last().map_or(records.end, |last| last.seq + 1);
+        Ok((read, next))
     }
 
-    /// The records of a range about an object, as many as there is room for.
+    /// The records of a range about an object, as many as there is room for, and where the next page
+    /// begins.
     fn search(
         &self,
         reader: &dyn Reader,
         object: &Reference,
         records: Range<u64>,
-    ) -> Result<Vec<Kept>, Problem> {
-        let found = search(reader, self.index.as_ref(), object, records, self.limit);
+    ) -> Result<(Vec<Kept>, u64), Problem> {
+        let index = self.index.as_ref();
+        let found = search_part(reader, index, object, records, self.limit, READ_MAX);
         let kept = |(seq, bytes)| Kept {
             seq,
             bytes: Some(bytes),
         };
         let found = found.map_err(|error| unreadable(&error))?;
-        Ok(found.into_iter().map(kept).collect())
+        Ok((found.records.into_iter().map(kept).collect(), found.next))
     }
 
     fn view(&self, reader: &dyn Reader, kept: Kept) -> Result<RecordView, Problem> {
