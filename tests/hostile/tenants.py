@@ -241,8 +241,6 @@ class Tenants(unittest.TestCase):
         cls.intruder = server.token("intruder", "use", ["acme"])
         cls.viewer = server.token("viewer", "view", [])
         hour = 3_600_000
-        # The first fence of a generation is in the record of the restore, which readers see.
-        server.must("PUT", "/v1/bookings/first", {"class": "other", "tenant": "other"})
         held = {**THEIRS, "ttlMs": hour}
         answer = server.ask_tcp("PUT", "/v1/bookings/known-held", held, token=cls.victim).json()
         cls.held = str(answer["record"])

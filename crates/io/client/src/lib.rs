@@ -7,6 +7,7 @@
 pub mod api;
 pub mod client;
 pub mod ids;
+mod log;
 pub mod object;
 pub mod problem;
 pub mod repository;

@@ -10,7 +10,7 @@ use bursar_units::{BookingId, Label, NameError, quantity};
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::api::{Allocation, BookingRequest, Outcome, State};
+use crate::api::{Allocation, Booking, BookingRequest, Outcome, State};
 use crate::client::{self, Client, Mode, Query};
 use crate::problem::{Code, Problem};
 use crate::slot::{self, RELEASE_WAIT, Repeats, Slot};
@@ -144,15 +144,7 @@ impl ResourceAllocationRepository {
 
     async fn release_by_id(&self, id: &BookingId) -> Result<(), client::Error> {
         let mut repeats = Repeats::until(Instant::now() + RELEASE_WAIT);
-        let booking = loop {
-            match self.client.booking(id).await {
-                Ok(booking) => break booking,
-                Err(error) if slot::is_refusal(&error) || !repeats.again().await => {
-                    return Err(error);
-                }
-                Err(_) => {}
-            }
-        };
+        let booking = self.look(id, &mut repeats).await?;
         if let (State::Granted, Some(fence)) = (booking.state, booking.fence) {
             let request = slot::with_fence(fence);
             repeats.release(&self.client, id, &request).await?;
@@ -160,8 +152,21 @@ impl ResourceAllocationRepository {
         Ok(())
     }
 
+    /// A booking; a server that is away is asked again.
+    async fn look(&self, id: &BookingId, repeats: &mut Repeats) -> Result<Booking, client::Error> {
+        loop {
+            match self.client.booking(id).await {
+                Err(error) if !slot::is_refusal(&error) && repeats.again().await => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The allocation that a booking is. What was done before stays done, so a server that goes
+    /// away now is waited for.
     async fn find(&self, id: &BookingId) -> Result<Allocation, Error> {
-        let booking = self.client.booking(id).await?;
+        let mut repeats = Repeats::until(Instant::now() + RELEASE_WAIT);
+        let booking = self.look(id, &mut repeats).await?;
         let waits = || {
             self.client
                 .protocol(format!("allocation {id} waits though told not to"))

@@ -10,12 +10,14 @@
 //!
 //! A release is repeated, with the same id and fence, until the server answers. [`Slot::release`]
 //! waits for that at most [`RELEASE_WAIT`]; then the slot is dropped, and a dropped slot is given
-//! back in the background until the booking's deadline, while the runtime lives.
+//! back in the background until the booking's deadline, while the runtime lives. What the background
+//! could not give back is a warning in the log (`tracing`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bursar_units::BookingId;
+use bursar_units::causes::chain;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -27,6 +29,7 @@ use crate::api::{
 };
 use crate::client::{self, Client, Mode, Pause, uneven};
 use crate::ids;
+use crate::log;
 use crate::problem::Code;
 
 /// What a request that names no ttl gets (S7).
@@ -237,6 +240,12 @@ impl Slot {
         })
     }
 
+    /// When its ttl ends it if nobody renews it or gives it back. A server that was away meanwhile
+    /// gives it one ttl more.
+    pub fn ends(&self) -> bursar_units::Instant {
+        wall(self.deadline())
+    }
+
     fn deadline(&self) -> Instant {
         self.standing.borrow().renewed + self.ttl
     }
@@ -256,11 +265,43 @@ impl Drop for Slot {
         if self.is_over {
             return;
         }
-        let (client, id, request) = (self.client.clone(), self.id.clone(), self.request.clone());
+        let mut kept = Kept {
+            id: self.id.clone(),
+            ends: self.ends(),
+            cause: Some("the runtime has ended".to_owned()),
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let (client, request) = (self.client.clone(), self.request.clone());
         let mut repeats = Repeats::until(self.deadline());
-        // Without a runtime the slot comes back by its ttl.
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { repeats.release(&client, &id, &request).await });
+        runtime.spawn(async move {
+            let answer = repeats.release(&client, &kept.id, &request).await;
+            kept.answered(answer);
+        });
+    }
+}
+
+/// A slot that is given back in the background: dropped with a cause, it says that it was not.
+struct Kept {
+    id: BookingId,
+    ends: bursar_units::Instant,
+    cause: Option<String>,
+}
+
+impl Kept {
+    /// What the server has ended is not kept either.
+    fn answered(&mut self, answer: Result<Booking, client::Error>) {
+        let error = answer.err().filter(|error| !is_fenced(error));
+        self.cause = error.map(|error| chain(&error));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(cause) = &self.cause {
+            let ends = instant::format(self.ends);
+            tracing::warn!(booking = %self.id, %ends, %cause, "{}", log::SLOT_NOT_GIVEN_BACK);
         }
     }
 }

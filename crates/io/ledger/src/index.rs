@@ -254,7 +254,9 @@ pub fn search_part(
     match (subject, index) {
         (Reference::Record(seq), _) => {
             search.look_at(*seq)?;
-            search.records.start = end;
+            if !search.is_over() {
+                search.records.start = end;
+            }
         }
         (_, Some(index)) => {
             search.follow(index)?;

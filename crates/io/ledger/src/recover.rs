@@ -13,6 +13,7 @@ use bursar_units::causes::chain;
 use bursar_units::{INTEGER_MAX, Instant};
 use thiserror::Error;
 
+use crate::store::sqlite::FILE_NAME;
 use crate::store::{self, Reader};
 
 /// Records that are read, hashed and decoded at a time.
@@ -225,11 +226,13 @@ fn fold(
 fn rollback_words(records: u64, signed: u64) -> String {
     let what = if records < signed {
         format!(
-            "the ledger was rolled back: it holds {records} records, but {signed} were signed or \
-             kept; put the newer ledger back, or"
+            "the ledger was rolled back: {FILE_NAME} holds {records} records, but {signed} were \
+             signed or kept; put the newer file back, or"
         )
     } else {
-        format!("a record was changed: {records} records are here, but not those that were signed;")
+        format!(
+            "a record was changed: {FILE_NAME} holds {records}, but not those that were signed;"
+        )
     };
     format!("{what} restore the newest backup as a new generation with `bursar ledger restore`")
 }

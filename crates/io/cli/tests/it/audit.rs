@@ -315,7 +315,7 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
     );
     for said in [&checked.stdout, &named.stdout, &started.stderr] {
         assert!(
-            said.contains("the ledger was rolled back: it holds "),
+            said.contains("the ledger was rolled back: ledger.db holds "),
             "{said}"
         );
     }

@@ -130,6 +130,83 @@ fn away_between(from: Duration, to: Duration) -> (Client, Log, Arc<AtomicU32>) {
     (client, log, released)
 }
 
+/// Method: the background cannot give it back until the deadline; the runtime ends before; there is
+/// none.
+#[test]
+fn a_dropped_slot_that_was_not_given_back_is_said() {
+    for (how, is_away, cause) in [
+        ("deadline", true, "the connection was reset"),
+        ("runtime ends", true, "the runtime has ended"),
+        ("no runtime", true, "the runtime has ended"),
+        ("given back", false, ""),
+    ] {
+        let said = Said::default();
+        let _listens = tracing::subscriber::set_default(said.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let slot = runtime.block_on(async {
+            let to = if is_away { TTL * 9 } else { Duration::ZERO };
+            let (client, _, _) = away_between(Duration::from_secs(1), to);
+            let slot = hold(&client).await;
+            sleep(Duration::from_secs(1)).await;
+            if how == "no runtime" {
+                return Some(slot);
+            }
+            drop(slot);
+            let is_short = how == "runtime ends";
+            sleep(if is_short { TTL / 3 } else { TTL * 2 }).await;
+            None
+        });
+        drop(slot);
+        drop(runtime);
+        let said = said.0.lock().unwrap().join("");
+        if is_away {
+            assert!(said.contains("slot.not-given-back"), "{how}: {said}");
+            assert!(
+                said.contains(cause) && said.contains("ends=20"),
+                "{how}: {said}"
+            );
+        } else {
+            assert_eq!(said, "", "{how}");
+        }
+    }
+}
+
+/// The warnings of the log.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Said {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = String::new();
+        event.record(
+            &mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                line.push_str(&format!("{field}={value:?} "));
+            },
+        );
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 /// An error and its causes, as people read them.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
@@ -518,6 +595,28 @@ async fn the_release_of_an_allocation_rides_out_a_restart() {
         sleep(Duration::from_secs(5)).await;
         repository.release_allocation("exec-1").await.unwrap();
         assert!(count(&log, "/release") > 0);
+    }
+}
+
+/// Method: the server goes away right after it has answered the release.
+#[tokio::test(start_paused = true)]
+async fn an_allocation_that_was_released_is_told_as_released() {
+    for renewal in [Renewal::Background, Renewal::Day] {
+        let left = Mutex::new(None);
+        let (client, log) = within(move |seen| {
+            let mut left = left.lock().unwrap();
+            if seen.line.ends_with("/release") {
+                *left = Some(Instant::now());
+            } else if left.is_some_and(|left| left.elapsed() < Duration::from_secs(3)) {
+                return Reply::Vanish;
+            }
+            granted_allocation()
+        });
+        let repository = ResourceAllocationRepository::new(client, None, renewal);
+        let new = new_allocation();
+        repository.create_allocation(&new).await.unwrap();
+        repository.release_allocation("exec-1").await.unwrap();
+        assert_eq!(count(&log, "/release"), 1);
     }
 }
 

@@ -402,14 +402,14 @@ fn a_store_that_was_rolled_back_is_named_and_so_is_a_damaged_checkpoint_beside_i
     for keys in [&keys[..], &[]] {
         let said = found(&world, keys);
         let expected =
-            "newest: the ledger was rolled back: it holds 40 records, but 50 were signed";
+            "newest: the ledger was rolled back: ledger.db holds 40 records, but 50 were signed";
         assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
     }
     let changed = world.signer.sign(world.now, 40, Hash([7; 32]));
     fs::write(&beside, &changed).unwrap();
     let said = found(&world, &keys);
     let expected =
-        "newest: a record was changed: 40 records are here, but not those that were signed";
+        "newest: a record was changed: ledger.db holds 40, but not those that were signed";
     assert!(said.len() == 1 && said[0].starts_with(expected), "{said:?}");
 
     for damaged in ["", "garbage", &later.replace("\n50\n", "\n40\n"), "\u{0}"] {

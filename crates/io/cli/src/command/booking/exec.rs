@@ -213,6 +213,7 @@ async fn give_back(
         Outcome::Failed
     };
     let id = slot.id().clone();
+    let ends = session.look().moment(slot.ends());
     let release = slot.release(outcome, Some(i32::from(code)));
     let quiet = sleep(QUIET);
     tokio::pin!(release, quiet);
@@ -226,7 +227,7 @@ async fn give_back(
                     continue;
                 }
                 session.say(&format!(
-                    "warning: booking {id} was not given back: interrupted by signal {}; its ttl ends it\n",
+                    "warning: booking {id} was not given back: interrupted by signal {}; its ttl ends it {ends}, or one ttl after the server starts again\n",
                     signal.as_raw()
                 ));
                 return code;
