@@ -1,6 +1,6 @@
 //! The spine: the ledger, its proofs, and tokens.
 //!
-//! `ledger` is for whoever runs the store, `audit` for whoever holds a file.
+//! `ledger` is for operators of a store, `audit` for holders of a proof or an export.
 
 use std::path::PathBuf;
 

@@ -80,7 +80,7 @@ macro_rules! object {
         impl $name {
             pub(crate) const FIELDS: &'static [$crate::shape::Field] = &[$($shapes)*];
 
-            /// What must be said and nothing else; to be filled in.
+            /// The required fields and nothing else; to be filled in.
             pub fn new($($required)*) -> Self {
                 Self { $($values)* }
             }
