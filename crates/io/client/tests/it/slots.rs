@@ -1,5 +1,6 @@
 //! Slots are kept while they are used, and come back when they are not.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -196,7 +197,7 @@ impl tracing::Subscriber for Said {
         let mut line = String::new();
         event.record(
             &mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-                line.push_str(&format!("{field}={value:?} "));
+                write!(line, "{field}={value:?} ").unwrap();
             },
         );
         self.0.lock().unwrap().push(line);
