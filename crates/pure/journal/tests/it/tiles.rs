@@ -36,9 +36,9 @@ fn leaves_in_batches_give_the_tree_and_the_tiles_of_single_leaves() {
     let (mut batched, mut in_batches) = (Builder::new(), Vec::new());
     for length in 0..400 {
         let leaves: Vec<Hash> = (batched.size()..).take(length).map(leaf).collect();
-        leaves
-            .iter()
-            .for_each(|leaf| single.push(*leaf, &mut one_by_one));
+        for leaf in &leaves {
+            single.push(*leaf, &mut one_by_one);
+        }
         batched.extend(leaves, &mut in_batches);
         assert_eq!(batched, single);
     }
