@@ -1,6 +1,6 @@
 //! The store's side of the pipeline: hash, append, sign (L1, step 7; L2; L11).
 
-use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::hash::{Hash, leaf_hashes};
 use bursar_journal::tile::{Builder, FullTile};
 
 use crate::store::{Append, Appended, Error, Store, Term};
@@ -141,8 +141,11 @@ impl Committer {
 
 fn push_all(builder: &mut Builder, batch: &Batch) -> Vec<FullTile> {
     let mut tiles = Vec::new();
-    for record in &batch.records {
-        builder.push(leaf_hash(&record.bytes), &mut tiles);
-    }
+    let records: Vec<&[u8]> = batch
+        .records
+        .iter()
+        .map(|record| record.bytes.as_slice())
+        .collect();
+    builder.extend(leaf_hashes(&records), &mut tiles);
     tiles
 }

@@ -2,11 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 
 use bursar_engine::codec::{self, decode_events};
 use bursar_engine::{Events, State};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
-use bursar_journal::hash::{Hash, leaf_hash};
+use bursar_journal::hash::{Hash, leaf_hashes};
 use bursar_journal::merkle::{prove_consistency, verify_consistency};
 use bursar_journal::tile::{Builder, TILE_WIDTH, TileId, Tiles};
 use bursar_units::causes::chain;
@@ -14,10 +16,16 @@ use bursar_units::{INTEGER_MAX, Instant};
 use thiserror::Error;
 
 use crate::store::sqlite::FILE_NAME;
-use crate::store::{self, Reader};
+use crate::store::{self, Kept, Reader};
 
 /// Records that are read, hashed and decoded at a time.
-const CHUNK: usize = 4_096;
+const CHUNK: usize = 1_024;
+
+/// Chunks that one thread may be ahead of the next.
+const CHUNKS_AHEAD: usize = 8;
+
+/// A record's number and bytes.
+type Payload = (u64, Vec<u8>);
 
 /// What a start needs.
 #[derive(Debug)]
@@ -97,8 +105,7 @@ impl Tiles for StoredTiles<'_> {
 
 /// Folds what is stored on top of `start`, reporting how far it is.
 ///
-/// Reading, hashing and decoding run on a thread of their own, so that on two cores a million
-/// records take as long as the slower half.
+/// One thread reads and hashes, one decodes, this one folds, each a few chunks ahead of the next.
 pub fn recover(
     reader: Box<dyn Reader>,
     start: State,
@@ -109,23 +116,24 @@ pub fn recover(
     let full = start.spine.head.min(head) / u64::from(TILE_WIDTH);
     let builder = Builder::resume(&StoredTiles(reader.as_ref()), full)
         .map_err(|error| Error::Tree(chain(&error)))?;
-    let (send, receive) = sync_channel(4);
-    let first = builder.size();
+    let reader = &Mutex::new(reader);
     let from = start.spine.head;
     std::thread::scope(|scope| {
-        let reading = std::thread::Builder::new()
-            .name("recover".to_owned())
-            .spawn_scoped(scope, move || {
-                read_on(reader.as_ref(), first, from, builder, &send)
-            })
-            .map_err(|error| Error::Tree(error.to_string()))?;
-        let state = fold(start, head, &receive, progress);
-        drop(receive);
-        let builder = reading
-            .join()
-            .map_err(|_| Error::Tree("reading panicked".to_owned()))??;
-        let state = state?;
-        Ok(Recovered { state, builder })
+        let (send, read) = sync_channel(CHUNKS_AHEAD);
+        let reading = spawn(scope, "recover", move || read_on(reader, builder, &send))?;
+        let (send, decoded) = sync_channel(CHUNKS_AHEAD);
+        let decoding = spawn(scope, "decode", move || {
+            decode_on(reader, from, read, &send)
+        })?;
+        // The fold ends first where it fails, and the others then find nobody to send to.
+        let state = fold(start, head, decoded, progress);
+        let decoding = joined(decoding);
+        let builder = joined(reading)?;
+        decoding?;
+        Ok(Recovered {
+            state: state?,
+            builder,
+        })
     })
 }
 
@@ -171,47 +179,69 @@ pub(crate) fn check_extends_note(
     Ok(checkpoint.size)
 }
 
+/// Reads and hashes all records after those in `builder`.
 fn read_on(
-    reader: &dyn Reader,
-    mut next: u64,
-    from: u64,
+    reader: &Mutex<Box<dyn Reader>>,
     mut builder: Builder,
-    send: &SyncSender<Vec<(Instant, Events)>>,
+    send: &SyncSender<Vec<Payload>>,
 ) -> Result<Builder, Error> {
     let mut tiles = Vec::new();
     loop {
-        let chunk = reader.records(next, CHUNK)?;
+        let next = builder.size();
+        let chunk = lock(reader).records(next, CHUNK)?;
         if chunk.is_empty() {
             return Ok(builder);
         }
-        let mut decoded = Vec::with_capacity(chunk.len());
-        for kept in chunk {
-            if kept.seq != next {
-                let what = format!("the journal: record {next} is missing");
-                return Err(store::Error::Damaged { what }.into());
+        let payload = |(kept, seq): (Kept, u64)| match kept.bytes {
+            _ if kept.seq != seq => {
+                let what = format!("the journal: record {seq} is missing");
+                Err(store::Error::Damaged { what }.into())
             }
-            let bytes = kept.bytes.ok_or(Error::Pruned { seq: kept.seq })?;
-            builder.push(leaf_hash(&bytes), &mut tiles);
-            tiles.clear();
-            if kept.seq >= from {
-                let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-                decoded.push(decode_events(kept.seq, &bytes, blob)?);
-            }
-            next += 1;
-        }
-        if send.send(decoded).is_err() {
+            Some(bytes) => Ok((seq, bytes)),
+            None => Err(Error::Pruned { seq }),
+        };
+        let payloads: Vec<Payload> = chunk
+            .into_iter()
+            .zip(next..)
+            .map(payload)
+            .collect::<Result<_, _>>()?;
+        let bytes: Vec<&[u8]> = payloads.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+        builder.extend(leaf_hashes(&bytes), &mut tiles);
+        tiles.clear();
+        if send.send(payloads).is_err() {
             return Ok(builder);
         }
     }
 }
 
+/// Decodes records from `from` on.
+fn decode_on(
+    reader: &Mutex<Box<dyn Reader>>,
+    from: u64,
+    read: Receiver<Vec<Payload>>,
+    send: &SyncSender<Vec<(Instant, Events)>>,
+) -> Result<(), Error> {
+    let blob = |sha256: &Hash| lock(reader).blob(sha256).ok().flatten();
+    for chunk in read {
+        let decoded = chunk
+            .iter()
+            .filter(|(seq, _)| from <= *seq)
+            .map(|(seq, bytes)| decode_events(*seq, bytes, blob))
+            .collect::<Result<_, _>>()?;
+        if send.send(decoded).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 fn fold(
     mut state: State,
     head: u64,
-    receive: &Receiver<Vec<(Instant, Events)>>,
+    decoded: Receiver<Vec<(Instant, Events)>>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<State, Error> {
-    while let Ok(chunk) = receive.recv() {
+    for chunk in decoded {
         for (time, events) in chunk {
             let seq = state.spine.head;
             catch_unwind(AssertUnwindSafe(|| state.apply_record(time, &events)))
@@ -220,6 +250,25 @@ fn fold(
         progress(state.spine.head, head);
     }
     Ok(state)
+}
+
+fn lock(reader: &Mutex<Box<dyn Reader>>) -> MutexGuard<'_, Box<dyn Reader>> {
+    reader.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<T, Error>>, Error> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let spawned = thread.spawn_scoped(scope, run);
+    spawned.map_err(|error| Error::Tree(error.to_string()))
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
+    let joined = thread.join();
+    joined.map_err(|_| Error::Tree("reading panicked".to_owned()))?
 }
 
 /// A journal that is too short was rolled back; in one that is long enough something was changed.

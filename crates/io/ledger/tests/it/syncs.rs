@@ -53,7 +53,7 @@ fn a_commit_is_synced_before_its_answer_and_copied_and_synced_before_the_log_sta
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "syncs::a_log_under_a_busy_writer_starts_again"])
         .output()
-        .expect("strace runs; it is the package `strace`");
+        .unwrap_or_else(|error| panic!("strace, of the package `strace`: {error}"));
     assert!(output.status.success(), "{output:?}");
     let mut seen = Seen::default();
     let trace = fs::read_to_string(trace).unwrap();

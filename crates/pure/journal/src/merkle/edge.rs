@@ -1,13 +1,14 @@
 //! The right edge: the roots of the perfect subtrees a tree consists of.
 //!
 //! A tree of n leaves is a row of perfect trees, one per set bit of n, the largest first. Thirteen
-//! leaves (0b1101) are trees of 8, 4 and 1. A push adds a tree of 1 and joins equals: as many
-//! times as n ends in ones. So a push costs one node hash on average and the whole state is at
-//! most 53 hashes.
+//! leaves (0b1101) are trees of 8, 4 and 1. A leaf adds a tree of 1 and joins equals: as many
+//! times as n ends in ones. So a leaf costs one node hash on average and the whole state is at
+//! most 53 hashes. Many leaves are added height by height, since the nodes of one height do not
+//! depend on each other.
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::{Hash, node_hash, sha256};
+use crate::hash::{Hash, node_hash, node_hashes, sha256};
 
 /// Leaves that a tree can have: `seq` is an integer of JSON (L7).
 const SIZE_MAX: u64 = (1 << 53) - 1;
@@ -69,21 +70,39 @@ impl Edge {
 
     /// Appends a leaf hash.
     pub fn push(&mut self, leaf: Hash) {
-        self.push_each(leaf, |_, _| ());
+        self.extend_each(vec![leaf], |_, _, _| ());
     }
 
-    /// Appends a leaf hash and names every perfect subtree that it completes, with its height,
-    /// from the leaf itself upwards. Tiles are cut from these without hashing anything twice.
-    pub(crate) fn push_each(&mut self, leaf: Hash, mut completed: impl FnMut(u32, Hash)) {
-        let mut node = leaf;
-        completed(0, node);
-        for height in 1..=self.size.trailing_ones() {
-            let Some(left) = self.hashes.pop() else { break };
-            node = node_hash(&left, &node);
-            completed(height, node);
+    /// Appends leaf hashes and names every perfect subtree that they complete, the leaves
+    /// themselves first and then one height after the other: the height, the root, and the leaves
+    /// of the tree up to its end. Tiles are cut from these without hashing anything twice.
+    pub(crate) fn extend_each(
+        &mut self,
+        leaves: Vec<Hash>,
+        mut completed: impl FnMut(u32, Hash, u64),
+    ) {
+        let size = self.size + u64::try_from(leaves.len()).unwrap_or(u64::MAX);
+        let mut ends = Vec::new();
+        let (mut nodes, mut height) = (leaves, 0);
+        while !nodes.is_empty() {
+            // Subtrees of this height that were complete before.
+            let before = self.size >> height;
+            for (number, node) in (before + 1..).zip(&nodes) {
+                completed(height, *node, number << height);
+            }
+            if before % 2 == 1
+                && let Some(left) = self.hashes.pop()
+            {
+                nodes.insert(0, left);
+            }
+            if nodes.len() % 2 == 1 {
+                ends.extend(nodes.pop());
+            }
+            nodes = node_hashes(&nodes);
+            height += 1;
         }
-        self.hashes.push(node);
-        self.size += 1;
+        self.hashes.extend(ends.into_iter().rev());
+        self.size = size;
     }
 
     /// The edge of a tree whose perfect subtrees are known already.
@@ -97,7 +116,7 @@ impl Edge {
 impl FromIterator<Hash> for Edge {
     fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
         let mut edge = Self::new();
-        leaves.into_iter().for_each(|leaf| edge.push(leaf));
+        edge.extend_each(leaves.into_iter().collect(), |_, _, _| ());
         edge
     }
 }

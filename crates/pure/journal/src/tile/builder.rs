@@ -106,9 +106,13 @@ impl Builder {
 
     /// Appends a leaf hash; tiles that it fills are added to `full`, lower levels first.
     pub fn push(&mut self, leaf: Hash, full: &mut Vec<FullTile>) {
-        let size = self.edge.size() + 1;
+        self.extend(vec![leaf], full);
+    }
+
+    /// Appends leaf hashes; tiles that they fill are added to `full`, lower levels first.
+    pub fn extend(&mut self, leaves: Vec<Hash>, full: &mut Vec<FullTile>) {
         let partial = &mut self.partial;
-        self.edge.push_each(leaf, |height, hash| {
+        self.edge.extend_each(leaves, |height, hash, size| {
             if height.is_multiple_of(TILE_HEIGHT) {
                 full.extend(add(partial, height / TILE_HEIGHT, hash, size));
             }
@@ -142,7 +146,8 @@ impl<T: Tiles> Tiles for Over<'_, T> {
     }
 }
 
-/// Adds a hash to a level, which may complete a tile there, in a tree that now has `size` leaves.
+/// Adds a hash to a level, which may complete a tile there; it is the root over leaves that end at
+/// the leaf `size`.
 fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Option<FullTile> {
     let place = usize::try_from(level).ok()?;
     if partial.len() <= place {

@@ -28,6 +28,26 @@ fn a_tile_is_handed_over_when_it_is_full_and_lists_its_leaves() {
     assert_eq!(level1[1], expected.into_iter().collect::<Edge>().root());
 }
 
+/// Method: batches of every length up to 400, which begin and end at all places of a tile, against
+/// one leaf at a time.
+#[test]
+fn leaves_in_batches_give_the_tree_and_the_tiles_of_single_leaves() {
+    let (mut single, mut one_by_one) = (Builder::new(), Vec::new());
+    let (mut batched, mut in_batches) = (Builder::new(), Vec::new());
+    for length in 0..400 {
+        let leaves: Vec<Hash> = (batched.size()..).take(length).map(leaf).collect();
+        for leaf in &leaves {
+            single.push(*leaf, &mut one_by_one);
+        }
+        batched.extend(leaves, &mut in_batches);
+        assert_eq!(batched, single);
+    }
+    // Both have lower levels first, of one leaf or of one batch.
+    in_batches.sort_by_key(|tile| tile.id);
+    one_by_one.sort_by_key(|tile| tile.id);
+    assert_eq!(in_batches, one_by_one);
+}
+
 /// 70,000 leaves reach level 2; everything is built again from the store and a short tail.
 #[test]
 fn three_levels_are_stored_proven_and_made_again() {
