@@ -40,7 +40,7 @@ pub enum Fact {
         forgotten_at: Option<Instant>,
         /// Whether grants are still owed.
         unsettled: bool,
-        /// Since when. Absent before level 2: it follows from the last grant.
+        /// Since when. Absent in older snapshots: it follows from the last grant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unsettled_since: Option<Instant>,
     },
@@ -264,8 +264,8 @@ impl Bookings {
                 let terms = self.take_terms(&request, order.as_ref());
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
-                // A snapshot of before level 2 does not say since when grants are owed: the last
-                // fence was given, or its holder resumed, at that time.
+                // An older snapshot does not say since when grants are owed: the last fence was
+                // given, or its holder resumed, at that time.
                 if let Some(until) = until
                     && self.unsettled == Some(Instant::default())
                     && fence == self.fence

@@ -13,7 +13,7 @@ use crate::{Command, Event, dated};
 pub const FORMAT: u64 = 1;
 /// The level of the rules by which this program decides. A program with other rules or new fields
 /// of events has a higher one: records of a lower level are folded, never decided again.
-pub const LEVEL: u64 = 2;
+pub const LEVEL: u64 = 1;
 /// The length of a version of a declared object, in characters.
 const VERSION_LENGTH: usize = 16;
 

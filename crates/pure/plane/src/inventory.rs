@@ -29,10 +29,10 @@ pub struct Node {
     /// Whole GPUs.
     #[serde(with = "whole")]
     pub gpus: u64,
-    /// Its labels. Absent before level 2.
+    /// Its labels. Absent: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Whether nothing new may be placed on it. Absent before level 2: false.
+    /// Whether nothing new may be placed on it. Absent: false.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unschedulable: bool,
 }

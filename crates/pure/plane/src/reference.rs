@@ -49,7 +49,7 @@ pub enum Reference {
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Error {
     /// It has no slash.
-    #[error("`{text}` is not a kind and a name, as in `{}/NAME`", first(.kinds))]
+    #[error("`{text}` has no kind, write {}", forms(.kinds))]
     Form {
         /// The text.
         text: String,
@@ -57,7 +57,7 @@ pub enum Error {
         kinds: &'static [Kind],
     },
     /// The kind is unknown, or not accepted there.
-    #[error("`{kind}` is not a kind that is known here; the kinds are {}", list(.kinds))]
+    #[error("`{kind}` is not a kind here; the kinds are {}", list(.kinds))]
     Kind {
         /// The kind that was named.
         kind: String,
@@ -177,8 +177,9 @@ impl<'de> Deserialize<'de> for Reference {
     }
 }
 
-fn first(kinds: &[Kind]) -> Kind {
-    kinds.first().copied().unwrap_or(Kind::Record)
+fn forms(kinds: &[Kind]) -> String {
+    let forms: Vec<String> = kinds.iter().map(|kind| format!("{kind}/NAME")).collect();
+    forms.join(" or ")
 }
 
 fn list(kinds: &[Kind]) -> String {

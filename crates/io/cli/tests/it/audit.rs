@@ -279,7 +279,8 @@ fn a_proof_is_about_what_it_says_or_does_not_verify() {
     for command in [&["audit", "proof"], &["ledger", "tail"]] {
         let refused = house.run(&[&command[..], &["wedding/job-1"]].concat());
         assert_eq!(refused.code, 2, "{}", refused.stderr);
-        let said = "no record is about a `wedding`; the kinds are record, booking, limit, node, pod, token";
+        let said =
+            "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token";
         assert!(refused.stderr.contains(said), "{}", refused.stderr);
     }
 }

@@ -247,12 +247,12 @@ async fn all_wrong_parameters_of_an_address_are_told_together() {
         (
             "/v1/explain/wedding/a",
             "not-found",
-            "nothing of kind `wedding` can be explained",
+            "`wedding` is not a kind here; the kinds are booking, limit",
         ),
         (
             "/v1/records?object=wedding/a",
             "not-found",
-            "no record is about a `wedding`; the kinds are record, booking, limit, node, pod, token",
+            "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token",
         ),
     ] {
         let problem = world.ask("GET", path, "").await.is_problem(code);

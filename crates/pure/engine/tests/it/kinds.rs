@@ -58,6 +58,8 @@ pub(crate) const EVENTS: [&[&str]; 3] = [
         "anchored",
         "pruned",
         "restored",
+        "nodeSet",
+        "nodeDropped",
         "keyed",
     ],
     &[
@@ -73,8 +75,6 @@ pub(crate) const EVENTS: [&[&str]; 3] = [
         "exited",
         "limitSet",
         "limitDropped",
-        "nodeSet",
-        "nodeDropped",
         "unsettled",
     ],
     &[
@@ -88,9 +88,9 @@ pub(crate) const EVENTS: [&[&str]; 3] = [
 
 /// The lines of a snapshot that belong to the spine, to bookings and to markets.
 const LINES: [&[&str]; 3] = [
-    &["spine", "token", "key", "keyed"],
+    &["spine", "node", "token", "key", "keyed"],
     &[
-        "totals", "limit", "node", "queued", "granted", "ended", "class", "tenant",
+        "totals", "limit", "queued", "granted", "ended", "class", "tenant",
     ],
     &["market", "original"],
 ];

@@ -447,6 +447,8 @@ pub(crate) fn spine_event() -> BoxedStrategy<spine::Event> {
                 tokens_ended,
             }
         ),
+        node().prop_map(Event::NodeSet),
+        name().prop_map(|name| Event::NodeDropped { name }),
         (id(), hash()).prop_map(|(key, body)| Event::Keyed { key, body }),
     ]
     .boxed()

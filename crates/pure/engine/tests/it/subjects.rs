@@ -167,11 +167,11 @@ fn what_is_no_subject_is_refused_in_words() {
     let words = |text: &str| text.parse::<Reference>().unwrap_err().to_string();
     assert_eq!(
         words("wedding/job-1"),
-        "`wedding` is not a kind that is known here; the kinds are record, booking, limit, node, pod, token"
+        "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token"
     );
     assert_eq!(
         words("job-1"),
-        "`job-1` is not a kind and a name, as in `record/NAME`"
+        "`job-1` has no kind, write record/NAME or booking/NAME or limit/NAME or node/NAME or pod/NAME or token/NAME"
     );
     assert_eq!(words("booking/"), "the name of a booking must not be empty");
     for number in ["x", "-1", "+1", "01", ""] {
