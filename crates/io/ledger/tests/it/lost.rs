@@ -29,12 +29,7 @@ const LOSSES: [(&str, Loss); 6] = [
             fs::remove_file(data.join(format!("ledger.db{suffix}"))).unwrap();
         }
     }),
-    ("the directory removed", |data| {
-        // The server writes its index there meanwhile.
-        while let Err(error) = fs::remove_dir_all(data) {
-            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
-        }
-    }),
+    ("the directory removed", remove_directory),
     ("the directory moved", |data| {
         fs::rename(data, data.with_extension("moved")).unwrap();
     }),
@@ -122,8 +117,7 @@ fn a_rescue_that_failed_is_tried_again_and_said_once() {
     let directory = parent.path().join("data");
     let (data, seen) = open(&directory);
     set_node(&data, "before").unwrap();
-    // In one step: the server may be writing into it.
-    fs::rename(&directory, parent.path().join("gone")).unwrap();
+    remove_directory(&directory);
     fs::write(&directory, "in the way").unwrap();
     let told = |count: usize| {
         let began = std::time::Instant::now();
@@ -184,6 +178,13 @@ fn a_store_that_goes_after_a_write_has_failed_is_rescued_too() {
         *seen.away.lock().unwrap(),
         [Ok(rescue.display().to_string())]
     );
+}
+
+fn remove_directory(data: &Path) {
+    // The server writes its index there meanwhile.
+    while let Err(error) = fs::remove_dir_all(data) {
+        assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty);
+    }
 }
 
 fn set_node(data: &Data, name: &str) -> Result<(), Failure> {
