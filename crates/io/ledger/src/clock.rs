@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! now  = base + monotonic clock since the term began
-//! base = max(wall clock, last recorded time + 1)
+//! base = max(wall clock, last recorded time)
 //! ```
 
 use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
@@ -73,7 +73,7 @@ impl TermClock {
     /// Begins a term after a record of time `last`.
     pub fn begin(clock: &dyn Clock, last: Instant) -> Self {
         let (wall, since) = (clock.wall(), clock.monotonic());
-        let base = wall.max(last.after(Millis::from_ms(1)));
+        let base = wall.max(last);
         Self {
             base,
             since,

@@ -23,7 +23,7 @@ use crate::recover::{self, Recovered};
 use crate::snapshots::{self, Skipped, Snapshots, Wrong, load_anchored};
 use crate::store::sqlite::{self, RESCUE, SqliteReader, SqliteStore};
 use crate::store::{self, Reader};
-use crate::term::{Begun, Error, Hand, begin_with};
+use crate::term::{Error, Hand, begin_with};
 use indexing::Indexing;
 use keeper::Keeper;
 use keys::is_announced;
@@ -82,19 +82,15 @@ pub fn open(
             sign: newest::kept_in(path, signs_with(shared, Arc::clone(&clock))),
         })
     };
-    let begun = begin_with(Box::new(store), start, &clock, new_id, hand, progress)?;
-    let Begun {
-        writer,
-        mut committer,
-        records,
-    } = begun;
+    let mut begun = begin_with(Box::new(store), start, &clock, new_id, hand, progress)?;
+    let records = begun.records;
     let signer = signer.ok_or_else(|| Error::Decide("no key was asked for".to_owned()))?;
     if records == 0 {
         keys::lock(&signer).promote_new()?;
     }
     // A checkpoint is signed and kept before anybody can ask for one.
-    committer.checkpoint()?;
-    let (ledger, running) = Ledger::start(writer, committer, clock, Arc::clone(&observe))?;
+    begun.committer.checkpoint()?;
+    let (ledger, running) = Ledger::start(begun, clock, Arc::clone(&observe))?;
     let mut keeper = Keeper::new(ledger.clone(), path, snapshotted, observe);
     let keeper = Background::spawn("keeper", move |stopped| keeper.run(stopped))?;
     let index = index_of(path, &ledger);

@@ -23,6 +23,7 @@ use crate::committer::{Commit, Committer, Reopened};
 use crate::inline::{Inline, Trouble};
 use crate::intake::{Failure, Intake, Outcome, Submission};
 use crate::log;
+use crate::term::Begun;
 use crate::view::View;
 use crate::writer::{Batch, Evidence, Fact, Poison, SELF, Writer};
 
@@ -125,15 +126,19 @@ pub struct InlineTask {
 }
 
 impl Ledger {
-    /// Starts the three threads. The first record of the term must be in the writer's batch
-    /// already, or be the first submission.
+    /// Starts the three threads of a term.
     pub fn start(
-        writer: Writer,
-        committer: Committer,
+        begun: Begun,
         clock: Arc<dyn Clock>,
         observe: Arc<dyn Observe>,
     ) -> std::io::Result<(Self, Running)> {
-        let (ledger, jobs, send) = Self::assemble(&writer, clock);
+        let Begun {
+            writer,
+            committer,
+            time,
+            ..
+        } = begun;
+        let (ledger, jobs, send) = Self::assemble(&writer, clock, time);
         let signal = Arc::new(Mutex::new(Signal {
             free: true,
             ..Signal::default()
@@ -177,12 +182,17 @@ impl Ledger {
 
     /// The same ledger, to be run as a task: for scenarios.
     pub fn inline(
-        writer: Writer,
-        committer: Committer,
+        begun: Begun,
         clock: Arc<dyn Clock>,
         observe: Arc<dyn Observe>,
     ) -> (Self, InlineTask) {
-        let (ledger, jobs, _) = Self::assemble(&writer, clock);
+        let Begun {
+            writer,
+            committer,
+            time,
+            ..
+        } = begun;
+        let (ledger, jobs, _) = Self::assemble(&writer, clock, time);
         let (intake, view) = (Arc::clone(&ledger.intake), Arc::clone(&ledger.view));
         let inline = Inline::new(intake, writer, committer, view);
         let time = Arc::clone(&ledger.time);
@@ -268,9 +278,12 @@ impl Ledger {
         sent
     }
 
-    fn assemble(writer: &Writer, clock: Arc<dyn Clock>) -> (Self, Receiver<Job>, SyncSender<Job>) {
+    fn assemble(
+        writer: &Writer,
+        clock: Arc<dyn Clock>,
+        term: TermClock,
+    ) -> (Self, Receiver<Job>, SyncSender<Job>) {
         let (jobs, receive) = sync_channel(64);
-        let term = TermClock::begin(clock.as_ref(), writer.working().spine.time);
         let ledger = Self {
             intake: Arc::default(),
             view: Arc::new(View::new(writer.working().clone(), writer.evidence())),

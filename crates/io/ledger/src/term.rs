@@ -23,6 +23,8 @@ pub struct Begun {
     pub committer: Committer,
     /// How many records there were before; zero for a new ledger.
     pub records: u64,
+    /// The clock of the term: the one that stamped its first record stamps all others (L5).
+    pub time: TermClock,
 }
 
 /// Who signs checkpoints, once the ledger's id and generation are known.
@@ -97,14 +99,14 @@ pub(crate) fn begin_with(
     let Hand { verifiers, sign } = hand(&ledger, &recovered, reader.as_ref())?;
     let Recovered { state, builder } = recovered;
     let signed = check_extends(reader.as_ref(), &builder, &verifiers)?;
-    let now = TermClock::begin(clock.as_ref(), state.spine.time).now(clock.as_ref());
+    let time = TermClock::begin(clock.as_ref(), state.spine.time);
     let newest = verifiers.first().map(ToString::to_string);
     let level = (state.spine.level < LEVEL).then_some(spine::Command::Level { n: LEVEL });
     let mut writer = Writer::new(state, decide);
     let mut committer = Committer::new(store, term, builder, sign, signed);
     first_records(
         &mut writer,
-        now,
+        time.now(clock.as_ref()),
         is_new.then_some((ledger, newest)),
         level,
         clock.wall(),
@@ -115,6 +117,7 @@ pub(crate) fn begin_with(
             writer,
             committer,
             records: term.head,
+            time,
         }),
         Commit::Refused => Err(Error::NotLeader),
         Commit::Unknown(error) => Err(error.into()),

@@ -25,7 +25,7 @@ use bursar_ledger::store::{self, Reader};
 use bursar_node::market::Agent;
 use bursar_units::Instant;
 use bursar_units::causes::chain;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 pub(crate) use crate::booking::bookings::missing_tenant;
 pub use crate::booking::bookings::{BookingFilter, Cursor, LONG_POLL_MAX, LookAt};

@@ -169,9 +169,8 @@ fn tick(
     events: &mut Events,
 ) {
     let alive_until = |object: &Reference| {
-        let id = match object {
-            Reference::Booking(id) => id,
-            _ => return None,
+        let Reference::Booking(id) = object else {
+            return None;
         };
         let found = renewed.iter().find(|(renewed, _)| renewed == id);
         found.map(|(_, alive_until)| *alive_until)

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use bursar_journal::hash::{Hash, sha256};
-use bursar_plane::{Class, Decided, Did, Due, Inventory, Lane, Plane, Reference, Steps};
+use bursar_plane::{Decided, Did, Lane, Plane, Reference};
 use bursar_units::{Instant, Millis, ObjectName, PodName, vocabulary, whole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -621,10 +621,6 @@ impl Plane for Markets {
         }
     }
 
-    fn life(_: &Command, _: &Did) -> Option<(Reference, Instant)> {
-        None
-    }
-
     fn decide(
         &mut self,
         now: Instant,
@@ -649,44 +645,9 @@ impl Plane for Markets {
         self.fold(at, event);
     }
 
-    fn next_deadline(&self, _: Class) -> Option<Instant> {
-        None
-    }
-
-    fn owed_since(&self) -> Option<Instant> {
-        None
-    }
-
-    fn overdue(&self, _: Instant) -> impl Iterator<Item = Reference> {
-        std::iter::empty()
-    }
-
-    fn tick(
-        &mut self,
-        _: Due,
-        _: &dyn Fn(&Reference) -> Option<Instant>,
-        _: &mut Steps,
-        _: &mut Decided<Event>,
-    ) {
-    }
-
-    fn resume(&mut self, _: Instant) {}
-
-    fn check_changes(&self, _: &[&Change]) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn implied(&self, _: &[&Change]) -> [Vec<Change>; 2] {
-        [Vec::new(), Vec::new()]
-    }
-
     fn change(&mut self, _: Instant, change: &Change, _: &mut Decided<Event>) {
         match *change {}
     }
-
-    fn settle(&mut self, _: Instant, _: &mut Decided<Event>) {}
-
-    fn take_inventory(&mut self, _: &Inventory) {}
 
     fn facts(&self) -> impl Iterator<Item = Fact> {
         self.all_facts()
@@ -727,10 +688,6 @@ impl Plane for Markets {
         }
     }
 
-    fn time(_: &Event) -> Option<Instant> {
-        None
-    }
-
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {
         let pod = event.pod().cloned().map(Reference::Pod);
         std::iter::once(Reference::Node(event.node().clone())).chain(pod)
@@ -738,10 +695,6 @@ impl Plane for Markets {
 
     fn declared(change: &Change) -> Reference {
         match *change {}
-    }
-
-    fn ends(_: &Event) -> Option<Reference> {
-        None
     }
 }
 

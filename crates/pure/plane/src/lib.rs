@@ -20,6 +20,9 @@ pub use reference::{Kind, Reference};
 pub const STEPS_PER_RECORD_MAX: usize = 256;
 
 /// One plane of the engine. Dispatch is static: the engine knows its planes by type.
+///
+/// A method with a default is for planes that have such a thing: deadlines, declared objects, evidence
+/// of life. A method without one must be written for every plane.
 pub trait Plane: Clone {
     /// Commands, in the form that the journal has.
     type Command;
@@ -50,7 +53,9 @@ pub trait Plane: Clone {
 
     /// The object that a good answer shows to be alive, and until when. Such an answer leaves before
     /// its batch is durable; a tick records it when the deadline comes due (S7).
-    fn life(command: &Self::Command, reply: &Self::Reply) -> Option<(Reference, Instant)>;
+    fn life(_command: &Self::Command, _reply: &Self::Reply) -> Option<(Reference, Instant)> {
+        None
+    }
 
     /// Answers a command and applies its events. After a refusal the state is as it was.
     fn decide(
@@ -64,41 +69,52 @@ pub trait Plane: Clone {
     fn apply(&mut self, at: Instant, event: &Self::Event);
 
     /// The earliest deadline of a class.
-    fn next_deadline(&self, class: Class) -> Option<Instant>;
+    fn next_deadline(&self, _class: Class) -> Option<Instant> {
+        None
+    }
 
     /// Since when grants are owed that had no room in their record (L9).
-    fn owed_since(&self) -> Option<Instant>;
+    fn owed_since(&self) -> Option<Instant> {
+        None
+    }
 
     /// The objects whose patience deadlines have passed at `now`, earliest first.
-    fn overdue(&self, now: Instant) -> impl Iterator<Item = Reference>;
+    fn overdue(&self, _now: Instant) -> impl Iterator<Item = Reference> {
+        std::iter::empty()
+    }
 
     /// Makes the grants that are owed, then processes the deadlines that are due, each at its own
     /// time, as long as `steps` last.
     fn tick(
         &mut self,
-        due: Due,
-        alive_until: &dyn Fn(&Reference) -> Option<Instant>,
-        steps: &mut Steps,
-        out: &mut Decided<Self::Event>,
-    );
+        _due: Due,
+        _alive_until: &dyn Fn(&Reference) -> Option<Instant>,
+        _steps: &mut Steps,
+        _out: &mut Decided<Self::Event>,
+    ) {
+    }
 
     /// Moves patience deadlines: the server was away until `at`, and its absence expires nobody (L5).
-    fn resume(&mut self, at: Instant);
+    fn resume(&mut self, _at: Instant) {}
 
     /// Checks changes to declared objects against what the changes before them would leave.
-    fn check_changes(&self, changes: &[&Self::Change]) -> Result<(), Self::Refusal>;
+    fn check_changes(&self, _changes: &[&Self::Change]) -> Result<(), Self::Refusal> {
+        Ok(())
+    }
 
     /// Changes that these ones imply: those that come before them, and those that come after.
-    fn implied(&self, changes: &[&Self::Change]) -> [Vec<Self::Change>; 2];
+    fn implied(&self, _changes: &[&Self::Change]) -> [Vec<Self::Change>; 2] {
+        [Vec::new(), Vec::new()]
+    }
 
     /// Applies one checked change; a change that changes nothing has no event.
     fn change(&mut self, at: Instant, change: &Self::Change, out: &mut Decided<Self::Event>);
 
     /// Grants what the changes made possible.
-    fn settle(&mut self, at: Instant, out: &mut Decided<Self::Event>);
+    fn settle(&mut self, _at: Instant, _out: &mut Decided<Self::Event>) {}
 
     /// Takes note that the inventory has changed.
-    fn take_inventory(&mut self, inventory: &Inventory);
+    fn take_inventory(&mut self, _inventory: &Inventory) {}
 
     /// Facts for a snapshot, in the order in which [`Plane::restore`] reads them.
     fn facts(&self) -> impl Iterator<Item = Self::Fact>;
@@ -114,7 +130,9 @@ pub trait Plane: Clone {
     fn sketch(&self, commands: &[&Self::Command]) -> Self;
 
     /// The time of an event; `None` where it is the time of its record.
-    fn time(event: &Self::Event) -> Option<Instant>;
+    fn time(_event: &Self::Event) -> Option<Instant> {
+        None
+    }
 
     /// The objects that an event is about.
     fn subjects(event: &Self::Event) -> impl Iterator<Item = Reference>;
@@ -123,7 +141,9 @@ pub trait Plane: Clone {
     fn declared(change: &Self::Change) -> Reference;
 
     /// The object whose life an event ends, so that it needs no evidence of life any more (S7).
-    fn ends(event: &Self::Event) -> Option<Reference>;
+    fn ends(_event: &Self::Event) -> Option<Reference> {
+        None
+    }
 }
 
 /// Intake of a command (L4).

@@ -17,7 +17,7 @@ use bursar_ledger::key::{self, Signer};
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::{self, Store as _};
-use bursar_ledger::term::{Begun, Hand, begin};
+use bursar_ledger::term::{Hand, begin};
 use bursar_ledger::writer::Poison;
 use bursar_server::metrics::Metrics;
 use bursar_server::{Caller, CallerSource, ServerInfo, Service, Via, router};
@@ -156,10 +156,8 @@ fn service() -> Router {
         clippy::expect_used,
         reason = "without a ledger there is nothing to fuzz"
     )]
-    let Begun {
-        writer, committer, ..
-    } = begun.expect("a ledger in memory begins");
-    let (ledger, task) = Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Attentive));
+    let begun = begun.expect("a ledger in memory begins");
+    let (ledger, task) = Ledger::inline(begun, Arc::clone(&clock), Arc::new(Attentive));
     tokio::spawn(task.run());
     let info = ServerInfo {
         version: "0.1.0".to_owned(),

@@ -158,20 +158,21 @@ impl Process {
             hand,
             |_, _| {},
         );
-        let Begun {
-            writer, committer, ..
-        } = match begun {
+        let begun = match begun {
             Ok(begun) => begun,
             Err(Error::Store(_) | Error::NotLeader) => return Err(StartError::Away),
             Err(error) => return Err(fatal(&error)),
         };
-        let state = writer.working().clone();
-        let root = committer.builder().root();
-        let writer = Writer::new(state.clone(), decided::overheard);
+        let state = begun.writer.working().clone();
+        let root = begun.committer.builder().root();
+        let begun = Begun {
+            writer: Writer::new(state.clone(), decided::overheard),
+            ..begun
+        };
         let shape = if is_whole {
-            Shape::Whole(Box::new(Whole::new(writer, committer, machine)))
+            Shape::Whole(Box::new(Whole::new(begun, machine)))
         } else {
-            Shape::Staged(Box::new(Staged::new(writer, committer, machine)))
+            Shape::Staged(Box::new(Staged::new(begun, machine)))
         };
         let process = Self {
             shape,
@@ -245,12 +246,18 @@ impl Process {
 }
 
 impl Staged {
-    fn new(writer: Writer, committer: Committer, machine: &Machine) -> Self {
+    fn new(begun: Begun, machine: &Machine) -> Self {
+        let Begun {
+            writer,
+            committer,
+            time,
+            ..
+        } = begun;
         let state = writer.working().clone();
         Self {
             machine: machine.clone(),
             intake: Arc::default(),
-            time: TermClock::begin(machine, state.spine.time),
+            time,
             view: Arc::new(View::new(state, writer.evidence())),
             writer,
             committer,
@@ -409,10 +416,10 @@ impl Staged {
 }
 
 impl Whole {
-    fn new(writer: Writer, committer: Committer, machine: &Machine) -> Self {
+    fn new(begun: Begun, machine: &Machine) -> Self {
         let seen = Arc::new(Seen::default());
         let observe: Arc<dyn Observe> = Arc::<Seen>::clone(&seen);
-        let (ledger, task) = Ledger::inline(writer, committer, Arc::new(machine.clone()), observe);
+        let (ledger, task) = Ledger::inline(begun, Arc::new(machine.clone()), observe);
         Self { ledger, task, seen }
     }
 

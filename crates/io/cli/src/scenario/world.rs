@@ -23,7 +23,7 @@ use bursar_ledger::key::{self, Signer};
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::Store as _;
 use bursar_ledger::store::memory::MemoryStore;
-use bursar_ledger::term::{Begun, Hand, begin};
+use bursar_ledger::term::{Hand, begin};
 use bursar_node::executor::User;
 use bursar_node::null::Null;
 use bursar_server::metrics::Metrics;
@@ -313,11 +313,8 @@ impl World {
             hand,
             |_, _| (),
         );
-        let Begun {
-            writer, committer, ..
-        } = term.map_err(|error| chain(&error))?;
-        let (ledger, mut task) =
-            Ledger::inline(writer, committer, Arc::clone(&clock), Arc::new(Unobserved));
+        let begun = term.map_err(|error| chain(&error))?;
+        let (ledger, mut task) = Ledger::inline(begun, Arc::clone(&clock), Arc::new(Unobserved));
         // The term's first records are signed before anything is asked, whoever is woken first.
         task.step();
         let store = self.store.clone();

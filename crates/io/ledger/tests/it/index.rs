@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bursar_engine::Node;
 use bursar_engine::Reference;
-use bursar_engine::booking::decide::Change;
 use bursar_engine::codec::decode;
 use bursar_engine::spine;
 use bursar_engine::subject::subjects_of;

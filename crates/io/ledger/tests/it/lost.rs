@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bursar_engine::Node;
-use bursar_engine::booking::decide::Change;
 use bursar_engine::spine;
 use bursar_ledger::clock::{Clock, MachineClock};
 use bursar_ledger::data::{self, Data};

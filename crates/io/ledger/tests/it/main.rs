@@ -12,6 +12,7 @@ mod contract;
 mod files;
 mod forgeries;
 mod index;
+mod instant;
 mod lost;
 mod maintain;
 mod memory;

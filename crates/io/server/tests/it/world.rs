@@ -10,15 +10,14 @@ use axum::body::Body;
 use bursar_engine::State;
 use bursar_engine::token::Role;
 use bursar_ledger::clock::Clock;
-use bursar_ledger::committer::Committer;
 use bursar_ledger::data::{Keys, signs_with};
 use bursar_ledger::index::Index;
 use bursar_ledger::key::Signer;
 use bursar_ledger::pipeline::{Ledger, Observe};
 use bursar_ledger::store::memory::MemoryStore;
 use bursar_ledger::store::{self, Store as _};
-use bursar_ledger::term::{Hand, begin};
-use bursar_ledger::writer::{Poison, Writer};
+use bursar_ledger::term::{Begun, Hand, begin};
+use bursar_ledger::writer::Poison;
 use bursar_node::executor::Executor;
 use bursar_node::market::Agent;
 use bursar_server::metrics::Metrics;
@@ -106,8 +105,8 @@ impl World {
 
     fn inline(file: Option<&str>, change: impl FnOnce(Service) -> Service) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
-        Self::with(&clock, file, change, |writer, committer, clock| {
-            let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
+        Self::with(&clock, file, change, |begun, clock| {
+            let (ledger, task) = Ledger::inline(begun, clock, Arc::new(Quiet));
             tokio::spawn(task.run());
             ledger
         })
@@ -120,8 +119,8 @@ impl World {
             &clock,
             None,
             |service| service,
-            |writer, committer, clock| {
-                let (ledger, task) = Ledger::inline(writer, committer, clock, Arc::new(Quiet));
+            |begun, clock| {
+                let (ledger, task) = Ledger::inline(begun, clock, Arc::new(Quiet));
                 // Kept and never run: what is asked of it waits.
                 std::mem::forget(task);
                 ledger
@@ -136,11 +135,7 @@ impl World {
             &clock,
             None,
             |service| service,
-            |writer, committer, clock| {
-                Ledger::start(writer, committer, clock, Arc::new(Quiet))
-                    .unwrap()
-                    .0
-            },
+            |begun, clock| Ledger::start(begun, clock, Arc::new(Quiet)).unwrap().0,
         )
     }
 
@@ -148,7 +143,7 @@ impl World {
         clock: &Arc<dyn Clock>,
         file: Option<&str>,
         change: impl FnOnce(Service) -> Service,
-        start: impl FnOnce(Writer, Committer, Arc<dyn Clock>) -> Ledger,
+        start: impl FnOnce(Begun, Arc<dyn Clock>) -> Ledger,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let key = directory.path().join("ledger.key");
@@ -175,7 +170,7 @@ impl World {
             |_, _| {},
         )
         .unwrap();
-        let ledger = start(begun.writer, begun.committer, Arc::clone(clock));
+        let ledger = start(begun, Arc::clone(clock));
         let keys = Keys::new(signer.unwrap(), ledger.clone());
         let readers = store.clone();
         let info = ServerInfo {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bursar_booking::Fence;
 use bursar_journal::hash::{Hash, sha256};
-use bursar_plane::{Class, Decided, Did, Due, Inventory, Lane, Plane, Reference, Steps};
+use bursar_plane::{Decided, Did, Inventory, Lane, Plane, Reference};
 use bursar_units::{BookingId, Instant, Millis, ObjectName};
 use thiserror::Error;
 
@@ -259,10 +259,6 @@ impl Plane for Spine {
         }
     }
 
-    fn life(_: &Command, _: &Did) -> Option<(Reference, Instant)> {
-        None
-    }
-
     /// Decides the spine's own commands. Those that concern all planes never come here: the engine
     /// decides them.
     fn decide(
@@ -352,29 +348,6 @@ impl Plane for Spine {
         }
     }
 
-    fn next_deadline(&self, _: Class) -> Option<Instant> {
-        None
-    }
-
-    fn owed_since(&self) -> Option<Instant> {
-        None
-    }
-
-    fn overdue(&self, _: Instant) -> impl Iterator<Item = Reference> {
-        std::iter::empty()
-    }
-
-    fn tick(
-        &mut self,
-        _: Due,
-        _: &dyn Fn(&Reference) -> Option<Instant>,
-        _: &mut Steps,
-        _: &mut Decided<Event>,
-    ) {
-    }
-
-    fn resume(&mut self, _: Instant) {}
-
     fn check_changes(&self, changes: &[&Change]) -> Result<(), Refusal> {
         let mut names: std::collections::BTreeSet<&ObjectName> =
             self.inventory.iter().map(|node| &node.name).collect();
@@ -392,10 +365,6 @@ impl Plane for Spine {
         Ok(())
     }
 
-    fn implied(&self, _: &[&Change]) -> [Vec<Change>; 2] {
-        [Vec::new(), Vec::new()]
-    }
-
     fn change(&mut self, at: Instant, change: &Change, out: &mut Decided<Event>) {
         match change {
             Change::SetNode(node) if self.inventory.get(node.name.as_str()) == Some(node) => {}
@@ -405,10 +374,6 @@ impl Plane for Spine {
             }
         }
     }
-
-    fn settle(&mut self, _: Instant, _: &mut Decided<Event>) {}
-
-    fn take_inventory(&mut self, _: &Inventory) {}
 
     /// Nodes are no part of these: [`crate::snapshot`] writes them where the first version did.
     fn facts(&self) -> impl Iterator<Item = Fact> {
@@ -492,10 +457,6 @@ impl Plane for Spine {
         self.clone()
     }
 
-    fn time(_: &Event) -> Option<Instant> {
-        None
-    }
-
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {
         let subject = match event {
             Event::TokenCreated(Token { name, .. }) | Event::TokenRevoked { name } => {
@@ -513,9 +474,5 @@ impl Plane for Spine {
             Change::SetNode(node) => Reference::Node(node.name.clone()),
             Change::DropNode { name } => Reference::Node(name.clone()),
         }
-    }
-
-    fn ends(_: &Event) -> Option<Reference> {
-        None
     }
 }

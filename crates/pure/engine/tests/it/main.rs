@@ -8,6 +8,7 @@
 )]
 
 mod blobs;
+mod declared;
 mod executions;
 mod explanations;
 mod fold;

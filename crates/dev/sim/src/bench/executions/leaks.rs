@@ -416,12 +416,7 @@ impl Life {
             |_, _| {},
         )?;
         let snapshot = begun.writer.working().clone();
-        let (ledger, pipeline) = Ledger::inline(
-            begun.writer,
-            begun.committer,
-            Arc::clone(clock),
-            Arc::new(Quiet),
-        );
+        let (ledger, pipeline) = Ledger::inline(begun, Arc::clone(clock), Arc::new(Quiet));
         let executor: Arc<dyn Executor> = Arc::<Null>::clone(machine);
         let runner = Runner::new(ledger.clone(), executor, Arc::default());
         Ok(Self {

@@ -77,17 +77,6 @@ impl Service {
 }
 
 impl Asked {
-    fn name(&self) -> &ObjectName {
-        match self {
-            Self::Set(object) => object.name(),
-            Self::DropLimit(name) | Self::DropNode(name) => name,
-        }
-    }
-
-    fn is_limit(&self) -> bool {
-        matches!(self, Self::Set(Object::Limit { .. }) | Self::DropLimit(_))
-    }
-
     fn reference(&self) -> Reference {
         self.change().declared()
     }

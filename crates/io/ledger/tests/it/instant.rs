@@ -1,0 +1,133 @@
+//! The order within one instant: deadlines before it, results of executors, deadlines at it, the other
+//! commands (L1).
+//!
+//! Method: the writer is stepped over an intake that was filled before; its records tell the order.
+
+use bursar_engine::booking::execution::{Exit, Isolation, Order};
+use bursar_engine::booking::{self, Request, Submission as Execution};
+use bursar_engine::{Command, State, decide, spine};
+use bursar_journal::hash::sha256;
+use bursar_ledger::clock::Moment;
+use bursar_ledger::intake::{Intake, Submission};
+use bursar_ledger::writer::Writer;
+use bursar_units::{BookingId, Instant, Label, Millis};
+
+const MORNING: u64 = 1_794_823_200_000;
+/// How long an execution may run.
+const MAX_TIME: Millis = Millis::from_secs(10);
+
+fn id(text: &str) -> BookingId {
+    BookingId::new(text).unwrap()
+}
+
+fn label(text: &str) -> Label {
+    Label::new(text).unwrap()
+}
+
+fn exited(name: &str) -> Command {
+    let (id, exit) = (id(name), Exit::Code(0));
+    booking::Command::Exited { id, exit }.into()
+}
+
+fn cancel(name: &str) -> Command {
+    booking::Command::Cancel { id: id(name) }.into()
+}
+
+fn reserve(name: &str) -> Command {
+    booking::Command::Reserve(Request::new(id(name), label("python"), label("acme"))).into()
+}
+
+/// A writer with an execution that runs since `started`.
+fn running(name: &str, started: Instant) -> Writer {
+    let mut state = State::default();
+    let execution = Execution {
+        booking: Request::new(id(name), label("python"), label("acme")),
+        order: Order {
+            work: sha256(b"work"),
+            pids: None,
+            start_timeout: Millis::from_secs(60),
+            max_time: MAX_TIME,
+            grace: Millis::from_secs(5),
+            retry_of: None,
+        },
+    };
+    let runs = booking::Command::Started {
+        id: id(name),
+        isolation: Isolation::None,
+    };
+    let begin = spine::Command::Genesis {
+        ledger: "0198f3c2".to_owned(),
+        format: bursar_engine::FORMAT,
+    };
+    let commands = [
+        begin.into(),
+        booking::Command::Submit(execution).into(),
+        runs.into(),
+    ];
+    for command in commands {
+        let mut events = Vec::new();
+        decide(&mut state, started, &command, &mut events).unwrap();
+        state.spine.head += 1;
+    }
+    Writer::new(state, decide)
+}
+
+/// The kinds of the events that one step at `now` records, with the commands sent in this order.
+fn step(writer: &mut Writer, now: Instant, commands: &[Command]) -> Vec<String> {
+    let intake = Intake::default();
+    for command in commands {
+        intake.push(Submission {
+            by: label("ada"),
+            commands: vec![command.clone()],
+            reply: Box::new(drop),
+        });
+    }
+    let moment = Moment {
+        now,
+        wall: now,
+        jumped: false,
+    };
+    writer.build(&moment, &intake, usize::MAX).unwrap();
+    assert!(intake.is_empty(), "everything was decided");
+    let batch = writer.close().unwrap_or_default();
+    let events = batch.facts.iter().flat_map(|fact| fact.events.iter());
+    let kind = |event| {
+        let value = serde_json::to_value(event).unwrap();
+        let (kind, of) = value.as_object().unwrap().iter().next().unwrap();
+        format!("{kind} {}", of["id"].as_str().unwrap_or_default())
+    };
+    events.map(kind).collect()
+}
+
+#[test]
+fn a_result_comes_before_a_deadline_at_the_same_instant_and_before_every_other_command() {
+    let began = Instant::from_ms(MORNING);
+    let mut writer = running("job", began);
+    let commands = [reserve("next"), cancel("job"), exited("job")];
+    assert_eq!(
+        step(&mut writer, began.after(MAX_TIME), &commands),
+        ["exited job", "reserved next"],
+        "it ended by itself: neither the deadline nor the order to stop finds it"
+    );
+}
+
+#[test]
+fn a_deadline_that_lies_before_the_instant_comes_before_the_result() {
+    let began = Instant::from_ms(MORNING);
+    let mut writer = running("job", began);
+    let late = began.after(MAX_TIME).after(Millis::from_ms(1));
+    assert_eq!(
+        step(&mut writer, late, &[exited("job")]),
+        ["stopping job", "exited job"]
+    );
+}
+
+#[test]
+fn without_a_result_the_deadline_comes_before_the_commands() {
+    let began = Instant::from_ms(MORNING);
+    let mut writer = running("job", began);
+    assert_eq!(
+        step(&mut writer, began.after(MAX_TIME), &[reserve("next")]),
+        ["stopping job", "reserved next"]
+    );
+}
