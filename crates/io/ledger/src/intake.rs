@@ -72,7 +72,7 @@ pub struct Submission {
 impl Submission {
     /// Whether all of it are results of executors, which a batch takes first (L1).
     pub(crate) fn is_result(&self) -> bool {
-        self.commands.iter().all(Command::is_result)
+        !self.commands.is_empty() && self.commands.iter().all(Command::is_result)
     }
 
     /// A command of the program itself; nobody is told.

@@ -142,13 +142,7 @@ fn first_records(
         idempotency: None,
     });
     writer
-        .open_with(
-            now,
-            begins
-                .into_iter()
-                .chain(signs)
-                .chain(level)
-                .chain([spine::Command::Resume { wall }]),
-        )
+        .open_with(now, begins.into_iter().chain(signs).chain(level))
+        .and_then(|()| writer.resume(wall))
         .map_err(|poison| Error::Decide(poison.message))
 }

@@ -165,16 +165,14 @@ impl Writer {
             taken.into_iter().partition(Submission::is_result);
         let built = self.build_at(now, &mut results, &mut others);
         let left = results.into_iter().chain(others);
-        match built {
-            Ok(()) => intake.put_back(left.collect()),
-            // After a poisoned command nobody behind it knows the outcome.
-            Err(_) => left.for_each(|left| (left.reply)(Err(Failure::OutcomeUnknown))),
-        }
+        // Also after a poisoned command: nothing of those behind it was begun.
+        intake.put_back(left.collect());
         built
     }
 
     /// Decides at one instant: deadlines before it, results of executors, deadlines at it, the other
-    /// commands (L1). What has no room stays in the lists.
+    /// commands (L1). Submissions that have no room stay in the lists. A batch that is built in
+    /// several calls keeps this order within each.
     fn build_at(
         &mut self,
         now: Instant,
@@ -199,10 +197,10 @@ impl Writer {
     ) -> Result<(), Poison> {
         self.tick(now, until)?;
         while !self.batch.is_full()
-            && !self.is_due(until)
+            && !self.working.is_due(until)
             && let Some(submission) = submissions.pop_front()
         {
-            self.take(submission)?;
+            self.take(until, submission)?;
         }
         Ok(())
     }
@@ -224,9 +222,11 @@ impl Writer {
 
     /// Begins to count patience anew after an absence. Clock deadlines before now have happened and
     /// come first (L5).
-    fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
+    pub(crate) fn resume(&mut self, wall: Instant) -> Result<(), Poison> {
         let now = self.now.unwrap_or(self.working.spine.time);
-        while self.working.clock_is_due(now) {
+        let mut before = None;
+        while self.working.clock_is_due(now) && before != Some(self.working.spine.head) {
+            before = Some(self.working.spine.head);
             self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
                 until: None,
@@ -238,7 +238,7 @@ impl Writer {
 
     /// Processes deadlines up to `until`, as far as the open batch has room.
     fn tick(&mut self, now: Instant, until: Instant) -> Result<(), Poison> {
-        while self.is_due(until) && !self.batch.is_full() {
+        while (self.working.owes() || self.working.is_due(until)) && !self.batch.is_full() {
             let tick = {
                 let evidence = self.evidence.lock().unwrap_or_else(PoisonError::into_inner);
                 let until = (until < now).then_some(until);
@@ -278,7 +278,7 @@ impl Writer {
     }
 
     /// Decides a submission in the open batch. A good renewal is answered here.
-    fn take(&mut self, submission: Submission) -> Result<(), Poison> {
+    fn take(&mut self, until: Instant, submission: Submission) -> Result<(), Poison> {
         let Submission {
             by,
             commands,
@@ -288,7 +288,10 @@ impl Writer {
         let mut outcomes = Vec::with_capacity(commands.len());
         let mut evidence_only = true;
         for command in commands {
-            match self.settle_first().and_then(|()| self.one(&by, command)) {
+            match self
+                .settle_first(until)
+                .and_then(|()| self.one(&by, command))
+            {
                 Ok((outcome, shows_life)) => {
                     evidence_only &= shows_life;
                     outcomes.push(outcome);
@@ -327,12 +330,14 @@ impl Writer {
         self.working = state;
     }
 
-    /// Grants that did not fit the last record come before any other command (L9).
-    fn settle_first(&mut self) -> Result<(), Poison> {
+    /// Grants that did not fit the last record come before any other command (L9), and deadlines
+    /// after `until` do not come with them.
+    fn settle_first(&mut self, until: Instant) -> Result<(), Poison> {
         while self.working.owes() {
+            let now = self.now.unwrap_or(until);
             self.own_command(spine::Command::Tick {
                 renewed: Vec::new(),
-                until: None,
+                until: (until < now).then_some(until),
                 class: None,
             })?;
         }

@@ -2,7 +2,7 @@
 //!
 //! A token is checked when a request comes in. An answer that lasts (a stream, a long poll, a
 //! followed log, a copy) is held to the right of its caller until it ends, by [`Right::hold`], and
-//! by its connection where its reader has stopped to read ([`Lasting`]). A right over the local
+//! by its connection where its reader has stopped reading ([`Lasting`]). A right over the local
 //! socket lasts as long as its connection.
 
 use std::sync::Arc;

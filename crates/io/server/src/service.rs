@@ -193,7 +193,15 @@ impl Service {
     ) -> Result<Vec<Outcome>, Problem> {
         let submitted = self.ledger.submit(caller.name.clone(), commands);
         match tokio::time::timeout(DURABLE_WITHIN, submitted).await {
-            Ok(Ok(outcomes)) => Ok(outcomes),
+            Ok(Ok(mut outcomes)) => {
+                // A good renewal is answered before its batch is durable (S7): the records that it
+                // was decided behind may be lost, so no answer names one that is not committed.
+                let committed = self.record();
+                for outcome in &mut outcomes {
+                    outcome.record = outcome.record.min(committed);
+                }
+                Ok(outcomes)
+            }
             Ok(Err(failure)) => Err(of_failure(&failure)),
             Err(_) => Err(of_failure(&bursar_ledger::intake::Failure::OutcomeUnknown)),
         }

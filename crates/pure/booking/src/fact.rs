@@ -40,9 +40,6 @@ pub enum Fact {
         forgotten_at: Option<Instant>,
         /// Whether grants are still owed.
         unsettled: bool,
-        /// Since when. Absent in older snapshots: it follows from the last grant.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        unsettled_since: Option<Instant>,
     },
     /// A declared limit.
     Limit(Limit),
@@ -166,7 +163,6 @@ impl Bookings {
             dues: self.dues,
             forgotten_at: self.forgotten_at,
             unsettled: self.is_unsettled(),
-            unsettled_since: self.unsettled,
         };
         let limits = self.limits.iter();
         let limits = limits.map(|declared| Fact::Limit(declared.limit.clone()));
@@ -207,7 +203,6 @@ impl Bookings {
                 dues,
                 forgotten_at,
                 unsettled,
-                unsettled_since,
             } => {
                 self.fence = fence;
                 self.fences_from = fences_from;
@@ -215,7 +210,7 @@ impl Bookings {
                 self.sequence = sequence;
                 self.dues = dues;
                 self.forgotten_at = forgotten_at;
-                self.unsettled = unsettled_since.or(unsettled.then_some(Instant::default()));
+                self.unsettled = unsettled.then_some(Instant::default());
             }
             Fact::Limit(limit) => self.limits.set(&limit),
             Fact::Queued {
@@ -264,10 +259,10 @@ impl Bookings {
                 let terms = self.take_terms(&request, order.as_ref());
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
-                // An older snapshot does not say since when grants are owed: the last fence was
-                // given, or its holder resumed, at that time.
+                // A snapshot does not say since when grants are owed: the last fence was given, or
+                // its holder resumed, at that time.
                 if let Some(until) = until
-                    && self.unsettled == Some(Instant::default())
+                    && self.is_unsettled()
                     && fence == self.fence
                 {
                     self.unsettled = Some(until.before(terms.first_length()));

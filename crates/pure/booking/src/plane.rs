@@ -117,7 +117,8 @@ impl Plane for Bookings {
     /// when that one ends.
     fn implied(&self, changes: &[&Change]) -> [Vec<Change>; 2] {
         let ends = decide::replaces_shipped(self, changes);
-        let begins = decide::brings_back_shipped(self, changes);
+        let all: Vec<&Change> = ends.iter().chain(changes.iter().copied()).collect();
+        let begins = decide::brings_back_shipped(self, &all);
         [ends.into_iter().collect(), begins.into_iter().collect()]
     }
 

@@ -203,6 +203,7 @@ fn tick(
                 Plane::tick(&mut state.bookings, due, &alive_until, &mut steps, &mut out);
                 state.take_over::<Bookings>(out, events);
             }
+            // There are three planes.
             _ => {
                 let mut out = Decided::new(now);
                 state.markets.tick(due, &alive_until, &mut steps, &mut out);
@@ -216,11 +217,15 @@ fn tick(
     }
 }
 
-/// The time at which a plane wants to act next.
+/// The time at which a plane wants to act next. Grants that are owed come before every deadline, and
+/// never in a tick of one class: such a tick starts nothing (L5).
 fn next_of<P: Plane>(plane: &P, due: Due) -> Option<Instant> {
     let classes = Class::ALL.into_iter().filter(|class| due.includes(*class));
     let deadline = classes.filter_map(|class| plane.next_deadline(class)).min();
-    plane.owed_since().into_iter().chain(deadline).min()
+    match plane.owed_since() {
+        Some(_) if due.class.is_none() => Some(Instant::default()),
+        _ => deadline,
+    }
 }
 
 /// The place and time of the earliest; the first plane where two are equal.

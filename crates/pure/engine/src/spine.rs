@@ -60,7 +60,7 @@ pub enum Command {
     Change {
         /// The changes, in order.
         changes: Vec<crate::Change>,
-        /// Versions that objects must have ([`crate::version`]); `*` is any. Where one differs
+        /// Versions that objects must have ([`crate::State::version`]); `*` is any. Where one differs
         /// nothing changes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         expect: Vec<(Reference, String)>,

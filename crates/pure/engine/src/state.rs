@@ -11,8 +11,9 @@ use crate::{Command, Event, dated};
 
 /// The format of records this program writes.
 pub const FORMAT: u64 = 1;
-/// The level of the rules by which this program decides. A program with other rules or new fields
-/// of events has a higher one: records of a lower level are folded, never decided again.
+/// The level of the rules by which this program decides. A release with other rules or new fields
+/// of events has a higher one than the release before: records of a lower level are folded, never
+/// decided again.
 pub const LEVEL: u64 = 1;
 /// The length of a version of a declared object, in characters.
 const VERSION_LENGTH: usize = 16;
@@ -114,6 +115,15 @@ impl State {
         next.is_some_and(|deadline| deadline < now)
     }
 
+    /// Whether a deadline of any class has passed at `until`.
+    pub fn is_due(&self, until: Instant) -> bool {
+        let mut classes = Class::ALL.into_iter();
+        classes.any(|class| {
+            self.next_deadline_of(class)
+                .is_some_and(|deadline| deadline <= until)
+        })
+    }
+
     /// Whether grants are owed that had no room in their record: they come before any other command
     /// (L9).
     pub fn owes(&self) -> bool {
@@ -156,7 +166,8 @@ impl State {
         }
     }
 
-    /// The version of a declared object, another for every content; `None` where there is none.
+    /// The version of a declared object, another for every content; `None` where there is none. A
+    /// change names it in its record, so within a level the same content has the same version.
     pub fn version(&self, object: &Reference) -> Option<String> {
         let content = match object {
             Reference::Limit(name) => {

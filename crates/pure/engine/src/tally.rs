@@ -1,6 +1,6 @@
 //! A second opinion on limits and ends, counted from the events alone, for `ledger check`.
 //!
-//! The planes keep counters and works out which limits apply; this does neither the same way. It
+//! The planes keep counters and work out which limits apply; this does neither the same way. It
 //! keeps the open bookings in one map, their sums in another, and at each grant looks through all
 //! limits for those that speak of it (S1).
 

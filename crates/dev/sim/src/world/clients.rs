@@ -181,7 +181,7 @@ impl World<'_> {
                 one.phase = Phase::Waiting;
             }
             Ok(Answer::Booking(Reply::Ended(_) | Reply::AlreadyEnded(_))) => {
-                one.phase = Phase::Over
+                one.phase = Phase::Over;
             }
             Ok(Answer::Booking(Reply::Stopping(_))) => one.phase = Phase::Watching,
             Ok(Answer::Booking(Reply::Repeated(_))) if one.phase == Phase::Cancelling => {

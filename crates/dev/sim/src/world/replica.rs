@@ -131,6 +131,7 @@ impl Observe for Seen {
 
     fn signed(&self, _: u64) {}
 
+    #[expect(clippy::panic, reason = "a broken invariant ends the run")]
     fn invariant_broken(&self, broken: &bursar_engine::invariants::Broken) {
         panic!("{broken}");
     }

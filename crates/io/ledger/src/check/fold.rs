@@ -237,9 +237,12 @@ impl Fold {
             );
         }
         let findings = self.tally.findings(&self.state);
-        checks.extend(findings.map(|finding| match finding.is_good {
-            true => Check::passed(finding.name, finding.detail),
-            false => Check::failed(finding.name, finding.detail),
+        checks.extend(findings.map(|finding| {
+            if finding.is_good {
+                Check::passed(finding.name, finding.detail)
+            } else {
+                Check::failed(finding.name, finding.detail)
+            }
         }));
         checks
     }

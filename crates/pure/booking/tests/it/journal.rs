@@ -292,7 +292,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             any::<u128>(),
             (any_count(), any_count()),
             option::of(any_instant()),
-            (any::<bool>(), option::of(any_instant()))
+            any::<bool>()
         )
             .prop_map(
                 |(
@@ -300,7 +300,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                     virtual_time,
                     (sequence, dues),
                     forgotten_at,
-                    (unsettled, unsettled_since),
+                    unsettled,
                 )| {
                     Fact::Totals {
                         fence,
@@ -310,7 +310,6 @@ fn any_fact() -> impl Strategy<Value = Fact> {
                         dues,
                         forgotten_at,
                         unsettled,
-                        unsettled_since,
                     }
                 }
             ),

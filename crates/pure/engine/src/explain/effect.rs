@@ -60,7 +60,9 @@ pub enum Previous {
 pub struct Changed {
     /// The object before.
     pub previous: Previous,
-    /// What it comes to; `None` for a machine.
+    /// Whether it is another one now; an object that was so already has no event.
+    pub is_changed: bool,
+    /// What it comes to; `None` for a node.
     pub effect: Option<Effect>,
 }
 
@@ -94,7 +96,15 @@ impl Changed {
             Reference::Limit(name) => Some(change_effect(before, events, after, &name)),
             _ => None,
         };
-        Self { previous, effect }
+        let object = change.declared();
+        let is_changed = events
+            .iter()
+            .any(|event| event.subjects().contains(&object));
+        Self {
+            previous,
+            is_changed,
+            effect,
+        }
     }
 }
 

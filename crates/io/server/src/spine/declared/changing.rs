@@ -1,4 +1,4 @@
-//! Changes of limits and nodes: all or none, in earnest or not, and what they come to.
+//! Changes of limits and nodes: all or none, real or as a dry run, with their effects.
 
 use bursar_client::api::{APPLY_OBJECTS_MAX, ApplyAnswer, Change as Told, ChangeKind, FieldChange};
 use bursar_client::object::Object;
@@ -92,19 +92,6 @@ impl Asked {
         write.if_match.as_ref().or(stated).cloned()
     }
 
-    /// Whether it would change nothing.
-    fn is(&self, previous: &Previous) -> bool {
-        match (self, previous) {
-            (Self::Set(Object::Limit { limit, .. }), Previous::Limit(previous)) => {
-                *limit == *previous
-            }
-            (Self::Set(Object::Node { capacity, .. }), Previous::Node(previous)) => {
-                *capacity == previous.capacity()
-            }
-            _ => false,
-        }
-    }
-
     fn change(&self) -> Change {
         match self.clone() {
             Self::Set(Object::Limit { limit, .. }) => booking::Change::SetLimit(limit).into(),
@@ -117,12 +104,16 @@ impl Asked {
     }
 
     fn told(&self, changed: &Changed, mood: Mood) -> Told {
-        let Changed { previous, effect } = changed;
+        let Changed {
+            previous,
+            is_changed,
+            effect,
+        } = changed;
         let change = match self {
             Self::DropLimit(_) | Self::DropNode(_) => ChangeKind::Deleted,
             Self::Set(_) if *previous == Previous::Nothing => ChangeKind::Created,
-            Self::Set(_) if self.is(previous) => ChangeKind::Unchanged,
-            Self::Set(_) => ChangeKind::Changed,
+            Self::Set(_) if *is_changed => ChangeKind::Changed,
+            Self::Set(_) => ChangeKind::Unchanged,
         };
         let fields = match effect {
             None => self.node_fields(previous),
