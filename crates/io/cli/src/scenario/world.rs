@@ -313,8 +313,8 @@ impl World {
             hand,
             |_, _| (),
         );
-        let begun = term.map_err(|error| chain(&error))?;
-        let (ledger, mut task) = Ledger::inline(begun, Arc::clone(&clock), Arc::new(Unobserved));
+        let term = term.map_err(|error| chain(&error))?;
+        let (ledger, mut task) = Ledger::inline(term, Arc::clone(&clock), Arc::new(Unobserved));
         // The term's first records are signed before anything is asked, whoever is woken first.
         task.step();
         let store = self.store.clone();
