@@ -36,15 +36,18 @@ pub fn test_fuzz(programs: &Programs) -> Invocation {
     programs.start("fuzz", &["--seed", &seed, "--seconds", &seconds])
 }
 
-/// Builds the program that users get, which some benches start.
+/// The profile of packages.
+const DIST: [&str; 2] = ["--profile", "dist"];
+
+/// Builds the program that packages ship, which some benches start.
 pub fn program() -> Invocation {
-    Invocation::cargo(&["build", "--locked", "--release", "--package", "bursar"])
+    Invocation::cargo(&["build", "--locked", "--package", "bursar"]).with(DIST)
 }
 
-/// One bench, in the profile that users get.
+/// One bench, in the profile of packages.
 pub fn bench(name: &str, arguments: &[String]) -> Invocation {
-    let run = ["run", "--locked", "--release", "--package", "bursar-sim"];
-    Invocation::cargo(&run)
+    Invocation::cargo(&["run", "--locked", "--package", "bursar-sim"])
+        .with(DIST)
         .with(["--bin", "bench", "--", name])
         .with(arguments.iter().cloned())
 }

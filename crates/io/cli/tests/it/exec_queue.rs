@@ -286,12 +286,12 @@ fn a_wait_that_is_over_says_who_holds_and_what_helps() {
     house.ok(&[
         "booking", "reserve", "python", "--id", "holder", "--tenant", "ada", "--ttl", "1h",
     ]);
-    let line = "bursar exec -q --class python --wait 100ms -- echo ran; echo $?";
+    let line = "bursar exec -q --class python --wait 1s -- echo ran; echo $?";
     assert_eq!(
         shown(&house, &format!("{as_ada}; {line}")),
         "error: no python slot was granted in Ns: 1/1 slots in use\n  held by  ada 1\n125\n"
     );
-    house.ok(&["limit", "set", "python", "--max-wait", "100ms"]);
+    house.ok(&["limit", "set", "python", "--max-wait", "1s"]);
     let line = "bursar exec --class python -- echo ran";
     let text = shown(&house, &format!("{as_ada}; {line}"));
     assert!(

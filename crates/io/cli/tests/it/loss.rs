@@ -177,7 +177,7 @@ fn a_copy_does_not_start_beside_the_server_whose_programs_it_would_end() {
     assert_eq!(house.up(&["--data", "copy"]).interrupt(), 0);
 }
 
-/// Method: the clock does not matter: both restores are of one backup, within a second.
+/// Method: the restores are of one backup, one right after the other.
 #[test]
 fn two_restores_of_one_backup_in_one_place_share_no_fence() {
     let house = House::new();
@@ -192,6 +192,27 @@ fn two_restores_of_one_backup_in_one_place_share_no_fence() {
         assert!(last < next, "{last} {next}");
         last = next;
         assert_eq!(server.interrupt(), 0);
+    }
+}
+
+/// Method: nothing but the clock and the key is left of the first restore.
+#[test]
+fn two_restores_share_no_fence_although_the_store_of_the_first_is_lost() {
+    let house = House::new();
+    let server = house.up(&[]);
+    house.ok(&["ledger", "backup", "--out", "b.bak"]);
+    assert_eq!(server.interrupt(), 0);
+    let mut last = 0;
+    for turn in 0..3 {
+        house.ok(&["ledger", "restore", "b.bak", "--yes"]);
+        let server = house.up(&[]);
+        let next = fence(&house, &format!("turn-{turn}"));
+        assert!(last < next, "{last} {next}");
+        last = next;
+        assert_eq!(server.interrupt(), 0);
+        for suffix in ["", "-wal", "-shm"] {
+            let _absent = fs::remove_file(house.data().join(format!("ledger.db{suffix}")));
+        }
     }
 }
 

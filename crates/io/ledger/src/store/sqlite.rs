@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file in write-ahead mode, synced at every commit.
 //!
-//! One thread owns the connection that writes; readers open their own, read-only ones, and
-//! [`drain`] copies the write-ahead log into the file beside the commits. The fence is the first
+//! One thread owns the connection that writes; readers open their own, read-only ones. Another
+//! thread copies the write-ahead log into the file beside the commits. The fence is the first
 //! statement of an append's transaction, so a term that no longer leads changes nothing. Every
 //! failure says which file, and what to do where something can be done.
 //!

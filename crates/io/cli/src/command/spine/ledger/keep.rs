@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bursar_client::Code;
 use bursar_client::api::{ExportedRequest, PruneRequest, RotateKeyAnswer};
@@ -14,8 +15,8 @@ use bursar_ledger::lock::Lock;
 use bursar_ledger::maintain::{self, Tokens};
 use bursar_ledger::store::sqlite::FILE_NAME;
 use bursar_ledger::store::{Reader, Store as _};
-use bursar_units::INTEGER_MAX;
 use bursar_units::causes::chain;
+use bursar_units::{INTEGER_MAX, Instant};
 use serde_json::json;
 
 use crate::command::DRY_RUN;
@@ -245,6 +246,7 @@ pub(super) fn restore(
     let lock = Lock::take(&data)
         .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
     let now = session.now();
+    wait_for_next_second(now);
     let mut aside = data.as_os_str().to_owned();
     aside.push(format!(".before-{}", now.ms()));
     let aside = PathBuf::from(aside);
@@ -318,6 +320,13 @@ pub(super) fn restore(
         );
     }
     Ok(())
+}
+
+/// Waits until the second of `now` is over. The first fence of a generation follows from its second
+/// (S5), so two restores must not fall into one: the store of the first may be lost by then.
+fn wait_for_next_second(now: Instant) {
+    let past_ms = now.ms() % 1_000;
+    std::thread::sleep(Duration::from_millis(1_000 - past_ms));
 }
 
 /// Whoever restores a ledger in its place knows its new key: others are told that it has changed.
