@@ -146,9 +146,15 @@ impl Tally {
             self.add("resumes", 1);
         }
         for event in &record.events {
-            if let Event::Booking(event) = event {
-                self.add(word_of(event), 1);
-                self.execution(event);
+            match event {
+                Event::Booking(event) => {
+                    self.add(word_of(event), 1);
+                    self.execution(event);
+                }
+                Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. }) => {
+                    self.add("nodes changed", 1);
+                }
+                Event::Spine(_) | Event::Market(_) => {}
             }
         }
     }
