@@ -52,7 +52,7 @@ pub(in crate::command) async fn run(session: &mut Session, verb: LedgerVerb) -> 
             } else {
                 Tokens::End
             };
-            keep::restore(session, &backup, store.as_deref(), tokens, dry_run, yes)
+            keep::restore(session, &backup, store.as_deref(), tokens, dry_run, yes).await
         }
         LedgerVerb::Prune {
             before,

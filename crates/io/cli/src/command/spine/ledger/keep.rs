@@ -212,7 +212,7 @@ pub(super) async fn backup(
 }
 
 /// Puts the good records of a copy where the ledger is, and keeps what was there beside it.
-pub(super) fn restore(
+pub(super) async fn restore(
     session: &mut Session,
     backup: &Path,
     store: Option<&Path>,
@@ -246,7 +246,7 @@ pub(super) fn restore(
     let lock = Lock::take(&data)
         .map_err(|error| Failure::unavailable(chain(&error)).hint("stop the server first"))?;
     let now = session.now();
-    wait_for_next_second(now);
+    next_second(now).await;
     let mut aside = data.as_os_str().to_owned();
     aside.push(format!(".before-{}", now.ms()));
     let aside = PathBuf::from(aside);
@@ -324,9 +324,9 @@ pub(super) fn restore(
 
 /// Waits until the second of `now` is over. The first fence of a generation follows from its second
 /// (S5), so two restores must not fall into one: the store of the first may be lost by then.
-fn wait_for_next_second(now: Instant) {
+async fn next_second(now: Instant) {
     let past_ms = now.ms() % 1_000;
-    std::thread::sleep(Duration::from_millis(1_000 - past_ms));
+    tokio::time::sleep(Duration::from_millis(1_000 - past_ms)).await;
 }
 
 /// Whoever restores a ledger in its place knows its new key: others are told that it has changed.
