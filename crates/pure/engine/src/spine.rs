@@ -1,7 +1,7 @@
 //! The spine: the ledger itself, time, keys, tokens and the inventory of nodes, as commands, events
 //! and facts. This is also their form in the journal (L7).
 //!
-//! [`room`] has its state and rules. Commands that concern all planes (ticks, changes to declared
+//! [`Spine`] has its state and rules. Commands that concern all planes (ticks, changes to declared
 //! objects, levels, restores) are decided by the engine, which asks each plane.
 
 mod room;

@@ -5,7 +5,7 @@
 //! folds each event into the plane that it belongs to. Everything outside the engine (ledger, view,
 //! stream, proofs, snapshots, checks) asks through this contract and names no noun of a plane.
 //!
-//! [`reference`] has the one form of a name, `KIND/NAME`; [`inventory`] the nodes, which belong to no
+//! [`mod@reference`] has the one form of a name, `KIND/NAME`; [`inventory`] the nodes, which belong to no
 //! plane: the spine keeps them and the planes read them.
 
 pub mod inventory;

@@ -17,7 +17,7 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
         (&json["state"], &json["fence"]),
         (&json!("granted"), &json!(1))
     );
-    assert_eq!(json["expiresAt"], "2026-11-16T10:01:00.001Z");
+    assert_eq!(json["expiresAt"], "2026-11-16T10:01:00.000Z");
     assert_eq!(
         granted.headers["bursar-record"],
         json["record"].to_string().as_str()
@@ -38,13 +38,13 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
     let renewed = world
         .ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#)
         .await;
-    assert_eq!(renewed.json()["expiresAt"], "2026-11-16T10:01:30.001Z");
+    assert_eq!(renewed.json()["expiresAt"], "2026-11-16T10:01:30.000Z");
     let seen = world
         .ask("GET", "/v1/bookings/job-1?fence=1", "")
         .await
         .json();
     assert_eq!(
-        seen["expiresAt"], "2026-11-16T10:01:30.001Z",
+        seen["expiresAt"], "2026-11-16T10:01:30.000Z",
         "evidence shows at once"
     );
     assert_eq!(seen["held"], true);

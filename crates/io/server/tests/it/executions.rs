@@ -213,9 +213,9 @@ async fn an_execution_goes_from_its_slot_through_its_process_to_its_end() {
         ("startTimeoutMs", json!(60_000)),
         ("maxTimeMs", json!(90_000)),
         ("graceMs", json!(10_000)),
-        ("submittedAt", json!("2026-11-16T10:00:00.001Z")),
-        ("grantedAt", json!("2026-11-16T10:00:00.001Z")),
-        ("startedAt", json!("2026-11-16T10:00:01.001Z")),
+        ("submittedAt", json!("2026-11-16T10:00:00.000Z")),
+        ("grantedAt", json!("2026-11-16T10:00:00.000Z")),
+        ("startedAt", json!("2026-11-16T10:00:01.000Z")),
         ("outcome", Value::Null),
         ("compensations", Value::Null),
     ] {
@@ -244,7 +244,7 @@ async fn an_execution_goes_from_its_slot_through_its_process_to_its_end() {
         ("state", json!("ended")),
         ("outcome", json!("failed")),
         ("exitCode", json!(7)),
-        ("endedAt", json!("2026-11-16T10:00:05.001Z")),
+        ("endedAt", json!("2026-11-16T10:00:05.000Z")),
     ] {
         assert_eq!(ended[field], value, "{field} of {ended:#}");
     }
