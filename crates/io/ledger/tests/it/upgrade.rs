@@ -29,7 +29,11 @@ fn a_directory_of_the_version_before_opens_and_goes_on_with_all_it_held() {
     assert_eq!((state.spine.level, state.spine.generation), (LEVEL, 0));
     let standing = |id: &str| state.bookings.standing(&BookingId::new(id).unwrap());
     assert!(matches!(standing("held"), Some(Standing::Granted(held)) if held.fence == Fence(1)));
-    assert!(matches!(standing("queued"), Some(Standing::Queued { .. })));
+    // Its wait may be over by now: the clock has gone on since the records were written.
+    assert!(matches!(
+        standing("queued"),
+        Some(Standing::Queued { .. } | Standing::Ended(_))
+    ));
     assert!(matches!(standing("ended"), Some(Standing::Ended(_))));
     assert!(state.spine.tokens.get("ci").is_some() && state.spine.tokens.get("gone").is_none());
     // The shipped limits came by a record; the operator's own is as it was.
