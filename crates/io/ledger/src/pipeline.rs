@@ -609,7 +609,7 @@ impl StoreThread {
     fn resolve(&mut self, mut batch: Batch, error: &crate::store::Error) {
         self.observe.store_failed(error);
         batch.fail_pending(&Failure::OutcomeUnknown);
-        // Asked once: whoever has closed the files cannot tell any more whether they were taken away.
+        // This is asked once: the reopening closes the files, and the answer is lost with them.
         if self.committer.store().is_away() {
             return self.lose_store();
         }

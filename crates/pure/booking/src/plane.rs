@@ -50,10 +50,6 @@ impl Plane for Bookings {
         }
     }
 
-    fn target(command: &Command) -> Option<Reference> {
-        Some(Reference::Booking(command.id().clone()))
-    }
-
     fn life(command: &Command, reply: &Reply) -> Option<(Reference, Instant)> {
         match reply {
             Reply::Renewed { expires } => {

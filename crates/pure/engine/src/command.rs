@@ -67,15 +67,6 @@ impl Command {
             Self::Spine(_) | Self::Market(_) => None,
         }
     }
-
-    /// The object that it is about.
-    pub fn target(&self) -> Option<Reference> {
-        match self {
-            Self::Spine(command) => Spine::target(command),
-            Self::Booking(command) => Bookings::target(command),
-            Self::Market(command) => Markets::target(command),
-        }
-    }
 }
 
 impl Change {

@@ -615,12 +615,6 @@ impl Plane for Markets {
         }
     }
 
-    fn target(command: &Command) -> Option<Reference> {
-        match command {
-            Command::ReportMarket(report) => Some(Reference::Node(report.node.clone())),
-        }
-    }
-
     fn decide(
         &mut self,
         now: Instant,

@@ -48,9 +48,6 @@ pub trait Plane: Clone {
     /// Whether the command is the result of an executor, which a batch takes first (L1).
     fn is_result(command: &Self::Command) -> bool;
 
-    /// The object that a command is about.
-    fn target(command: &Self::Command) -> Option<Reference>;
-
     /// The object that a good answer shows to be alive, and until when. Such an answer leaves before
     /// its batch is durable; a tick records it when the deadline comes due (S7).
     fn life(_command: &Self::Command, _reply: &Self::Reply) -> Option<(Reference, Instant)> {

@@ -250,15 +250,6 @@ impl Plane for Spine {
         false
     }
 
-    fn target(command: &Command) -> Option<Reference> {
-        match command {
-            Command::CreateToken(Token { name, .. }) | Command::RevokeToken { name } => {
-                Some(Reference::Token(name.clone()))
-            }
-            _ => None,
-        }
-    }
-
     /// Decides the spine's own commands. Those that concern all planes never come here: the engine
     /// decides them.
     fn decide(
