@@ -7,4 +7,3 @@ pub(crate) mod executions;
 pub(crate) mod metrics;
 pub(crate) mod refusal;
 pub(crate) mod routes;
-pub(crate) mod stream;

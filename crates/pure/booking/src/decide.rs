@@ -282,6 +282,7 @@ fn release(
                 outcome,
                 exit_code,
                 reason: None,
+                of: None,
                 t: None,
             };
             finish(bookings, at, event, events);
@@ -434,8 +435,10 @@ pub(crate) fn tick(
     }
 }
 
-/// Applies an event at its time, and notes that time where it is not the record's.
-pub(crate) fn emit(bookings: &mut Bookings, at: Instant, event: Event, events: &mut Events) {
+/// Describes the booking in an event, applies it at its time, and notes that time where it is not
+/// the record's.
+pub(crate) fn emit(bookings: &mut Bookings, at: Instant, mut event: Event, events: &mut Events) {
+    bookings.describe(at, &mut event);
     bookings.apply(at, &event);
     let is_of_record = at == events.time();
     events.push(if is_of_record { event } else { event.at(at) });
@@ -457,6 +460,7 @@ fn ended(id: &BookingId, end: End, reason: Option<String>) -> Event {
         outcome: None,
         exit_code: None,
         reason,
+        of: None,
         t: None,
     }
 }
@@ -486,8 +490,8 @@ pub(crate) fn settle(
             return;
         }
         let fence = bookings.next_fence();
-        let t = None;
-        emit(bookings, at, Event::Granted { id, fence, t }, events);
+        let (of, t) = (None, None);
+        emit(bookings, at, Event::Granted { id, fence, of, t }, events);
         *grants_left -= 1;
     }
     if bookings.is_unsettled() {

@@ -1,14 +1,13 @@
-//! What can happen to bookings. State is a fold over these. This is also their form in the journal
-//! (L7).
+//! Events of bookings, in the form that they have in the journal (L7). The state is a fold over them.
 
-use bursar_units::{BookingId, Instant, ObjectName, is_default};
+use bursar_units::{Amount, BookingId, Instant, Label, Millis, ObjectName, is_default, whole};
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{Adoption, Cause, Isolation, Verdict};
 use crate::{End, Fence, Limit, Outcome, Request, Submission};
 
-/// A fact of this plane. `t` is when it happened, where that is not the time of its record: time
-/// itself acts at its own deadlines (L1).
+/// An event of this plane. `t` is its time where that is not the time of its record: a deadline
+/// happens at its own time (L1). `of` describes the booking for the sentence of the event.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -24,6 +23,9 @@ pub enum Event {
         id: BookingId,
         /// Its fence.
         fence: Fence,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
         /// When, where not at the time of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
@@ -53,6 +55,9 @@ pub enum Event {
         /// Why an operator took it back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
         /// When, where not at the time of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
@@ -65,6 +70,9 @@ pub enum Event {
         id: BookingId,
         /// How it is kept apart.
         isolation: Isolation,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
     },
     /// An execution that the ledger did not know, or knew as queued or about to start, was found
     /// running after a restore: it holds what it was granted in the records that were lost, above
@@ -76,6 +84,9 @@ pub enum Event {
         id: BookingId,
         /// Why.
         cause: Cause,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
         /// When, where not at the time of the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
@@ -86,6 +97,9 @@ pub enum Event {
         id: BookingId,
         /// Attempt number, from 1; after the tenth it is stuck.
         attempt: u32,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
     },
     /// The process of an execution is gone, and what it held is free.
     Exited {
@@ -106,6 +120,9 @@ pub enum Event {
         /// Why it could not be started, if it could not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The booking, in records from level 2 on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Box<Brief>>,
     },
     /// A limit was declared or changed.
     LimitSet(Limit),
@@ -122,6 +139,49 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         t: Option<Instant>,
     },
+}
+
+/// A booking as the sentence of an event describes it, so that no sentence needs an earlier record.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Brief {
+    /// Its class.
+    pub class: Label,
+    /// Its tenant.
+    pub tenant: Label,
+    /// Its slots.
+    #[serde(with = "whole")]
+    pub slots: u64,
+    /// Its CPU in millicores.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub cpu_milli: u64,
+    /// Its memory in bytes.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub memory_bytes: u64,
+    /// Its GPUs.
+    #[serde(default, skip_serializing_if = "is_default", with = "whole")]
+    pub gpus: u64,
+    /// Time from the request to the grant, or to this event before a grant.
+    #[serde(default, skip_serializing_if = "is_default", rename = "waitedMs")]
+    pub waited: Millis,
+    /// Time from the grant to the end, where this event ends a grant.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "heldMs")]
+    pub held: Option<Millis>,
+    /// The ttl of a booking that expired, the wait of one that waited for as long as it may.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "allowedMs")]
+    pub allowed: Option<Millis>,
+}
+
+impl Brief {
+    /// The amount that it holds or asks for.
+    pub fn amount(&self) -> Amount {
+        Amount {
+            slots: self.slots,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+            gpus: self.gpus,
+        }
+    }
 }
 
 impl Event {
@@ -171,6 +231,19 @@ impl Event {
             | Self::StopFailed { id, .. }
             | Self::Exited { id, .. } => Some(id),
             Self::LimitSet { .. } | Self::LimitDropped { .. } | Self::Unsettled { .. } => None,
+        }
+    }
+
+    /// The place for the description of its booking; a request describes itself.
+    pub(crate) fn brief_mut(&mut self) -> Option<(&BookingId, &mut Option<Box<Brief>>)> {
+        match self {
+            Self::Granted { id, of, .. }
+            | Self::Ended { id, of, .. }
+            | Self::Started { id, of, .. }
+            | Self::Stopping { id, of, .. }
+            | Self::StopFailed { id, of, .. }
+            | Self::Exited { id, of, .. } => Some((id, of)),
+            _ => None,
         }
     }
 

@@ -328,7 +328,8 @@ pub(crate) fn started(
         return show(bookings, id, Reply::Repeated);
     }
     let id = id.clone();
-    emit(bookings, at, Event::Started { id, isolation }, events);
+    let of = None;
+    emit(bookings, at, Event::Started { id, isolation, of }, events);
     Ok(Reply::Noted)
 }
 
@@ -404,6 +405,7 @@ pub(crate) fn exited(
         signal,
         is_out_of_memory: matches!(exit, Exit::OutOfMemory { .. }),
         reason,
+        of: None,
     };
     finish(bookings, at, event, events);
     show(bookings, id, Reply::Ended)
@@ -424,7 +426,8 @@ pub(crate) fn stop_failed(
     match progress.stage {
         Stage::Stopping(failed) if attempt == failed + 1 => {
             let id = id.clone();
-            emit(bookings, at, Event::StopFailed { id, attempt }, events);
+            let of = None;
+            emit(bookings, at, Event::StopFailed { id, attempt, of }, events);
             Ok(Reply::Noted)
         }
         _ => show(bookings, id, Reply::Repeated),
@@ -447,8 +450,8 @@ pub(crate) fn stop(
         return false;
     }
     let id = id.clone();
-    let t = None;
-    emit(bookings, at, Event::Stopping { id, cause, t }, events);
+    let (of, t) = (None, None);
+    emit(bookings, at, Event::Stopping { id, cause, of, t }, events);
     true
 }
 

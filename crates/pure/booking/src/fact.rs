@@ -13,6 +13,9 @@ use crate::limit::Limit;
 use crate::request::{End, Fence, Outcome, Request};
 use crate::room::Waiting;
 
+/// The level from which on snapshots say since when grants are owed.
+const UNSETTLED_SINCE_LEVEL: u64 = 2;
+
 /// One fact of the state, in the form of a line of a snapshot (L12).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
@@ -38,8 +41,8 @@ pub enum Fact {
         /// The end of the newest forgotten booking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forgotten_at: Option<Instant>,
-        /// Whether grants are still owed.
-        unsettled: bool,
+        /// Whether grants are still owed, and since when.
+        unsettled: Unsettled,
     },
     /// A declared limit.
     Limit(Limit),
@@ -128,6 +131,16 @@ pub enum Fact {
     },
 }
 
+/// Whether grants are owed. Snapshots before level 2 do not say since when.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Unsettled {
+    /// The form before level 2; `false` in every level.
+    Is(bool),
+    /// Since when.
+    Since(Instant),
+}
+
 /// Numbers that JSON has no room for, as decimal strings.
 mod decimal {
     use serde::de::Error as _;
@@ -154,7 +167,7 @@ impl Fact {
 
 impl Bookings {
     /// All facts, in the order in which [`Bookings::restore`] takes them.
-    pub fn facts(&self) -> impl Iterator<Item = Fact> {
+    pub fn facts(&self, level: u64) -> impl Iterator<Item = Fact> {
         let totals = Fact::Totals {
             fence: self.fence,
             fences_from: self.fences_from,
@@ -162,7 +175,10 @@ impl Bookings {
             sequence: self.sequence,
             dues: self.dues,
             forgotten_at: self.forgotten_at,
-            unsettled: self.is_unsettled(),
+            unsettled: match self.unsettled {
+                Some(since) if UNSETTLED_SINCE_LEVEL <= level => Unsettled::Since(since),
+                unsettled => Unsettled::Is(unsettled.is_some()),
+            },
         };
         let limits = self.limits.iter();
         let limits = limits.map(|declared| Fact::Limit(declared.limit.clone()));
@@ -210,7 +226,10 @@ impl Bookings {
                 self.sequence = sequence;
                 self.dues = dues;
                 self.forgotten_at = forgotten_at;
-                self.unsettled = unsettled.then_some(Instant::default());
+                self.unsettled = match unsettled {
+                    Unsettled::Since(since) => Some(since),
+                    Unsettled::Is(is_unsettled) => is_unsettled.then_some(Instant::default()),
+                };
             }
             Fact::Limit(limit) => self.limits.set(&limit),
             Fact::Queued {
@@ -259,10 +278,10 @@ impl Bookings {
                 let terms = self.take_terms(&request, order.as_ref());
                 let (id, fence) = (request.id, request.fence.unwrap_or_default());
                 self.charge(&terms);
-                // A snapshot does not say since when grants are owed: the last fence was given, or
-                // its holder resumed, at that time.
+                // A snapshot before level 2 does not say since when grants are owed: the last fence
+                // was given, or its holder resumed, at that time.
                 if let Some(until) = until
-                    && self.is_unsettled()
+                    && self.unsettled == Some(Instant::default())
                     && fence == self.fence
                 {
                     self.unsettled = Some(until.before(terms.first_length()));

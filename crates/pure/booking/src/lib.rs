@@ -22,15 +22,17 @@ mod plane;
 pub mod position;
 pub mod request;
 pub mod room;
+pub mod sentence;
 mod settle;
 mod shown;
+pub mod words;
 
 pub use archive::Ended;
 pub use book::{Bookings, ClassUse, Deadline, Granted, Standing};
 pub use bursar_plane::STEPS_PER_RECORD_MAX;
 pub use command::Command;
 pub use decide::{Refusal, Reply};
-pub use event::Event;
+pub use event::{Brief, Event};
 pub use limit::{Bound, Limit, LimitUse, Scope};
 pub use request::{End, Fence, Outcome, Priority, Request, Submission};
 pub use shown::Shown;

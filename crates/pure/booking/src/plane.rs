@@ -1,13 +1,14 @@
 //! Bookings as a plane of the engine.
 
 use bursar_plane::{
-    Class, Decided, Due, Inventory, Lane, Plane, Reference, STEPS_PER_RECORD_MAX, Steps,
+    Class, Decided, Due, Inventory, Lane, Notice, Plane, Reference, STEPS_PER_RECORD_MAX, Steps,
 };
 use bursar_units::Instant;
 
 use crate::decide::{self, Change, Refusal, Reply};
 use crate::fact::Fact;
 use crate::invariants::{self, Broken};
+use crate::sentence::{self, Data};
 use crate::{Bookings, Command, Event, Submission};
 
 impl Plane for Bookings {
@@ -18,6 +19,7 @@ impl Plane for Bookings {
     type Reply = Reply;
     type Refusal = Refusal;
     type Broken = Broken;
+    type Data = Data;
 
     const STREAMS: &'static [&'static str] = &["booking", "execution", "limit"];
 
@@ -132,8 +134,8 @@ impl Plane for Bookings {
         self.set_inventory(inventory.total());
     }
 
-    fn facts(&self) -> impl Iterator<Item = Fact> {
-        Self::facts(self)
+    fn facts(&self, level: u64) -> impl Iterator<Item = Fact> {
+        Self::facts(self, level)
     }
 
     fn restore(&mut self, fact: Fact) {
@@ -160,6 +162,10 @@ impl Plane for Bookings {
 
     fn time(event: &Event) -> Option<Instant> {
         event.time()
+    }
+
+    fn notice(at: Instant, event: &Event, record: &[&Event]) -> Notice<Data> {
+        sentence::notice(at, event, record)
     }
 
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {

@@ -80,9 +80,10 @@ pub fn hash(state: &State) -> Result<Hash, Error> {
 /// Facts of all planes. Nodes stand behind the limits, where the first version wrote them, so that
 /// the hash of an old state stays the same.
 fn facts(state: &State) -> impl Iterator<Item = Line> {
+    let level = state.spine.level;
     let nodes = state.spine.inventory.iter().cloned();
     let mut nodes = nodes.map(|node| Line::Spine(spine::Fact::Node(node)));
-    let mut bookings = Plane::facts(&state.bookings).peekable();
+    let mut bookings = Plane::facts(&state.bookings, level).peekable();
     let bookings = std::iter::from_fn(move || {
         if bookings
             .peek()
@@ -92,8 +93,8 @@ fn facts(state: &State) -> impl Iterator<Item = Line> {
         }
         nodes.next().or_else(|| bookings.next().map(Line::Booking))
     });
-    let spine = state.spine.facts().map(Line::Spine);
-    let markets = state.markets.facts().map(Line::Market);
+    let spine = state.spine.facts(level).map(Line::Spine);
+    let markets = state.markets.facts(level).map(Line::Market);
     spine.chain(markets).chain(bookings)
 }
 

@@ -5,6 +5,7 @@
 //! objects, levels, restores) are decided by the engine, which asks each plane.
 
 mod room;
+mod sentence;
 
 use bursar_booking::Fence;
 use bursar_journal::hash::Hash;
@@ -13,6 +14,7 @@ use bursar_units::{BookingId, Instant, ObjectName, is_default, whole};
 use serde::{Deserialize, Serialize};
 
 pub use room::{Broken, IDEMPOTENCY_MAX, KEYS_KEPT, Refusal, Spine};
+pub use sentence::Data;
 
 use crate::token::Token;
 

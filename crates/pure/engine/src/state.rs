@@ -14,7 +14,7 @@ pub const FORMAT: u64 = 1;
 /// The level of the rules by which this program decides. A release with other rules or new fields
 /// of events has a higher one than the release before: records of a lower level are folded, never
 /// decided again.
-pub const LEVEL: u64 = 1;
+pub const LEVEL: u64 = 2;
 /// The length of a version of a declared object, in characters.
 const VERSION_LENGTH: usize = 16;
 

@@ -10,10 +10,12 @@
 //! that comes late or twice builds on what is past, is refused, and leaves no trace.
 //! Deliberately not here: what the agent does. No limit waits for a record.
 
+mod sentence;
+
 use std::collections::BTreeMap;
 
 use bursar_journal::hash::{Hash, sha256};
-use bursar_plane::{Decided, Did, Lane, Plane, Reference};
+use bursar_plane::{Decided, Did, Lane, Notice, Plane, Reference};
 use bursar_units::{Instant, Millis, ObjectName, PodName, vocabulary, whole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -600,6 +602,7 @@ impl Plane for Markets {
     type Reply = Did;
     type Refusal = Refusal;
     type Broken = Broken;
+    type Data = Box<Event>;
 
     const STREAMS: &'static [&'static str] = &["node", "pod"];
 
@@ -643,7 +646,7 @@ impl Plane for Markets {
         match *change {}
     }
 
-    fn facts(&self) -> impl Iterator<Item = Fact> {
+    fn facts(&self, _level: u64) -> impl Iterator<Item = Fact> {
         self.all_facts()
     }
 
@@ -680,6 +683,10 @@ impl Plane for Markets {
         } else {
             self.clone()
         }
+    }
+
+    fn notice(_: Instant, event: &Event, _: &[&Event]) -> Notice<Box<Event>> {
+        sentence::notice(event)
     }
 
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {

@@ -9,11 +9,13 @@
 //! plane: the spine keeps them and the planes read them.
 
 pub mod inventory;
+pub mod notice;
 pub mod reference;
 
 use bursar_units::{Instant, vocabulary};
 
 pub use inventory::{Inventory, Node};
+pub use notice::Notice;
 pub use reference::{Kind, Reference};
 
 /// The most deadlines, and the most grants, that one record may carry (L1, L9).
@@ -38,6 +40,8 @@ pub trait Plane: Clone {
     type Refusal;
     /// Violations that [`Plane::check`] can find.
     type Broken;
+    /// Data of events for the programs that read the stream.
+    type Data;
 
     /// First parts of the names of its events in the stream: `booking` of `booking.granted`.
     const STREAMS: &'static [&'static str];
@@ -113,8 +117,9 @@ pub trait Plane: Clone {
     /// Takes note that the inventory has changed.
     fn take_inventory(&mut self, _inventory: &Inventory) {}
 
-    /// Facts for a snapshot, in the order in which [`Plane::restore`] reads them.
-    fn facts(&self) -> impl Iterator<Item = Self::Fact>;
+    /// Facts for a snapshot, in the order in which [`Plane::restore`] reads them, and in the form of
+    /// the level of the newest records: a snapshot that an older version wrote keeps its hash (L8).
+    fn facts(&self, level: u64) -> impl Iterator<Item = Self::Fact>;
 
     /// Takes one fact of a snapshot.
     fn restore(&mut self, fact: Self::Fact);
@@ -130,6 +135,9 @@ pub trait Plane: Clone {
     fn time(_event: &Self::Event) -> Option<Instant> {
         None
     }
+
+    /// The sentence and the data of an event; `record` has all events of this plane in its record.
+    fn notice(at: Instant, event: &Self::Event, record: &[&Self::Event]) -> Notice<Self::Data>;
 
     /// The objects that an event is about.
     fn subjects(event: &Self::Event) -> impl Iterator<Item = Reference>;

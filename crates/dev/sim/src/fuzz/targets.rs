@@ -103,8 +103,7 @@ pub fn record(bytes: &[u8]) {
     };
     let mut state = State::default();
     state.apply_record(record.time, &record.events);
-    let sentences = summary::record_sentences(&state, record.time, &record.events);
-    drop(sentences);
+    drop(summary::notices(record.time, &record.events));
     written_again(&record);
 }
 

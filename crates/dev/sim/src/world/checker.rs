@@ -529,6 +529,7 @@ impl Checker {
                     signal,
                     is_out_of_memory,
                     reason,
+                    ..
                 } => {
                     self.gone.push(Gone {
                         id: id.clone(),
@@ -670,11 +671,8 @@ impl Checker {
 
     /// Every event can be told, in one line.
     fn tell(&self, record: &Record) -> Result<(), Violation> {
-        let (time, events) = (record.time, &record.events);
-        let told = summary::told(&self.shadow, time, events);
-        let sentences = summary::record_sentences(&self.shadow, time, events);
-        let words = told.iter().map(|(_, told)| &told.summary).chain(&sentences);
-        for sentence in words {
+        for notice in summary::notices(record.time, &record.events) {
+            let sentence = &notice.summary;
             demand(
                 !sentence.is_empty() && !sentence.contains('\n'),
                 "every event has a sentence of one line",
@@ -701,7 +699,7 @@ fn unreadable(error: &bursar_ledger::store::Error) -> Violation {
 
 /// How many heads of the queue have become due (S4).
 fn dues(state: &State) -> u64 {
-    match state.bookings.facts().next() {
+    match state.bookings.facts(state.spine.level).next() {
         Some(Fact::Totals { dues, .. }) => dues,
         _ => 0,
     }

@@ -347,6 +347,7 @@ fn forged_decisions_are_found_by_counting_and_by_deciding_again() {
         outcome: None,
         exit_code: None,
         reason: None,
+        of: None,
         t: None,
     };
     world.record(release(id, fence).into(), vec![Event::Booking(ended)]);

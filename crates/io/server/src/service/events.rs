@@ -10,8 +10,9 @@ use bursar_client::api::StreamEvent;
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::codec::decode_events;
+use bursar_engine::dated;
 use bursar_engine::event::stream_kinds;
-use bursar_engine::summary::{Data, Told, told};
+use bursar_engine::summary::{Data, Notice, notices};
 use bursar_ledger::store::Reader;
 use bursar_ledger::view::Published;
 use bursar_ledger::writer::Fact;
@@ -26,7 +27,7 @@ use super::nearest::nearest;
 use super::sight::sees_event;
 use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
-use crate::{booking, market, spine};
+use crate::{market, spine};
 
 /// Records that are read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
@@ -130,9 +131,9 @@ impl StreamFilter {
         self.kinds.is_empty() || self.kinds.iter().any(is_kind)
     }
 
-    fn wants(&self, told: &Told) -> bool {
-        let is_tenant = self.tenant.is_none() || self.tenant == told.tenant;
-        self.names(told.name) && is_tenant
+    fn wants(&self, name: &str, notice: &Notice) -> bool {
+        let is_tenant = self.tenant.is_none() || self.tenant == notice.tenant;
+        self.names(name) && is_tenant
     }
 
     /// Whether changes of limits are wanted, which belong to no tenant.
@@ -289,15 +290,13 @@ impl Stream {
             return;
         }
         let state = self.service.ledger.view().read();
-        for (index, told) in told(&state, time, events) {
-            let index_64 = u64::try_from(index).unwrap_or(u64::MAX);
-            let Some(event) = events.get(index) else {
-                continue;
-            };
-            let at = event.time().unwrap_or(time);
-            let is_new = self.known <= index_64;
-            if is_new && self.filter.wants(&told) && sees_event(&state, &self.caller, at, event) {
-                self.ready.push_back(item(seq, index_64, at, told));
+        let noticed = notices(time, events).into_iter().zip(dated(time, events));
+        for (index, (notice, (at, event))) in (0..).zip(noticed) {
+            let Some(name) = notice.stream else { continue };
+            let is_new = self.known <= index;
+            let is_seen = || sees_event(&state, &self.caller, at, event);
+            if is_new && self.filter.wants(name, &notice) && is_seen() {
+                self.ready.push_back(item(seq, index, at, name, notice));
             }
         }
         drop(state);
@@ -360,10 +359,10 @@ fn read_events(reader: &dyn Reader, from: u64) -> Result<Option<Vec<Fact>>, Prob
     Ok(Some(records))
 }
 
-fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
-    let mut data = facts(&told.data);
+fn item(seq: u64, index: u64, at: Instant, name: &'static str, notice: Notice) -> StreamItem {
+    let mut data = facts(&notice.data);
     if let Value::Object(fields) = &mut data {
-        for (name, label) in [("class", &told.class), ("tenant", &told.tenant)] {
+        for (name, label) in [("class", &notice.class), ("tenant", &notice.tenant)] {
             if let Some(label) = label {
                 fields.insert(name.to_owned(), Value::from(label.as_str()));
             }
@@ -371,13 +370,13 @@ fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
     }
     let event = StreamEvent {
         at,
-        object: told.object,
-        summary: told.summary,
+        object: notice.object,
+        summary: notice.summary,
         data,
     };
     StreamItem::Event {
         id: format!("{seq}.{index}"),
-        name: told.name,
+        name,
         event,
     }
 }
@@ -385,9 +384,10 @@ fn item(seq: u64, index: u64, at: Instant, told: Told) -> StreamItem {
 /// The facts of an event, without what is absent.
 fn facts(data: &Data) -> Value {
     without_nulls(match data {
-        Data::Booking { .. } | Data::Limit { .. } => booking::stream::facts(data),
+        // A number, a word or nothing: it can always be written.
+        Data::Booking(data) => serde_json::to_value(data).unwrap_or_default(),
         Data::Market(event) => market::stream::facts(event),
-        Data::Node(_) | Data::Token(_) | Data::Ledger => spine::stream::facts(data),
+        Data::Spine(data) => spine::stream::facts(data),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Stream data of nodes, tokens and the ledger.
 
 use bursar_client::api::instant;
-use bursar_engine::summary::Data;
+use bursar_engine::spine::Data;
 use serde_json::{Value, json};
 
 /// The facts of an event; null where there is none.
@@ -18,6 +18,6 @@ pub(crate) fn facts(data: &Data) -> Value {
             }),
             "expiresAt": allowed.as_ref().map(|(_, expires)| instant::format(*expires)),
         }),
-        _ => json!({}),
+        Data::Ledger => json!({}),
     }
 }

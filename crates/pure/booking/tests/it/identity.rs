@@ -4,7 +4,7 @@ use bursar_booking::execution::{Adoption, Isolation};
 use bursar_booking::{Event, Fence, Priority, Refusal, Request};
 use bursar_units::{BookingId, Millis};
 
-use crate::make::{Desk, Reply, at, id, label, order, request, uuid_id};
+use crate::make::{Desk, LEVEL, Reply, at, id, label, order, request, uuid_id};
 
 const DAY: u64 = 86_400_000;
 
@@ -202,7 +202,7 @@ fn events_about_the_wrong_standing_change_nothing() {
     let fence = desk.hold(0, "held", &request("python", "a"));
     desk.hold(0, "ended", &request("python", "a"));
     desk.release(1, "ended", fence + 1).unwrap();
-    let before: Vec<_> = desk.bookings.facts().collect();
+    let before: Vec<_> = desk.bookings.facts(LEVEL).collect();
     let again = |text: &str, fence| {
         Event::Reserved(Request {
             id: id(text),
@@ -226,11 +226,13 @@ fn events_about_the_wrong_standing_change_nothing() {
         Event::Granted {
             id: id("held"),
             fence: Fence(9),
+            of: None,
             t: None,
         },
         Event::Granted {
             id: id("nobody"),
             fence: Fence(9),
+            of: None,
             t: None,
         },
         Event::Renewed {
@@ -241,7 +243,7 @@ fn events_about_the_wrong_standing_change_nothing() {
     ] {
         desk.bookings.apply(at(2), &event);
         assert!(
-            desk.bookings.facts().eq(before.iter().cloned()),
+            desk.bookings.facts(LEVEL).eq(before.iter().cloned()),
             "{event:?}"
         );
     }

@@ -1,11 +1,11 @@
 //! The checker finds what is wrong: every invariant is broken once, through facts that do not
 //! belong together.
 
-use bursar_booking::fact::Fact;
+use bursar_booking::fact::{Fact, Unsettled};
 use bursar_booking::invariants::{Broken, check};
 use bursar_booking::{Bookings, Fence, Limit};
 
-use crate::make::{Desk, at, execution, id, name, request, slots_limit};
+use crate::make::{Desk, LEVEL, at, execution, id, name, request, slots_limit};
 
 /// A state with one that holds, two that wait, and one that has ended.
 fn sound() -> Vec<Fact> {
@@ -15,7 +15,7 @@ fn sound() -> Vec<Fact> {
     desk.hold(2, "held", &request("python", "a"));
     desk.reserve(3, "first", &request("python", "b")).unwrap();
     desk.reserve(4, "second", &request("python", "b")).unwrap();
-    desk.bookings.facts().collect()
+    desk.bookings.facts(LEVEL).collect()
 }
 
 fn checked(facts: impl IntoIterator<Item = Fact>) -> Result<(), Broken> {
@@ -101,7 +101,7 @@ fn an_execution_whose_stage_does_not_agree_with_its_times_is_found() {
     for attempt in 1..=10 {
         desk.stop_failed(3, "stuck", attempt).unwrap();
     }
-    let facts: Vec<Fact> = desk.bookings.facts().collect();
+    let facts: Vec<Fact> = desk.bookings.facts(LEVEL).collect();
     assert_eq!(checked(facts.clone()), Ok(()));
     let stage_of = |text: &str| {
         let progress = facts.iter().find_map(|fact| match fact {
@@ -226,7 +226,7 @@ fn somebody_who_could_be_granted_is_found_unless_the_room_says_that_it_is_not_se
             .filter(|fact| !matches!(fact, Fact::Granted { .. }));
         checked(without_holder.map(|mut fact| {
             if let Fact::Totals { unsettled, .. } = &mut fact {
-                *unsettled = more;
+                *unsettled = Unsettled::Is(more);
             }
             fact
         }))

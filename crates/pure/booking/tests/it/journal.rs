@@ -8,9 +8,9 @@ use bursar_booking::decide::Change;
 use bursar_booking::execution::{
     Adoption, Cause, Course, Exit, Isolation, Order, Progress, Stage, Verdict,
 };
-use bursar_booking::fact::Fact;
+use bursar_booking::fact::{Fact, Unsettled};
 use bursar_booking::{
-    Bound, Command, End, Event, Fence, Limit, Outcome, Priority, Request, Scope, Submission,
+    Bound, Brief, Command, End, Event, Fence, Limit, Outcome, Priority, Request, Scope, Submission,
 };
 use bursar_journal::hash::Hash;
 use bursar_units::{BookingId, INTEGER_MAX, Instant, Label, Millis, ObjectName};
@@ -231,44 +231,83 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
+fn any_brief() -> impl Strategy<Value = Brief> {
+    let times = (
+        any_millis(),
+        option::of(any_millis()),
+        option::of(any_millis()),
+    );
+    (any_request(), times).prop_map(|(request, (waited, held, allowed))| Brief {
+        class: request.class,
+        tenant: request.tenant,
+        slots: request.slots,
+        cpu_milli: request.cpu_milli,
+        memory_bytes: request.memory_bytes,
+        gpus: request.gpus,
+        waited,
+        held,
+        allowed,
+    })
+}
+
+fn any_unsettled() -> impl Strategy<Value = Unsettled> {
+    prop_oneof![
+        any::<bool>().prop_map(Unsettled::Is),
+        any_instant().prop_map(Unsettled::Since),
+    ]
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let t = || option::of(any_instant());
+    let of = || option::of(any_brief().prop_map(Box::new));
     prop_oneof![
         any_request().prop_map(Event::Reserved),
-        (any_id(), any_fence(), t()).prop_map(|(id, fence, t)| Event::Granted { id, fence, t }),
+        (any_id(), any_fence(), of(), t()).prop_map(|(id, fence, of, t)| Event::Granted {
+            id,
+            fence,
+            of,
+            t
+        }),
         (any_id(), any_instant(), t()).prop_map(|(id, expires, t)| Event::Renewed {
             id,
             expires,
             t
         }),
-        (any_id(), select(&End::ALL[..]), any_saying(), t()).prop_map(
-            |(id, end, (outcome, exit_code, reason), t)| Event::Ended {
+        (any_id(), select(&End::ALL[..]), any_saying(), of(), t()).prop_map(
+            |(id, end, (outcome, exit_code, reason), of, t)| Event::Ended {
                 id,
                 end,
                 outcome,
                 exit_code,
                 reason,
+                of,
                 t
             }
         ),
         any_submission().prop_map(Event::Submitted),
-        (any_id(), any_isolation()).prop_map(|(id, isolation)| Event::Started { id, isolation }),
-        any_adoption().prop_map(Event::Adopted),
-        (any_id(), select(&Cause::ALL[..]), t()).prop_map(|(id, cause, t)| Event::Stopping {
+        (any_id(), any_isolation(), of()).prop_map(|(id, isolation, of)| Event::Started {
             id,
-            cause,
-            t
+            isolation,
+            of
         }),
-        (any_id(), any::<u32>()).prop_map(|(id, attempt)| Event::StopFailed { id, attempt }),
+        any_adoption().prop_map(Event::Adopted),
+        (any_id(), select(&Cause::ALL[..]), of(), t())
+            .prop_map(|(id, cause, of, t)| Event::Stopping { id, cause, of, t }),
+        (any_id(), any::<u32>(), of()).prop_map(|(id, attempt, of)| Event::StopFailed {
+            id,
+            attempt,
+            of
+        }),
         (
             any_id(),
             select(&Verdict::ALL[..]),
             any_saying(),
             option::of(any::<i32>()),
-            any::<bool>()
+            any::<bool>(),
+            of()
         )
             .prop_map(
-                |(id, verdict, (_, exit_code, reason), signal, is_out_of_memory)| {
+                |(id, verdict, (_, exit_code, reason), signal, is_out_of_memory, of)| {
                     Event::Exited {
                         id,
                         verdict,
@@ -276,6 +315,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                         signal,
                         is_out_of_memory,
                         reason,
+                        of,
                     }
                 }
             ),
@@ -292,7 +332,7 @@ fn any_fact() -> impl Strategy<Value = Fact> {
             any::<u128>(),
             (any_count(), any_count()),
             option::of(any_instant()),
-            any::<bool>()
+            any_unsettled()
         )
             .prop_map(
                 |(

@@ -5,7 +5,7 @@ use bursar_booking::{Bound, Limit, LimitUse, Refusal, Request};
 use bursar_plane::{Inventory, Node, Plane as _};
 use bursar_units::{Amount, Dimension, Millis};
 
-use crate::make::{Desk, Reply, at_once, name, request, sized, slots_limit, unbounded};
+use crate::make::{Desk, LEVEL, Reply, at_once, name, request, sized, slots_limit, unbounded};
 
 #[test]
 fn an_unknown_class_is_limited_to_the_hundred_slots_of_the_seed() {
@@ -251,7 +251,7 @@ fn a_change_is_made_whole_or_not_at_all_and_limits_may_trade_their_scopes() {
         ("a", slots_limit("java", "", 1)),
         ("b", slots_limit("python", "", 2)),
     ]);
-    let before: Vec<_> = desk.bookings.facts().collect();
+    let before: Vec<_> = desk.bookings.facts(LEVEL).collect();
     let same = desk.set(
         0,
         &[
@@ -267,7 +267,7 @@ fn a_change_is_made_whole_or_not_at_all_and_limits_may_trade_their_scopes() {
         })
     );
     assert!(
-        desk.bookings.facts().eq(before),
+        desk.bookings.facts(LEVEL).eq(before),
         "nothing of a refused change is made"
     );
 

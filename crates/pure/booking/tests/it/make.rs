@@ -7,6 +7,9 @@ use bursar_journal::hash::Hash;
 use bursar_plane::{Due, Plane as _, Reference, Steps};
 use bursar_units::{BookingId, Instant, Label, Millis, ObjectName};
 
+/// The level whose snapshots are written.
+pub(crate) const LEVEL: u64 = 2;
+
 pub(crate) fn at(ms: u64) -> Instant {
     Instant::from_ms(ms)
 }

@@ -10,8 +10,8 @@ use bursar_units::{BookingId, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Asked, Desk, Reply, at, decided, execution, id, order, release, request, sized, slots_limit,
-    tick, ticked, with_order,
+    Asked, Desk, LEVEL, Reply, at, decided, execution, id, order, release, request, sized,
+    slots_limit, tick, ticked, with_order,
 };
 
 /// A crowd that waits behind one holder of all there is.
@@ -171,7 +171,7 @@ fn any_pattern_of_ticks_gives_the_same_state() {
                 }
             }
             bursar_booking::invariants::check(&bookings).unwrap();
-            bookings.facts().collect::<Vec<Fact>>()
+            bookings.facts(LEVEL).collect::<Vec<Fact>>()
         };
         ticks.sort_unstable();
         ticks.push(200_000);
@@ -195,8 +195,10 @@ fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
         if let Some(when) = resumed {
             desk.bookings.resume(at(when));
         }
-        let mut restored = read_back(&desk.bookings);
-        assert!(restored.facts().eq(desk.bookings.facts()));
+        let mut restored = read_back(&desk.bookings, LEVEL);
+        assert!(restored.facts(LEVEL).eq(desk.bookings.facts(LEVEL)));
+        let of_level_1 = read_back(&desk.bookings, 1);
+        assert!(of_level_1.facts(LEVEL).eq(desk.bookings.facts(LEVEL)));
         let grant = ticked(&mut restored, 6_000_000)
             .into_iter()
             .find(|(_, event)| matches!(event, Event::Granted { .. }))
@@ -204,14 +206,14 @@ fn a_state_written_down_between_two_records_of_a_pump_goes_on_the_same() {
         assert_eq!(grant.0, at(resumed.unwrap_or(7)));
         desk.tick_once(6_000_000);
         assert!(
-            restored.facts().eq(desk.bookings.facts()),
+            restored.facts(LEVEL).eq(desk.bookings.facts(LEVEL)),
             "and behaves the same"
         );
     }
 }
 
-/// A snapshot holds that the pump must go on, not when: that follows from its last grant. So a
-/// record that has no grant left must not begin another pump.
+/// A snapshot of level 1 holds that the pump must go on, not when: that follows from its last grant.
+/// So a record that has no grant left must not begin another pump.
 #[test]
 fn a_record_full_of_grants_leaves_the_next_deadline_to_the_next_record() {
     let mut desk = Desk::with_limits(&[("default", slots_limit("each", "", 266))]);
@@ -225,7 +227,7 @@ fn a_record_full_of_grants_leaves_the_next_deadline_to_the_next_record() {
         desk.fill(5, &format!("w{number}"), &asked);
     }
     desk.tick_once(70_000);
-    let mut restored = read_back(&desk.bookings);
+    let mut restored = read_back(&desk.bookings, LEVEL);
     let here = ticked(&mut desk.bookings, 70_000);
     assert_eq!(ticked(&mut restored, 70_000), here);
     let grants = here
@@ -246,9 +248,10 @@ fn a_sketch_decides_as_the_whole_does() {
     assert_eq!((done.0, done.1.len()), (Ok(Reply::Ended), 21));
 }
 
-fn read_back(bookings: &Bookings) -> Bookings {
+/// The state of a snapshot as that level writes it.
+fn read_back(bookings: &Bookings, level: u64) -> Bookings {
     let mut restored = Bookings::blank();
-    for fact in bookings.facts() {
+    for fact in bookings.facts(level) {
         restored.restore(fact);
     }
     restored

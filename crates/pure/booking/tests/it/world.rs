@@ -7,16 +7,16 @@ use bursar_booking::execution::{Adoption, Exit, Isolation, Order, Progress, Stag
 use bursar_booking::fact::Fact;
 use bursar_booking::limit::DEFAULT_NAME;
 use bursar_booking::{
-    Bookings, Bound, ClassUse, Command, Event, Fence, Limit, Priority, Refusal, Request, Standing,
-    Submission, invariants,
+    Bookings, Bound, Brief, ClassUse, Command, End, Event, Fence, Limit, Priority, Refusal,
+    Request, Standing, Submission, invariants,
 };
 use bursar_plane::{Inventory, Node, Plane as _};
 use bursar_units::{Amount, BookingId, Label, Millis};
 use proptest::prelude::*;
 
 use crate::make::{
-    Ask as _, Asked, Reply, at, change as change_all, decided, id, name, order, release, request,
-    scope, sized, slots_limit, stage_word, tick, unbounded, uuid_id, with_order,
+    Ask as _, Asked, LEVEL, Reply, at, change as change_all, decided, id, name, order, release,
+    request, scope, sized, slots_limit, stage_word, tick, unbounded, uuid_id, with_order,
 };
 use crate::oracle::{Booking, Happened, Oracle, Said, State, Told, Way};
 
@@ -72,6 +72,9 @@ pub(crate) struct World {
     renewed_until: BTreeMap<String, u64>,
     /// All that was asked for, each under an id of its own.
     asked: Vec<Asked>,
+    /// Each booking that holds or waits, as the events before say it: what was asked for, when it
+    /// was asked for and when it was granted.
+    lives: BTreeMap<BookingId, (Request, u64, Option<u64>)>,
     now: u64,
 }
 
@@ -99,6 +102,7 @@ impl World {
             oracle,
             renewed_until: BTreeMap::new(),
             asked: Vec::new(),
+            lives: BTreeMap::new(),
             now: 1_000_000_000_000,
         }
     }
@@ -262,7 +266,7 @@ impl World {
     fn read_back(&self) -> Bookings {
         let mut restored = Bookings::blank();
         restored.take_inventory(&self.inventory);
-        for fact in self.bookings.facts() {
+        for fact in self.bookings.facts(LEVEL) {
             restored.restore(fact);
         }
         restored
@@ -452,6 +456,7 @@ impl World {
         for event in events {
             assert_ne!(event.time(), Some(now), "the record says it already");
             let when = event.time().unwrap_or(now);
+            self.check_brief(when.ms(), event);
             self.view.apply(when, event);
             happened.extend(happened_in(when.ms(), event));
             // Whoever could be granted is granted by the end of the record.
@@ -466,6 +471,56 @@ impl World {
             .split_off(happened.len().min(self.oracle.happened.len()));
         assert_eq!(happened, self.oracle.happened);
         self.oracle.happened = rest;
+    }
+
+    /// An event describes its booking as the events before it do.
+    fn check_brief(&mut self, when: u64, event: &Event) {
+        let (id, of, end) = match event {
+            Event::Reserved(request)
+            | Event::Submitted(Submission {
+                booking: request, ..
+            })
+            | Event::Adopted(Adoption {
+                booking: request, ..
+            }) => {
+                let granted_at = request.fence.map(|_| when);
+                let life = (request.clone(), when, granted_at);
+                let life = self.lives.entry(request.id.clone()).or_insert(life);
+                life.2 = life.2.or(granted_at);
+                return;
+            }
+            Event::Granted { id, of, .. }
+            | Event::Started { id, of, .. }
+            | Event::Stopping { id, of, .. }
+            | Event::StopFailed { id, of, .. } => (id, of, None),
+            Event::Ended { id, end, of, .. } => (id, of, Some(*end)),
+            Event::Exited { id, of, .. } => (id, of, Some(End::Released)),
+            _ => return,
+        };
+        let (request, asked_at, granted_at) = self.lives[id].clone();
+        let expected = Brief {
+            class: request.class,
+            tenant: request.tenant,
+            slots: request.slots,
+            cpu_milli: request.cpu_milli,
+            memory_bytes: request.memory_bytes,
+            gpus: request.gpus,
+            waited: Millis::from_ms(granted_at.unwrap_or(when) - asked_at),
+            held: granted_at
+                .filter(|_| end.is_some())
+                .map(|granted_at| Millis::from_ms(when - granted_at)),
+            allowed: match end {
+                Some(End::Expired) => Some(request.ttl),
+                Some(End::WaitOver) => Some(request.wait),
+                _ => None,
+            },
+        };
+        assert_eq!(of.as_deref(), Some(&expected), "{event:?}");
+        match event {
+            Event::Granted { id, .. } => self.lives.get_mut(id).unwrap().2 = Some(when),
+            _ if end.is_some() => drop(self.lives.remove(id)),
+            _ => {}
+        }
     }
 
     fn compare_classes(&self) {
@@ -491,12 +546,12 @@ impl World {
         assert_eq!(self.oracle.happened, [], "the oracle saw more happen");
         invariants::check(&self.bookings).unwrap();
         assert!(
-            self.read_back().facts().eq(self.bookings.facts()),
+            self.read_back().facts(LEVEL).eq(self.bookings.facts(LEVEL)),
             "a state reads back the same"
         );
         self.compare_classes();
         let mut waiting = BTreeMap::new();
-        for fact in self.bookings.facts() {
+        for fact in self.bookings.facts(LEVEL) {
             if let Fact::Queued {
                 request,
                 until,
@@ -534,9 +589,9 @@ impl World {
     }
 
     fn compare_with_view(&self) {
-        let folded = self.view.facts();
+        let folded = self.view.facts(LEVEL);
         assert!(
-            folded.eq(self.bookings.facts()),
+            folded.eq(self.bookings.facts(LEVEL)),
             "the fold of the records is the state"
         );
     }
@@ -608,7 +663,9 @@ fn happened_in(when: u64, event: &Event) -> Option<Happened> {
             Happened::Adopted(when, booking.id.to_string(), booking.fence.unwrap().0)
         }
         Event::Stopping { id, cause, .. } => Happened::Stopping(when, id.to_string(), *cause),
-        Event::StopFailed { id, attempt } => Happened::StopFailed(when, id.to_string(), *attempt),
+        Event::StopFailed { id, attempt, .. } => {
+            Happened::StopFailed(when, id.to_string(), *attempt)
+        }
         Event::Exited { id, verdict, .. } => Happened::Exited(when, id.to_string(), *verdict),
         _ => return None,
     })

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use bursar_booking::Fence;
 use bursar_journal::hash::{Hash, sha256};
-use bursar_plane::{Decided, Did, Inventory, Lane, Plane, Reference};
+use bursar_plane::{Decided, Did, Inventory, Lane, Notice, Plane, Reference};
 use bursar_units::{BookingId, Instant, Millis, ObjectName};
 use thiserror::Error;
 
+use super::sentence::{self, Data};
 use super::{Change, Command, Event, Fact};
 use crate::token::{Token, Tokens};
 
@@ -227,6 +228,7 @@ impl Plane for Spine {
     type Reply = Did;
     type Refusal = Refusal;
     type Broken = Broken;
+    type Data = Data;
 
     const STREAMS: &'static [&'static str] = &["ledger", "node", "token"];
 
@@ -367,7 +369,7 @@ impl Plane for Spine {
     }
 
     /// Nodes are no part of these: [`crate::snapshot`] writes them where the first version did.
-    fn facts(&self) -> impl Iterator<Item = Fact> {
+    fn facts(&self, _level: u64) -> impl Iterator<Item = Fact> {
         let spine = Fact::Spine {
             ledger: self.ledger.clone(),
             level: self.level,
@@ -446,6 +448,10 @@ impl Plane for Spine {
 
     fn sketch(&self, _: &[&Command]) -> Self {
         self.clone()
+    }
+
+    fn notice(_: Instant, event: &Event, _: &[&Event]) -> Notice<Data> {
+        sentence::notice(event)
     }
 
     fn subjects(event: &Event) -> impl Iterator<Item = Reference> {

@@ -20,6 +20,7 @@ fn record(changes: usize, grants: usize) -> Record {
             BookingEvent::Granted {
                 id: id(at),
                 fence: Fence(1),
+                of: None,
                 t: None,
             }
             .into()

@@ -6,7 +6,7 @@ use bursar_booking::execution::{Exit, Isolation, Order};
 use bursar_booking::{Command as BookingCommand, Fence};
 use bursar_engine::codec::{command_text, decode_events, read_command_text};
 use bursar_engine::explain::{StepState, booking, refused, saga};
-use bursar_engine::summary::{record_sentences, told};
+use bursar_engine::summary::notices;
 use bursar_engine::{Command, snapshot};
 use bursar_units::Millis;
 
@@ -200,12 +200,9 @@ fn tells(world: &mut World, command: Command) -> String {
     let mut words = String::new();
     for (bytes, seq) in records {
         let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
-        let sentences = record_sentences(&world.state, time, &events);
-        let told = told(&world.state, time, &events);
-        let named = |place: usize| told.iter().find(|(index, _)| *index == place);
-        for (place, sentence) in sentences.iter().enumerate() {
-            let name = named(place).map_or("(quiet)", |(_, told)| told.name);
-            writeln!(words, "{name}: {sentence}").unwrap();
+        for notice in notices(time, &events) {
+            let name = notice.stream.unwrap_or("(quiet)");
+            writeln!(words, "{name}: {}", notice.summary).unwrap();
         }
     }
     assert!(!events.is_empty());

@@ -8,11 +8,16 @@ use bursar_engine::{Events, State, decide, invariants, snapshot};
 use crate::{kinds, script};
 
 /// A journal of each release with the hash of the state it folds to.
-const JOURNALS: [(&str, &str, &str); 2] = [
+const JOURNALS: [(&str, &str, &str); 3] = [
     (
         "0.1.0",
         include_str!("../../../../../tests/journals/0.1.0.jsonl"),
         include_str!("../../../../../tests/journals/0.1.0.sha256"),
+    ),
+    (
+        "0.2.0, level 1",
+        include_str!("../../../../../tests/journals/0.2.0-level-1.jsonl"),
+        include_str!("../../../../../tests/journals/0.2.0-level-1.sha256"),
     ),
     (
         "0.2.0",

@@ -46,7 +46,7 @@ fn a_record_of_a_higher_level_is_refused_by_name() {
     let said = error.to_string();
     assert_eq!(
         said,
-        "record 7 needs a newer bursar: its level is 2, this one knows up to 1"
+        "record 7 needs a newer bursar: its level is 3, this one knows up to 2"
     );
 }
 

@@ -7,7 +7,7 @@ use bursar_engine::market::{
     self, CHANGES_MAX, Labelled, Mode, NODES_MAX, ORIGINALS_MAX, Original, Position, Present,
     Refusal, Report, SETTINGS_SIZE_MAX, Taken, difference,
 };
-use bursar_engine::summary::{record_sentences, told};
+use bursar_engine::summary::notices;
 use bursar_engine::{Answer, Command, Event, Refusal as EngineRefusal, State, plan, snapshot};
 use bursar_journal::hash::sha256;
 use bursar_market::clear::{Mode as Label, Policy};
@@ -53,7 +53,8 @@ fn settle(world: &mut World, present: &Present) -> usize {
 fn sentences(world: &mut World, present: &Present) -> Vec<String> {
     let command = market_report(&world.state, NODE, present, world.now).unwrap();
     let events = world.events(command);
-    record_sentences(&world.state, world.now, &events)
+    let notices = notices(world.now, &events).into_iter();
+    notices.map(|notice| notice.summary).collect()
 }
 
 /// A report that was not compared with anything.
@@ -282,12 +283,10 @@ fn an_event_names_its_pod_or_its_node() {
     let mut world = World::new();
     let command = market_report(&world.state, NODE, &present(&[("web", None)]), world.now);
     let events = world.events(command.unwrap());
-    let told: Vec<(&str, String)> = told(&world.state, world.now, &events)
-        .into_iter()
-        .map(|(_, told)| (told.name, told.object))
-        .collect();
+    let notices = notices(world.now, &events).into_iter();
+    let named = notices.filter_map(|notice| Some((notice.stream?, notice.object)));
     assert_eq!(
-        told,
+        named.collect::<Vec<_>>(),
         [
             ("node.marketChanged", "node/w-17".to_owned()),
             ("pod.originalTaken", "pod/web".to_owned()),

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use bursar_booking::decide::Change;
 use bursar_booking::execution::{Adoption, Cause, Exit, Isolation, Order, Verdict};
 use bursar_booking::{
-    Bound, Command as BookingCommand, End, Event as BookingEvent, Fence, Limit, Outcome, Priority,
-    Request, Scope, Submission,
+    Bound, Brief, Command as BookingCommand, End, Event as BookingEvent, Fence, Limit, Outcome,
+    Priority, Request, Scope, Submission,
 };
 use bursar_engine::codec::Record;
 use bursar_engine::market::{
@@ -460,14 +460,14 @@ pub(crate) fn booking_event() -> BoxedStrategy<BookingEvent> {
         2 => event_of_declared(),
         1 => request().prop_map(BookingEvent::Reserved),
         1 => submission().prop_map(BookingEvent::Submitted),
-        1 => (id(), isolation())
-            .prop_map(|(id, isolation)| BookingEvent::Started { id, isolation }),
+        1 => (id(), isolation(), of())
+            .prop_map(|(id, isolation, of)| BookingEvent::Started { id, isolation, of }),
         1 => (adoption(), fence()).prop_map(|(mut adoption, fence)| {
             adoption.booking.fence = Some(fence);
             BookingEvent::Adopted(adoption)
         }),
-        1 => (id(), any::<u32>())
-            .prop_map(|(id, attempt)| BookingEvent::StopFailed { id, attempt }),
+        1 => (id(), any::<u32>(), of())
+            .prop_map(|(id, attempt, of)| BookingEvent::StopFailed { id, attempt, of }),
         1 => exited(),
     ]
     .boxed()
@@ -488,16 +488,35 @@ fn exited() -> impl Strategy<Value = BookingEvent> {
         option::of(any::<i32>()),
         any::<bool>(),
     );
-    (id(), verdict, numbers, option::of(text())).prop_map(
-        |(id, verdict, (exit_code, signal, is_out_of_memory), reason)| BookingEvent::Exited {
+    (id(), verdict, numbers, option::of(text()), of()).prop_map(
+        |(id, verdict, (exit_code, signal, is_out_of_memory), reason, of)| BookingEvent::Exited {
             id,
             verdict,
             exit_code,
             signal,
             is_out_of_memory,
             reason,
+            of,
         },
     )
+}
+
+/// The description of a booking, which older records do not have.
+fn of() -> impl Strategy<Value = Option<Box<Brief>>> {
+    let brief = (request(), option::of(millis())).prop_map(|(request, held)| {
+        Box::new(Brief {
+            class: request.class,
+            tenant: request.tenant,
+            slots: request.slots,
+            cpu_milli: request.cpu_milli,
+            memory_bytes: request.memory_bytes,
+            gpus: request.gpus,
+            waited: request.wait,
+            held,
+            allowed: held,
+        })
+    });
+    option::of(brief)
 }
 
 /// An event that may carry a time of its own.
@@ -505,28 +524,40 @@ fn event_at_any_time() -> impl Strategy<Value = BookingEvent> {
     let end = proptest::sample::select(&End::ALL[..]);
     let t = || option::of(instant());
     prop_oneof![
-        (id(), fence(), t()).prop_map(|(id, fence, t)| BookingEvent::Granted { id, fence, t }),
+        (id(), fence(), of(), t()).prop_map(|(id, fence, of, t)| BookingEvent::Granted {
+            id,
+            fence,
+            of,
+            t
+        }),
         (id(), instant(), t()).prop_map(|(id, expires, t)| BookingEvent::Renewed {
             id,
             expires,
             t
         }),
-        (id(), cause(), t()).prop_map(|(id, cause, t)| BookingEvent::Stopping { id, cause, t }),
+        (id(), cause(), of(), t()).prop_map(|(id, cause, of, t)| BookingEvent::Stopping {
+            id,
+            cause,
+            of,
+            t
+        }),
         (
             id(),
             end,
             outcome(),
             option::of(any::<i32>()),
             option::of(text()),
+            of(),
             t(),
         )
-            .prop_map(|(id, end, outcome, exit_code, reason, t)| {
+            .prop_map(|(id, end, outcome, exit_code, reason, of, t)| {
                 BookingEvent::Ended {
                     id,
                     end,
                     outcome,
                     exit_code,
                     reason,
+                    of,
                     t,
                 }
             }),

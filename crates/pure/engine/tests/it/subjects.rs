@@ -10,8 +10,9 @@ use bursar_plane::reference::Error;
 use serde_json::Value;
 
 /// Records of every kind that each version wrote.
-const JOURNALS: [&str; 2] = [
+const JOURNALS: [&str; 3] = [
     include_str!("../../../../../tests/journals/0.1.0.jsonl"),
+    include_str!("../../../../../tests/journals/0.2.0-level-1.jsonl"),
     include_str!("../../../../../tests/journals/0.2.0.jsonl"),
 ];
 

@@ -1,10 +1,11 @@
-//! The sentences of the stream and of `ledger tail` (design 80, 4.5).
+//! Sentences of the stream and of `ledger tail`.
 
 use bursar_booking::decide::Change;
+use bursar_booking::sentence::{self, BookingData};
 use bursar_booking::{Command as BookingCommand, End, Limit, Outcome, Scope};
 use bursar_engine::codec::decode_events;
-use bursar_engine::summary::{Data, record_sentences, told};
-use bursar_engine::{Command, Node, State, spine, summary};
+use bursar_engine::summary::{Data, notices};
+use bursar_engine::{Command, Event, Node, spine};
 use bursar_units::Millis;
 
 use crate::script;
@@ -15,10 +16,12 @@ use crate::world::{
 /// Name, object and sentence of everything a command tells.
 fn tells(world: &mut World, command: Command) -> Vec<String> {
     let events = world.events(command);
-    told(&world.state, world.now, &events)
-        .into_iter()
-        .map(|(index, told)| format!("{index} {} {}: {}", told.name, told.object, told.summary))
-        .collect()
+    let notices = (0..).zip(notices(world.now, &events));
+    let streamed = notices.filter_map(|(index, notice)| {
+        let (name, object, summary) = (notice.stream?, notice.object, notice.summary);
+        Some(format!("{index} {name} {object}: {summary}"))
+    });
+    streamed.collect()
 }
 
 fn check(world: &mut World, command: Command, expected: &[&str]) {
@@ -94,29 +97,34 @@ fn what_time_does_is_told() {
     let seq = world.state.spine.head - 2;
     let bytes = &world.journal[usize::try_from(seq).unwrap()];
     let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
+    let notices = notices(time, &events);
+    let sentences: Vec<&str> = notices
+        .iter()
+        .map(|notice| notice.summary.as_str())
+        .collect();
     assert_eq!(
-        record_sentences(&world.state, time, &events),
+        sentences,
         [
             "job-2 refused: no python slot came free within 30s",
             "job-1 expired after 1m: not renewed within 1m",
             "job-3 granted after 1m: 1 python slot for zeta",
         ]
     );
-    let (_, expired) = &told(&world.state, time, &events)[1];
+    let expired = &notices[1];
     assert_eq!(
-        (expired.name, &expired.tenant),
-        ("booking.expired", &Some(label("acme")))
+        (expired.stream, &expired.tenant),
+        (Some("booking.expired"), &Some(label("acme")))
     );
     assert_eq!(
         expired.data,
-        Data::Booking {
+        Data::Booking(sentence::Data::Booking(BookingData {
             slots: Some(1),
             waited: Some(Millis::ZERO),
             held: Some(Millis::from_secs(60)),
             end: Some(End::Expired),
             outcome: None,
             exit_code: None,
-        }
+        }))
     );
 }
 
@@ -193,20 +201,17 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
     let mut names = std::collections::BTreeSet::new();
     for (seq, bytes) in (0..).zip(&world.journal) {
         let (time, events) = decode_events(seq, bytes, |_| None).unwrap();
-        let sentences = record_sentences(&world.state, time, &events);
-        assert_eq!(sentences.len(), events.len());
-        for sentence in sentences {
+        let notices = notices(time, &events);
+        assert_eq!(notices.len(), events.len());
+        for notice in notices {
+            let sentence = notice.summary;
+            names.extend(notice.stream);
             assert!(
                 !sentence.is_empty() && !sentence.ends_with('.'),
                 "{sentence}"
             );
             assert!(!sentence.starts_with(char::is_uppercase), "{sentence}");
         }
-        names.extend(
-            told(&world.state, time, &events)
-                .into_iter()
-                .map(|(_, told)| told.name),
-        );
     }
     let names: Vec<&str> = names.into_iter().collect();
     assert_eq!(
@@ -243,22 +248,33 @@ fn every_event_has_a_sentence_in_lower_case_without_a_full_stop() {
     );
 }
 
+/// Method: the same record with and without the description of its booking, which came with level 2.
 #[test]
-fn what_the_state_has_forgotten_is_told_without_it() {
+fn an_older_record_says_less_and_nothing_else() {
     let mut world = World::new();
     world
         .run(reserve("job-1", request("python", "acme")))
         .unwrap();
     let fence = world.fence("job-1");
-    let events = world.events(BookingCommand::Release {
+    let mut events = world.events(BookingCommand::Release {
         id: id("job-1"),
         fence,
         outcome: None,
         exit_code: Some(1),
     });
-    let (_, told) = &told(&State::default(), world.now, &events)[0];
-    assert_eq!(told.summary, "job-1 released, exit code 1");
-    assert_eq!((&told.tenant, &told.class), (&None, &None));
+    let now = &notices(world.now, &events)[0];
+    assert_eq!(
+        now.summary,
+        "job-1 released 1 python slot after 0s, exit code 1"
+    );
+    let Event::Booking(bursar_booking::Event::Ended { of, .. }) = &mut events[0] else {
+        panic!("{events:?}");
+    };
+    *of = None;
+    let older = &notices(world.now, &events)[0];
+    assert_eq!(older.summary, "job-1 released, exit code 1");
+    assert_eq!((&older.tenant, &older.class), (&None, &None));
+    assert_eq!(older.stream, now.stream);
 }
 
 #[test]
@@ -271,10 +287,6 @@ fn the_fence_is_never_told() {
     }
     let events = world.events(reserve("last", request("python", "acme")));
     assert_eq!(world.fence("last").0, 1_235);
-    let all = format!(
-        "{:?} {:?}",
-        summary::told(&world.state, world.now, &events),
-        record_sentences(&world.state, world.now, &events)
-    );
+    let all = format!("{:?}", notices(world.now, &events));
     assert!(!all.contains("1235") && !all.contains("1,235"), "{all}");
 }

@@ -159,6 +159,7 @@ mod tests {
                 "next" => Event::Granted {
                     id,
                     fence: Fence(2),
+                    of: None,
                     t: None,
                 },
                 "exited" => Event::Exited {
@@ -168,6 +169,7 @@ mod tests {
                     signal: None,
                     is_out_of_memory: false,
                     reason: None,
+                    of: None,
                 },
                 _ => Event::Ended {
                     id,
@@ -175,6 +177,7 @@ mod tests {
                     outcome: None,
                     exit_code: None,
                     reason: None,
+                    of: None,
                     t: None,
                 },
             };

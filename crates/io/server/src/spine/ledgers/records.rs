@@ -6,7 +6,7 @@ use std::ops::Range;
 use bursar_client::Problem;
 use bursar_client::api::{ListAnswer, RecordView};
 use bursar_engine::Reference;
-use bursar_engine::summary::record_sentences;
+use bursar_engine::summary::notices;
 use bursar_engine::{Event, codec, dated};
 use bursar_journal::hash::Hash;
 use bursar_ledger::index::{Index, search_part};
@@ -152,10 +152,9 @@ impl Page {
         let state = self.ledger.view().read();
         let events = || dated(record.time, &record.events);
         let sees = |(at, event): &(Instant, &Event)| sees_event(&state, &self.caller, *at, event);
-        let sentences = record_sentences(&state, record.time, &record.events);
-        let told = events().zip(sentences);
-        let summary = told.filter(|(event, _)| sees(event));
-        let summary = summary.map(|(_, sentence)| sentence).collect();
+        let noticed = events().zip(notices(record.time, &record.events));
+        let noticed = noticed.filter(|(event, _)| sees(event));
+        let summary = noticed.map(|(_, notice)| notice.summary).collect();
         let visible = events().filter(sees);
         let about: BTreeSet<String> = visible
             .flat_map(|(_, event)| event.subjects())

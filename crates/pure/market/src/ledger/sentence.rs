@@ -1,14 +1,14 @@
-//! What happened to the CPU market of a node, in a sentence.
+//! Sentences of the CPU market of a node.
 
-use bursar_market::clear;
+use bursar_plane::Notice;
+use bursar_units::words;
 
-use super::{Data, Told};
-use crate::market::{Event, Mode, Original, Position, Rules};
-use crate::words;
+use super::{Event, Mode, Original, Position, Rules};
+use crate::clear;
 
-/// An event of a market as it is told.
-pub(super) fn told(event: &Event) -> Told {
-    let (name, summary) = match event {
+/// The notice of an event.
+pub(super) fn notice(event: &Event) -> Notice<Box<Event>> {
+    let (stream, summary) = match event {
         Event::Set {
             node,
             mode,
@@ -57,17 +57,11 @@ pub(super) fn told(event: &Event) -> Told {
             format!("{node}: {}", digested(digest, was.as_ref())),
         ),
     };
-    Told {
-        name,
-        object: match event.pod() {
-            Some(pod) => format!("pod/{pod}"),
-            None => format!("node/{}", event.node()),
-        },
-        tenant: None,
-        class: None,
-        summary,
-        data: Data::Market(Box::new(event.clone())),
-    }
+    let object = match event.pod() {
+        Some(pod) => format!("pod/{pod}"),
+        None => format!("node/{}", event.node()),
+    };
+    Notice::new(stream, object, summary, Box::new(event.clone()))
 }
 
 const fn label_name(label: clear::Mode) -> &'static str {
