@@ -24,10 +24,16 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use mimalloc::MiMalloc;
+
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::run::Invocation;
 use crate::session::Terminal;
+
+/// A record is made on one thread and dropped on another, which glibc's allocator does slowly.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[expect(
     clippy::disallowed_methods,

@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use bursar_sim::bench::{self, Options, Part, executions, market, market_replay};
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
+
+/// The allocator of the program that is measured.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measure, ours and peers in the same run
 #[derive(Parser)]

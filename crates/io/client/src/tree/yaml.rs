@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::{Entry, Kind, Node, Place};
 

@@ -10,6 +10,11 @@ use bursar_ledger::store::Error;
 use bursar_ledger::writer::Poison;
 use bursar_server::metrics::Metrics;
 use bursar_units::causes::chain;
+use tracing::Level;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::log;
 use crate::session::Session;
@@ -95,18 +100,22 @@ impl Observe for Observer {
 
 /// Logs to stderr: warnings, or with `-v` everything; in colour only where a person looks.
 pub(in crate::command) fn log_to_stderr(session: &Session) {
-    let level = if session.common.verbose {
-        "bursar=debug,bursar_server=debug,bursar_ledger=debug,info"
-    } else {
-        "warn"
-    };
-    let filter = tracing_subscriber::EnvFilter::new(level);
-    let subscriber = tracing_subscriber::fmt()
+    let is_verbose = session.common.verbose;
+    let filter = filter_fn(move |metadata| {
+        let is_ours = metadata.target().starts_with("bursar");
+        *metadata.level()
+            <= match (is_verbose, is_ours) {
+                (true, true) => Level::DEBUG,
+                (true, false) => Level::INFO,
+                (false, _) => Level::WARN,
+            }
+    });
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(session.paints_words())
         // A terminal that went away takes no complaint either, and saying so would panic.
         .log_internal_errors(false)
-        .with_env_filter(filter);
+        .with_filter(filter);
     // Somebody may have set one before; then that one it is.
-    let _set = subscriber.try_init();
+    let _set = tracing_subscriber::registry().with(layer).try_init();
 }
