@@ -1,6 +1,6 @@
-//! The columns of bookings and limits: one definition each (design 80, 1.6).
+//! The columns of bookings and limits.
 
-use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, State};
+use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, LimitStatus, State};
 use bursar_engine::words::number;
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Dimension, Millis};
@@ -9,7 +9,7 @@ use crate::layout::{Column, Look, Meaning, Shown, number_or_dash};
 use crate::list::Listed;
 use crate::time::{distance, length};
 
-/// From here on a limit is nearly full (design 80, 5.1).
+/// Use from which a limit is nearly full.
 const NEAR_PERCENT: u128 = 80;
 
 impl Listed for Booking {
@@ -148,7 +148,7 @@ impl Listed for Limit {
     }
 }
 
-/// Full, nearly full, or nothing to say.
+/// Colour of a full or nearly full limit.
 fn fullness(row: &Limit) -> Option<Meaning> {
     let status = row.status.as_ref()?;
     let (size, used) = (status.bounds.slots?, status.in_use.slots);
@@ -160,18 +160,12 @@ fn fullness(row: &Limit) -> Option<Meaning> {
     }
 }
 
-/// What a limit allows in a dimension, and how much of it is used.
+/// Size and use of a limit in one dimension.
 fn bounded(row: &Limit, look: &Look, dimension: Dimension) -> String {
     let Some(status) = &row.status else {
         return String::new();
     };
-    let (size, used) = match dimension {
-        Dimension::Slots => (status.bounds.slots, status.in_use.slots),
-        Dimension::Cpu => (status.bounds.cpu_milli, status.in_use.cpu_milli),
-        Dimension::Memory => (status.bounds.memory_bytes, status.in_use.memory_bytes),
-        Dimension::Gpus => (status.bounds.gpus, status.in_use.gpus),
-    };
-    let Some(size) = size else {
+    let (Some(size), used) = size_and_use(status, dimension) else {
         return String::new();
     };
     let word = |value| amount(dimension, value);
@@ -183,7 +177,17 @@ fn bounded(row: &Limit, look: &Look, dimension: Dimension) -> String {
     format!("{bar}  {}/{}", word(used), word(size))
 }
 
-/// An amount as people write it.
+/// Size of a limit, if it bounds the dimension, and its use.
+pub(super) fn size_and_use(status: &LimitStatus, dimension: Dimension) -> (Option<u64>, u64) {
+    let (bounds, in_use) = (&status.bounds, &status.in_use);
+    match dimension {
+        Dimension::Slots => (bounds.slots, in_use.slots),
+        Dimension::Cpu => (bounds.cpu_milli, in_use.cpu_milli),
+        Dimension::Memory => (bounds.memory_bytes, in_use.memory_bytes),
+        Dimension::Gpus => (bounds.gpus, in_use.gpus),
+    }
+}
+
 pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
     match dimension {
         Dimension::Slots | Dimension::Gpus => number(value),
@@ -192,7 +196,7 @@ pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
     }
 }
 
-/// The word of a booking's state: once ended, how; while it holds for an execution, how far that is.
+/// State of a booking; of an ended one its end, of a running execution its stage.
 pub(crate) fn state_word(row: &Booking) -> &'static str {
     match (row.state, row.end, &row.execution) {
         (State::Ended, Some(end), _) => end.word(),
@@ -233,7 +237,7 @@ fn ran(row: &Booking, look: &Look) -> String {
     }
 }
 
-/// How an execution came out, with its exit code or the signal that ended it.
+/// Outcome of an execution, with its exit code or signal.
 pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
     let course = row.execution.as_ref()?;
     let outcome = match course.outcome? {
@@ -246,10 +250,10 @@ pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
     )
 }
 
-/// How it went; of one that waits, what is before it.
+/// Outcome of a booking; of a queued one its place and estimate.
 fn outcome(row: &Booking, _: &Look) -> String {
     if let Some(outcome) = outcome_words(row) {
-        // The explanation behind the colon would push other columns out.
+        // The text after the colon is too wide for a column.
         let short = outcome.split(": ").next().unwrap_or_default();
         return short.to_owned();
     }
@@ -278,7 +282,6 @@ fn shown(value: Option<&bursar_units::Label>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// A length of time in a report.
 pub(crate) fn lasting(ms: u64) -> String {
     bursar_engine::words::length(Millis::from_ms(ms))
 }

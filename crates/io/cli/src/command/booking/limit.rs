@@ -1,4 +1,4 @@
-//! `bursar limit`: bounds on slots, changed while everything runs.
+//! `bursar limit`: lists, shows and changes limits.
 
 use bursar_client::Code;
 use bursar_client::api::{
@@ -10,16 +10,16 @@ use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
 use bursar_units::{Dimension, ObjectName};
 
-use super::columns::amount;
+use super::columns::{amount, size_and_use};
 use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
-use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags, Most};
+use crate::grammar::{Bound, LimitNoun, LimitSet, LimitVerb, ListFlags};
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::list::Filter;
 use crate::session::Session;
 use crate::time::distance;
 
-/// How often a change is tried again when somebody else was faster.
+/// Attempts of a change that conflicts with changes of others.
 const TRIES: usize = 3;
 
 pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
@@ -66,7 +66,7 @@ async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
             .put_limit(&limit, Mode::dry_run_if(arguments.dry_run))
             .await
         {
-            // Somebody was faster: what they wrote is kept where we name nothing else.
+            // Read again: fields without a flag keep the value of the other change.
             Err(error) if is_code(&error, Code::Conflict) && tries < TRIES => {}
             answer => break answer?,
         }
@@ -80,16 +80,16 @@ fn is_code(error: &bursar_client::client::Error, code: Code) -> bool {
     error.problem().is_some_and(|problem| problem.code == code)
 }
 
-/// The spec with what the flags name in its place.
+/// The spec with the values of the given flags.
 fn changed(mut spec: LimitSpec, flags: &LimitSet) -> LimitSpec {
     spec.class = flags.class.clone().or(spec.class);
     spec.tenant = flags.tenant.clone().or(spec.tenant);
-    spec.slots = flags.slots.map_or(spec.slots, |Most(slots)| slots);
-    spec.gpus = flags.gpus.map_or(spec.gpus, |Most(gpus)| gpus);
+    spec.slots = flags.slots.map_or(spec.slots, |Bound(slots)| slots);
+    spec.gpus = flags.gpus.map_or(spec.gpus, |Bound(gpus)| gpus);
     spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
-    // A tenth of another queue is another number.
+    // The default, a tenth of the queue, changes with the queue.
     let kept = spec
         .max_queue_per_tenant
         .filter(|_| flags.max_queue.is_none());
@@ -111,7 +111,7 @@ fn quantity(text: Option<&str>, present: Option<String>) -> Option<String> {
     }
 }
 
-/// What changed, and what that means for those who hold and wait (design 80, 2.4).
+/// Report of a change: the fields, and the effect on holders and the queue.
 fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
     let dry_run = answer.dry_run == Some(true);
     let Some(change) = answer.results.first() else {
@@ -120,7 +120,7 @@ fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
     let subject = look.paint(Meaning::Subject, &format!("limit {name}"));
     let record = words::number(answer.record);
     let first = match (change.change, dry_run) {
-        (ChangeKind::Unchanged, _) => format!("{subject} is so already\n"),
+        (ChangeKind::Unchanged, _) => format!("{subject} is unchanged\n"),
         (ChangeKind::Created, true) => format!("{subject} would be created\n"),
         (ChangeKind::Changed, true) => format!("{subject} would change\n"),
         (ChangeKind::Deleted, true) => format!("{subject} would be deleted\n"),
@@ -142,7 +142,7 @@ fn change_lines(change: &Change) -> Vec<(String, String)> {
     fields.chain(effect).collect()
 }
 
-/// The fields worth a word: of what is new not the defaults, of what is gone none.
+/// The fields to show: for a new object without its defaults, for a deleted one none.
 pub(in crate::command) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
     let defaults = defaults();
     change
@@ -158,7 +158,7 @@ pub(in crate::command) fn telling(change: &Change) -> impl Iterator<Item = &Fiel
         })
 }
 
-/// What a limit says where nobody did, as an answer shows it.
+/// Default fields of a limit, as an answer has them.
 fn defaults() -> Vec<(&'static str, String)> {
     let of_tenants = LimitSpec {
         tenant: Some(EACH.to_owned()),
@@ -169,7 +169,7 @@ fn defaults() -> Vec<(&'static str, String)> {
     texts.filter(|(path, _)| *path != "tenant").collect()
 }
 
-/// `100 → 120`, with `none` where there is nothing.
+/// `100 → 120`; a missing value is `none`.
 pub(in crate::command) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
     let shown = |value: &str| {
         value
@@ -230,21 +230,12 @@ fn text(limit: &Limit, look: &Look) -> String {
 }
 
 fn used(status: &LimitStatus, dimension: Dimension) -> Option<String> {
-    let (size, used) = match dimension {
-        Dimension::Slots => (status.bounds.slots?, status.in_use.slots),
-        Dimension::Cpu => (status.bounds.cpu_milli?, status.in_use.cpu_milli),
-        Dimension::Memory => (status.bounds.memory_bytes?, status.in_use.memory_bytes),
-        Dimension::Gpus => (status.bounds.gpus?, status.in_use.gpus),
-    };
-    let word = |value| amount(dimension, value);
+    let (size, used) = size_and_use(status, dimension);
+    let (size, used) = (amount(dimension, size?), amount(dimension, used));
     if 1 < status.counters.len() {
-        return Some(format!(
-            "{} each, {} in use together",
-            word(size),
-            word(used)
-        ));
+        return Some(format!("{size} each, {used} in use together"));
     }
-    Some(format!("{}/{} in use", word(used), word(size)))
+    Some(format!("{used}/{size} in use"))
 }
 
 fn waiting(status: &LimitStatus, look: &Look) -> String {
