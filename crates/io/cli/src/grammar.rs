@@ -15,8 +15,8 @@ use bursar_units::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use booking::{
-    BookingNoun, BookingVerb, Bound, CancelArguments, ExecArguments, LimitNoun, LimitSet, LimitVerb,
-    LogsArguments, ReleaseArguments, ReserveArguments,
+    BookingNoun, BookingVerb, Bound, CancelArguments, ExecArguments, LimitNoun, LimitSet,
+    LimitVerb, LogsArguments, ReleaseArguments, ReserveArguments,
 };
 pub(crate) use flags::ListFlags;
 pub(crate) use market::{

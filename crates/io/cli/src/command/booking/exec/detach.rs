@@ -45,7 +45,8 @@ pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> 
             // A new id is printed only on success, so nobody could find the execution: cancel it.
             // An id of the caller may run since an earlier request, and a repeat shows its state.
             if arguments.id.is_none() {
-                let _unknown = timeout(CANCEL_TIMEOUT, client.cancel_execution(&id, Mode::Do)).await;
+                let _unknown =
+                    timeout(CANCEL_TIMEOUT, client.cancel_execution(&id, Mode::Do)).await;
             }
             return Err(error.into());
         }

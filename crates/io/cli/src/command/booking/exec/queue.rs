@@ -410,7 +410,8 @@ impl StatusLine {
             return;
         }
         // A text that wraps cannot be overwritten in place.
-        if self.style == Style::InPlace && width().is_none_or(|width| width <= text.chars().count()) {
+        if self.style == Style::InPlace && width().is_none_or(|width| width <= text.chars().count())
+        {
             self.end(session);
             self.style = Style::Lines;
         }
