@@ -128,13 +128,10 @@ async fn renew(
         "renewed"
     };
     session.show(&booking, &format!("booking/{id}"), |look| {
-        let expires = booking
-            .expires_at
-            .map(|at| ("expires".to_owned(), look.moment(at)));
-        let text = format!(
-            "booking {id} {would}\n{}",
-            details(&Vec::from_iter(expires), REPORT_WORD)
-        );
+        let expires = booking.expires_at.map(|at| look.moment(at));
+        let expires = expires.map(|text| ("expires".to_owned(), text));
+        let lines = details(expires.as_slice(), REPORT_WORD);
+        let text = format!("booking {id} {would}\n{lines}");
         if dry_run { text + DRY_RUN } else { text }
     })
 }
@@ -401,48 +398,32 @@ fn brief(booking: &Booking, look: &Look) -> String {
     let mut lines = Vec::new();
     let first = match booking.state {
         State::Granted => {
-            lines.extend(booking.expires_at.map(|at| {
-                (
-                    "expires".to_owned(),
-                    format!("{}, unless renewed", look.moment(at)),
-                )
-            }));
-            let fence = booking
-                .fence
-                .filter(|_| !dry_run)
-                .map(|fence| format!(", fence {fence}"));
-            format!(
-                "{subject} {would}granted{}{record}\n",
-                fence.unwrap_or_default()
-            )
+            let expires = booking
+                .expires_at
+                .map(|at| look.moment(at) + ", unless renewed");
+            lines.extend(expires.map(|text| ("expires".to_owned(), text)));
+            let fence = booking.fence.filter(|_| !dry_run);
+            let fence = fence.map(|fence| format!(", fence {fence}"));
+            let fence = fence.unwrap_or_default();
+            format!("{subject} {would}granted{fence}{record}\n")
         }
         State::Queued => {
             lines.push(("when".to_owned(), estimate(booking)));
-            lines.extend(
-                booking
-                    .wait_until
-                    .map(|at| ("waits".to_owned(), format!("until {}", look.moment(at)))),
-            );
-            let ahead = booking
-                .ahead
-                .map(|ahead| format!(", {} ahead of it", nobody_or(ahead)));
-            format!(
-                "{subject} {would}queued{}{record}\n",
-                ahead.unwrap_or_default()
-            )
+            let waits = booking
+                .wait_until
+                .map(|at| format!("until {}", look.moment(at)));
+            lines.extend(waits.map(|text| ("waits".to_owned(), text)));
+            let ahead = match booking.ahead {
+                None => String::new(),
+                Some(0) => ", nobody ahead of it".to_owned(),
+                Some(ahead) => format!(", {} ahead of it", words::number(ahead)),
+            };
+            format!("{subject} {would}queued{ahead}{record}\n")
         }
         State::Ended => format!("{subject} has ended: {}{record}\n", end_words(booking)),
     };
     let text = first + &details(&lines, REPORT_WORD);
     if dry_run { text + DRY_RUN } else { text }
-}
-
-fn nobody_or(ahead: u64) -> String {
-    if ahead == 0 {
-        "nobody".to_owned()
-    } else {
-        words::number(ahead)
-    }
 }
 
 pub(super) fn estimate(booking: &Booking) -> String {
@@ -455,16 +436,13 @@ pub(super) fn estimate(booking: &Booking) -> String {
 }
 
 pub(super) fn end_words(booking: &Booking) -> String {
-    let reason = booking
-        .reason
-        .as_ref()
-        .map(|reason| format!(", {}", escaped_line(reason)));
+    let reason = booking.reason.as_deref();
+    let reason = reason.map(|reason| format!(", {}", escaped_line(reason)));
     if let Some(outcome) = outcome_words(booking) {
         return outcome + &reason.unwrap_or_default();
     }
-    let outcome = booking
-        .outcome
-        .map(|outcome| format!(", {}", outcome.word()));
+    let outcome = booking.outcome;
+    let outcome = outcome.map(|outcome| format!(", {}", outcome.word()));
     let code = booking.exit_code.map(|code| format!(", exit {code}"));
     [Some(state_word(booking).to_owned()), outcome, code, reason]
         .into_iter()
@@ -478,83 +456,54 @@ fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
     let mut add = |word: &str, value: Option<String>| {
         lines.extend(value.map(|value| (word.to_owned(), value)));
     };
+    let moment = |at: Option<Instant>| at.map(|at| look.moment(at));
     add("class", booking.class.as_ref().map(ToString::to_string));
     add("tenant", booking.tenant.as_ref().map(ToString::to_string));
     add("slots", booking.slots.map(words::number));
     add("cpu", booking.cpu_milli.map(format_cpu));
     add("memory", booking.memory_bytes.map(format_memory));
     add("gpus", booking.gpus.map(words::number));
-    add(
-        "priority",
-        booking.priority.map(|priority| priority.word().to_owned()),
-    );
-    add(
-        "execution",
-        booking.execution_id.as_ref().map(ToString::to_string),
-    );
+    let priority = booking.priority.map(|priority| priority.word().to_owned());
+    add("priority", priority);
+    let execution = booking.execution_id.as_ref().map(ToString::to_string);
+    add("execution", execution);
     add("fence", booking.fence.map(|fence| fence.to_string()));
-    add(
-        "held",
-        booking.held.map(|held| {
-            if held {
-                "yes"
-            } else {
-                "no, this fence is not the current one"
-            }
-            .to_owned()
-        }),
-    );
+    let not_held = "no, this fence is not the current one";
+    let held = booking.held.map(|held| if held { "yes" } else { not_held });
+    add("held", held.map(str::to_owned));
     add("ttl", booking.ttl_ms.map(lasting));
     add("limits", bounds.map(|bounds| bounds.limits(booking)));
     add("times", bounds.map(Bounds::times));
     add("isolation", course.and_then(isolation_words));
-    add(
-        "adopted",
-        course
-            .filter(|course| course.adopted)
-            .map(|_| "found running after a restore, counted from then on".to_owned()),
-    );
-    add(
-        "retry of",
-        course
-            .and_then(|course| course.retry_of.as_ref())
-            .map(ToString::to_string),
-    );
-    add("asked", booking.queued_at.map(|at| look.moment(at)));
-    add("granted", booking.granted_at.map(|at| look.moment(at)));
-    add(
-        "renewed",
-        booking
-            .renewals
-            .filter(|count| *count > 0)
-            .map(|count| format!("{} on record", words::count(count, "time"))),
-    );
+    let adopted = "found running after a restore, counted from then on";
+    let is_adopted = course.is_some_and(|course| course.adopted);
+    add("adopted", is_adopted.then(|| adopted.to_owned()));
+    let retried = course.and_then(|course| course.retry_of.as_ref());
+    add("retry of", retried.map(ToString::to_string));
+    add("asked", moment(booking.queued_at));
+    add("granted", moment(booking.granted_at));
+    let renewals = booking.renewals.filter(|count| *count > 0);
+    let renewed = renewals.map(|count| format!("{} on record", words::count(count, "time")));
+    add("renewed", renewed);
     if booking.state == State::Queued {
         add("ahead", booking.ahead.map(words::number));
         add("when", Some(estimate(booking)));
         add(
             "waits",
-            booking
-                .wait_until
-                .map(|at| format!("until {}", look.moment(at))),
+            moment(booking.wait_until).map(|at| format!("until {at}")),
         );
     }
+    let granted = Some(booking).filter(|booking| booking.state == State::Granted);
     add(
         "expires",
-        booking
-            .expires_at
-            .filter(|_| booking.state == State::Granted)
-            .map(|at| look.moment(at)),
+        moment(granted.and_then(|booking| booking.expires_at)),
     );
-    let moment = |at: Option<Instant>| at.map(|at| look.moment(at));
     add(
         "started",
         moment(course.and_then(|course| course.started_at)),
     );
-    add(
-        "stopping",
-        course.and_then(|course| stopping_words(course, look)),
-    );
+    let stopping = course.and_then(|course| stopping_words(course, look));
+    add("stopping", stopping);
     add("ended", moment(booking.ended_at));
     let word = match booking.state {
         State::Ended => end_words(booking),
@@ -586,11 +535,8 @@ fn stopping_words(course: &Course, look: &Look) -> Option<String> {
         let times = words::count(u64::from(count), "time");
         format!(", failed {times}")
     });
-    Some(format!(
-        "{since}{}{}",
-        cause.unwrap_or_default(),
-        failed.unwrap_or_default()
-    ))
+    let (cause, failed) = (cause.unwrap_or_default(), failed.unwrap_or_default());
+    Some(format!("{since}{cause}{failed}"))
 }
 
 /// Prints the end of a booking. A repeated request reports the earlier end.
@@ -598,22 +544,18 @@ fn ended(session: &mut Session, booking: &Booking, word: &str, dry_run: bool) ->
     let name = format!("booking/{}", booking.id);
     session.show(booking, &name, |look| {
         let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
-        let record = booking
-            .record
-            .map(|record| format!(" (record {})", words::number(record)));
+        let record = booking.record;
+        let record = record.map(|record| format!(" (record {})", words::number(record)));
+        let record = record.unwrap_or_default();
         let is_stopping = booking.state == State::Granted && booking.execution.is_some();
         match (booking.applied, dry_run) {
             // The slot of an execution is free only when its process is gone (X1).
             (_, true) if is_stopping => format!("{subject} would be stopped\n{DRY_RUN}"),
-            (Some(false), false) if is_stopping => {
-                format!("{subject} is being stopped already\n")
-            }
-            (_, false) if is_stopping => {
-                format!("{subject} is being stopped{}\n", record.unwrap_or_default())
-            }
+            (Some(false), false) if is_stopping => format!("{subject} is being stopped already\n"),
+            (_, false) if is_stopping => format!("{subject} is being stopped{record}\n"),
             (Some(false), _) => format!("{subject} had ended already: {}\n", end_words(booking)),
             (_, true) => format!("{subject} would be {word}\n{DRY_RUN}"),
-            (_, false) => format!("{subject} {word}{}\n", record.unwrap_or_default()),
+            (_, false) => format!("{subject} {word}{record}\n"),
         }
     })
 }
@@ -628,14 +570,11 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
     };
     let failure = match problem.code {
         Code::OverLimit => over_limit(&problem, id, arguments),
-        Code::NeverFits => Failure {
-            hint: problem
-                .changes
-                .first()
-                .cloned()
-                .filter(|hint| hint.contains('`')),
-            ..*failure
-        },
+        Code::NeverFits => {
+            let hint = problem.changes.first().cloned();
+            let hint = hint.filter(|hint| hint.contains('`'));
+            Failure { hint, ..*failure }
+        }
         _ => *failure,
     };
     Failure {
@@ -646,24 +585,21 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
 }
 
 fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -> Failure {
-    let class = &arguments.class;
-    let tenant = arguments
-        .tenant
-        .as_ref()
-        .map(|tenant| format!(" --tenant {tenant}"));
-    let slots = if arguments.slots == 1 {
-        String::new()
-    } else {
-        format!(" --slots {}", arguments.slots)
-    };
     let failure = no_free_slot(problem);
     // The request would have waited, so the queue is full.
     if arguments.wait != Millis::ZERO {
         return failure;
     }
+    let class = &arguments.class;
+    let tenant = arguments.tenant.as_ref();
+    let tenant = tenant.map(|tenant| format!(" --tenant {tenant}"));
+    let tenant = tenant.unwrap_or_default();
+    let slots = match arguments.slots {
+        1 => String::new(),
+        slots => format!(" --slots {slots}"),
+    };
     failure.hint(format!(
-        "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
-        tenant.unwrap_or_default()
+        "`bursar booking reserve {class} --id {id}{tenant}{slots} --wait 5m` queues for it"
     ))
 }
 
@@ -674,10 +610,8 @@ pub(super) fn no_free_slot(problem: &Problem) -> Failure {
         failure = failure.detail("held by", super::explain::holders(&problem.holders));
     }
     if let Some(ms) = problem.retry_after_ms {
-        failure = failure.detail(
-            "next",
-            format!("a slot is expected in {}", words::about(ms)),
-        );
+        let next = format!("a slot is expected in {}", words::about(ms));
+        failure = failure.detail("next", next);
     }
     failure
 }

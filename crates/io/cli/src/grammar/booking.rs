@@ -4,7 +4,6 @@ mod exec;
 
 use bursar_client::api::{LogStream, Outcome, Priority};
 use bursar_units::{BookingId, Label, Millis, ObjectName};
-use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 
 use super::HELP;
@@ -107,7 +106,7 @@ pub(crate) struct ReserveArguments {
     #[arg(long, value_name = "DURATION", default_value = "0")]
     pub(crate) wait: Millis,
     /// Priority: urgent, high, normal, low or batch
-    #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
+    #[arg(long, default_value = "normal", value_parser = words(Priority::ALL, Priority::word), hide_possible_values = true)]
     pub(crate) priority: Priority,
     /// Wait until it is granted or its wait is over
     #[arg(short, long)]
@@ -134,7 +133,7 @@ pub(crate) struct ReleaseArguments {
     )]
     pub(crate) fence: Option<u64>,
     /// Outcome of the work
-    #[arg(long, value_parser = outcome(), conflicts_with = "force")]
+    #[arg(long, value_parser = words(Outcome::ALL, Outcome::word), conflicts_with = "force")]
     pub(crate) outcome: Option<Outcome>,
     /// Exit code of the work
     #[arg(
@@ -180,7 +179,7 @@ pub(crate) struct LogsArguments {
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Only this stream: stdout or stderr
-    #[arg(long, value_parser = stream(), hide_possible_values = true)]
+    #[arg(long, value_parser = words(LogStream::ALL, LogStream::word), hide_possible_values = true)]
     pub(crate) stream: Option<LogStream>,
 }
 
@@ -279,16 +278,4 @@ impl std::str::FromStr for Bound {
             _ => Err("must be a whole number from 0, or `none`".to_owned()),
         }
     }
-}
-
-fn priority() -> impl TypedValueParser<Value = Priority> {
-    words(Priority::ALL, Priority::word)
-}
-
-fn outcome() -> impl TypedValueParser<Value = Outcome> {
-    words(Outcome::ALL, Outcome::word)
-}
-
-fn stream() -> impl TypedValueParser<Value = LogStream> {
-    words(LogStream::ALL, LogStream::word)
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use bursar_client::api::Role;
 use bursar_units::{Label, Millis, ObjectName};
-use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
@@ -202,7 +201,7 @@ pub(crate) enum TokenVerb {
         /// Name of the token and of its caller
         name: ObjectName,
         /// Roles of the token
-        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = role())]
+        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = words(Role::ALL, Role::word))]
         roles: Vec<Role>,
         /// Tenants it may act as; required by `use`
         #[arg(long = "tenant", value_delimiter = ',')]
@@ -223,8 +222,4 @@ pub(crate) enum TokenVerb {
         #[arg(short, long)]
         yes: bool,
     },
-}
-
-fn role() -> impl TypedValueParser<Value = Role> {
-    words(Role::ALL, Role::word)
 }

@@ -210,7 +210,7 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
     until_lowered(&house);
     let ended = server.interrupted();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let words = "1 CPU limit put back as its user wrote it\n";
+    let words = "1 CPU limit put back\n";
     assert!(ended.stderr.contains(words), "{}", ended.stderr);
     assert_eq!(group.milli(), WROTE_MILLI);
 

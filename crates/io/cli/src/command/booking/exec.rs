@@ -18,8 +18,8 @@ use bursar_client::api::Outcome;
 use bursar_client::slot::{self, Lost, RELEASE_WAIT};
 use bursar_client::{Client, Slot};
 use bursar_engine::words;
-use bursar_units::BookingId;
 use bursar_units::causes::chain;
+use bursar_units::{BookingId, Millis};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::failure::{Failure, Stop, exit};
@@ -119,10 +119,11 @@ async fn attend(
     signals: &mut Signals,
 ) -> Result<Ending, Stop> {
     let name = program::name(&arguments.program);
-    let most = arguments
+    let max_time = arguments
         .max_time
-        .map(|time| Duration::from_millis(time.ms()));
-    let deadline = most.and_then(|most| Instant::now().checked_add(most));
+        .map(Millis::ms)
+        .map(Duration::from_millis);
+    let deadline = max_time.and_then(|time| Instant::now().checked_add(time));
     let mut stopped = None;
     loop {
         tokio::select! {
@@ -139,7 +140,7 @@ async fn attend(
             why = slot.lost(), if stopped.is_none() => {
                 child.stop();
                 stopped = Some(exit::EXEC);
-                let grace = words::length(bursar_units::Millis::from_secs(GRACE.as_secs()));
+                let grace = words::length(Millis::from_secs(GRACE.as_secs()));
                 let effect = format!("others may hold it, so `{name}` is stopped, within {grace}");
                 let failure = lost(session, client, slot.id(), &why, &name).await;
                 report(session, Err(failure.detail("effect", effect).into()));
@@ -179,16 +180,16 @@ async fn lost(
             _ => (how.clone(), None),
         },
     };
-    let mut failure = Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
+    let failure = Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
         .detail("booking", id.to_string())
         .hint(format!(
             "check what `{name}` has written, then run it again under a new id; \
              `bursar explain booking/{id}` shows what happened"
         ));
-    failure
-        .details
-        .extend(since.map(|since| ("since".to_owned(), since)));
-    failure
+    match since {
+        Some(since) => failure.detail("since", since),
+        None => failure,
+    }
 }
 
 /// Releases the slot and returns the exit code.
@@ -233,7 +234,7 @@ async fn give_back(
                 is_quiet = false;
                 session.aside(&format!(
                     "giving back booking {id}: waiting up to {} for {}, Ctrl-C stops waiting\n",
-                    words::length(bursar_units::Millis::from_secs(RELEASE_WAIT.as_secs())),
+                    words::length(Millis::from_secs(RELEASE_WAIT.as_secs())),
                     client.server()
                 ));
             }

@@ -8,7 +8,7 @@ use bursar_client::client::Mode;
 use bursar_client::object::limit::{EACH, from_spec};
 use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
-use bursar_units::{Dimension, ObjectName};
+use bursar_units::{Dimension, Millis, ObjectName};
 
 use super::columns::{amount, size_and_use};
 use crate::command::{DRY_RUN, watch};
@@ -33,14 +33,8 @@ pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> R
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Limit>(flags.filter.as_deref())?;
     let client = session.client().await?;
-    watch::list(
-        session,
-        flags,
-        &filter,
-        async || client.limits().await,
-        &client,
-    )
-    .await
+    let fetch = async || client.limits().await;
+    watch::list(session, flags, &filter, fetch, &client).await
 }
 
 async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
@@ -52,6 +46,7 @@ async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
 async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
     let client = session.client().await?;
     let name = &arguments.name;
+    let mode = Mode::dry_run_if(arguments.dry_run);
     let mut tries = 0;
     let answer = loop {
         tries += 1;
@@ -62,10 +57,7 @@ async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
         };
         let mut limit = Limit::new(name.clone(), changed(spec, arguments));
         limit.metadata.resource_version = version;
-        match client
-            .put_limit(&limit, Mode::dry_run_if(arguments.dry_run))
-            .await
-        {
+        match client.put_limit(&limit, mode).await {
             // Read again: fields without a flag keep the value of the other change.
             Err(error) if is_code(&error, Code::Conflict) && tries < TRIES => {}
             answer => break answer?,
@@ -90,15 +82,19 @@ fn changed(mut spec: LimitSpec, flags: &LimitSet) -> LimitSpec {
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
     // The default, a tenth of the queue, changes with the queue.
-    let kept = spec
-        .max_queue_per_tenant
-        .filter(|_| flags.max_queue.is_none());
+    let kept = spec.max_queue_per_tenant;
+    let kept = kept.filter(|_| flags.max_queue.is_none());
     spec.max_queue_per_tenant = flags.max_queue_per_tenant.or(kept);
     spec.max_wait = flags
         .max_wait
-        .map(|wait| wait.to_string())
+        .as_ref()
+        .map(Millis::to_string)
         .or(spec.max_wait);
-    spec.max_ttl = flags.max_ttl.map(|ttl| ttl.to_string()).or(spec.max_ttl);
+    spec.max_ttl = flags
+        .max_ttl
+        .as_ref()
+        .map(Millis::to_string)
+        .or(spec.max_ttl);
     spec.weight = flags.weight.or(spec.weight);
     spec
 }
@@ -171,18 +167,14 @@ fn defaults() -> Vec<(&'static str, String)> {
 
 /// `100 → 120`; a missing value is `none`.
 pub(in crate::command) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
-    let shown = |value: &str| {
-        value
-            .parse()
-            .map_or_else(|_| value.to_owned(), words::number)
+    let shown = |value: Option<&str>| {
+        let value = value.unwrap_or("none");
+        let number = value.parse().map(words::number);
+        number.unwrap_or_else(|_| value.to_owned())
     };
-    match (from, to) {
-        (None, Some(to)) => shown(to),
-        (from, to) => format!(
-            "{} → {}",
-            from.map_or_else(|| "none".to_owned(), shown),
-            to.map_or_else(|| "none".to_owned(), shown)
-        ),
+    match from {
+        None if to.is_some() => shown(to),
+        _ => format!("{} → {}", shown(from), shown(to)),
     }
 }
 
@@ -198,27 +190,18 @@ fn text(limit: &Limit, look: &Look) -> String {
         for dimension in Dimension::ALL {
             add(dimension.word(), used(status, dimension));
         }
-        add(
-            "waiting",
-            (status.waiting > 0).then(|| waiting(status, look)),
-        );
+        let is_waiting = status.waiting > 0;
+        add("waiting", is_waiting.then(|| waiting(status, look)));
     }
     add("weight", spec.weight.map(words::number));
     add("at most", Some(at_most(spec)));
-    if let Some(status) = limit
-        .status
-        .as_ref()
-        .filter(|status| 1 < status.counters.len())
-    {
+    let status = limit.status.as_ref();
+    if let Some(status) = status.filter(|status| 1 < status.counters.len()) {
         let counters = status.counters.iter().map(|counter| {
-            let names = [counter.class.as_ref(), counter.tenant.as_ref()]
-                .into_iter()
-                .flatten();
-            let name = names
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" × ");
-            format!("{name} {}", words::number(counter.in_use.slots))
+            let names = counter.class.iter().chain(&counter.tenant);
+            let names: Vec<&str> = names.map(|name| name.as_str()).collect();
+            let slots = words::number(counter.in_use.slots);
+            format!("{} {slots}", names.join(" × "))
         });
         let left_out = (status.counters_left_out > 0)
             .then(|| format!("{} more", words::number(status.counters_left_out)));
@@ -239,14 +222,9 @@ fn used(status: &LimitStatus, dimension: Dimension) -> Option<String> {
 }
 
 fn waiting(status: &LimitStatus, look: &Look) -> String {
-    let longest = status
-        .waiting_since
-        .map(|since| format!(", the longest for {}", distance(look.now.since(since))));
-    format!(
-        "{}{}",
-        words::number(status.waiting),
-        longest.unwrap_or_default()
-    )
+    let longest = status.waiting_since.map(|since| look.now.since(since));
+    let longest = longest.map(|time| format!(", the longest for {}", distance(time)));
+    words::number(status.waiting) + &longest.unwrap_or_default()
 }
 
 fn at_most(spec: &LimitSpec) -> String {

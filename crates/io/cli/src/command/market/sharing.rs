@@ -101,13 +101,10 @@ impl Sharing {
                         "warning: the CPU limit of {pod} was not put back: {reason}\n"
                     ));
                 }
-                match u64::try_from(report.restored.len()) {
-                    Ok(0) | Err(_) => {}
-                    Ok(1) => session.aside("1 CPU limit put back as its user wrote it\n"),
-                    Ok(count) => {
-                        let limits = words::count(count, "CPU limit");
-                        session.aside(&format!("{limits} put back as their users wrote them\n"));
-                    }
+                let count = u64::try_from(report.restored.len()).unwrap_or(u64::MAX);
+                if 0 < count {
+                    let limits = words::count(count, "CPU limit");
+                    session.aside(&format!("{limits} put back\n"));
                 }
             }
             Ok(Err(error)) => session.aside(&format!("warning: {}\n", chain(&error))),

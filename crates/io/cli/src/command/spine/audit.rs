@@ -14,7 +14,7 @@ use bursar_journal::proof::{Check, Proof, Proven};
 use bursar_units::causes::chain;
 use serde_json::json;
 
-use super::ledger::{check_export, check_lines};
+use super::ledger::{check_export, check_lines, elapsed_ms};
 use crate::command::read_reference;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
@@ -60,16 +60,12 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
         .map_err(|error| Failure::file("write", name.display(), &error))?;
     let value = json!({"object": reference, "file": name.display().to_string(), "records": parsed.records.len()});
     let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
+    let (file, records) = (name.display(), words::count(count, "record"));
     session.show(&value, &reference, |_| {
-        format!(
-            "{} proves {} of {reference}\n",
-            name.display(),
-            words::count(count, "record")
-        )
+        format!("{file} proves {records} of {reference}\n")
     })?;
     session.aside(&format!(
-        "\nhint: `bursar audit verify {}` checks it, offline\n",
-        name.display()
+        "\nhint: `bursar audit verify {file}` checks it, offline\n"
     ));
     history::join(session, &client, &parsed.checkpoint).await
 }
@@ -134,22 +130,15 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
         signed.detail = format!("{}, {}", signed.detail, trusted.from);
     }
     let checkpoint = Checkpoint::open(&proof.checkpoint, &trusted.key).ok();
-    checks.extend(
-        checkpoint
-            .as_ref()
-            .and_then(|checkpoint| consistent(session, checkpoint)),
-    );
+    let signed = checkpoint.as_ref();
+    checks.extend(signed.and_then(|checkpoint| consistent(session, checkpoint)));
     checks.push(about(&proof));
     let is_ok = checks.iter().all(|check| check.ok);
     // A signed checkpoint is evidence even if other checks fail.
     if let Some(checkpoint) = checkpoint.filter(|seen| trusted.is_of(seen)) {
         history::remember(session, &checkpoint, &[], &[]);
     }
-    let took = if session.is_virtual() {
-        0
-    } else {
-        began.elapsed().as_millis().max(1)
-    };
+    let took = elapsed_ms(session, began);
     let value = json!({"object": proof.object, "verified": is_ok, "checks": checks, "checkpoint": proof.checkpoint});
     session.show(&value, &proof.object, |look| {
         report(&proof, &checks, took, look)
@@ -233,18 +222,13 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
 }
 
 fn report(proof: &Proof, checks: &[Check], took: u128, look: &Look) -> String {
-    let time = proof.records.last().and_then(|record| {
-        let record = decode(record).ok()?;
-        Some(record.time)
-    });
+    let last = proof.records.last();
+    let last = last.and_then(|record| decode(record).ok());
+    let time = last.map(|record| format!(", {}", look.absolute(record.time)));
+    let time = time.unwrap_or_default();
     let count = u64::try_from(proof.records.len()).unwrap_or(u64::MAX);
-    let time = time.map(|at| format!(", {}", look.absolute(at)));
-    let head = format!(
-        "{}, {}{}\n",
-        proof.object,
-        words::count(count, "record"),
-        time.unwrap_or_default()
-    );
+    let records = words::count(count, "record");
+    let head = format!("{}, {records}{time}\n", proof.object);
     let is_ok = checks.iter().all(|check| check.ok);
     let end = if is_ok {
         format!("verified in {took} ms, offline\n")
@@ -309,10 +293,8 @@ fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     }
     checkpoints.any(|seen| seen == checkpoint).then(|| {
         let size = words::number(checkpoint.size);
-        Check::passed(
-            "consistent",
-            format!("checkpoint {size} is the one seen before"),
-        )
+        let detail = format!("checkpoint {size} is the one seen before");
+        Check::passed("consistent", detail)
     })
 }
 

@@ -10,7 +10,7 @@ use crate::failure::Stop;
 use crate::grammar::LedgerVerb;
 use crate::session::Session;
 
-pub(super) use check::{export as check_export, lines as check_lines};
+pub(super) use check::{elapsed_ms, export as check_export, lines as check_lines};
 
 pub(in crate::command) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), Stop> {
     match verb {

@@ -9,7 +9,6 @@ use bursar_client::client::{Error, Mode};
 use bursar_client::object::node::capacity;
 use bursar_client::{Client, Code};
 use bursar_engine::words;
-use bursar_market::cgroup::Quota;
 use bursar_market::decimal::{fraction, price};
 use bursar_market::explain::to_share;
 use bursar_node::market::{self, DIRECTORY, Deed};
@@ -19,6 +18,7 @@ use bursar_units::{Amount, Instant, ObjectName};
 use serde::Serialize;
 
 use crate::command::market::scene::scene;
+use crate::command::up::machine::Machine;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
@@ -283,14 +283,9 @@ fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, Stri
         Some(at) => format!("cleared {} ago", look.age(at)),
         None => "has not cleared yet".to_owned(),
     };
-    add(
-        "agent",
-        format!(
-            "{cleared}, {}, {}",
-            words::count(agent.clearings, "clearing"),
-            words::count(agent.writes, "write")
-        ),
-    );
+    let clearings = words::count(agent.clearings, "clearing");
+    let writes = words::count(agent.writes, "write");
+    add("agent", format!("{cleared}, {clearings}, {writes}"));
     if let Some(error) = &agent.error {
         add("trouble", error.clone());
     }
@@ -360,25 +355,18 @@ fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreA
             .hint("stop the agent, which puts them back; `bursar node restore --all` does so while it runs"),
         error => Failure::unavailable(chain(&error)),
     })?;
-    let milli = |quota: Quota| quota.milli_ceil();
+    let restored = report.restored.into_iter();
+    let restored = restored.map(|(pod, from, to)| RestoredPod {
+        pod,
+        from_milli: from.milli_ceil(),
+        to_milli: to.milli_ceil(),
+    });
+    let failed = report.failed.into_iter();
+    let failed = failed.map(|(pod, reason)| FailedPod { pod, reason });
     Ok(RestoreAnswer {
-        node: crate::command::up::machine::Machine::read()
-            .name()
-            .to_owned(),
-        restored: report
-            .restored
-            .into_iter()
-            .map(|(pod, from, to)| RestoredPod {
-                pod,
-                from_milli: milli(from),
-                to_milli: milli(to),
-            })
-            .collect(),
-        failed: report
-            .failed
-            .into_iter()
-            .map(|(pod, reason)| FailedPod { pod, reason })
-            .collect(),
+        node: Machine::read().name().to_owned(),
+        restored: restored.collect(),
+        failed: failed.collect(),
         dry_run: is_dry,
     })
 }

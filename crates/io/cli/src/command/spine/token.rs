@@ -32,14 +32,8 @@ pub(in crate::command) async fn run(session: &mut Session, noun: TokenNoun) -> R
         TokenVerb::List(flags) => {
             let filter = Filter::read::<Token>(flags.filter.as_deref())?;
             let client = session.client().await?;
-            watch::list(
-                session,
-                &flags,
-                &filter,
-                async || client.tokens().await,
-                &client,
-            )
-            .await
+            let fetch = async || client.tokens().await;
+            watch::list(session, &flags, &filter, fetch, &client).await
         }
         TokenVerb::Revoke { name, yes } => {
             session.confirm(yes, &format!("token {name} would stop working at once\n"))?;

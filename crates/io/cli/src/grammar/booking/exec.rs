@@ -7,8 +7,7 @@ use bursar_units::{BookingId, Label, Millis};
 use clap::Args;
 
 use super::super::HELP;
-use super::super::flags::{cpu, memory};
-use super::priority;
+use super::super::flags::{cpu, memory, words};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -61,7 +60,7 @@ pub(crate) struct ExecArguments {
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub(crate) memory: Option<u64>,
     /// Priority: urgent, high, normal, low or batch
-    #[arg(long, default_value = "normal", value_parser = priority(), hide_possible_values = true)]
+    #[arg(long, default_value = "normal", value_parser = words(Priority::ALL, Priority::word), hide_possible_values = true)]
     pub(crate) priority: Priority,
     /// With `--detach`: let programs such as sudo gain privileges
     #[arg(long, hide_short_help = true)]

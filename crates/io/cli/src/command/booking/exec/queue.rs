@@ -125,15 +125,15 @@ async fn request_slot(
 ) -> Result<Asked, slot::Error> {
     loop {
         let error = match Asked::new(client, id, &request).await {
-            Ok(asked) => return Ok(asked),
-            Err(error) => error,
+            Err(slot::Error::Client(error)) => error,
+            answer => return answer,
         };
-        match problem(&error).and_then(longest_allowed) {
+        match error.problem().and_then(longest_allowed) {
             Some(("ttlMs", ms)) if request.ttl_ms.is_none() => request.ttl_ms = Some(ms),
             Some(("waitMs", ms)) if request.wait_ms == Some(WAIT_MAX_MS) => {
                 request.wait_ms = Some(ms);
             }
-            _ => return Err(error),
+            _ => return Err(slot::Error::Client(error)),
         }
     }
 }
@@ -244,13 +244,6 @@ async fn cancel_own(client: &Client, id: &BookingId, execution: Option<&BookingI
 
 fn ended_by(signal: Signal) -> Stop {
     Stop::Exit(exit_code(signal.as_raw()))
-}
-
-fn problem(error: &slot::Error) -> Option<&Problem> {
-    match error {
-        slot::Error::Client(error) => error.problem(),
-        _ => None,
-    }
 }
 
 fn stop(error: slot::Error) -> Stop {

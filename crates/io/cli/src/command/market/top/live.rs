@@ -10,13 +10,14 @@ use std::time::Duration;
 use bursar_client::Client;
 use bursar_client::api::NodeMarket;
 use bursar_units::{Instant, ObjectName};
+use rustix::process::Signal;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::{NO_MARKET, Page, fetch, text};
-use crate::failure::{Failure, Stop};
+use crate::command::signals::Signals;
+use crate::failure::Stop;
 use crate::layout::{Look, Meaning, WIDTH};
 use crate::session::Session;
 use crate::time::distance;
@@ -52,7 +53,7 @@ pub(super) async fn run(
         at: session.now(),
         error: None,
     };
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::catch([Signal::WINCH, Signal::INT, Signal::TERM, Signal::HUP])?;
     let screen = Screen::enter();
     let mut keys = keys();
     let mut first = 0;
@@ -78,10 +79,10 @@ pub(super) async fn run(
                 Key::PageUp => first = first.saturating_sub(page()),
                 Key::PageDown => first += page(),
             },
-            _ = signals.window.recv() => {}
-            _ = signals.interrupt.recv() => break Ok(()),
-            _ = signals.terminate.recv() => break Ok(()),
-            _ = signals.hangup.recv() => break Ok(()),
+            signal = signals.next() => match signal {
+                Signal::WINCH => {}
+                _ => break Ok(()),
+            },
         }
     };
     drop(screen);
@@ -108,28 +109,6 @@ impl Snapshot {
             Err(Stop::Failed(failure)) => self.error = Some(failure.message),
             Err(Stop::Pipe | Stop::Exit(_)) => {}
         }
-    }
-}
-
-struct Signals {
-    window: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Stop> {
-        let on = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::unavailable(format!("cannot wait for signals: {error}")))
-        };
-        Ok(Self {
-            window: on(SignalKind::window_change())?,
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-            hangup: on(SignalKind::hangup())?,
-        })
     }
 }
 

@@ -44,11 +44,7 @@ pub(super) fn run(session: &mut Session, arguments: &CheckArguments) -> Result<(
     report
         .checks
         .extend(beside.and_then(|data| market_check(data, &report.digests, now)));
-    let took = if session.is_virtual() {
-        0
-    } else {
-        began.elapsed().as_millis()
-    };
+    let took = elapsed_ms(session, began);
     let value = json!({
         "store": subject.shown,
         "records": report.records,
@@ -185,27 +181,29 @@ pub(in crate::command) fn lines(checks: &[Check], width: usize, look: &Look) -> 
     lines.collect()
 }
 
+/// Time since `began`, at least 1 ms; 0 in a scenario.
+pub(in crate::command) fn elapsed_ms(session: &Session, began: Instant) -> u128 {
+    if session.is_virtual() {
+        return 0;
+    }
+    began.elapsed().as_millis().max(1)
+}
+
 fn damaged(session: &Session, shown: &str, report: &Report) -> Failure {
     let message = if let Some(damage) = report.damage {
         let seq = words::number(damage.seq);
-        let at = damage
-            .time
-            .map(|at| format!(" ({})", session.look().absolute(at)));
+        let at = damage.time.map(|at| session.look().absolute(at));
+        let at = at.map(|at| format!(" ({at})")).unwrap_or_default();
         let good = match damage.seq {
             0 => "no record before it is good".to_owned(),
             1 => "1 record before it is good".to_owned(),
             _ => format!("{seq} records before it are good"),
         };
-        format!(
-            "{shown} is damaged from record {seq}{}; {good}",
-            at.unwrap_or_default()
-        )
+        format!("{shown} is damaged from record {seq}{at}; {good}")
     } else {
         let failed = report.checks.iter().filter(|check| !check.ok).count();
-        format!(
-            "{shown} does not verify, {failed} of {} checks failed",
-            report.checks.len()
-        )
+        let checks = report.checks.len();
+        format!("{shown} does not verify, {failed} of {checks} checks failed")
     };
     Failure::new(exit::UNVERIFIED, message)
 }
@@ -278,11 +276,7 @@ pub(in crate::command) fn export(
     {
         first.detail = format!("{}, {from}", first.detail);
     }
-    let took = if session.is_virtual() {
-        0
-    } else {
-        began.elapsed().as_millis().max(1)
-    };
+    let took = elapsed_ms(session, began);
     let value = json!({
         "export": subject.shown,
         "records": report.records,
@@ -291,11 +285,8 @@ pub(in crate::command) fn export(
         "damagedFrom": report.damage.map(|damage| damage.seq),
     });
     session.show_unnamed(&value, |look| {
-        let head = format!(
-            "{}, {}\n",
-            subject.shown,
-            words::count(report.records, "record")
-        );
+        let records = words::count(report.records, "record");
+        let head = format!("{}, {records}\n", subject.shown);
         let end = if report.is_ok() {
             format!("verified in {took} ms, offline\n")
         } else {

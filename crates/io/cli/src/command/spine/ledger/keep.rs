@@ -57,21 +57,12 @@ pub(super) async fn export(session: &mut Session, arguments: &Export) -> Result<
         let query = Query::new().with("from", arguments.from);
         let query = query.with_some("to", arguments.to.map(|to| to.saturating_add(1)));
         let download = client.export(&query).await?;
-        let written = save(
-            create(session, &arguments.out)?,
-            &session.path_out(&arguments.out),
-            &shown,
-            download,
-        )
-        .await?;
+        let written = save(session, &arguments.out, download).await?;
         report_exported(session, &arguments.out).await?;
         written
     };
     note_widened(session, arguments)?;
-    let bytes = written
-        .metadata()
-        .map(|data| data.len())
-        .unwrap_or_default();
+    let bytes = written.metadata().map_or(0, |data| data.len());
     let value = json!({"file": shown, "bytes": bytes});
     session.show_unnamed(&value, |_| {
         format!("{shown} written, {} bytes\n", words::number(bytes))
@@ -173,12 +164,8 @@ fn tiles(session: &mut Session, arguments: &Export) -> Result<(), Stop> {
         .map_err(|error| Failure::unavailable(chain(&error)))?;
     note_left_out(session, head.saturating_sub(size));
     let value = json!({"directory": shown, "records": size});
-    session.show_unnamed(&value, |_| {
-        format!(
-            "{shown} has the tiles of {}\n",
-            words::count(size, "record")
-        )
-    })
+    let records = words::count(size, "record");
+    session.show_unnamed(&value, |_| format!("{shown} has the tiles of {records}\n"))
 }
 
 pub(super) async fn backup(
@@ -194,13 +181,7 @@ pub(super) async fn backup(
     } else {
         let client = session.client().await?;
         let download = client.backup().await?;
-        save(
-            create(session, out)?,
-            &session.path_out(out),
-            &shown,
-            download,
-        )
-        .await?;
+        save(session, out, download).await?;
     }
     let value = json!({"file": shown});
     session.show_unnamed(&value, |_| {
@@ -278,23 +259,14 @@ pub(super) async fn restore(
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
         if restored.left > 0 {
-            lines.push((
-                "left".to_owned(),
-                format!(
-                    "{} that do not verify",
-                    words::count(restored.left, "record")
-                ),
-            ));
+            let left = words::count(restored.left, "record");
+            lines.push(("left".to_owned(), format!("{left} that do not verify")));
         }
         if restored.tokens_ended > 0 {
             let ended = u64::try_from(restored.tokens_ended).unwrap_or(u64::MAX);
-            lines.push((
-                "ended".to_owned(),
-                format!(
-                    "{}: some may have been revoked after the copy was made",
-                    words::count(ended, "token")
-                ),
-            ));
+            let ended = words::count(ended, "token");
+            let ended = format!("{ended}: some may have been revoked after the copy was made");
+            lines.push(("ended".to_owned(), ended));
         }
         if signed < restored.records {
             let last = words::number(restored.records.saturating_sub(1));
@@ -410,10 +382,8 @@ pub(super) async fn rotate_key(
     let plan = client.rotate_key(&key, Mode::DryRun).await?;
     if dry_run {
         return session.show_unnamed(&plan, |look| {
-            format!(
-                "a new key would sign beside the current one until {}\n{DRY_RUN}",
-                look.absolute(plan.both_until)
-            )
+            let until = look.absolute(plan.both_until);
+            format!("a new key would sign beside the current one until {until}\n{DRY_RUN}")
         });
     }
     session.confirm(
@@ -423,21 +393,12 @@ pub(super) async fn rotate_key(
     let done: RotateKeyAnswer = client.rotate_key(&key, Mode::Do).await?;
     let record = words::number(done.record);
     session.show_unnamed(&done, |look| {
-        let lines = [
-            ("key".to_owned(), done.key.clone()),
-            (
-                "before".to_owned(),
-                format!(
-                    "{}, signs until {}",
-                    done.former,
-                    look.absolute(done.both_until)
-                ),
-            ),
-        ];
-        format!(
-            "a new key signs the ledger (record {record})\n{}",
-            details(&lines, REPORT_WORD)
-        )
+        let until = look.absolute(done.both_until);
+        let before = format!("{}, signs until {until}", done.former);
+        let lines = [("key", done.key.clone()), ("before", before)];
+        let lines = lines.map(|(word, text)| (word.to_owned(), text));
+        let lines = details(&lines, REPORT_WORD);
+        format!("a new key signs the ledger (record {record})\n{lines}")
     })?;
     session.aside(
         "note: give the new key to everyone who verifies offline: `bursar ledger key` prints it\n",
@@ -471,22 +432,21 @@ fn create(session: &Session, path: &Path) -> Result<File, Stop> {
     })
 }
 
-/// Writes a download to a file; deletes the file on failure.
-async fn save(file: File, path: &Path, shown: &str, download: Download) -> Result<File, Stop> {
-    let saved = write_all(file, shown, download).await;
+/// Writes a download to a new file; deletes the file on failure.
+async fn save(session: &Session, out: &Path, download: Download) -> Result<File, Stop> {
+    let saved = write_all(create(session, out)?, out, download).await;
     if saved.is_err() {
         // An incomplete file could pass for a whole one, and would block the next attempt.
-        let _left = std::fs::remove_file(path);
+        let _left = std::fs::remove_file(session.path_out(out));
     }
     saved
 }
 
-async fn write_all(mut file: File, shown: &str, mut download: Download) -> Result<File, Stop> {
+async fn write_all(mut file: File, out: &Path, mut download: Download) -> Result<File, Stop> {
+    let failure = |error: std::io::Error| Failure::file("write", out.display(), &error);
     while let Some(chunk) = download.chunk().await? {
-        file.write_all(&chunk)
-            .map_err(|error| Failure::file("write", shown, &error))?;
+        file.write_all(&chunk).map_err(failure)?;
     }
-    file.sync_all()
-        .map_err(|error| Failure::file("write", shown, &error))?;
+    file.sync_all().map_err(failure)?;
     Ok(file)
 }
