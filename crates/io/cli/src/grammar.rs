@@ -103,7 +103,7 @@ pub(crate) struct Common {
     /// File with the token to send, mode 0600
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) token_file: Option<PathBuf>,
-    /// How long to wait for an answer
+    /// Longest wait for an answer
     #[arg(
         long,
         global = true,
@@ -128,7 +128,7 @@ pub(crate) enum Format {
     Json,
     /// For files
     Yaml,
-    /// One KIND/NAME a line
+    /// One KIND/NAME per line
     Name,
 }
 
@@ -184,7 +184,7 @@ pub(crate) enum Command {
     /// API tokens: who may do what
     #[command(alias = "tokens")]
     Token(TokenNoun),
-    /// Which server commands go to
+    /// Servers that commands go to
     #[command(alias = "contexts")]
     Context(ContextNoun),
     /// Check that Bursar is set up correctly

@@ -32,7 +32,7 @@ pub(crate) struct BookingNoun {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BookingVerb {
-    /// Ask for slots: granted, queued or refused; prints the fence
+    /// Request slots: granted, queued or refused; prints the fence
     Reserve(ReserveArguments),
     /// Extend a held booking
     #[command(before_help = "example:  bursar booking renew job-1 --fence 12", help_template = HELP)]
@@ -66,7 +66,7 @@ pub(crate) enum BookingVerb {
         /// Also show whether this fence is the current one
         #[arg(long, value_name = "N")]
         fence: Option<u64>,
-        /// Print it again whenever it changes, until it ends
+        /// Print it whenever it changes, until it ends
         #[arg(short, long)]
         watch: bool,
     },
@@ -75,7 +75,7 @@ pub(crate) enum BookingVerb {
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar booking reserve python --id job-1 --wait 5m",
-    after_help = "Repeating it with the same id is safe: an id is granted at most once.",
+    after_help = "Repeating a request with the same id is safe: an id is granted at most once.",
     help_template = HELP
 )]
 pub(crate) struct ReserveArguments {
@@ -232,22 +232,22 @@ pub(crate) struct LimitSet {
     /// Tenant, or `each`: one counter per tenant
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// Maximum of slots; 0 pauses, `none` removes the bound
+    /// Maximum number of slots; 0 pauses, `none` removes the bound
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<Bound>,
-    /// Maximum of CPU: 60, 500m, 80%, or `none`
+    /// Maximum CPU: 60, 500m, 80%, or `none`
     #[arg(long, value_name = "QUANTITY")]
     pub(crate) cpu: Option<String>,
-    /// Maximum of memory: 240Gi, 80%, or `none`
+    /// Maximum memory: 240Gi, 80%, or `none`
     #[arg(long, value_name = "QUANTITY")]
     pub(crate) memory: Option<String>,
-    /// Maximum of whole GPUs, or `none`
+    /// Maximum number of whole GPUs, or `none`
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<Bound>,
-    /// Maximum of queued bookings
+    /// Maximum number of queued bookings
     #[arg(long, value_name = "N")]
     pub(crate) max_queue: Option<u64>,
-    /// Maximum of queued bookings per tenant; default: a tenth of the queue
+    /// Maximum number of queued bookings per tenant; default: a tenth of the queue
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) max_queue_per_tenant: Option<u64>,
     /// Longest wait that a booking may request
@@ -256,7 +256,7 @@ pub(crate) struct LimitSet {
     /// Longest ttl that a booking may request
     #[arg(long, value_name = "DURATION")]
     pub(crate) max_ttl: Option<Millis>,
-    /// Weight of a tenant's turn, 1 to 1000; for limits that name only a tenant
+    /// Weight of a tenant's turn, 1 to 1000; for limits with only `--tenant`
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<u64>,
     /// Show what would change and for whom, change nothing

@@ -8,7 +8,7 @@ use bursar_client::client::Mode;
 use bursar_client::object::limit::{EACH, from_spec};
 use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
-use bursar_units::{Dimension, Millis, ObjectName};
+use bursar_units::{Dimension, Label, Millis, ObjectName};
 
 use super::columns::{amount, size_and_use};
 use crate::command::{DRY_RUN, watch};
@@ -199,7 +199,7 @@ fn text(limit: &Limit, look: &Look) -> String {
     if let Some(status) = status.filter(|status| 1 < status.counters.len()) {
         let counters = status.counters.iter().map(|counter| {
             let names = counter.class.iter().chain(&counter.tenant);
-            let names: Vec<&str> = names.map(|name| name.as_str()).collect();
+            let names: Vec<&str> = names.map(Label::as_str).collect();
             let slots = words::number(counter.in_use.slots);
             format!("{} {slots}", names.join(" × "))
         });

@@ -3,6 +3,7 @@
 use bursar_client::api::{Token, TokenRequest};
 use bursar_client::client::Mode;
 use bursar_engine::words;
+use bursar_units::Label;
 use serde_json::json;
 
 use crate::command::watch;
@@ -77,7 +78,7 @@ fn roles(token: &Token, separator: &str) -> String {
 }
 
 fn tenants(token: &Token, separator: &str) -> String {
-    let names: Vec<&str> = token.tenants.iter().map(|name| name.as_str()).collect();
+    let names: Vec<&str> = token.tenants.iter().map(Label::as_str).collect();
     names.join(separator)
 }
 

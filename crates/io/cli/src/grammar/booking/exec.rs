@@ -41,7 +41,7 @@ pub(crate) struct ExecArguments {
     /// Tenant to count it for; required if you may act as several
     #[arg(long)]
     pub(crate) tenant: Option<Label>,
-    /// Longest wait for a slot; default: until granted, 0 refuses instead of waiting
+    /// Longest wait for a slot; default: until granted, 0 refuses
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait: Option<Millis>,
     /// Longest time that the program may run
@@ -65,7 +65,7 @@ pub(crate) struct ExecArguments {
     /// With `--detach`: let programs such as sudo gain privileges
     #[arg(long, hide_short_help = true)]
     pub(crate) allow_privilege_escalation: bool,
-    /// Let the server run it and print its id; `booking logs` shows its output
+    /// Run it on the server; prints its id, `booking logs` shows the output
     #[arg(long)]
     pub(crate) detach: bool,
     /// Id of the booking; default: a new one. An id runs once

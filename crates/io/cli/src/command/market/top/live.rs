@@ -79,9 +79,8 @@ pub(super) async fn run(
                 Key::PageUp => first = first.saturating_sub(page()),
                 Key::PageDown => first += page(),
             },
-            signal = signals.next() => match signal {
-                Signal::WINCH => {}
-                _ => break Ok(()),
+            signal = signals.next() => if signal != Signal::WINCH {
+                break Ok(());
             },
         }
     };
