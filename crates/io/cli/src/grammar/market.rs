@@ -22,7 +22,7 @@ run `bursar node restore --data DIR`.",
     help_template = HELP
 )]
 pub(crate) struct AgentArguments {
-    /// Whether to write limits; default: observe
+    /// Observe only, or act and write limits; default: observe
     #[arg(long, value_name = "MODE", value_parser = ["observe", "act"])]
     pub(crate) market: Option<String>,
     /// Name of the node; default: the host name

@@ -99,7 +99,7 @@ pub(in crate::command) fn booking_of(pod: &MarketPod) -> &str {
     pod.pod.strip_prefix("e-").unwrap_or(&pod.pod)
 }
 
-/// Whether its counters have been read yet.
+/// True once its counters have been read.
 pub(in crate::command) fn is_measured(pod: &MarketPod) -> bool {
     pod.demand.is_some() || pod.used_milli_max.is_some()
 }

@@ -66,7 +66,7 @@ async fn fetch(client: &Client, node: Option<&ObjectName>) -> Result<Vec<NodeMar
 
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Whether all columns and idle cgroups are shown.
+    /// Shows all columns and idle cgroups.
     is_wide: bool,
     /// Longest line of text.
     columns: usize,
@@ -170,7 +170,7 @@ impl ObservedRow {
         }
     }
 
-    /// Whether it used nothing in the window, or since it was first measured.
+    /// True if it used nothing in the window, or since it was first measured.
     fn is_idle(&self) -> bool {
         self.peak_milli.or(self.used_milli) == Some(0)
     }

@@ -75,12 +75,12 @@ struct Trusted {
     key: VerifierKey,
     /// Origin of the key, for messages.
     from: String,
-    /// Whether another key is pinned for the ledger.
+    /// Another key is pinned for the ledger.
     is_foreign: bool,
 }
 
 impl Trusted {
-    /// Whether a signature of the key is evidence about the ledger of the checkpoint: not with the
+    /// True if a signature of the key is evidence about the ledger of the checkpoint: not with the
     /// key of another ledger, or if another key is pinned for this ledger.
     fn is_of(&self, checkpoint: &Checkpoint) -> bool {
         let ledger = |name: &str| name.split('/').nth(1).map(str::to_owned);

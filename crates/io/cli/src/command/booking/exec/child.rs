@@ -119,7 +119,7 @@ impl Child {
         self.signal_all(Signal::CONT);
     }
 
-    /// Whether the terminal has sent the signal to the whole group: keys and window sizes go to its
+    /// True if the terminal has sent the signal to the whole group: keys and window sizes go to its
     /// foreground group, and SIGHUP to everybody when it goes away.
     fn is_from_terminal(&self, signal: Signal) -> bool {
         let Some(terminal) = &self.terminal else {
@@ -179,7 +179,7 @@ impl Child {
     }
 }
 
-/// Whether a process has ended; a zombie has.
+/// True for an ended process, also for a zombie.
 fn has_ended(process: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(process, PollFlags::IN)];
     poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

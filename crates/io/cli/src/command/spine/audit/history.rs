@@ -145,7 +145,7 @@ pub(super) fn hint(session: &Session) -> String {
     )
 }
 
-/// Whether `new` extends `old`, by the server's tiles; an error if they prove neither.
+/// True if the server's tiles prove that `new` extends `old`, false if they prove that it does not.
 async fn is_extended(client: &Client, old: &Checkpoint, new: &Checkpoint) -> Result<bool, String> {
     let mut fetched = Fetched::default();
     let proof = loop {
