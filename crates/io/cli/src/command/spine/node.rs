@@ -270,8 +270,8 @@ fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, Stri
         }
     }
     for without in &market.unmanaged {
-        let named = u64::try_from(without.pods.len()).unwrap_or(u64::MAX);
-        let rest = match without.count.saturating_sub(named) {
+        let shown = u64::try_from(without.pods.len()).unwrap_or(u64::MAX);
+        let rest = match without.count.saturating_sub(shown) {
             0 => String::new(),
             rest => format!(" and {} more", words::number(rest)),
         };
