@@ -1,4 +1,4 @@
-//! The grammar of the command line: `bursar [NOUN] VERB [NAME] [flags]` (design 80, 1.1).
+//! The grammar of the command line: `bursar [NOUN] VERB [NAME] [flags]`.
 //!
 //! One definition per flag feeds parsing, both helps, the man pages and the completions. A noun
 //! alone lists; singular and plural are both accepted, help shows the singular.
@@ -15,8 +15,8 @@ use bursar_units::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use booking::{
-    BookingNoun, BookingVerb, CancelArguments, ExecArguments, LimitNoun, LimitSet, LimitVerb,
-    LogsArguments, Most, ReleaseArguments, ReserveArguments,
+    BookingNoun, BookingVerb, Bound, CancelArguments, ExecArguments, LimitNoun, LimitSet,
+    LimitVerb, LogsArguments, ReleaseArguments, ReserveArguments,
 };
 pub(crate) use flags::ListFlags;
 pub(crate) use market::{
@@ -28,22 +28,21 @@ pub(crate) use plain::{
 };
 pub(crate) use spine::{AuditVerb, CheckArguments, ExportFormat, LedgerVerb, TokenNoun, TokenVerb};
 
-/// The layout of both helps: the example comes first.
+/// Layout of the short and the long help: the example comes first.
 pub(crate) const HELP: &str = "\
 {before-help}{about-with-newline}{usage-heading} {usage}
 
 {all-args}{after-help}
 ";
 
-/// The same for the list of all commands, which needs every line of a screen: flags that every
-/// command takes are told by the long help of each.
+/// Layout of `bursar -h`. Its list of commands fills a screen, so the flags of every command are
+/// only in the long help of each.
 const HELP_OF_ALL: &str = "\
 {before-help}{about-with-newline}{usage-heading} {usage}
 Commands:
 {subcommands}{after-help}
 ";
 
-/// All that can be typed.
 #[derive(Debug, Parser)]
 #[command(
     name = "bursar",
@@ -52,14 +51,14 @@ Commands:
     before_help = "example:  bursar exec --class python -- python3 job.py",
     before_long_help = "\
 examples:
-  bursar up                                        the whole system on this machine
+  bursar up                                        run the whole system on this machine
   bursar exec --class python -- python3 job.py     run a program in a slot
   bursar booking reserve python --id job-1         hold a slot
   bursar booking release job-1 --fence 1           give it back
-  bursar limit set python --slots 120 --dry-run    what would change, and for whom",
+  bursar limit set python --slots 120 --dry-run    show what would change, and for whom",
     after_long_help = "\
 every command takes -o, -q, -v, --no-color, --server, --context, --token-file and --timeout:
-`bursar exec --help` tells them; -V prints the version
+`bursar exec --help` describes them; -V prints the version
 
 exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not verify;
 `exec` has its own: `bursar exec -h`",
@@ -69,19 +68,17 @@ exit codes: 0 done or waiting, 1 refused, 2 wrong use, 3 unavailable, 4 does not
     subcommand_required = true
 )]
 pub(crate) struct Arguments {
-    /// Flags that recur.
     #[command(flatten)]
     pub(crate) common: Common,
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Flags that every command takes (design 80, 1.3).
+/// Flags that every command takes.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Common {
-    /// How results are printed
+    /// Output format of results
     #[arg(
         short,
         long,
@@ -94,19 +91,19 @@ pub(crate) struct Common {
     /// Results and errors only: no hints, notes or progress
     #[arg(short, long, global = true, hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// No colour, on a terminal too
+    /// No colour, even on a terminal
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) no_color: bool,
     /// The server: http://HOST:PORT, or unix:PATH of a socket
     #[arg(long, global = true, value_name = "URL", hide_short_help = true)]
     pub(crate) server: Option<String>,
-    /// A context of the client's file, or `demo`
+    /// A context of the client's configuration file, or `demo`
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub(crate) context: Option<String>,
-    /// A file with the token to send, mode 0600
+    /// File with the token to send, mode 0600
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     pub(crate) token_file: Option<PathBuf>,
-    /// How long to wait for an answer
+    /// Longest wait for an answer
     #[arg(
         long,
         global = true,
@@ -116,12 +113,11 @@ pub(crate) struct Common {
         hide_short_help = true
     )]
     pub(crate) timeout: Millis,
-    /// Requests, timings and where each setting came from, on stderr
+    /// Print requests, timings and the source of each setting on stderr
     #[arg(short, long, global = true, hide_short_help = true)]
     pub(crate) verbose: bool,
 }
 
-/// How results are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Format {
     /// For people, at most 100 columns wide
@@ -132,11 +128,10 @@ pub(crate) enum Format {
     Json,
     /// For files
     Yaml,
-    /// One KIND/NAME a line
+    /// One KIND/NAME per line
     Name,
 }
 
-/// The first word.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the whole system on this machine
@@ -149,16 +144,16 @@ pub(crate) enum Command {
     Apply(ApplyArguments),
     /// Remove limits or nodes
     Delete(DeleteArguments),
-    /// Slots that are held or waited for
+    /// Held and queued slots
     #[command(alias = "bookings")]
     Booking(BookingNoun),
-    /// Bounds on slots, changed live
+    /// Bounds on slots, CPU, memory and GPUs; changes apply at once
     #[command(alias = "limits")]
     Limit(LimitNoun),
-    /// Machines, what they have, and how their CPU is shared
+    /// Machines, their capacity, and how their CPU is shared
     #[command(alias = "nodes")]
     Node(NodeNoun),
-    /// Who needs CPU, who gets it, live
+    /// Live view of CPU need and CPU share per pod
     Top(TopArguments),
     /// The CPU of one node, divided by need and price
     #[command(
@@ -168,9 +163,9 @@ pub(crate) enum Command {
         disable_help_subcommand = true
     )]
     Market(MarketVerb),
-    /// Why it is so, when that changes, and who counts
+    /// Explain a booking, a limit or a pod: why, when, who and how
     Explain(ExplainArguments),
-    /// The record of everything, for whoever runs the store
+    /// The record of every decision, for operators of the store
     #[command(
         subcommand,
         before_help = "example:  bursar ledger check",
@@ -178,7 +173,7 @@ pub(crate) enum Command {
         disable_help_subcommand = true
     )]
     Ledger(LedgerVerb),
-    /// Proofs, for whoever holds a file
+    /// Proofs, for holders of a proof or an export
     #[command(
         subcommand,
         before_help = "example:  bursar audit proof booking/job-1 && bursar audit verify job-1.proof",
@@ -186,16 +181,16 @@ pub(crate) enum Command {
         disable_help_subcommand = true
     )]
     Audit(AuditVerb),
-    /// Who may do what
+    /// API tokens: who may do what
     #[command(alias = "tokens")]
     Token(TokenNoun),
-    /// Which server commands go to
+    /// Servers that commands go to
     #[command(alias = "contexts")]
     Context(ContextNoun),
-    /// Is it set up right
+    /// Check that Bursar is set up correctly
     #[command(
         before_help = "example:  bursar doctor",
-        after_help = "Exits 1 if a line says FAIL, 3 if no server answers, 2 if none can be looked for.",
+        after_help = "Exits 1 if a line says FAIL, 3 if no server answers, 2 if the client's settings are not valid.",
         help_template = HELP
     )]
     Doctor,
@@ -207,18 +202,17 @@ pub(crate) enum Command {
         help_template = HELP
     )]
     Completions {
-        /// Which shell
+        /// Shell to write completions for
         shell: clap_complete::Shell,
     },
     /// Manual pages
     #[command(before_help = "example:  bursar man ~/.local/share/man/man1", help_template = HELP)]
     Man {
-        /// Where to write them, one file per command; without it `bursar.1` goes to stdout
+        /// Directory for one file per command; without it `bursar.1` goes to stdout
         directory: Option<PathBuf>,
     },
 }
 
-/// A length of time in which something can happen.
 fn positive(text: &str) -> Result<Millis, String> {
     match text.parse() {
         Ok(Millis::ZERO) => Err("must be more than 0".to_owned()),
@@ -228,7 +222,7 @@ fn positive(text: &str) -> Result<Millis, String> {
 }
 
 impl Arguments {
-    /// The definition that help, man pages and completions are made from.
+    /// The definition from which help, man pages and completions are generated.
     pub(crate) fn definition() -> clap::Command {
         <Self as clap::CommandFactory>::command()
     }

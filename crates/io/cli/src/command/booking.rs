@@ -1,4 +1,4 @@
-//! `bursar booking`: hold a slot, keep it, give it back, and see who holds and who waits.
+//! `bursar booking`: reserve, renew, release, cancel, list and show bookings.
 
 pub(super) mod columns;
 pub(super) mod exec;
@@ -31,8 +31,8 @@ use crate::session::Session;
 use crate::suggest::did_you_mean;
 use columns::{lasting, outcome_words, state_word};
 
-/// How long one look at a waiting booking waits for it to change.
-const LOOK: Duration = Duration::from_secs(20);
+/// Longest wait of one request for a change of a queued booking.
+const POLL: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), Stop> {
     match noun.verb.unwrap_or(BookingVerb::List(noun.list)) {
@@ -57,7 +57,7 @@ pub(super) async fn run(session: &mut Session, noun: BookingNoun) -> Result<(), 
     }
 }
 
-/// What `--where state=…` can ask for: how a booking stands, or how it ended.
+/// Values of `--where state=…`: states of a booking, and its ends.
 const STATES: [&str; 8] = [
     State::Queued.word(),
     State::Granted.word(),
@@ -69,7 +69,7 @@ const STATES: [&str; 8] = [
     End::Forced.word(),
 ];
 
-/// And how far an execution is that holds its slots.
+/// Further values of `--where state=…`: stages of an execution that holds slots.
 const STAGES: [&str; 4] = [
     ExecutionState::Starting.word(),
     ExecutionState::Running.word(),
@@ -77,7 +77,7 @@ const STAGES: [&str; 4] = [
     ExecutionState::Stuck.word(),
 ];
 
-/// How many ended bookings a list shows at most.
+/// Most ended bookings in a list.
 const ENDED_MAX: usize = 1_000;
 
 async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<(), Stop> {
@@ -101,22 +101,17 @@ async fn reserve(session: &mut Session, arguments: &ReserveArguments) -> Result<
         .reserve(&id, &request, Mode::dry_run_if(arguments.dry_run))
         .await;
     let booking = answer.map_err(|error| refused(error.into(), &id, arguments))?;
-    tell(session, &booking)?;
-    if booking.state == State::Queued && arguments.dry_run {
+    print_brief(session, &booking)?;
+    if booking.state != State::Queued || arguments.dry_run {
         return Ok(());
     }
-    match (booking.state, arguments.watch) {
-        (State::Queued, true) => {
-            follow(session, &client, booking, |state| state != State::Queued).await
-        }
-        (State::Queued, false) => {
-            session.aside(&format!(
-                "\nhint: `bursar explain booking/{id}` says why it waits\n"
-            ));
-            Ok(())
-        }
-        _ => Ok(()),
+    if arguments.watch {
+        return follow(session, &client, booking, |state| state != State::Queued).await;
     }
+    session.aside(&format!(
+        "\nhint: `bursar explain booking/{id}` says why it waits\n"
+    ));
+    Ok(())
 }
 
 async fn renew(
@@ -133,19 +128,16 @@ async fn renew(
         "renewed"
     };
     session.show(&booking, &format!("booking/{id}"), |look| {
-        let expires = booking
-            .expires_at
-            .map(|at| ("expires".to_owned(), look.moment(at)));
-        let text = format!(
-            "booking {id} {would}\n{}",
-            details(&Vec::from_iter(expires), REPORT_WORD)
-        );
+        let expires = booking.expires_at.map(|at| look.moment(at));
+        let expires = expires.map(|text| ("expires".to_owned(), text));
+        let lines = details(expires.as_slice(), REPORT_WORD);
+        let text = format!("booking {id} {would}\n{lines}");
         if dry_run { text + DRY_RUN } else { text }
     })
 }
 
-/// Gives a slot back, or takes it back. A server that is away gets some seconds to come back:
-/// without the release a restart of one second would cost the whole ttl.
+/// Releases a booking. Retries for some seconds while the server is away: without the release, a
+/// restart of one second would cost the whole ttl.
 async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<(), Stop> {
     let request = ReleaseRequest {
         fence: arguments.fence,
@@ -157,7 +149,7 @@ async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<
     let id = &arguments.id;
     let most = RELEASE_WAIT.min(Duration::from_millis(session.common.timeout.ms()));
     let mut repeats = Repeats::until(tokio::time::Instant::now() + most);
-    let mut is_said = false;
+    let mut is_announced = false;
     let client = loop {
         let failure = match session.client().await {
             Ok(client) => break client,
@@ -168,10 +160,10 @@ async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<
             return Err(Stop::Failed(failure));
         }
         if !repeats.again().await {
-            return Err(not_given_back(*failure, id).into());
+            return Err(unanswered(*failure, id).into());
         }
-        if !is_said {
-            is_said = true;
+        if !is_announced {
+            is_announced = true;
             let most = lasting(u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
             session.aside(&format!("{}: waiting up to {most}\n", failure.message));
         }
@@ -182,7 +174,7 @@ async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<
         let answer = repeats.release(&client, id, &request).await;
         answer.map_err(|error| match error.into() {
             Stop::Failed(failure) if failure.exit == exit::UNAVAILABLE => {
-                not_given_back(*failure, id).into()
+                unanswered(*failure, id).into()
             }
             stop => stop,
         })?
@@ -195,8 +187,8 @@ async fn release(session: &mut Session, arguments: &ReleaseArguments) -> Result<
     ended(session, &booking, word, arguments.dry_run)
 }
 
-/// A release that nobody answered: the booking's ttl ends it, or a repeat does.
-fn not_given_back(failure: Failure, id: &BookingId) -> Failure {
+/// Failure of a release without an answer.
+fn unanswered(failure: Failure, id: &BookingId) -> Failure {
     failure.detail(
         "effect",
         format!("booking {id} is not known to be released; repeat this, or its ttl ends it"),
@@ -211,15 +203,15 @@ async fn cancel(session: &mut Session, arguments: &CancelArguments) -> Result<()
     ended(session, &booking, "cancelled", arguments.dry_run)
 }
 
-/// Holders and the queue; what has ended only where `--where state=…` asks for it, the newest
-/// thousand. Whoever watches is also told what ends.
+/// Lists holders and the queue. Ended bookings, the newest [`ENDED_MAX`], are fetched for
+/// `--where state=…` and for `--watch`, which also prints bookings that end.
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Booking>(flags.filter.as_deref())?;
     let state = filter.value::<Booking>("state");
     let is_known = |word: &&str| STATES.contains(word) || STAGES.contains(word);
     if let Some(word) = state.filter(|word| !is_known(word)) {
         let suggestion = did_you_mean(word, STATES.into_iter().chain(STAGES));
-        let message = format!("a booking is never `{word}`{suggestion}");
+        let message = format!("`{word}` is not a state of a booking{suggestion}");
         return Err(Failure::usage(message)
             .detail("states", STATES.join(", "))
             .detail("executions", STAGES.join(", "))
@@ -273,15 +265,15 @@ async fn show(
         Some(_) => Some(client.execution(id).await?),
         None => None,
     };
-    present(session, &booking, execution.as_ref())?;
+    print_full(session, &booking, execution.as_ref())?;
     if watch {
-        // Of one that has ended the exit code tells how.
+        // Also for an ended booking: the exit code depends on its outcome.
         return follow(session, &client, booking, |state| state == State::Ended).await;
     }
     Ok(())
 }
 
-/// Prints a booking again whenever it changes, until it has come where it should.
+/// Prints a booking whenever it changes, until `is_end`.
 async fn follow(
     session: &mut Session,
     client: &Client,
@@ -294,12 +286,12 @@ async fn follow(
     }
     let mut events = watch::Changes::open(client).await?;
     while !is_end(last.state) {
-        let next = client.booking_wait(&id, LOOK).await?;
+        let next = client.booking_wait(&id, POLL).await?;
         let is_same = state_word(&next) == state_word(&last);
         if !is_same {
-            tell(session, &next)?;
+            print_brief(session, &next)?;
         } else if next.state == State::Granted {
-            // A held booking has nothing to wait for on the server; its end comes with an event.
+            // The server's wait returns at once for a held booking; its end comes as an event.
             events.changed().await?;
         }
         last = next;
@@ -313,36 +305,33 @@ async fn follow(
     }
 }
 
-/// Prints what a write decided.
-fn tell(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
+fn print_brief(session: &mut Session, booking: &Booking) -> Result<(), Stop> {
     let name = format!("booking/{}", booking.id);
     session.show(booking, &name, |look| brief(booking, look))
 }
 
-/// Prints all that is known of a booking.
-fn present(
+fn print_full(
     session: &mut Session,
     booking: &Booking,
     execution: Option<&Execution>,
 ) -> Result<(), Stop> {
     let name = format!("booking/{}", booking.id);
     let bounds = execution.map(Bounds::of);
-    let shown = Shown { booking, bounds };
-    session.show(&shown, &name, |look| {
-        full(booking, shown.bounds.as_ref(), look)
+    let details = Details { booking, bounds };
+    session.show(&details, &name, |look| {
+        full(booking, details.bounds.as_ref(), look)
     })
 }
 
-/// A booking, and what its execution may take: the one thing that only the execution tells.
+/// A booking with the bounds of its execution, which only the execution has.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct Details<'a> {
     #[serde(flatten)]
     booking: &'a Booking,
     #[serde(flatten)]
     bounds: Option<Bounds>,
 }
 
-/// What an execution may take.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Bounds {
@@ -384,12 +373,12 @@ impl Bounds {
         }
     }
 
-    /// `1m to start, 1h to run, 10s to end once asked`.
+    /// `1m to start, 1h to run, 10s to stop`.
     fn times(&self) -> String {
         let parts = [
             self.start_timeout_ms.map(|ms| (ms, "to start")),
             self.max_time_ms.map(|ms| (ms, "to run")),
-            self.grace_ms.map(|ms| (ms, "to end once asked")),
+            self.grace_ms.map(|ms| (ms, "to stop")),
         ];
         let parts = parts.into_iter().flatten();
         let parts = parts.map(|(ms, what)| format!("{} {what}", lasting(ms)));
@@ -397,7 +386,7 @@ impl Bounds {
     }
 }
 
-/// The first line answers; then the numbers.
+/// Report of a change: the result in the first line, then the numbers.
 fn brief(booking: &Booking, look: &Look) -> String {
     let dry_run = booking.dry_run == Some(true);
     let would = if dry_run { "would be " } else { "" };
@@ -409,48 +398,32 @@ fn brief(booking: &Booking, look: &Look) -> String {
     let mut lines = Vec::new();
     let first = match booking.state {
         State::Granted => {
-            lines.extend(booking.expires_at.map(|at| {
-                (
-                    "expires".to_owned(),
-                    format!("{}, unless renewed", look.moment(at)),
-                )
-            }));
-            let fence = booking
-                .fence
-                .filter(|_| !dry_run)
-                .map(|fence| format!(", fence {fence}"));
-            format!(
-                "{subject} {would}granted{}{record}\n",
-                fence.unwrap_or_default()
-            )
+            let expires = booking
+                .expires_at
+                .map(|at| look.moment(at) + ", unless renewed");
+            lines.extend(expires.map(|text| ("expires".to_owned(), text)));
+            let fence = booking.fence.filter(|_| !dry_run);
+            let fence = fence.map(|fence| format!(", fence {fence}"));
+            let fence = fence.unwrap_or_default();
+            format!("{subject} {would}granted{fence}{record}\n")
         }
         State::Queued => {
             lines.push(("when".to_owned(), estimate(booking)));
-            lines.extend(
-                booking
-                    .wait_until
-                    .map(|at| ("waits".to_owned(), format!("until {}", look.moment(at)))),
-            );
-            let ahead = booking
-                .ahead
-                .map(|ahead| format!(", {} ahead of it", nobody_or(ahead)));
-            format!(
-                "{subject} {would}queued{}{record}\n",
-                ahead.unwrap_or_default()
-            )
+            let waits = booking
+                .wait_until
+                .map(|at| format!("until {}", look.moment(at)));
+            lines.extend(waits.map(|text| ("waits".to_owned(), text)));
+            let ahead = match booking.ahead {
+                None => String::new(),
+                Some(0) => ", nobody ahead of it".to_owned(),
+                Some(ahead) => format!(", {} ahead of it", words::number(ahead)),
+            };
+            format!("{subject} {would}queued{ahead}{record}\n")
         }
         State::Ended => format!("{subject} has ended: {}{record}\n", end_words(booking)),
     };
     let text = first + &details(&lines, REPORT_WORD);
     if dry_run { text + DRY_RUN } else { text }
-}
-
-fn nobody_or(ahead: u64) -> String {
-    if ahead == 0 {
-        "nobody".to_owned()
-    } else {
-        words::number(ahead)
-    }
 }
 
 pub(super) fn estimate(booking: &Booking) -> String {
@@ -463,21 +436,14 @@ pub(super) fn estimate(booking: &Booking) -> String {
 }
 
 pub(super) fn end_words(booking: &Booking) -> String {
+    let reason = booking.reason.as_deref();
+    let reason = reason.map(|reason| format!(", {}", escaped_line(reason)));
     if let Some(outcome) = outcome_words(booking) {
-        let reason = booking
-            .reason
-            .as_ref()
-            .map(|reason| format!(", {}", escaped_line(reason)));
         return outcome + &reason.unwrap_or_default();
     }
-    let outcome = booking
-        .outcome
-        .map(|outcome| format!(", {}", outcome.word()));
+    let outcome = booking.outcome;
+    let outcome = outcome.map(|outcome| format!(", {}", outcome.word()));
     let code = booking.exit_code.map(|code| format!(", exit {code}"));
-    let reason = booking
-        .reason
-        .as_ref()
-        .map(|reason| format!(", {}", escaped_line(reason)));
     [Some(state_word(booking).to_owned()), outcome, code, reason]
         .into_iter()
         .flatten()
@@ -490,83 +456,54 @@ fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
     let mut add = |word: &str, value: Option<String>| {
         lines.extend(value.map(|value| (word.to_owned(), value)));
     };
+    let moment = |at: Option<Instant>| at.map(|at| look.moment(at));
     add("class", booking.class.as_ref().map(ToString::to_string));
     add("tenant", booking.tenant.as_ref().map(ToString::to_string));
     add("slots", booking.slots.map(words::number));
     add("cpu", booking.cpu_milli.map(format_cpu));
     add("memory", booking.memory_bytes.map(format_memory));
     add("gpus", booking.gpus.map(words::number));
-    add(
-        "priority",
-        booking.priority.map(|priority| priority.word().to_owned()),
-    );
-    add(
-        "execution",
-        booking.execution_id.as_ref().map(ToString::to_string),
-    );
+    let priority = booking.priority.map(|priority| priority.word().to_owned());
+    add("priority", priority);
+    let execution = booking.execution_id.as_ref().map(ToString::to_string);
+    add("execution", execution);
     add("fence", booking.fence.map(|fence| fence.to_string()));
-    add(
-        "held",
-        booking.held.map(|held| {
-            if held {
-                "yes"
-            } else {
-                "no, this fence is not the present one"
-            }
-            .to_owned()
-        }),
-    );
+    let not_held = "no, this fence is not the current one";
+    let held = booking.held.map(|held| if held { "yes" } else { not_held });
+    add("held", held.map(str::to_owned));
     add("ttl", booking.ttl_ms.map(lasting));
     add("limits", bounds.map(|bounds| bounds.limits(booking)));
     add("times", bounds.map(Bounds::times));
     add("isolation", course.and_then(isolation_words));
-    add(
-        "adopted",
-        course
-            .filter(|course| course.adopted)
-            .map(|_| "found running after a restore, counted from then on".to_owned()),
-    );
-    add(
-        "retry of",
-        course
-            .and_then(|course| course.retry_of.as_ref())
-            .map(ToString::to_string),
-    );
-    add("asked", booking.queued_at.map(|at| look.moment(at)));
-    add("granted", booking.granted_at.map(|at| look.moment(at)));
-    add(
-        "renewed",
-        booking
-            .renewals
-            .filter(|count| *count > 0)
-            .map(|count| format!("{} on record", words::count(count, "time"))),
-    );
+    let adopted = "found running after a restore, counted from then on";
+    let is_adopted = course.is_some_and(|course| course.adopted);
+    add("adopted", is_adopted.then(|| adopted.to_owned()));
+    let retried = course.and_then(|course| course.retry_of.as_ref());
+    add("retry of", retried.map(ToString::to_string));
+    add("asked", moment(booking.queued_at));
+    add("granted", moment(booking.granted_at));
+    let renewals = booking.renewals.filter(|count| *count > 0);
+    let renewed = renewals.map(|count| format!("{} on record", words::count(count, "time")));
+    add("renewed", renewed);
     if booking.state == State::Queued {
         add("ahead", booking.ahead.map(words::number));
         add("when", Some(estimate(booking)));
         add(
             "waits",
-            booking
-                .wait_until
-                .map(|at| format!("until {}", look.moment(at))),
+            moment(booking.wait_until).map(|at| format!("until {at}")),
         );
     }
+    let granted = Some(booking).filter(|booking| booking.state == State::Granted);
     add(
         "expires",
-        booking
-            .expires_at
-            .filter(|_| booking.state == State::Granted)
-            .map(|at| look.moment(at)),
+        moment(granted.and_then(|booking| booking.expires_at)),
     );
-    let moment = |at: Option<Instant>| at.map(|at| look.moment(at));
     add(
         "started",
         moment(course.and_then(|course| course.started_at)),
     );
-    add(
-        "stopping",
-        course.and_then(|course| stopping_words(course, look)),
-    );
+    let stopping = course.and_then(|course| stopping_words(course, look));
+    add("stopping", stopping);
     add("ended", moment(booking.ended_at));
     let word = match booking.state {
         State::Ended => end_words(booking),
@@ -581,11 +518,11 @@ fn full(booking: &Booking, bounds: Option<&Bounds>, look: &Look) -> String {
 fn isolation_words(course: &Course) -> Option<String> {
     Some(match course.isolation? {
         Isolation::Cgroup => "a cgroup of its own".to_owned(),
-        Isolation::None => "none: no cgroup keeps it apart, or not every limit".to_owned(),
+        Isolation::None => "none: no cgroup of its own, or not every limit is enforced".to_owned(),
     })
 }
 
-/// Since when it is stopped and why; stops that failed are counted, because somebody must look.
+/// Time and cause of the stop, and the number of failed attempts, which need an operator.
 fn stopping_words(course: &Course, look: &Look) -> Option<String> {
     let since = look.moment(course.stopping_at?);
     let cause = course.cause.map(|cause| match cause {
@@ -596,41 +533,34 @@ fn stopping_words(course: &Course, look: &Look) -> Option<String> {
     let failed = course.stops_failed.filter(|count| *count > 0);
     let failed = failed.map(|count| {
         let times = words::count(u64::from(count), "time");
-        format!(", tried {times} in vain")
+        format!(", failed {times}")
     });
-    Some(format!(
-        "{since}{}{}",
-        cause.unwrap_or_default(),
-        failed.unwrap_or_default()
-    ))
+    let (cause, failed) = (cause.unwrap_or_default(), failed.unwrap_or_default());
+    Some(format!("{since}{cause}{failed}"))
 }
 
-/// Prints the end of a booking; a repeat has none of its own and says so.
+/// Prints the end of a booking. A repeated request reports the earlier end.
 fn ended(session: &mut Session, booking: &Booking, word: &str, dry_run: bool) -> Result<(), Stop> {
     let name = format!("booking/{}", booking.id);
     session.show(booking, &name, |look| {
         let subject = look.paint(Meaning::Subject, &format!("booking {}", booking.id));
-        let record = booking
-            .record
-            .map(|record| format!(" (record {})", words::number(record)));
+        let record = booking.record;
+        let record = record.map(|record| format!(" (record {})", words::number(record)));
+        let record = record.unwrap_or_default();
         let is_stopping = booking.state == State::Granted && booking.execution.is_some();
         match (booking.applied, dry_run) {
-            // Its slot is given back when its process is gone, and not before.
+            // The slot of an execution is free only when its process is gone (X1).
             (_, true) if is_stopping => format!("{subject} would be stopped\n{DRY_RUN}"),
-            (Some(false), false) if is_stopping => {
-                format!("{subject} is being stopped already\n")
-            }
-            (_, false) if is_stopping => {
-                format!("{subject} is being stopped{}\n", record.unwrap_or_default())
-            }
+            (Some(false), false) if is_stopping => format!("{subject} is being stopped already\n"),
+            (_, false) if is_stopping => format!("{subject} is being stopped{record}\n"),
             (Some(false), _) => format!("{subject} had ended already: {}\n", end_words(booking)),
             (_, true) => format!("{subject} would be {word}\n{DRY_RUN}"),
-            (_, false) => format!("{subject} {word}{}\n", record.unwrap_or_default()),
+            (_, false) => format!("{subject} {word}{record}\n"),
         }
     })
 }
 
-/// A refusal for want of a slot: the limit, its size, its holders and the way out (rule 9).
+/// A refusal with the limit, its size, its holders and the way out (22).
 fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
     let Stop::Failed(mut failure) = stop else {
         return stop;
@@ -640,14 +570,11 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
     };
     let failure = match problem.code {
         Code::OverLimit => over_limit(&problem, id, arguments),
-        Code::NeverFits => Failure {
-            hint: problem
-                .changes
-                .first()
-                .cloned()
-                .filter(|hint| hint.contains('`')),
-            ..*failure
-        },
+        Code::NeverFits => {
+            let hint = problem.changes.first().cloned();
+            let hint = hint.filter(|hint| hint.contains('`'));
+            Failure { hint, ..*failure }
+        }
         _ => *failure,
     };
     Failure {
@@ -658,38 +585,33 @@ fn refused(stop: Stop, id: &BookingId, arguments: &ReserveArguments) -> Stop {
 }
 
 fn over_limit(problem: &Problem, id: &BookingId, arguments: &ReserveArguments) -> Failure {
-    let class = &arguments.class;
-    let tenant = arguments
-        .tenant
-        .as_ref()
-        .map(|tenant| format!(" --tenant {tenant}"));
-    let slots = if arguments.slots == 1 {
-        String::new()
-    } else {
-        format!(" --slots {}", arguments.slots)
-    };
-    let failure = without_a_slot(problem);
-    // A full queue is no reason to wait in it.
+    let failure = no_free_slot(problem);
+    // The request would have waited, so the queue is full.
     if arguments.wait != Millis::ZERO {
         return failure;
     }
+    let class = &arguments.class;
+    let tenant = arguments.tenant.as_ref();
+    let tenant = tenant.map(|tenant| format!(" --tenant {tenant}"));
+    let tenant = tenant.unwrap_or_default();
+    let slots = match arguments.slots {
+        1 => String::new(),
+        slots => format!(" --slots {slots}"),
+    };
     failure.hint(format!(
-        "`bursar booking reserve {class} --id {id}{}{slots} --wait 5m` queues for it",
-        tenant.unwrap_or_default()
+        "`bursar booking reserve {class} --id {id}{tenant}{slots} --wait 5m` queues for it"
     ))
 }
 
-/// That no slot is free: why, who holds them, and when one may come back.
-pub(super) fn without_a_slot(problem: &Problem) -> Failure {
+/// Failure of a request for which no slot is free, with the holders and the expected time.
+pub(super) fn no_free_slot(problem: &Problem) -> Failure {
     let mut failure = Failure::new(problem.exit_code(), problem.detail.clone());
     if !problem.holders.is_empty() {
         failure = failure.detail("held by", super::explain::holders(&problem.holders));
     }
     if let Some(ms) = problem.retry_after_ms {
-        failure = failure.detail(
-            "next",
-            format!("a slot is expected in {}", words::about(ms)),
-        );
+        let next = format!("a slot is expected in {}", words::about(ms));
+        failure = failure.detail("next", next);
     }
     failure
 }

@@ -1,4 +1,4 @@
-//! `bursar explain`: the engine's one answer, laid out (design 80, 2.8).
+//! `bursar explain`: prints the explanation of the engine.
 
 mod pod;
 
@@ -14,21 +14,21 @@ use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{Look, Meaning, escaped_line};
 use crate::session::Session;
 
-/// How wide the word before each part is.
+/// Width of the label before each part.
 const LABEL: usize = 8;
 
 pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> Result<(), Stop> {
     let kinds = &[Kind::Booking, Kind::Limit, Kind::Pod];
     let reference = read_reference(&arguments.reference, kinds)?;
     if let Some(question) = arguments.question {
-        refuse_unanswered(question, &reference, arguments.at.is_some())?;
+        check_question(question, &reference, arguments.at.is_some())?;
     }
     let client = session.client().await?;
     if let Reference::Pod(pod) = &reference {
         return pod::run(session, &client, pod.as_str(), arguments).await;
     }
     if arguments.at.is_some() {
-        let message = format!("`--at` is of pods; {reference} is explained as it is");
+        let message = format!("`--at` applies to pods only, not to {reference}");
         return Err(Failure::usage(message).into());
     }
     let name = reference.name().unwrap_or_default();
@@ -38,15 +38,11 @@ pub(super) async fn run(session: &mut Session, arguments: &ExplainArguments) -> 
     })
 }
 
-/// Refuses a question that has no answer there, and says which have.
-fn refuse_unanswered(
-    question: Question,
-    reference: &Reference,
-    is_past: bool,
-) -> Result<(), Failure> {
+/// Refuses a question that does not apply to the object, and names those that do.
+fn check_question(question: Question, reference: &Reference, is_past: bool) -> Result<(), Failure> {
     let answered: &[Question] = match (reference.kind(), is_past) {
         (Kind::Pod, false) => &[Question::Why, Question::When, Question::How],
-        // What was is not going to change.
+        // The past has no next change.
         (Kind::Pod, true) => &[Question::Why, Question::How],
         (Kind::Booking, _) => &[Question::Why, Question::When, Question::Who],
         _ => &[Question::Why],
@@ -54,11 +50,11 @@ fn refuse_unanswered(
     if answered.contains(&question) {
         return Ok(());
     }
-    let then = if is_past { " as it was" } else { "" };
-    let message = format!("`{question}` is not asked of {reference}{then}");
+    let at = if is_past { " in the past" } else { "" };
+    let message = format!("`{question}` does not apply to {reference}{at}");
     let words: Vec<String> = answered.iter().map(|one| format!("`{one}`")).collect();
     let words = words.join(" or ");
-    Err(Failure::usage(message).hint(format!("ask {words}, or leave the question out for all")))
+    Err(Failure::usage(message).hint(format!("ask {words}, or omit the question for all answers")))
 }
 
 /// `acme 61, zeta 30, 7 others 9`; `nobody`.
@@ -81,15 +77,19 @@ pub(super) fn holders(holders: &[Holder]) -> String {
 }
 
 fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> String {
-    let asked = |one: Question| question.is_none_or(|question| question == one);
+    let is_asked = |one: Question| question.is_none_or(|question| question == one);
     let mut parts = Vec::new();
-    if let Some(why) = explanation.why.as_ref().filter(|_| asked(Question::Why)) {
+    if let Some(why) = explanation.why.as_ref().filter(|_| is_asked(Question::Why)) {
         parts.push(("WHY", why_lines(why)));
     }
-    if let Some(when) = explanation.when.as_ref().filter(|_| asked(Question::When)) {
+    if let Some(when) = explanation
+        .when
+        .as_ref()
+        .filter(|_| is_asked(Question::When))
+    {
         parts.push(("WHEN", when_lines(when, look)));
     }
-    if asked(Question::Who) {
+    if is_asked(Question::Who) {
         parts.push(("WHO", explanation.who.iter().map(who_line).collect()));
     }
     if question.is_none() {
@@ -97,8 +97,8 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
     }
     let headline = look.paint(Meaning::Subject, &explanation.headline);
     let mut text = format!("{headline}\n");
-    if let Some(told) = explanation.saga.as_ref().filter(|_| question.is_none()) {
-        text.push_str(&saga::lines(&told.steps, &told.compensations));
+    if let Some(saga) = explanation.saga.as_ref().filter(|_| question.is_none()) {
+        text.push_str(&saga::lines(&saga.steps, &saga.compensations));
     }
     let mut is_first = true;
     for (label, lines) in parts {

@@ -1,5 +1,4 @@
-//! `bursar market clear`: one node from a file, cleared by the function that the agent calls
-//! (design 10, "What if, from a file").
+//! `bursar market clear`: clears one node from a file, with the function that the agent calls.
 
 pub(super) mod agent;
 pub(super) mod scene;
@@ -21,9 +20,9 @@ use crate::grammar::MarketVerb;
 use crate::layout::{self, Column, Look, Meaning, Shown};
 use crate::session::Session;
 
-/// How wide the word before each part is.
+/// Width of the label before each part.
 const LABEL: usize = 8;
-/// A cell that says nothing, where `-` would say that there is nothing.
+/// An empty cell; an empty string would be shown as `-`, a missing value.
 pub(super) const BLANK: &str = " ";
 
 pub(super) fn run(session: &mut Session, verb: &MarketVerb) -> Result<(), Stop> {
@@ -51,7 +50,6 @@ fn read(session: &mut Session, path: &Path) -> Result<Market, Stop> {
     }
 }
 
-/// One line of the table.
 struct Row {
     pod: String,
     wrote: String,
@@ -116,7 +114,7 @@ fn rows(cleared: &Cleared, look: &Look) -> Vec<Row> {
     rows
 }
 
-/// Why and at what price, which is everybody's; then each pod's own lines.
+/// The reason and the price, which all pods share; then the lines of each pod.
 fn arithmetic(scene: &Scene, cleared: &Cleared) -> String {
     let mut text = String::new();
     if cleared.shares.is_empty() {

@@ -1,12 +1,11 @@
-//! Flags and values that several planes have.
+//! Flags and value parsers that several planes share.
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// Flags of every list.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListFlags {
-    /// Only rows whose column has that value; columns as in `-o wide`
+    /// Show only rows whose columns have these values; columns as in `-o wide`
     #[arg(long = "where", value_name = "KEY=VALUE,…")]
     pub(crate) filter: Option<String>,
     /// Keep printing rows that change
@@ -22,7 +21,7 @@ pub(super) fn memory(text: &str) -> Result<u64, String> {
     bursar_units::quantity::memory_bytes(text).map_err(|error| error.to_string())
 }
 
-/// A flag that takes one of these words.
+/// Parser of a flag that accepts one word of a closed set.
 pub(super) fn words<T, const N: usize>(
     all: [T; N],
     word: fn(T) -> &'static str,

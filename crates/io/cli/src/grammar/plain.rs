@@ -9,42 +9,40 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::HELP;
 use super::flags::{ListFlags, words};
 
-/// `bursar up`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar up",
     before_long_help = "\
 examples:
-  bursar up                             on this machine, with everything by default
+  bursar up                             on this machine, with the default settings
   bursar up --demo                      an example organisation that books in real time
   bursar up --config /etc/bursar.toml   in production",
     after_help = "\
-Stop it with Ctrl-C; what was acknowledged is on disk at every moment, and executions go on: the
-next one on the same data adopts them.",
+Stop it with Ctrl-C. Acknowledged changes are always on disk. Executions keep running: the next
+server on the same data adopts them.",
     help_template = HELP
 )]
 pub(crate) struct UpArguments {
-    /// A small organisation at work, in a directory of its own
+    /// Run a small example organisation, in a directory of its own
     #[arg(long)]
     pub(crate) demo: bool,
-    /// A file of settings (TOML)
+    /// Settings file (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the ledger is kept
+    /// Data directory of the ledger
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where to listen; 127.0.0.1:7171 unless told
+    /// Address to listen on; default: 127.0.0.1:7171
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Whether this machine's CPU is shared; observe unless told
+    /// CPU market of this machine: off, observe or act; default: observe
     #[arg(long, value_name = "MODE", value_parser = words(Mode::ALL, Mode::word), hide_possible_values = true)]
     pub(crate) market: Option<Mode>,
-    /// Refuse to start where executions cannot be kept apart by cgroups
+    /// Refuse to start if cgroups cannot isolate executions
     #[arg(long)]
     pub(crate) require_isolation: bool,
 }
 
-/// `bursar apply`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar apply -f limits.yaml --dry-run",
@@ -52,34 +50,32 @@ pub(crate) struct UpArguments {
     help_template = HELP
 )]
 pub(crate) struct ApplyArguments {
-    /// A file, a directory of *.yaml, or - for stdin; repeatable
+    /// File, directory of *.yaml, or - for stdin; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Say what would change and for whom, change nothing
+    /// Show what would change and for whom, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// `bursar delete`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar delete limit/python node/a01 --yes",
-    after_help = "Facts stay: what was booked under a limit remains in the ledger.",
+    after_help = "Records stay: bookings made under a limit remain in the ledger.",
     help_template = HELP
 )]
 pub(crate) struct DeleteArguments {
-    /// What to remove: limit/NAME or node/NAME
+    /// Objects to remove: limit/NAME or node/NAME
     #[arg(required = true, value_name = "REF")]
     pub(crate) references: Vec<String>,
-    /// Say what would be removed, change nothing
+    /// Show what would be removed, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// `bursar explain`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar explain booking/job-1",
@@ -87,33 +83,32 @@ pub(crate) struct DeleteArguments {
 examples:
   bursar explain booking/job-1        why it waits, when it may be granted, what would help
   bursar explain booking/job-1 when   one question only
-  bursar explain limit/python         how full it is, and who holds it
-  bursar explain pod/web              what CPU it may use, with the arithmetic
-  bursar explain pod/job-1 why        the same of an execution, one question only
-  bursar explain pod/web --at -5m     as it was then: the agent keeps a record for a day",
+  bursar explain limit/python         its use and its holders
+  bursar explain pod/web              the CPU it may use, with the arithmetic
+  bursar explain pod/job-1 why        the same for an execution, one question only
+  bursar explain pod/web --at -5m     at an earlier time: the agent keeps a record for a day",
     help_template = HELP
 )]
 pub(crate) struct ExplainArguments {
-    /// What: booking/ID, limit/NAME or pod/NAME
+    /// Object to explain: booking/ID, limit/NAME or pod/NAME
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// One question only
+    /// Answer only this question
     pub(crate) question: Option<Question>,
-    /// A pod as it was then: -5m, 14:30, or an instant
+    /// Explain a pod at an earlier time: -5m, 14:30, or an RFC 3339 time
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) at: Option<String>,
 }
 
-/// One question of an explanation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Question {
-    /// Why it is so
+    /// The reasons
     Why,
-    /// When it changes; of a booking or a pod
+    /// Time of the next change; for bookings and pods
     When,
-    /// Who counts; of a booking
+    /// Tenant and limits that count it; for bookings
     Who,
-    /// How it was calculated; of a pod
+    /// The calculation; for pods
     How,
 }
 
@@ -128,7 +123,6 @@ impl std::fmt::Display for Question {
     }
 }
 
-/// `bursar scenario`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar scenario --check docs/bookings.md",
@@ -156,7 +150,6 @@ pub(crate) struct ScenarioArguments {
     pub(crate) update: bool,
 }
 
-/// `bursar context …`.
 #[derive(Args, Debug)]
 #[command(
     before_help = "example:  bursar context use lab",
@@ -165,24 +158,21 @@ pub(crate) struct ScenarioArguments {
     help_template = HELP
 )]
 pub(crate) struct ContextNoun {
-    /// Flags of the list that the noun alone is.
     #[command(flatten)]
     pub(crate) list: ListFlags,
-    /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Option<ContextVerb>,
 }
 
-/// What can be done with contexts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextVerb {
-    /// All contexts of the client's file
+    /// All contexts of the client's configuration file
     #[command(before_help = "example:  bursar context list", help_template = HELP)]
     List(ListFlags),
-    /// Make one the current
+    /// Set the current context
     #[command(before_help = "example:  bursar context use lab", help_template = HELP)]
     Use {
-        /// Which context
+        /// Name of the context
         name: String,
     },
 }

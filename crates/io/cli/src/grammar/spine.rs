@@ -1,4 +1,4 @@
-//! The spine: the ledger, its proofs, and tokens.
+//! The grammar of the spine: the ledger, its proofs, and tokens.
 //!
 //! `ledger` is for operators of a store, `audit` for holders of a proof or an export.
 
@@ -6,16 +6,14 @@ use std::path::PathBuf;
 
 use bursar_client::api::Role;
 use bursar_units::{Label, Millis, ObjectName};
-use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::HELP;
 use super::flags::{ListFlags, words};
 
-/// What can be done with the ledger.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerVerb {
-    /// Re-hash, re-fold and re-add everything in a store or an export
+    /// Hash, fold and count all records of a store or an export again
     Check(CheckArguments),
     /// Records as sentences, oldest first
     #[command(
@@ -24,133 +22,130 @@ pub(crate) enum LedgerVerb {
         help_template = HELP
     )]
     Tail {
-        /// Only records about this: booking/ID, limit/NAME, node/NAME, pod/NAME, token/NAME
+        /// Only records about this object: booking/ID, limit/NAME, node/NAME, pod/NAME, token/NAME
         #[arg(value_name = "REF")]
         reference: Option<String>,
-        /// Go on with new records as they come
+        /// Print new records as they come
         #[arg(short, long)]
         watch: bool,
-        /// The first record to show
+        /// First record to show
         #[arg(long, value_name = "N")]
         from: Option<u64>,
     },
-    /// Records as JSON lines, or tiles, to a file
+    /// Write records to a file, as JSON lines or tiles
     #[command(
         before_help = "example:  bursar ledger export --out ledger.jsonl",
-        after_help = "The server signs a checkpoint first. With --store the file ends at the last one there is.",
+        after_help = "The server signs a checkpoint first. With --store the file ends at the last checkpoint.",
         help_template = HELP
     )]
     Export {
-        /// The file to write; for tiles a directory
+        /// File to write; for tiles a directory
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// How records are laid out
+        /// Format of the export
         #[arg(long, default_value = "jsonl")]
         format: ExportFormat,
-        /// The first record to write
+        /// First record to write
         #[arg(long, value_name = "N", default_value_t = 0)]
         from: u64,
-        /// The last record to write; the newest unless told
+        /// Last record to write; default: the newest
         #[arg(long, value_name = "N")]
         to: Option<u64>,
-        /// The data directory; the default one unless told
+        /// Data directory to read instead of asking the server
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
     },
-    /// A whole copy of the store, taken while it is used
+    /// Copy the whole store while it is in use
     #[command(
         before_help = "example:  bursar ledger backup --out monday.backup",
         help_template = HELP
     )]
     Backup {
-        /// The file to write
+        /// File to write
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// The data directory; the default one unless told
+        /// Data directory to copy instead of asking the server
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
     },
-    /// Start again from a backup, and say so on record
+    /// Replace the ledger by a backup, and record that
     #[command(
         before_help = "example:  bursar ledger restore monday.backup --yes",
-        after_help = "The server must be stopped. The present ledger is kept beside the new one. Executions run on.\n\
-All tokens end: one that was revoked after the backup would be good again.",
+        after_help = "The server must be stopped. The current ledger is kept beside the new one. Executions keep running.\n\
+All tokens end, because one that was revoked after the backup would be valid again.",
         help_template = HELP
     )]
     Restore {
-        /// The backup
+        /// Backup file
         #[arg(value_name = "BACKUP")]
         backup: PathBuf,
-        /// The data directory; the default one unless told
+        /// Data directory to replace; default: that of `bursar up`
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
-        /// Let the tokens of the backup be good again, also those revoked since
+        /// Keep the tokens of the backup valid, including those revoked since
         #[arg(long)]
         keep_tokens: bool,
-        /// Say what would be restored, change nothing
+        /// Show what would be restored, change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// Forget payloads but keep every proof
+    /// Delete payloads of old records; every proof stays valid
     #[command(
         before_help = "example:  bursar ledger prune --before -90d --dry-run",
-        after_help = "Only what was exported and is covered by a signed checkpoint is forgotten.",
+        after_help = "Only records that were exported and are covered by a signed checkpoint are pruned.",
         help_template = HELP
     )]
     Prune {
-        /// Forget what was recorded before this time
+        /// Prune records from before this time
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         before: String,
-        /// Say what would be forgotten, change nothing
+        /// Show what would be pruned, change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-    /// The key that signs, for others to pin
+    /// Print the public key of the ledger, for others to pin
     #[command(before_help = "example:  bursar ledger key > lab.key", help_template = HELP)]
     Key,
-    /// Sign with a new key from now on; both sign for 30 days
+    /// Sign with a new key from now on; the old key also signs for 30 days
     #[command(before_help = "example:  bursar ledger rotate-key --yes", help_template = HELP)]
     RotateKey {
-        /// Say what would happen, change nothing
+        /// Show what would happen, change nothing
         #[arg(long)]
         dry_run: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
 }
 
-/// `bursar ledger check`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "example:  bursar ledger check --store /var/lib/bursar",
     help_template = HELP
 )]
 pub(crate) struct CheckArguments {
-    /// A data directory, a store file or an export; the default directory unless told
+    /// Data directory, store file or export; default: the data directory of `bursar up`
     #[arg(long, value_name = "PATH")]
     pub(crate) store: Option<PathBuf>,
-    /// Also decide every command again and compare
+    /// Also decide every command again and compare the results
     #[arg(long)]
     pub(crate) redecide: bool,
 }
 
-/// How an export is laid out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// One record a line
+    /// One record per line
     Jsonl,
     /// The directories of C2SP `tlog-tiles`
     Tiles,
 }
 
-/// What can be done with proofs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditVerb {
     /// Fetch the proof of a decision as one file
@@ -159,29 +154,28 @@ pub(crate) enum AuditVerb {
         help_template = HELP
     )]
     Proof {
-        /// Of what: record/N, booking/ID, limit/NAME, node/NAME, pod/NAME or token/NAME
+        /// Object to prove: record/N, booking/ID, limit/NAME, node/NAME, pod/NAME or token/NAME
         #[arg(value_name = "REF")]
         reference: String,
-        /// The file to write; `NAME.proof` here unless told
+        /// File to write; default: `NAME.proof` in the current directory
         #[arg(short = 'O', long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
     /// Check a proof or a whole export, offline
     #[command(
         before_help = "example:  bursar audit verify job-1.proof",
-        after_help = "What no signature covers is not verified. Exits 4 if it does not verify, 2 if there is no key to verify with.",
+        after_help = "Records that no signature covers are not verified. Exits 4 if the file does not verify, 2 if no key is known.",
         help_template = HELP
     )]
     Verify {
-        /// The proof or export
+        /// Proof or export
         file: PathBuf,
-        /// A file with the ledger's public key; the pinned one unless told
+        /// File with the ledger's public key; default: the pinned key
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
 }
 
-/// `bursar token …`.
 #[derive(Args, Debug)]
 #[command(
     before_help = "example:  bursar token create ci --role use --tenant acme --expires 30d",
@@ -190,49 +184,42 @@ pub(crate) enum AuditVerb {
     help_template = HELP
 )]
 pub(crate) struct TokenNoun {
-    /// Flags of the list that the noun alone is.
     #[command(flatten)]
     pub(crate) list: ListFlags,
-    /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Option<TokenVerb>,
 }
 
-/// What can be done with tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
-    /// Make one; its secret is shown this once
+    /// Create a token; its secret is printed only once
     #[command(
         before_help = "example:  bursar token create ci --role use --tenant acme > ci.token",
         help_template = HELP
     )]
     Create {
-        /// Its name, which is also the caller's
+        /// Name of the token and of its caller
         name: ObjectName,
-        /// What it lets its bearer do
-        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = role())]
+        /// Roles of the token
+        #[arg(long = "role", required = true, value_delimiter = ',', value_parser = words(Role::ALL, Role::word))]
         roles: Vec<Role>,
-        /// As whom; needed by `use`
+        /// Tenants it may act as; required by `use`
         #[arg(long = "tenant", value_delimiter = ',')]
         tenants: Vec<Label>,
-        /// How long it is good; 90d unless told
+        /// Time until it expires; default: 90d
         #[arg(long, value_name = "DURATION")]
         expires: Option<Millis>,
     },
     /// All tokens, without their secrets
     #[command(before_help = "example:  bursar token list", help_template = HELP)]
     List(ListFlags),
-    /// Make one useless, at once
+    /// Revoke a token at once
     #[command(before_help = "example:  bursar token revoke ci --yes", help_template = HELP)]
     Revoke {
-        /// Which token
+        /// Name of the token
         name: ObjectName,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
-}
-
-fn role() -> impl TypedValueParser<Value = Role> {
-    words(Role::ALL, Role::word)
 }

@@ -626,7 +626,7 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     fs::write(house.path("forged.proof"), proof.to_text().unwrap()).unwrap();
     let verified = house.run(&["audit", "verify", "forged.proof", "--key", "forger.key"]);
     assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: another key than the key of forger.key is pinned for this ledger in ~/";
+    let said = "warning: the key of forger.key is not the key pinned for this ledger in ~/";
     assert!(verified.stderr.contains(said), "{}", verified.stderr);
 
     // The same for an export: the forger signs what the ledger has signed.

@@ -76,9 +76,9 @@ fn what_cannot_be_run_takes_no_slot() {
         (
             &["--", "no-such-program"][..],
             127,
-            "there is no program `no-such-program` on PATH",
+            "program `no-such-program` not found on PATH",
         ),
-        (&["--", "./no-such"], 127, "there is no program `./no-such`"),
+        (&["--", "./no-such"], 127, "program `./no-such` not found"),
         (
             &["--", "./plain"],
             126,
@@ -396,7 +396,7 @@ fn a_program_outlives_the_server_for_its_ttl_and_no_longer() {
     server.kill();
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    let said = "the slot of `python3` is lost: it was not renewed until its time was over: ";
+    let said = "the slot of `python3` is lost: it was not renewed in time: ";
     let (said, since) = (ended.stderr.contains(said), "  since    last renewed ");
     assert!(said && ended.stderr.contains(since), "{}", ended.stderr);
 }
@@ -555,6 +555,6 @@ fn nothing_runs_twice_under_one_name() {
     assert_eq!(
         after.stderr,
         "error: `nightly` has run already: released, failed, exit 7\n\n\
-         hint: nothing runs twice under one id; leave out `--id` or name another\n"
+         hint: an id runs at most once; leave out `--id` or choose another\n"
     );
 }

@@ -112,7 +112,7 @@ fn repeating_is_safe_and_what_is_refused_is_told_as_exec_does() {
         (
             &["exec", "--detach", "--", "no-such"],
             127,
-            "there is no program `no-such` on PATH",
+            "program `no-such` not found on PATH",
         ),
         (
             &[

@@ -179,7 +179,7 @@ fn an_execution_runs_is_told_step_by_step_and_leaves_nothing() {
         "booking a failed, exit 7\n  validate ✓ 0ms > allocate ✓ 0ms > queue ✓ 0ms > create ✓ ",
         " > finish -\n  undo: delete-process ✓ 0ms > release ✓ 0ms\n",
         "limits     cpu 500m, memory 64Mi, 16 processes\n",
-        "times      1m to start, 1h to run, 10s to end once asked\n",
+        "times      1m to start, 1h to run, 10s to stop\n",
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }

@@ -197,7 +197,7 @@ fn a_cgroup_is_managed_shown_explained_and_put_back() {
     assert!(shown.contains("observes, changes nothing"), "{shown}");
     let again = house.ok(&["node", "restore", &node]);
     assert!(
-        again.contains("no limit is other than its user wrote it"),
+        again.contains("all limits are as their users wrote them"),
         "{again}"
     );
     assert_eq!(server.interrupt(), 0);
@@ -210,7 +210,7 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
     until_lowered(&house);
     let ended = server.interrupted();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let words = "1 CPU limit put back as its user wrote it\n";
+    let words = "1 CPU limit put back\n";
     assert!(ended.stderr.contains(words), "{}", ended.stderr);
     assert_eq!(group.milli(), WROTE_MILLI);
 
@@ -221,7 +221,8 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
     let busy = house.run(&["node", "restore", "--data", data]);
     assert_eq!(busy.code, 3);
     assert!(
-        busy.stderr.contains("hint: stopping it puts them back"),
+        busy.stderr
+            .contains("hint: stop the agent, which puts them back"),
         "{}",
         busy.stderr
     );
@@ -272,7 +273,7 @@ fn the_record_of_the_market_is_played_back_and_checked_with_the_ledger() {
     let other = house.run(&["explain", "pod/other", "--at", at]);
     assert_eq!(other.code, 1);
     assert!(
-        other.stderr.contains("took no part then"),
+        other.stderr.contains("took no part at that time"),
         "{}",
         other.stderr
     );
@@ -291,7 +292,7 @@ fn the_record_of_the_market_is_played_back_and_checked_with_the_ledger() {
     assert!(
         checked
             .stderr
-            .contains("hint: the record is of the past only")
+            .contains("hint: limits do not depend on this record")
     );
 }
 

@@ -340,7 +340,7 @@ fn a_cut_of_the_ledger_is_widened_until_it_verifies() {
     let verified = house.run(&["audit", "verify", "cut.jsonl"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
     assert!(
-        verified.stderr.contains("not checked: what follows"),
+        verified.stderr.contains("not checked: later records"),
         "{}",
         verified.stderr
     );

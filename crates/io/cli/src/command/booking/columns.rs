@@ -1,7 +1,9 @@
-//! The columns of bookings and limits: one definition each (design 80, 1.6).
+//! The columns of bookings and limits.
 
-use bursar_client::api::{Booking, ExecutionOutcome, ExecutionState, Limit, State};
-use bursar_engine::words::number;
+use bursar_client::api::{
+    Booking, End, ExecutionOutcome, ExecutionState, Limit, LimitStatus, Priority, State,
+};
+use bursar_engine::words::{self, about, number};
 use bursar_units::quantity::{format_cpu, format_memory};
 use bursar_units::{Dimension, Millis};
 
@@ -9,7 +11,7 @@ use crate::layout::{Column, Look, Meaning, Shown, number_or_dash};
 use crate::list::Listed;
 use crate::time::{distance, length};
 
-/// From here on a limit is nearly full (design 80, 5.1).
+/// Use from which a limit is nearly full.
 const NEAR_PERCENT: u128 = 80;
 
 impl Listed for Booking {
@@ -34,9 +36,7 @@ impl Listed for Booking {
             Column::of_count("RAN", Shown::Room(5), ran),
             Column::of_text("OUTCOME", Shown::Room(3), outcome),
             Column::of_text("PRIORITY", Shown::Wide, |row, _| {
-                row.priority
-                    .map(|p| p.word().to_owned())
-                    .unwrap_or_default()
+                row.priority.map_or("", Priority::word).to_owned()
             }),
             Column::of_count("CPU", Shown::Wide, |row, _| {
                 row.cpu_milli.map(format_cpu).unwrap_or_default()
@@ -56,10 +56,7 @@ impl Listed for Booking {
                 row.queued_at.map(|at| look.age(at)).unwrap_or_default()
             }),
             Column::of_text("EXECUTION", Shown::Wide, |row, _| {
-                row.execution_id
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_default()
+                shown(row.execution_id.as_ref())
             }),
         ];
         COLUMNS
@@ -91,29 +88,18 @@ impl Listed for Limit {
                 row.spec.tenant.clone().unwrap_or_default()
             }),
             Column {
-                also: |row| {
-                    row.spec
-                        .slots
-                        .map(|slots| slots.to_string())
-                        .into_iter()
-                        .collect()
-                },
+                also: |row| row.spec.slots.iter().map(u64::to_string).collect(),
                 meaning: fullness,
                 ..Column::of_text("SLOTS", Shown::Always, |row, look| {
                     bounded(row, look, Dimension::Slots)
                 })
             },
             Column::of_count("WAITING", Shown::Room(1), |row, _| {
-                row.status
-                    .as_ref()
-                    .map(|status| number(status.waiting))
-                    .unwrap_or_default()
+                number_or_dash(row.status.as_ref().map(|status| status.waiting))
             }),
             Column::of_text("LONGEST WAIT", Shown::Room(2), |row, look| {
                 let since = row.status.as_ref().and_then(|status| status.waiting_since);
-                since
-                    .map(|since| distance(look.now.since(since)))
-                    .unwrap_or_default()
+                since.map_or_else(String::new, |since| distance(look.now.since(since)))
             }),
             Column::of_text("CPU", Shown::Wide, |row, look| {
                 bounded(row, look, Dimension::Cpu)
@@ -148,7 +134,7 @@ impl Listed for Limit {
     }
 }
 
-/// Full, nearly full, or nothing to say.
+/// Colour of a full or nearly full limit.
 fn fullness(row: &Limit) -> Option<Meaning> {
     let status = row.status.as_ref()?;
     let (size, used) = (status.bounds.slots?, status.in_use.slots);
@@ -160,18 +146,12 @@ fn fullness(row: &Limit) -> Option<Meaning> {
     }
 }
 
-/// What a limit allows in a dimension, and how much of it is used.
+/// Size and use of a limit in one dimension.
 fn bounded(row: &Limit, look: &Look, dimension: Dimension) -> String {
     let Some(status) = &row.status else {
         return String::new();
     };
-    let (size, used) = match dimension {
-        Dimension::Slots => (status.bounds.slots, status.in_use.slots),
-        Dimension::Cpu => (status.bounds.cpu_milli, status.in_use.cpu_milli),
-        Dimension::Memory => (status.bounds.memory_bytes, status.in_use.memory_bytes),
-        Dimension::Gpus => (status.bounds.gpus, status.in_use.gpus),
-    };
-    let Some(size) = size else {
+    let (Some(size), used) = size_and_use(status, dimension) else {
         return String::new();
     };
     let word = |value| amount(dimension, value);
@@ -183,7 +163,17 @@ fn bounded(row: &Limit, look: &Look, dimension: Dimension) -> String {
     format!("{bar}  {}/{}", word(used), word(size))
 }
 
-/// An amount as people write it.
+/// Size of a limit, if it bounds the dimension, and its use.
+pub(super) fn size_and_use(status: &LimitStatus, dimension: Dimension) -> (Option<u64>, u64) {
+    let (bounds, in_use) = (&status.bounds, &status.in_use);
+    match dimension {
+        Dimension::Slots => (bounds.slots, in_use.slots),
+        Dimension::Cpu => (bounds.cpu_milli, in_use.cpu_milli),
+        Dimension::Memory => (bounds.memory_bytes, in_use.memory_bytes),
+        Dimension::Gpus => (bounds.gpus, in_use.gpus),
+    }
+}
+
 pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
     match dimension {
         Dimension::Slots | Dimension::Gpus => number(value),
@@ -192,7 +182,7 @@ pub(crate) fn amount(dimension: Dimension, value: u64) -> String {
     }
 }
 
-/// The word of a booking's state: once ended, how; while it holds for an execution, how far that is.
+/// State of a booking; of an ended one its end, of a running execution its stage.
 pub(crate) fn state_word(row: &Booking) -> &'static str {
     match (row.state, row.end, &row.execution) {
         (State::Ended, Some(end), _) => end.word(),
@@ -202,7 +192,6 @@ pub(crate) fn state_word(row: &Booking) -> &'static str {
 }
 
 fn state_meaning(row: &Booking) -> Meaning {
-    use bursar_client::api::End;
     let course = row.execution.as_ref().map(|course| course.state);
     match (row.state, row.end) {
         (State::Granted, _) if course == Some(ExecutionState::Stuck) => Meaning::Bad,
@@ -233,52 +222,41 @@ fn ran(row: &Booking, look: &Look) -> String {
     }
 }
 
-/// How an execution came out, with its exit code or the signal that ended it.
+/// Outcome of an execution, with its exit code or signal.
 pub(crate) fn outcome_words(row: &Booking) -> Option<String> {
     let course = row.execution.as_ref()?;
     let outcome = match course.outcome? {
         ExecutionOutcome::WaitOver => "never granted in time".to_owned(),
         outcome => outcome.word().replace('-', " "),
     };
-    Some(
-        outcome
-            + &bursar_engine::words::exit(row.exit_code, course.signal, course.out_of_memory, None),
-    )
+    Some(outcome + &words::exit(row.exit_code, course.signal, course.out_of_memory, None))
 }
 
-/// How it went; of one that waits, what is before it.
+/// Outcome of a booking; of a queued one its place and estimate.
 fn outcome(row: &Booking, _: &Look) -> String {
     if let Some(outcome) = outcome_words(row) {
-        // The explanation behind the colon would push other columns out.
+        // The text after the colon is too wide for a column.
         let short = outcome.split(": ").next().unwrap_or_default();
         return short.to_owned();
     }
     match (row.state, row.outcome) {
-        (State::Queued, _) => {
-            let ahead = row.ahead.map(|ahead| format!("{} ahead", number(ahead)));
-            let about = row
-                .estimate_ms
-                .map(|ms| format!(", {}", bursar_engine::words::about(ms)));
-            ahead
-                .map(|ahead| ahead + &about.unwrap_or_default())
-                .unwrap_or_default()
-        }
-        (_, Some(outcome)) => {
-            let code = row
-                .exit_code
-                .filter(|code| *code != 0)
-                .map(|code| format!(", exit {code}"));
-            format!("{}{}", outcome.word(), code.unwrap_or_default())
-        }
+        (State::Queued, _) => match (row.ahead, row.estimate_ms) {
+            (None, _) => String::new(),
+            (Some(ahead), None) => format!("{} ahead", number(ahead)),
+            (Some(ahead), Some(ms)) => format!("{} ahead, {}", number(ahead), about(ms)),
+        },
+        (_, Some(outcome)) => match row.exit_code {
+            None | Some(0) => outcome.word().to_owned(),
+            Some(code) => format!("{}, exit {code}", outcome.word()),
+        },
         _ => String::new(),
     }
 }
 
-fn shown(value: Option<&bursar_units::Label>) -> String {
+fn shown(value: Option<&impl ToString>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// A length of time in a report.
 pub(crate) fn lasting(ms: u64) -> String {
-    bursar_engine::words::length(Millis::from_ms(ms))
+    words::length(Millis::from_ms(ms))
 }

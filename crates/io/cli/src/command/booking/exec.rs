@@ -1,10 +1,9 @@
-//! `bursar exec`: book a slot, run the program here, give the slot back (design 40, X7).
+//! `bursar exec`: book a slot, run the program here, give the slot back.
 //!
-//! The program is our own child in the caller's terminal, directory and environment, so colours,
-//! keys and window size reach it without our doing. Whatever happens to it, the slot is given
-//! back; whatever happens to the slot, the program hears of it. Nothing of our own is printed
-//! while that works. What is not done: a `kill -9` of this process leaves the program running,
-//! and its slot to the ttl.
+//! The program is a child of this process in the caller's terminal, directory and environment, so
+//! colours, keys and window size need no work of ours. However the program ends, the slot is given
+//! back; if the slot is lost, the program is stopped. On success nothing of our own is printed.
+//! Not covered: a `kill -9` of this process leaves the program running, and its slot ends by ttl.
 
 mod child;
 mod detach;
@@ -19,8 +18,8 @@ use bursar_client::api::Outcome;
 use bursar_client::slot::{self, Lost, RELEASE_WAIT};
 use bursar_client::{Client, Slot};
 use bursar_engine::words;
-use bursar_units::BookingId;
 use bursar_units::causes::chain;
+use bursar_units::{BookingId, Millis};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::failure::{Failure, Stop, exit};
@@ -30,27 +29,24 @@ use crate::session::Session;
 use child::{Child, GRACE};
 use signals::Signals;
 
-/// The program ran longer than it was allowed to.
+/// Exit code: the program ran longer than `--max-time`.
 const TOO_LONG: u8 = 124;
-/// It is there and cannot be run.
+/// Exit code: the program exists and cannot be run.
 const CANNOT_RUN: u8 = 126;
-/// It is not there.
+/// Exit code: the program was not found.
 const NOT_FOUND: u8 = 127;
 
-/// What to do where an id is taken.
-const ONE_NAME: &str = "nothing runs twice under one id; leave out `--id` or name another";
+const ID_IS_TAKEN: &str = "an id runs at most once; leave out `--id` or choose another";
 
-/// How long it may take to find out how a slot was lost: its program must be stopped meanwhile.
-const ASK_HOW: Duration = Duration::from_secs(2);
+/// Time limit of the request for the cause of a lost slot: the program must be stopped meanwhile.
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a release may take before it is said that it is waited for.
+/// Time after which a release without an answer is announced.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How a program ended.
+/// End of a program.
 struct Ending {
-    /// The exit code.
     code: u8,
-    /// Whether it was said that the slot is lost.
     is_loss_reported: bool,
 }
 
@@ -61,7 +57,7 @@ pub(in crate::command) async fn run(
     match perform(session, arguments).await {
         Ok(0) => Ok(()),
         Ok(code) => Err(Stop::Exit(code)),
-        // The program may end with any code below these, so what is ours must be one of them.
+        // Lower codes may be the program's own, so a failure of ours is never below `EXEC`.
         Err(Stop::Failed(failure)) => {
             let code = failure.exit.max(exit::EXEC);
             report(session, Err(Stop::Failed(failure)));
@@ -71,23 +67,23 @@ pub(in crate::command) async fn run(
     }
 }
 
-/// All of it; answers the exit code.
+/// Returns the exit code.
 async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8, Stop> {
     if arguments.detach {
         return detach::submit(session, arguments).await;
     }
     if arguments.cpu_limit.is_some() {
-        let message = "`--cpu-limit` is kept by the server, for what it runs itself";
+        let message = "`--cpu-limit` applies only to programs that the server runs";
         return Err(Failure::usage(message).hint("add `--detach`").into());
     }
     if arguments.allow_privilege_escalation {
-        let message = "`--allow-privilege-escalation` is for programs that the server runs; \
-                       one that runs here may escalate as you may";
+        let message =
+            "`--allow-privilege-escalation` applies only to programs that the server runs";
         return Err(Failure::usage(message).hint("add `--detach`").into());
     }
     if session.is_virtual() {
         return Err(
-            Failure::usage("a scenario runs no programs, but plays them with `--detach`").into(),
+            Failure::usage("a scenario cannot run programs; `--detach` simulates them").into(),
         );
     }
     program::check(session, &arguments.program)?;
@@ -112,7 +108,8 @@ async fn perform(session: &mut Session, arguments: &ExecArguments) -> Result<u8,
     Ok(give_back(session, &client, slot, ending, &name, &mut signals).await)
 }
 
-/// Stays with the program until it has ended.
+/// Waits for the end of the program. Passes signals on, and stops it when its slot or its time is
+/// over.
 async fn attend(
     session: &mut Session,
     arguments: &ExecArguments,
@@ -122,16 +119,17 @@ async fn attend(
     signals: &mut Signals,
 ) -> Result<Ending, Stop> {
     let name = program::name(&arguments.program);
-    let most = arguments
+    let max_time = arguments
         .max_time
-        .map(|time| Duration::from_millis(time.ms()));
-    let deadline = most.and_then(|most| Instant::now().checked_add(most));
+        .map(Millis::ms)
+        .map(Duration::from_millis);
+    let deadline = max_time.and_then(|time| Instant::now().checked_add(time));
     let mut stopped = None;
     loop {
         tokio::select! {
             ended = child.ended() => {
                 let own = ended.map_err(|error| {
-                    Failure::unavailable(format!("how `{name}` ended cannot be told: {error}"))
+                    Failure::unavailable(format!("the exit status of `{name}` cannot be read: {error}"))
                 })?;
                 return Ok(Ending {
                     code: stopped.unwrap_or(own),
@@ -142,7 +140,7 @@ async fn attend(
             why = slot.lost(), if stopped.is_none() => {
                 child.stop();
                 stopped = Some(exit::EXEC);
-                let grace = words::length(bursar_units::Millis::from_secs(GRACE.as_secs()));
+                let grace = words::length(Millis::from_secs(GRACE.as_secs()));
                 let effect = format!("others may hold it, so `{name}` is stopped, within {grace}");
                 let failure = lost(session, client, slot.id(), &why, &name).await;
                 report(session, Err(failure.detail("effect", effect).into()));
@@ -158,7 +156,7 @@ async fn attend(
     }
 }
 
-/// What to say of a slot that is no longer held: how it was lost, since when, and what to do.
+/// Failure of a lost slot: the cause, the time, and a hint.
 async fn lost(
     session: &Session,
     client: &Client,
@@ -171,10 +169,10 @@ async fn lost(
         Lost::Unrenewed { renewed, cause } => {
             let cause = cause.as_ref().map(|error| format!(": {}", chain(error)));
             let cause = cause.unwrap_or_default();
-            let how = format!("it was not renewed until its time was over{cause}");
+            let how = format!("it was not renewed in time{cause}");
             (how, Some(format!("last renewed {}", look.moment(*renewed))))
         }
-        Lost::Fenced { how } => match timeout(ASK_HOW, client.booking(id)).await {
+        Lost::Fenced { how } => match timeout(CAUSE_TIMEOUT, client.booking(id)).await {
             Ok(Ok(booking)) => (
                 super::end_words(&booking),
                 booking.ended_at.map(|at| look.moment(at)),
@@ -182,22 +180,22 @@ async fn lost(
             _ => (how.clone(), None),
         },
     };
-    let mut failure = Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
+    let failure = Failure::new(exit::EXEC, format!("the slot of `{name}` is lost: {how}"))
         .detail("booking", id.to_string())
         .hint(format!(
             "check what `{name}` has written, then run it again under a new id; \
              `bursar explain booking/{id}` shows what happened"
         ));
-    failure
-        .details
-        .extend(since.map(|since| ("since".to_owned(), since)));
-    failure
+    match since {
+        Some(since) => failure.detail("since", since),
+        None => failure,
+    }
 }
 
-/// Gives the slot back and says how it went; answers the exit code.
+/// Releases the slot and returns the exit code.
 ///
-/// A server that is away gets [`RELEASE_WAIT`] to come back, or until a signal; what is not given
-/// back then is said, also with `-q`, and ends by its ttl.
+/// While the server is away, the release is retried for [`RELEASE_WAIT`] or until a signal. A slot
+/// that is still held then ends by its ttl; a warning says so, even with `-q`.
 async fn give_back(
     session: &mut Session,
     client: &Client,
@@ -223,7 +221,7 @@ async fn give_back(
             answer = &mut release => break answer,
             signal = signals.ending() => {
                 if is_quiet {
-                    // It was meant for the program, which may have ended by it.
+                    // The signal was meant for the program, which may have ended by it.
                     continue;
                 }
                 session.say(&format!(
@@ -235,8 +233,8 @@ async fn give_back(
             () = &mut quiet, if is_quiet => {
                 is_quiet = false;
                 session.aside(&format!(
-                    "giving back booking {id}: waiting up to {} for {}, Ctrl-C stops that\n",
-                    words::length(bursar_units::Millis::from_secs(RELEASE_WAIT.as_secs())),
+                    "giving back booking {id}: waiting up to {} for {}, Ctrl-C stops waiting\n",
+                    words::length(Millis::from_secs(RELEASE_WAIT.as_secs())),
                     client.server()
                 ));
             }
@@ -271,14 +269,14 @@ async fn give_back(
     code
 }
 
-/// A new id, without hyphens so that a table of them has room for the rest.
+/// A new id, without hyphens to keep tables narrow.
 fn new_id(session: &mut Session) -> Result<BookingId, Failure> {
     let text = format!("exec-{}", session.new_uuid().simple());
     BookingId::new(&text)
         .map_err(|error| Failure::unavailable(format!("cannot make an id: {error}")))
 }
 
-/// That moment, or never.
+/// Waits until that moment; without one, for ever.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

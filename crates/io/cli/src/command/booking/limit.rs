@@ -1,4 +1,4 @@
-//! `bursar limit`: bounds on slots, changed while everything runs.
+//! `bursar limit`: lists, shows and changes limits.
 
 use bursar_client::Code;
 use bursar_client::api::{
@@ -8,18 +8,18 @@ use bursar_client::client::Mode;
 use bursar_client::object::limit::{EACH, from_spec};
 use bursar_engine::explain::limit_texts;
 use bursar_engine::words;
-use bursar_units::{Dimension, ObjectName};
+use bursar_units::{Dimension, Label, Millis, ObjectName};
 
-use super::columns::amount;
+use super::columns::{amount, size_and_use};
 use crate::command::{DRY_RUN, watch};
 use crate::failure::Stop;
-use crate::grammar::{LimitNoun, LimitSet, LimitVerb, ListFlags, Most};
+use crate::grammar::{Bound, LimitNoun, LimitSet, LimitVerb, ListFlags};
 use crate::layout::{Look, Meaning, REPORT_WORD, details};
 use crate::list::Filter;
 use crate::session::Session;
 use crate::time::distance;
 
-/// How often a change is tried again when somebody else was faster.
+/// Attempts of a change that conflicts with changes of others.
 const TRIES: usize = 3;
 
 pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> Result<(), Stop> {
@@ -33,14 +33,8 @@ pub(in crate::command) async fn run(session: &mut Session, noun: LimitNoun) -> R
 async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     let filter = Filter::read::<Limit>(flags.filter.as_deref())?;
     let client = session.client().await?;
-    watch::list(
-        session,
-        flags,
-        &filter,
-        async || client.limits().await,
-        &client,
-    )
-    .await
+    let fetch = async || client.limits().await;
+    watch::list(session, flags, &filter, fetch, &client).await
 }
 
 async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
@@ -52,6 +46,7 @@ async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
 async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
     let client = session.client().await?;
     let name = &arguments.name;
+    let mode = Mode::dry_run_if(arguments.dry_run);
     let mut tries = 0;
     let answer = loop {
         tries += 1;
@@ -62,11 +57,8 @@ async fn set(session: &mut Session, arguments: &LimitSet) -> Result<(), Stop> {
         };
         let mut limit = Limit::new(name.clone(), changed(spec, arguments));
         limit.metadata.resource_version = version;
-        match client
-            .put_limit(&limit, Mode::dry_run_if(arguments.dry_run))
-            .await
-        {
-            // Somebody was faster: what they wrote is kept where we name nothing else.
+        match client.put_limit(&limit, mode).await {
+            // Read again: fields without a flag keep the value of the other change.
             Err(error) if is_code(&error, Code::Conflict) && tries < TRIES => {}
             answer => break answer?,
         }
@@ -80,25 +72,29 @@ fn is_code(error: &bursar_client::client::Error, code: Code) -> bool {
     error.problem().is_some_and(|problem| problem.code == code)
 }
 
-/// The spec with what the flags name in its place.
+/// The spec with the values of the given flags.
 fn changed(mut spec: LimitSpec, flags: &LimitSet) -> LimitSpec {
     spec.class = flags.class.clone().or(spec.class);
     spec.tenant = flags.tenant.clone().or(spec.tenant);
-    spec.slots = flags.slots.map_or(spec.slots, |Most(slots)| slots);
-    spec.gpus = flags.gpus.map_or(spec.gpus, |Most(gpus)| gpus);
+    spec.slots = flags.slots.map_or(spec.slots, |Bound(slots)| slots);
+    spec.gpus = flags.gpus.map_or(spec.gpus, |Bound(gpus)| gpus);
     spec.cpu = quantity(flags.cpu.as_deref(), spec.cpu);
     spec.memory = quantity(flags.memory.as_deref(), spec.memory);
     spec.max_queue = flags.max_queue.or(spec.max_queue);
-    // A tenth of another queue is another number.
-    let kept = spec
-        .max_queue_per_tenant
-        .filter(|_| flags.max_queue.is_none());
+    // The default, a tenth of the queue, changes with the queue.
+    let kept = spec.max_queue_per_tenant;
+    let kept = kept.filter(|_| flags.max_queue.is_none());
     spec.max_queue_per_tenant = flags.max_queue_per_tenant.or(kept);
     spec.max_wait = flags
         .max_wait
-        .map(|wait| wait.to_string())
+        .as_ref()
+        .map(Millis::to_string)
         .or(spec.max_wait);
-    spec.max_ttl = flags.max_ttl.map(|ttl| ttl.to_string()).or(spec.max_ttl);
+    spec.max_ttl = flags
+        .max_ttl
+        .as_ref()
+        .map(Millis::to_string)
+        .or(spec.max_ttl);
     spec.weight = flags.weight.or(spec.weight);
     spec
 }
@@ -111,7 +107,7 @@ fn quantity(text: Option<&str>, present: Option<String>) -> Option<String> {
     }
 }
 
-/// What changed, and what that means for those who hold and wait (design 80, 2.4).
+/// Report of a change: the fields, and the effect on holders and the queue.
 fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
     let dry_run = answer.dry_run == Some(true);
     let Some(change) = answer.results.first() else {
@@ -120,7 +116,7 @@ fn set_text(name: &ObjectName, answer: &ApplyAnswer, look: &Look) -> String {
     let subject = look.paint(Meaning::Subject, &format!("limit {name}"));
     let record = words::number(answer.record);
     let first = match (change.change, dry_run) {
-        (ChangeKind::Unchanged, _) => format!("{subject} is so already\n"),
+        (ChangeKind::Unchanged, _) => format!("{subject} is unchanged\n"),
         (ChangeKind::Created, true) => format!("{subject} would be created\n"),
         (ChangeKind::Changed, true) => format!("{subject} would change\n"),
         (ChangeKind::Deleted, true) => format!("{subject} would be deleted\n"),
@@ -142,7 +138,7 @@ fn change_lines(change: &Change) -> Vec<(String, String)> {
     fields.chain(effect).collect()
 }
 
-/// The fields worth a word: of what is new not the defaults, of what is gone none.
+/// The fields to show: for a new object without its defaults, for a deleted one none.
 pub(in crate::command) fn telling(change: &Change) -> impl Iterator<Item = &FieldChange> {
     let defaults = defaults();
     change
@@ -158,7 +154,7 @@ pub(in crate::command) fn telling(change: &Change) -> impl Iterator<Item = &Fiel
         })
 }
 
-/// What a limit says where nobody did, as an answer shows it.
+/// Default fields of a limit, as an answer has them.
 fn defaults() -> Vec<(&'static str, String)> {
     let of_tenants = LimitSpec {
         tenant: Some(EACH.to_owned()),
@@ -169,20 +165,16 @@ fn defaults() -> Vec<(&'static str, String)> {
     texts.filter(|(path, _)| *path != "tenant").collect()
 }
 
-/// `100 → 120`, with `none` where there is nothing.
+/// `100 → 120`; a missing value is `none`.
 pub(in crate::command) fn field_text(from: Option<&str>, to: Option<&str>) -> String {
-    let shown = |value: &str| {
-        value
-            .parse()
-            .map_or_else(|_| value.to_owned(), words::number)
+    let shown = |value: Option<&str>| {
+        let value = value.unwrap_or("none");
+        let number = value.parse().map(words::number);
+        number.unwrap_or_else(|_| value.to_owned())
     };
-    match (from, to) {
-        (None, Some(to)) => shown(to),
-        (from, to) => format!(
-            "{} → {}",
-            from.map_or_else(|| "none".to_owned(), shown),
-            to.map_or_else(|| "none".to_owned(), shown)
-        ),
+    match from {
+        None if to.is_some() => shown(to),
+        _ => format!("{} → {}", shown(from), shown(to)),
     }
 }
 
@@ -198,27 +190,18 @@ fn text(limit: &Limit, look: &Look) -> String {
         for dimension in Dimension::ALL {
             add(dimension.word(), used(status, dimension));
         }
-        add(
-            "waiting",
-            (status.waiting > 0).then(|| waiting(status, look)),
-        );
+        let is_waiting = status.waiting > 0;
+        add("waiting", is_waiting.then(|| waiting(status, look)));
     }
     add("weight", spec.weight.map(words::number));
     add("at most", Some(at_most(spec)));
-    if let Some(status) = limit
-        .status
-        .as_ref()
-        .filter(|status| 1 < status.counters.len())
-    {
+    let status = limit.status.as_ref();
+    if let Some(status) = status.filter(|status| 1 < status.counters.len()) {
         let counters = status.counters.iter().map(|counter| {
-            let names = [counter.class.as_ref(), counter.tenant.as_ref()]
-                .into_iter()
-                .flatten();
-            let name = names
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(" × ");
-            format!("{name} {}", words::number(counter.in_use.slots))
+            let names = counter.class.iter().chain(&counter.tenant);
+            let names: Vec<&str> = names.map(Label::as_str).collect();
+            let slots = words::number(counter.in_use.slots);
+            format!("{} {slots}", names.join(" × "))
         });
         let left_out = (status.counters_left_out > 0)
             .then(|| format!("{} more", words::number(status.counters_left_out)));
@@ -230,32 +213,18 @@ fn text(limit: &Limit, look: &Look) -> String {
 }
 
 fn used(status: &LimitStatus, dimension: Dimension) -> Option<String> {
-    let (size, used) = match dimension {
-        Dimension::Slots => (status.bounds.slots?, status.in_use.slots),
-        Dimension::Cpu => (status.bounds.cpu_milli?, status.in_use.cpu_milli),
-        Dimension::Memory => (status.bounds.memory_bytes?, status.in_use.memory_bytes),
-        Dimension::Gpus => (status.bounds.gpus?, status.in_use.gpus),
-    };
-    let word = |value| amount(dimension, value);
+    let (size, used) = size_and_use(status, dimension);
+    let (size, used) = (amount(dimension, size?), amount(dimension, used));
     if 1 < status.counters.len() {
-        return Some(format!(
-            "{} each, {} in use together",
-            word(size),
-            word(used)
-        ));
+        return Some(format!("{size} each, {used} in use together"));
     }
-    Some(format!("{}/{} in use", word(used), word(size)))
+    Some(format!("{used}/{size} in use"))
 }
 
 fn waiting(status: &LimitStatus, look: &Look) -> String {
-    let longest = status
-        .waiting_since
-        .map(|since| format!(", the longest for {}", distance(look.now.since(since))));
-    format!(
-        "{}{}",
-        words::number(status.waiting),
-        longest.unwrap_or_default()
-    )
+    let longest = status.waiting_since.map(|since| look.now.since(since));
+    let longest = longest.map(|time| format!(", the longest for {}", distance(time)));
+    words::number(status.waiting) + &longest.unwrap_or_default()
 }
 
 fn at_most(spec: &LimitSpec) -> String {

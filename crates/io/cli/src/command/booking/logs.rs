@@ -1,7 +1,7 @@
-//! `bursar booking logs`: what a detached execution wrote, each stream to the one of its name.
+//! `bursar booking logs`: stdout and stderr of a detached execution, each to its own stream.
 //!
-//! Files and pipes get the bytes as they are. A terminal would obey the control characters among
-//! them, so it gets text in which hidden characters are escaped.
+//! Files and pipes get the bytes as they are. A terminal would obey control characters, so it gets
+//! text with hidden characters escaped.
 
 use bursar_client::api::LogStream;
 use bursar_client::client::{Error, Follow, Logs};
@@ -24,7 +24,7 @@ pub(super) async fn run(session: &mut Session, arguments: &LogsArguments) -> Res
     };
     let open = async |stream| client.logs(&arguments.id, stream, follow).await;
     let (mut data, mut words) = match arguments.stream {
-        // Whoever asks for one of them wants it as a result.
+        // A single stream is the result of the command, so it goes to stdout.
         Some(stream) => (Some(open(stream).await?), None),
         None => (
             Some(open(LogStream::Stdout).await?),
@@ -54,16 +54,16 @@ pub(super) async fn run(session: &mut Session, arguments: &LogsArguments) -> Res
     Ok(())
 }
 
-/// A stream of bytes as text for a terminal.
+/// Conversion of a byte stream to text for a terminal.
 #[derive(Default)]
 struct Text {
-    /// The first bytes of a character whose last ones have not come yet.
+    /// First bytes of an incomplete character.
     begun: Vec<u8>,
 }
 
 impl Text {
-    /// The next piece: hidden characters but line feed and tab are escaped, and U+FFFD stands for
-    /// what is not UTF-8. `None` ends the stream.
+    /// The next piece. Hidden characters except line feed and tab are escaped, and U+FFFD replaces
+    /// bytes that are not UTF-8. `None` ends the stream.
     fn next(&mut self, bytes: Option<Vec<u8>>) -> String {
         let is_end = bytes.is_none();
         let mut all = std::mem::take(&mut self.begun);
@@ -86,7 +86,7 @@ impl Text {
     }
 }
 
-/// The next bytes; at the end of a stream there is none, and it is put away.
+/// The next bytes; closes the stream at its end.
 async fn next(logs: &mut Option<Logs>) -> Result<Option<Vec<u8>>, Error> {
     let Some(open) = logs else {
         return Ok(None);
@@ -103,7 +103,7 @@ mod tests {
     use super::Text;
 
     #[test]
-    fn a_character_in_two_pieces_is_whole_and_what_is_no_text_is_replaced() {
+    fn a_character_in_two_pieces_is_joined_and_invalid_bytes_are_replaced() {
         let mut text = Text::default();
         let mut shown = String::new();
         for piece in [

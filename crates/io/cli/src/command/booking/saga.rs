@@ -1,19 +1,19 @@
-//! An execution's saga on one line, as everyone shows it (design 80, 3.1).
+//! The steps of an execution on one line.
 //!
 //! ```text
 //! validate ✓ 0ms > allocate ✓ 0ms > queue ✓ 2s > create ✓ 210ms > monitor … > finish
 //! ```
-//! What is undone follows on a second line. A step whose turn will not come has a dash.
+//! Compensations follow on a second line. A skipped step has a dash.
 
 use bursar_client::api::{Step, StepState};
 use bursar_units::Millis;
 
 use crate::time::distance;
 
-/// The lines of a saga, each with its newline; none where no steps are told.
+/// The lines, each with its newline; empty without steps.
 pub(in crate::command) fn lines(steps: &[Step], compensations: &[Step]) -> String {
     let steps: Vec<String> = steps.iter().map(shown).collect();
-    // What does not apply to this one was never done, so there is nothing to undo.
+    // A skipped compensation has nothing to undo.
     let undone = compensations.iter();
     let undone = undone.filter(|step| step.state != StepState::Skipped);
     let undone: Vec<String> = undone.map(shown).collect();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_the_one_of_the_design() {
+    fn steps_are_on_one_line_with_their_times() {
         let steps = [
             step("validate", StepState::Done, Some(0)),
             step("allocate", StepState::Done, Some(1)),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn even_the_longest_fits_and_says_what_is_undone() {
+    fn the_longest_line_fits_and_compensations_follow() {
         let days = Some(29 * 86_400_000);
         let steps = [
             step("validate", StepState::Done, Some(0)),

@@ -1,4 +1,4 @@
-//! `bursar explain pod/NAME`: what CPU a pod may use, with the arithmetic (design 80, 2.14).
+//! `bursar explain pod/NAME`: the CPU a pod may use, with the arithmetic.
 
 use bursar_client::api::{MarketKind, MarketPod, NodeMarket, instant};
 use bursar_client::{Client, Code, nearest};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::LABEL;
 use crate::command::market::scene::{booking_of, evidence, scene, share};
-use crate::command::spine::node::market_of;
+use crate::command::spine::node::{all_markets, market_of};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ExplainArguments, Question};
 use crate::layout::{self, Look, Meaning, WIDTH};
@@ -16,11 +16,11 @@ use crate::list;
 use crate::session::Session;
 use crate::time;
 
-/// How wide the word before each line of arithmetic is.
+/// Width of the word before each line of arithmetic.
 const WORD: usize = 8;
 
-/// A pod and where it is.
-type Found<'a> = (&'a NodeMarket, &'a MarketPod);
+/// A pod and the market of its node.
+type PodOnNode<'a> = (&'a NodeMarket, &'a MarketPod);
 
 pub(super) async fn run(
     session: &mut Session,
@@ -33,31 +33,31 @@ pub(super) async fn run(
         Some(at) => {
             let at = time::parse(at, now, &session.zone).map_err(Failure::usage)?;
             if now < at {
-                let message = "`--at` is of the past; nobody knows yet what a pod will get";
+                let message = "`--at` must be in the past";
                 return Err(Failure::usage(message).into());
             }
             (past_markets(client, at).await?, true)
         }
-        None => (markets(client).await?, false),
+        None => (all_markets(client).await?, false),
     };
-    let told: Vec<(Found<'_>, Explanation)> = meant(&markets, name)
+    let explained: Vec<(PodOnNode<'_>, Explanation)> = pods_named(&markets, name)
         .into_iter()
         .map(|(market, pod)| {
             let evidence = (!is_past).then(|| evidence(market, pod, now));
-            let mut told = explain(&scene(market), &share(market, pod), evidence.as_ref());
+            let mut explanation = explain(&scene(market), &share(market, pod), evidence.as_ref());
             if is_past {
                 let at = session.look().to_the_second(market.at);
-                told.headline = format!("at {at}: {}", told.headline);
-                told.sooner = None;
+                explanation.headline = format!("at {at}: {}", explanation.headline);
+                explanation.sooner = None;
             }
-            ((market, pod), told)
+            ((market, pod), explanation)
         })
         .collect();
-    let value = |((market, pod), told): &(Found<'_>, Explanation)| value(market, pod, told);
-    match told.as_slice() {
+    let value = |((market, pod), one): &(PodOnNode<'_>, Explanation)| value(market, pod, one);
+    match explained.as_slice() {
         [] if is_past => {
             let message =
-                format!("pod `{name}` took no part then: it was not there, or was left as it was");
+                format!("pod `{name}` took no part at that time: it did not exist or was held");
             Err(Failure::new(exit::REFUSED, message).into())
         }
         [] => Err(unknown(&markets, name).into()),
@@ -68,24 +68,15 @@ pub(super) async fn run(
         several => {
             let values: Vec<Value> = several.iter().map(value).collect();
             session.show_unnamed(&list::List::of(&values), |look| {
-                let texts = several.iter().map(|(_, told)| text(told, question, look));
+                let texts = several.iter().map(|(_, one)| text(one, question, look));
                 texts.collect::<Vec<_>>().join("\n")
             })
         }
     }
 }
 
-/// How every node stands that has an agent.
-async fn markets(client: &Client) -> Result<Vec<NodeMarket>, Stop> {
-    let mut markets = Vec::new();
-    for node in client.nodes().await?.items {
-        markets.extend(market_of(client, &node.metadata.name).await?);
-    }
-    Ok(markets)
-}
-
-/// How every node stood whose agent's record goes back so far; if none does, why not: that of an
-/// agent, where there is one.
+/// The markets at a past time of all nodes whose record reaches back to it. If there is none, the
+/// error of a node with an agent, or else of any node.
 async fn past_markets(client: &Client, at: Instant) -> Result<Vec<NodeMarket>, Stop> {
     let (mut markets, mut too_late, mut without) = (Vec::new(), None, None);
     for node in client.nodes().await?.items {
@@ -110,21 +101,21 @@ async fn past_markets(client: &Client, at: Instant) -> Result<Vec<NodeMarket>, S
     }
 }
 
-/// Everyone who goes by that name: a pod as `top` shows it, or an execution by the name of its
-/// booking. Mostly that is one.
-fn meant<'a>(markets: &'a [NodeMarket], name: &str) -> Vec<Found<'a>> {
-    let is_meant = |pod: &MarketPod| {
+/// The pods with that name, which is the name in `top` or the booking id of an execution; usually
+/// one.
+fn pods_named<'a>(markets: &'a [NodeMarket], name: &str) -> Vec<PodOnNode<'a>> {
+    let has_name = |pod: &MarketPod| {
         let is_execution = pod.kind == MarketKind::Execution;
         pod.pod == name || (is_execution && booking_of(pod) == name)
     };
     let of_node = |market: &'a NodeMarket| {
-        let pods = market.pods.iter().filter(move |pod| is_meant(pod));
+        let pods = market.pods.iter().filter(move |pod| has_name(pod));
         pods.map(move |pod| (market, pod))
     };
     markets.iter().flat_map(of_node).collect()
 }
 
-/// Nobody of that name would be managed: is it looked at, was another meant, or is nobody there?
+/// Failure of an unknown name: the cgroup is only observed or not managed, or the name is wrong.
 fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
     let refused = |message: String| Failure::new(exit::REFUSED, message);
     let act = "`bursar up --market act` lets it act on executions and declared cgroups";
@@ -151,12 +142,12 @@ fn unknown(markets: &[NodeMarket], name: &str) -> Failure {
         None => refused(format!("no pod `{name}` on any node")),
     };
     if markets.is_empty() {
-        return failure.hint("no agent reports here: `bursar up --market observe` looks");
+        return failure.hint("no agent reports here: `bursar up --market observe` starts one");
     }
-    failure.hint("`bursar top --once` shows who there is")
+    failure.hint("`bursar top --once` lists the pods")
 }
 
-/// As programs read it: the numbers, and the words that people read of them.
+/// The numbers and the texts, for programs.
 fn value(market: &NodeMarket, pod: &MarketPod, explanation: &Explanation) -> Value {
     let how = explanation.how.iter();
     json!({
@@ -173,12 +164,12 @@ fn value(market: &NodeMarket, pod: &MarketPod, explanation: &Explanation) -> Val
 }
 
 fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> String {
-    let asked = |one: Question| question.is_none_or(|question| question == one);
+    let is_asked = |one: Question| question.is_none_or(|question| question == one);
     let label = |label: &str| format!("{label:<LABEL$}");
     let mut parts: Vec<(String, &str)> = Vec::new();
-    let why = explanation.why.iter().filter(|_| asked(Question::Why));
+    let why = explanation.why.iter().filter(|_| is_asked(Question::Why));
     parts.extend(why.map(|why| (label("WHY"), why.as_str())));
-    if asked(Question::How) {
+    if is_asked(Question::How) {
         let labels = std::iter::once("HOW").chain(std::iter::repeat(""));
         let lines = labels.zip(&explanation.how);
         parts.extend(lines.map(|(first, (word, text))| {
@@ -186,7 +177,10 @@ fn text(explanation: &Explanation, question: Option<Question>, look: &Look) -> S
             (format!("{label}{word:<WORD$}"), text.as_str())
         }));
     }
-    let sooner = explanation.sooner.iter().filter(|_| asked(Question::When));
+    let sooner = explanation
+        .sooner
+        .iter()
+        .filter(|_| is_asked(Question::When));
     parts.extend(sooner.map(|sooner| (label("SOONER"), sooner.as_str())));
     let out = explanation.out.iter().filter(|_| question.is_none());
     parts.extend(out.map(|out| (label("OUT"), out.as_str())));
@@ -211,7 +205,7 @@ mod tests {
     use bursar_market::explain::explain;
     use bursar_units::Instant;
 
-    use super::{evidence, meant, scene, share, text, unknown};
+    use super::{evidence, pods_named, scene, share, text, unknown};
     use crate::grammar::Question;
     use crate::layout::Look;
 
@@ -238,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transcript_of_the_design_is_word_for_word() {
+    fn a_congested_pod_is_explained_with_its_arithmetic() {
         let expected = "\
 shop/api-7c9f may use 580m of CPU on w-17 and needs 1000m: the node is congested
 
@@ -274,7 +268,7 @@ OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next
     }
 
     #[test]
-    fn an_execution_goes_by_the_name_of_its_booking_too_and_both_are_told_where_two_are_meant() {
+    fn an_execution_is_found_by_its_booking_and_an_ambiguous_name_finds_both() {
         let mut market = market();
         let mut names = ["job", "e-job", "e-other"].into_iter();
         for pod in &mut market.pods {
@@ -284,7 +278,7 @@ OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next
         market.pods.first_mut().unwrap().kind = MarketKind::Declared;
         let markets = [market];
         let names = |name: &str| {
-            let found = meant(&markets, name).into_iter();
+            let found = pods_named(&markets, name).into_iter();
             found.map(|(_, pod)| pod.pod.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(names("other"), ["e-other"]);
@@ -298,7 +292,7 @@ OUT     label it `bursar.dev/market: \"off\"`: its own limit is back at the next
     }
 
     #[test]
-    fn whoever_is_not_managed_is_told_why_or_who_was_meant() {
+    fn an_unmanaged_pod_has_a_reason_and_an_unknown_name_a_suggestion() {
         let message = |name: &str| unknown(&[market()], name).message;
         assert_eq!(
             message("shop/api-7c9"),

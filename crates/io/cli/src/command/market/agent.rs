@@ -1,6 +1,6 @@
-//! `bursar agent`: only the node market, without a server; what a `DaemonSet` runs.
+//! `bursar agent`: the market of one node without a server, for a `DaemonSet`.
 //!
-//! Beside the work it answers `/metrics`, `/healthz` and `/readyz`.
+//! It also serves `/metrics`, `/healthz` and `/readyz`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,11 +23,10 @@ use crate::grammar::AgentArguments;
 use crate::layout::details;
 use crate::session::Session;
 
-/// The command that was given.
 const COMMAND: &str = "bursar agent";
-/// Where it answers unless told: beside a server and a demo.
+/// Default port, different from those of a server and of a demo.
 const PORT: u16 = 7173;
-/// How wide the words before each line are.
+/// Width of the word before each line.
 const WORD: usize = 7;
 
 pub(in crate::command) async fn run(
@@ -52,25 +51,24 @@ pub(in crate::command) async fn run(
     let listen = listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, PORT).into());
     let listener = bind(listen).await?;
     let address = listener.local_addr().unwrap_or(listen);
-    let who = (file.cgroup.as_slice(), None);
-    let options = file.market.options(mode, &node, &data, who);
+    let pods = (file.cgroup.as_slice(), None);
+    let options = file.market.options(mode, &node, &data, pods);
     let sharing = Sharing::start(COMMAND, options)?;
     let Some(agent) = sharing.agent().map(Arc::clone) else {
         return Err(Failure::unavailable(format!("the market is {}", sharing.words())).into());
     };
     let announced = announce(session, &sharing, (&node, address, began));
     if announced.is_ok() {
-        work(listener, agent, &mut signals).await;
+        serve_until_signal(listener, agent, &mut signals).await;
     }
-    // Whatever it was that ended it.
+    // Also after a failure: limits must be put back.
     sharing.end(session).await;
     announced?;
     session.aside("stopped\n");
     Ok(())
 }
 
-/// Answers until a signal comes.
-async fn work(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) {
+async fn serve_until_signal(listener: TcpListener, agent: Arc<Agent>, signals: &mut Signals) {
     tokio::select! {
         () = bursar_server::agent::serve(listener, agent) => {}
         _ = signals.next() => {}
@@ -81,8 +79,8 @@ fn mode(arguments: &AgentArguments, written: Option<MarketSetting>) -> Result<Mo
     match (arguments.market.as_deref(), written) {
         (Some("act"), _) | (None, Some(MarketSetting::Act)) => Ok(Mode::Act),
         (None, Some(MarketSetting::Off)) => {
-            let message = "the settings say that the market is off";
-            let hint = "`bursar agent --market observe` looks nevertheless";
+            let message = "the market is off in the settings";
+            let hint = "`bursar agent --market observe` observes anyway";
             Err(Failure::usage(message).hint(hint).into())
         }
         _ => Ok(Mode::Observe),
@@ -94,14 +92,14 @@ fn data(session: &Session, arguments: &AgentArguments, file: &File) -> Result<Pa
     let data = named
         .or_else(|| file.server.data.clone())
         .or_else(|| session.environment.data_home.clone())
-        .ok_or_else(|| Failure::usage("there is no place for data: name one with `--data DIR`"))?;
+        .ok_or_else(|| Failure::usage("there is no data directory; name one with `--data DIR`"))?;
     Ok(std::path::absolute(&data).unwrap_or(data))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Stop> {
     TcpListener::bind(address).await.map_err(|error| {
         Failure::unavailable(format!("cannot listen on {address}: {error}"))
-            .hint("name another with `--listen ADDRESS`")
+            .hint("choose another address with `--listen ADDRESS`")
             .into()
     })
 }

@@ -1,4 +1,4 @@
-//! What the API tells of a node, as the market explains it: the same numbers, none of them new.
+//! Conversion of an API answer about a node into the types of `market::explain`.
 
 use bursar_client::api::{MarketActs, MarketKind, MarketPod, MarketStep, NodeMarket};
 use bursar_market::clear::{BoundBy, Share, Step};
@@ -9,7 +9,6 @@ use bursar_market::node::Held;
 use bursar_market::sense::Shown;
 use bursar_units::Instant;
 
-/// The clearing.
 pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
     let level = market.level.map_or(Level::Full, |level| Level::At {
         numerator: level.numerator,
@@ -40,7 +39,7 @@ pub(in crate::command) fn scene(market: &NodeMarket) -> Scene {
     }
 }
 
-/// What one pod got. One that is held took no part: its share is what it has.
+/// Share of one pod. A held pod took no part: its share is its current limit.
 pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
     let quantum = market.quantum_milli.max(1);
     let (min, max) = (pod.wrote.request_milli, pod.wrote.limit_milli);
@@ -65,7 +64,7 @@ pub(in crate::command) fn share(market: &NodeMarket, pod: &MarketPod) -> Share {
     }
 }
 
-/// What is known of it beside its share.
+/// Measurements and limits of one pod.
 pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: Instant) -> Evidence {
     let shown = match (pod.demand, pod.used_milli_max) {
         (Some(demand), _) => Shown::Demand {
@@ -95,12 +94,12 @@ pub(in crate::command) fn evidence(market: &NodeMarket, pod: &MarketPod, now: In
     }
 }
 
-/// The booking that an execution has, as people know it.
+/// Booking id of the pod of an execution.
 pub(in crate::command) fn booking_of(pod: &MarketPod) -> &str {
     pod.pod.strip_prefix("e-").unwrap_or(&pod.pod)
 }
 
-/// Whether its counters have shown anything yet.
+/// True once its counters have been read.
 pub(in crate::command) fn is_measured(pod: &MarketPod) -> bool {
     pod.demand.is_some() || pod.used_milli_max.is_some()
 }

@@ -1,6 +1,6 @@
-//! `[market]` and `[[cgroup]]` of the settings file (design 80, 5.5; design 10, M10).
+//! `[market]` and `[[cgroup]]` of the settings file.
 //!
-//! What makes no sense is told with its line: tables become types while the file is read.
+//! Tables become types while the file is read, so that a mistake is reported with its line.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,18 +20,17 @@ use serde::de::{self, Deserializer, Visitor};
 
 use crate::failure::{Failure, Stop};
 
-/// The process whose cgroups tell where we are: our own.
+/// Directory of our own process, from which the agent finds the cgroup hierarchies.
 const PROCESS: &str = "/proc/self";
-/// Where hierarchies are mounted; no cgroup's path begins there.
+/// Mount directory of the hierarchies, which is not part of a cgroup's path.
 const MOUNTED: &str = "/sys/fs/cgroup";
-/// Names of cgroups may be so long, as those of nodes.
+/// Longest name of a cgroup, the same as for nodes.
 const NAME_MAX: usize = 253;
 
-/// How the CPU of a node is shared.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(try_from = "Written")]
 pub(in crate::command) struct Settings {
-    /// Whether to act, to observe or neither; observe unless told.
+    /// Default: observe.
     pub(in crate::command) mode: Option<MarketSetting>,
     node: NodeSettings,
     sense: Option<Duration>,
@@ -39,13 +38,13 @@ pub(in crate::command) struct Settings {
     reserve_milli: Option<u64>,
 }
 
-/// A cgroup to be managed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "WrittenCgroup")]
 pub(in crate::command) struct Cgroup(Declared);
 
-/// How often counters are read, and the node is cleared, unless told (design 10).
+/// Default interval between readings of the counters.
 const SENSE: Duration = Duration::from_secs(1);
+/// Default interval between clearings.
 const CLEAR: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize)]
@@ -72,17 +71,17 @@ struct WrittenCgroup {
     weight: Option<u64>,
 }
 
-/// A length of time as people write it.
+/// A duration as in `"500ms"`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Length(Duration);
 
-/// CPU as people write it: `"500m"`, `"2"` or `2`.
+/// CPU as in `"500m"`, `"2"` or `2`.
 #[derive(Clone, Copy, Debug)]
 struct Cpu(u64);
 
 impl Settings {
-    /// The same with what the command line says, which comes first.
+    /// The settings with the mode of the command line, which takes precedence.
     pub(in crate::command) fn told(self, mode: Option<MarketSetting>) -> Self {
         Self {
             mode: mode.or(self.mode),
@@ -90,7 +89,6 @@ impl Settings {
         }
     }
 
-    /// What an agent is started with.
     pub(in crate::command) fn options(
         &self,
         mode: Mode,
@@ -115,7 +113,7 @@ impl Settings {
 }
 
 impl Cgroup {
-    /// Refuses cgroups that cannot be managed together.
+    /// Checks that the cgroups can be managed together.
     pub(in crate::command) fn check(all: &[Self]) -> Result<(), Stop> {
         let declared: Vec<Declared> = all.iter().map(|cgroup| cgroup.0.clone()).collect();
         check_declared(&declared).map_err(|error| Failure::usage(chain(&error)).into())
@@ -131,10 +129,10 @@ impl TryFrom<Written> for Settings {
         if sense.unwrap_or(SENSE) > clear.unwrap_or(CLEAR) {
             return Err("`sense` must not be longer than `clear`".to_owned());
         }
-        let usual = NodeSettings::default();
-        let bucket_us = length(written.bucket).map_or(usual.window.bucket_us, micros);
+        let default = NodeSettings::default();
+        let bucket_us = length(written.bucket).map_or(default.window.bucket_us, micros);
         let buckets = match length(written.window).map(micros) {
-            None => usual.window.buckets,
+            None => default.window.buckets,
             Some(window_us) if window_us.is_multiple_of(bucket_us) => {
                 usize::try_from(window_us / bucket_us).unwrap_or(usize::MAX)
             }
@@ -150,10 +148,10 @@ impl TryFrom<Written> for Settings {
                 window: Window {
                     bucket_us,
                     buckets,
-                    running_us_min: usual.window.running_us_min.min(bucket_us),
+                    running_us_min: default.window.running_us_min.min(bucket_us),
                 },
-                cooldown_us: length(written.cooldown).map_or(usual.cooldown_us, micros),
-                ..usual
+                cooldown_us: length(written.cooldown).map_or(default.cooldown_us, micros),
+                ..default
             },
             sense,
             clear,
@@ -162,7 +160,7 @@ impl TryFrom<Written> for Settings {
     }
 }
 
-/// More than a day of the usual ones.
+/// More than a day of default buckets.
 const BUCKETS_MAX: usize = 20_000;
 
 impl TryFrom<WrittenCgroup> for Cgroup {
@@ -173,24 +171,20 @@ impl TryFrom<WrittenCgroup> for Cgroup {
         let is_odd = |letter: char| letter == '/' || letter.is_control() || letter.is_whitespace();
         if name.is_empty() || name.len() > NAME_MAX || name.contains(is_odd) {
             return Err(format!(
-                "`{}` cannot name a cgroup: 1 to {NAME_MAX} letters without blanks and /",
+                "`{}` is not a valid name of a cgroup: use 1 to {NAME_MAX} characters without spaces and /",
                 name.escape_debug()
             ));
         }
         let place = match (written.path, written.unit) {
             (Some(path), None) if path.starts_with(MOUNTED) => {
                 return Err(format!(
-                    "cgroup `{name}`: `path` begins at the root of the hierarchy, below the directory \
-                     where that is mounted; write what follows it, as in \"/system.slice/web.service\""
+                    "cgroup `{name}`: `path` must not contain the mount directory; start at the root of \
+                     the hierarchy, as in \"/system.slice/web.service\""
                 ));
             }
             (Some(path), None) => Place::Path(path),
             (None, Some(unit)) => Place::Unit(unit),
-            _ => {
-                return Err(format!(
-                    "cgroup `{name}` needs `path` or `unit`, one of them"
-                ));
-            }
+            _ => return Err(format!("cgroup `{name}` needs either `path` or `unit`")),
         };
         let Cpu(max_milli) = written.max;
         let min_milli = written
@@ -198,13 +192,17 @@ impl TryFrom<WrittenCgroup> for Cgroup {
             .map_or(BASELINE_MILLI.min(max_milli), |Cpu(milli)| milli);
         if max_milli == 0 || min_milli > max_milli || max_milli > VALUE_MAX {
             return Err(format!(
-                "cgroup `{name}` needs `max` above 0 and at least `min`, which is {min_milli}m"
+                "cgroup `{name}`: `max` must be above 0 and not below `min`, which is {min_milli}m"
             ));
         }
         let weight = match written.weight {
             None => weight(min_milli, FACTOR_PERMILLE),
             Some(given @ 1..=VALUE_MAX) => given,
-            Some(_) => return Err(format!("cgroup `{name}`: weight is 1 to {VALUE_MAX}")),
+            Some(_) => {
+                return Err(format!(
+                    "cgroup `{name}`: `weight` must be from 1 to {VALUE_MAX}"
+                ));
+            }
         };
         Ok(Self(Declared {
             name,
@@ -286,12 +284,12 @@ mod tests {
         let file: File =
             crate::config::parse(text, "bursar.toml").map_err(|failure| failure.message)?;
         let data = std::path::Path::new("/data");
-        let who = (file.cgroup.as_slice(), None);
-        Ok(file.market.options(Mode::Observe, "n", data, who))
+        let pods = (file.cgroup.as_slice(), None);
+        Ok(file.market.options(Mode::Observe, "n", data, pods))
     }
 
     #[test]
-    fn an_empty_file_has_the_intervals_of_the_design() {
+    fn an_empty_file_has_the_default_intervals() {
         let options = read("").unwrap();
         assert_eq!((options.sense.as_secs(), options.clear.as_secs()), (1, 5));
         assert_eq!(options.settings, bursar_market::node::Settings::default());
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_of_the_guide_are_read_and_are_the_defaults() {
+    fn the_settings_in_the_guide_are_the_defaults() {
         let guide = include_str!("../../../../../../docs/market.md");
         let (_, block) = guide.split_once("```toml\n").unwrap();
         let options = read(block.split_once("```").unwrap().0).unwrap();
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_its_line() {
+    fn a_mistake_is_reported_with_its_line() {
         for (text, expected) in [
             (
                 "[market]\nmoed = \"act\"\n",
@@ -353,24 +351,24 @@ mod tests {
             ),
             (
                 "[[cgroup]]\nname = \"a\"\npath = \"/sys/fs/cgroup/cpu/a\"\nmax = \"1\"\n",
-                "bursar.toml:1: cgroup `a`: `path` begins at the root of the hierarchy, below the directory \
-                 where that is mounted; write what follows it, as in \"/system.slice/web.service\"",
+                "bursar.toml:1: cgroup `a`: `path` must not contain the mount directory; start at the root of \
+                 the hierarchy, as in \"/system.slice/web.service\"",
             ),
             (
                 "[[cgroup]]\nname = \"a b\"\npath = \"/a\"\nmax = \"1\"\n",
-                "bursar.toml:1: `a b` cannot name a cgroup: 1 to 253 letters without blanks and /",
+                "bursar.toml:1: `a b` is not a valid name of a cgroup: use 1 to 253 characters without spaces and /",
             ),
             (
                 "\n[[cgroup]]\nname = \"a\"\nmax = \"1\"\n",
-                "bursar.toml:2: cgroup `a` needs `path` or `unit`, one of them",
+                "bursar.toml:2: cgroup `a` needs either `path` or `unit`",
             ),
             (
                 "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmin = \"2\"\nmax = \"1\"\n",
-                "bursar.toml:1: cgroup `a` needs `max` above 0 and at least `min`, which is 2000m",
+                "bursar.toml:1: cgroup `a`: `max` must be above 0 and not below `min`, which is 2000m",
             ),
             (
                 "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmax = \"1\"\nweight = 0\n",
-                "bursar.toml:1: cgroup `a`: weight is 1 to 1000000000",
+                "bursar.toml:1: cgroup `a`: `weight` must be from 1 to 1000000000",
             ),
         ] {
             assert_eq!(read(text).map(|_| ()), Err(expected.to_owned()), "{text}");

@@ -1,4 +1,4 @@
-//! An agent in this process: started, announced, and everything put back at the end.
+//! The market agent in this process: start, announcement, and restore at the end.
 
 use std::sync::Arc;
 
@@ -10,27 +10,26 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Stop};
 use crate::session::Session;
 
-/// How many are named that are not managed.
+/// Most unmanaged pods that are named.
 const NAMED_MAX: usize = 3;
 
-/// The agent of this machine, or why there is none.
+/// The agent of this machine, or the reason why there is none.
 pub(in crate::command) struct Sharing {
     agent: Result<Arc<Agent>, String>,
-    /// The command that was given: `bursar up`.
+    /// `bursar up` or `bursar agent`, for hints.
     command: &'static str,
 }
 
 impl Sharing {
-    /// No agent was wanted.
     pub(in crate::command) fn off(command: &'static str) -> Self {
-        let reason = format!("off (`{command} --market observe` looks, and changes nothing)");
+        let reason = format!("off (`{command} --market observe` observes and changes nothing)");
         Self {
             agent: Err(reason),
             command,
         }
     }
 
-    /// Starts one. Where it was only to look, a machine that shows nothing is no reason to stop.
+    /// Starts an agent. If it only observes, its failure does not end the command.
     pub(in crate::command) fn start(command: &'static str, options: Options) -> Result<Self, Stop> {
         let mode = options.mode;
         let agent = match Agent::start(options) {
@@ -44,7 +43,6 @@ impl Sharing {
         Ok(Self { agent, command })
     }
 
-    /// The agent, where one is at work.
     pub(in crate::command) fn agent(&self) -> Option<&Arc<Agent>> {
         self.agent.as_ref().ok()
     }
@@ -57,20 +55,19 @@ impl Sharing {
         };
         let observing = format!(
             "observing {}, changing none",
-            words::count(seen(&view), "cgroup")
+            words::count(cgroup_count(&view), "cgroup")
         );
-        let without = without(&view.unmanaged);
+        let unmanaged = unmanaged_text(&view.unmanaged);
         match &view.acts {
             Acts::Told => format!("{observing} (`{} --market act` lets it act)", self.command),
-            Acts::Cannot(reason) => format!("{observing}: {reason}{without}"),
+            Acts::Cannot(reason) => format!("{observing}: {reason}{unmanaged}"),
             Acts::Yes => {
                 let managed = u64::try_from(view.standings.len()).unwrap_or(u64::MAX);
-                format!("acting on {}{without}", words::count(managed, "cgroup"))
+                format!("acting on {}{unmanaged}", words::count(managed, "cgroup"))
             }
         }
     }
 
-    /// The same for programs.
     pub(in crate::command) fn json(&self) -> Value {
         let view = match &self.agent {
             Ok(agent) => agent.view(),
@@ -91,27 +88,23 @@ impl Sharing {
         })
     }
 
-    /// Puts every limit back that users wrote, and ends the agent.
+    /// Puts the users' limits back and ends the agent.
     pub(in crate::command) async fn end(&self, session: &mut Session) {
         let Ok(agent) = &self.agent else {
             return;
         };
         let agent = Arc::clone(agent);
-        let told = tokio::task::spawn_blocking(move || agent.stop()).await;
-        match told {
-            Ok(Ok(told)) => {
-                for (pod, reason) in &told.failed {
+        match tokio::task::spawn_blocking(move || agent.stop()).await {
+            Ok(Ok(report)) => {
+                for (pod, reason) in &report.failed {
                     session.aside(&format!(
                         "warning: the CPU limit of {pod} was not put back: {reason}\n"
                     ));
                 }
-                match u64::try_from(told.restored.len()) {
-                    Ok(0) | Err(_) => {}
-                    Ok(1) => session.aside("1 CPU limit put back as its user wrote it\n"),
-                    Ok(count) => {
-                        let limits = words::count(count, "CPU limit");
-                        session.aside(&format!("{limits} put back as their users wrote them\n"));
-                    }
+                let count = u64::try_from(report.restored.len()).unwrap_or(u64::MAX);
+                if 0 < count {
+                    let limits = words::count(count, "CPU limit");
+                    session.aside(&format!("{limits} put back\n"));
                 }
             }
             Ok(Err(error)) => session.aside(&format!("warning: {}\n", chain(&error))),
@@ -121,7 +114,7 @@ impl Sharing {
 }
 
 /// `; not managed: db (there is no such cgroup), and 3 others`.
-fn without(unmanaged: &[(String, Why)]) -> String {
+fn unmanaged_text(unmanaged: &[(String, Why)]) -> String {
     let named = unmanaged.iter().take(NAMED_MAX);
     let named: Vec<String> = named
         .map(|(name, why)| format!("{name} ({})", why.sentence()))
@@ -137,7 +130,7 @@ fn without(unmanaged: &[(String, Why)]) -> String {
     format!("; not managed: {}{rest}", named.join(", "))
 }
 
-fn seen(view: &View) -> u64 {
+fn cgroup_count(view: &View) -> u64 {
     u64::try_from(view.observed.len() + view.standings.len()).unwrap_or(u64::MAX)
 }
 
@@ -145,17 +138,17 @@ fn seen(view: &View) -> u64 {
 mod tests {
     use bursar_node::market::Why;
 
-    use super::without;
+    use super::unmanaged_text;
 
     #[test]
-    fn the_first_who_are_not_managed_are_named_with_their_reasons() {
+    fn the_first_unmanaged_cgroups_are_named_with_their_reasons() {
         let all = ["a", "b", "c", "d"].map(|name| (name.to_owned(), Why::Missing));
-        assert_eq!(without(&[]), "");
+        assert_eq!(unmanaged_text(&[]), "");
         assert_eq!(
-            without(all.get(..1).unwrap_or_default()),
+            unmanaged_text(all.get(..1).unwrap_or_default()),
             "; not managed: a (there is no such cgroup)"
         );
-        let text = without(&all);
+        let text = unmanaged_text(&all);
         assert!(
             text.ends_with("c (there is no such cgroup), and 1 other"),
             "{text}"

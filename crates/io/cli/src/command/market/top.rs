@@ -1,5 +1,4 @@
-//! `bursar top`: who needs CPU on a node, who gets it, and how close to need that is
-//! (design 80, 2.13).
+//! `bursar top`: need, limit and use of CPU for each pod of a node.
 
 mod live;
 
@@ -13,15 +12,15 @@ use bursar_units::ObjectName;
 
 use super::BLANK;
 use super::scene::{is_measured, scene};
-use crate::command::spine::node::{market_of, mode_meaning};
+use crate::command::spine::node::{all_markets, mode_meaning};
 use crate::failure::Stop;
 use crate::grammar::{Format, TopArguments};
 use crate::layout::{self, Column, Look, Meaning, Shown, WIDTH};
 use crate::list;
 use crate::session::Session;
 
-/// What is said where no agent reports.
-const NOBODY: &str = "no node here shares its CPU\n\nhint: `bursar up --market observe` looks\n";
+const NO_MARKET: &str =
+    "no node here shares its CPU\n\nhint: `bursar up --market observe` starts an agent\n";
 
 pub(in crate::command) async fn run(
     session: &mut Session,
@@ -46,7 +45,7 @@ pub(in crate::command) async fn run(
             session.print(&names.collect::<String>())
         }
         (Format::Table | Format::Wide, [], _) => {
-            session.aside(NOBODY);
+            session.aside(NO_MARKET);
             Ok(())
         }
         (Format::Table | Format::Wide, all, _) => {
@@ -57,24 +56,19 @@ pub(in crate::command) async fn run(
     }
 }
 
-/// The markets of one node, or of all that have an agent.
+/// The market of one node, or of all nodes that have an agent.
 async fn fetch(client: &Client, node: Option<&ObjectName>) -> Result<Vec<NodeMarket>, Stop> {
     if let Some(node) = node {
         return Ok(vec![client.market(node).await?]);
     }
-    let mut markets = Vec::new();
-    for node in client.nodes().await?.items {
-        markets.extend(market_of(client, &node.metadata.name).await?);
-    }
-    Ok(markets)
+    Ok(all_markets(client).await?)
 }
 
-/// What it is laid out for.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// Whether nothing is left out.
+    /// Shows all columns and idle cgroups.
     is_wide: bool,
-    /// How long a line of words may be.
+    /// Longest line of text.
     columns: usize,
 }
 
@@ -87,7 +81,6 @@ impl Page {
     }
 }
 
-/// All nodes, one below the other.
 fn text(markets: &[NodeMarket], look: &Look, page: Page) -> String {
     let nodes = markets.iter().map(|market| node_text(market, look, page));
     nodes.collect::<Vec<_>>().join("\n")
@@ -122,32 +115,32 @@ fn managed(market: &NodeMarket, look: &Look, page: Page) -> String {
     text + unmeasured(is_new) + &not_managed(market)
 }
 
-/// Everyone alike, for nobody is managed: those who would be first.
+/// Pods and other cgroups in one table, because none is managed; pods come first.
 fn observed(market: &NodeMarket, look: &Look, page: Page) -> String {
-    let would_be = market.pods.iter().map(Seen::of_pod);
-    let mut groups: Vec<Seen> = market.observed.iter().map(Seen::of_group).collect();
+    let pods = market.pods.iter().map(ObservedRow::of_pod);
+    let mut groups: Vec<ObservedRow> = market.observed.iter().map(ObservedRow::of_group).collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.used_milli));
     let count = groups.len();
     groups.retain(|group| page.is_wide || !group.is_idle());
     let idle = u64::try_from(count - groups.len()).unwrap_or(u64::MAX);
-    let rows: Vec<Seen> = would_be.chain(groups).collect();
-    let mut text = layout::table(SEEN, &rows, look, false);
+    let rows: Vec<ObservedRow> = pods.chain(groups).collect();
+    let mut text = layout::table(OBSERVED, &rows, look, false);
     if idle > 0 {
         let cgroups = words::count(idle, "cgroup");
-        let words = " that used less than 1m lately (`-o wide` shows them)\n";
+        let words = " that used less than 1m recently (`-o wide` shows them)\n";
         text.extend(["and ", &cgroups, words]);
     }
-    let is_new = rows.iter().any(|seen| seen.peak_milli.is_none());
+    let is_new = rows.iter().any(|row| row.peak_milli.is_none());
     text + unmeasured(is_new) + &not_managed(market) + &observing(market, page)
 }
 
-/// What `-` means where it stands for a number that is still to come.
+/// Legend of `-` for a number that is not known yet.
 const fn unmeasured(is_any: bool) -> &'static str {
     if is_any { "-: not measured yet\n" } else { "" }
 }
 
-/// One who is only observed.
-struct Seen {
+/// A pod or cgroup that is only observed.
+struct ObservedRow {
     name: String,
     limit_milli: Option<u64>,
     used_milli: Option<u64>,
@@ -155,7 +148,7 @@ struct Seen {
     throttled_permille: u64,
 }
 
-impl Seen {
+impl ObservedRow {
     fn of_pod(pod: &MarketPod) -> Self {
         let demand = pod.demand.map(|demand| demand.peak_milli);
         Self {
@@ -177,49 +170,49 @@ impl Seen {
         }
     }
 
-    /// Whether it did nothing in the whole window, or in all that was seen of it.
+    /// True if it used nothing in the window, or since it was first measured.
     fn is_idle(&self) -> bool {
         self.peak_milli.or(self.used_milli) == Some(0)
     }
 }
 
-const SEEN: &[Column<Seen>] = &[
-    Column::of_text("OBSERVED", Shown::Always, |seen, _| seen.name.clone()),
-    Column::of_count("LIMIT", Shown::Always, |seen, _| {
-        seen.limit_milli.map_or_else(|| "none".to_owned(), milli)
+const OBSERVED: &[Column<ObservedRow>] = &[
+    Column::of_text("OBSERVED", Shown::Always, |row, _| row.name.clone()),
+    Column::of_count("LIMIT", Shown::Always, |row, _| {
+        row.limit_milli.map_or_else(|| "none".to_owned(), milli)
     }),
-    Column::of_count("USED", Shown::Always, |seen, _| {
-        seen.used_milli.map(milli).unwrap_or_default()
+    Column::of_count("USED", Shown::Always, |row, _| {
+        row.used_milli.map(milli).unwrap_or_default()
     }),
-    Column::of_count("PEAK", Shown::Always, |seen, _| {
-        seen.peak_milli.map(milli).unwrap_or_default()
+    Column::of_count("PEAK", Shown::Always, |row, _| {
+        row.peak_milli.map(milli).unwrap_or_default()
     }),
-    Column::of_count("THROTTLED", Shown::Always, |seen, _| {
-        throttled(seen.peak_milli.is_some(), seen.throttled_permille)
+    Column::of_count("THROTTLED", Shown::Always, |row, _| {
+        throttled(row.peak_milli.is_some(), row.throttled_permille)
     }),
 ];
 
-/// A row of the table: a pod, or the sum of all.
+/// A pod, or the sum of all.
 struct Row {
     cells: [String; 8],
     is_throttled: bool,
 }
 
 const PODS: &[Column<Row>] = &[
-    Column::of_text("POD", Shown::Always, |row, _| of(row, 0)),
-    Column::of_text("WROTE", Shown::Room(1), |row, _| of(row, 1)),
-    Column::of_count("NEED", Shown::Always, |row, _| of(row, 2)),
-    Column::of_count("LIMIT", Shown::Always, |row, _| of(row, 3)),
-    Column::of_text("", Shown::Room(2), |row, _| of(row, 4)),
-    Column::of_count("USED", Shown::Always, |row, _| of(row, 5)),
+    Column::of_text("POD", Shown::Always, |row, _| cell(row, 0)),
+    Column::of_text("WROTE", Shown::Room(1), |row, _| cell(row, 1)),
+    Column::of_count("NEED", Shown::Always, |row, _| cell(row, 2)),
+    Column::of_count("LIMIT", Shown::Always, |row, _| cell(row, 3)),
+    Column::of_text("", Shown::Room(2), |row, _| cell(row, 4)),
+    Column::of_count("USED", Shown::Always, |row, _| cell(row, 5)),
     Column {
         meaning: |row| row.is_throttled.then_some(Meaning::Waiting),
-        ..Column::of_count("THROTTLED", Shown::Always, |row, _| of(row, 6))
+        ..Column::of_count("THROTTLED", Shown::Always, |row, _| cell(row, 6))
     },
-    Column::of_text("SINCE", Shown::Room(3), |row, _| of(row, 7)),
+    Column::of_text("SINCE", Shown::Room(3), |row, _| cell(row, 7)),
 ];
 
-fn of(row: &Row, at: usize) -> String {
+fn cell(row: &Row, at: usize) -> String {
     row.cells.get(at).cloned().unwrap_or_default()
 }
 
@@ -271,7 +264,7 @@ fn not_managed(market: &NodeMarket) -> String {
     let mut pods = market.pods.iter();
     let is_kubernetes = pods.any(|pod| pod.kind == MarketKind::Kubernetes);
     let what = match market.acts {
-        // Elsewhere what is not managed is measured together, whoever it is.
+        // Without Kubernetes the unmanaged CPU includes more than these pods.
         MarketActs::Act if is_kubernetes => format!(
             "not managed: {}, {}m",
             words::count(count, "pod"),
@@ -285,7 +278,7 @@ fn not_managed(market: &NodeMarket) -> String {
     format!("{what} ({})\n", reasons.collect::<Vec<_>>().join(", "))
 }
 
-/// How it would act.
+/// The reason why nothing is managed.
 fn observing(market: &NodeMarket, page: Page) -> String {
     let words = match &market.acts_reason {
         Some(reason) => format!("nothing is managed here: {reason}"),
@@ -300,7 +293,7 @@ fn milli(milli: u64) -> String {
     format!("{milli}m")
 }
 
-/// The share of throttled periods, or nothing until something was measured.
+/// Share of throttled periods; empty before the first measurement.
 fn throttled(is_measured: bool, permille: u64) -> String {
     if !is_measured {
         return String::new();
@@ -323,7 +316,6 @@ mod tests {
         columns: 100,
     };
 
-    /// The node of design 80, 2.13, as the API tells it.
     fn market() -> NodeMarket {
         serde_json::from_str(include_str!("../../../tests/scenarios/market/w-17.json")).unwrap()
     }
@@ -338,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transcript_of_the_design_is_word_for_word() {
+    fn a_congested_node_is_one_table() {
         let expected = "\
 node w-17: congested, price 1.88; 1500m to share (1800m allocatable less 300m unmanaged)
 POD               WROTE      NEED  LIMIT               USED  THROTTLED  SINCE
@@ -352,7 +344,7 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
     }
 
     #[test]
-    fn who_is_held_or_not_measured_yet_is_told() {
+    fn held_and_unmeasured_pods_are_marked() {
         let mut market = market();
         let [held, new, _] = market.pods.as_mut_slice() else {
             panic!("the node has three pods");
@@ -371,15 +363,15 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
     }
 
     #[test]
-    fn long_names_cost_columns_and_are_never_cut() {
+    fn long_names_drop_columns_and_are_never_cut() {
         let mut market = market();
         let name = "e-acme-01a1e2d5-90d4-7010-8dc7-bccd4008ddc4";
         name.clone_into(&mut market.pods.first_mut().unwrap().pod);
-        let told = node_text(&market, &look(), PAGE);
-        assert!(told.contains(name) && !told.contains("SINCE"), "{told}");
+        let text = node_text(&market, &look(), PAGE);
+        assert!(text.contains(name) && !text.contains("SINCE"), "{text}");
         assert!(
-            told.lines().all(|line| line.chars().count() <= 100),
-            "{told}"
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
         );
         let wide = Page {
             is_wide: true,
@@ -389,7 +381,7 @@ not managed: 6 pods, 300m (4 kube-system, 1 opted out, 1 static CPU manager)
     }
 
     #[test]
-    fn what_is_only_observed_looks_like_nothing_that_is_managed() {
+    fn an_observed_node_has_a_table_without_market_columns() {
         let mut market = market();
         market.acts = MarketActs::Observe;
         market.pods.truncate(1);
@@ -413,7 +405,7 @@ batch/thumbs-x1   600m  331m  450m        31%
 /c                none   20m   40m         0%
 /b                none    3m   40m         0%
 /a                none     -     -          -
-and 1 cgroup that used less than 1m lately (`-o wide` shows them)
+and 1 cgroup that used less than 1m recently (`-o wide` shows them)
 -: not measured yet
 could not be managed: 6 pods (4 kube-system, 1 opted out, 1 static CPU manager)
 nothing is managed here: `bursar up --market act` lets it act on executions and on the cgroups that

@@ -1,4 +1,4 @@
-//! `bursar audit`: proofs, for whoever holds a file. Verifying needs no network, ever.
+//! `bursar audit`: fetches and verifies proofs. Verification never uses the network.
 
 mod history;
 
@@ -14,7 +14,7 @@ use bursar_journal::proof::{Check, Proof, Proven};
 use bursar_units::causes::chain;
 use serde_json::json;
 
-use super::ledger::{check_export, check_lines};
+use super::ledger::{check_export, check_lines, elapsed_ms};
 use crate::command::read_reference;
 use crate::config::Config;
 use crate::failure::{Failure, Stop, exit};
@@ -23,7 +23,7 @@ use crate::layout::Look;
 use crate::pins::{Pin, Pins, differ, two_histories};
 use crate::session::{Reach, Session};
 
-/// How wide the names of checks are.
+/// Width of the names of checks.
 const NAME: usize = 10;
 
 pub(in crate::command) async fn run(session: &mut Session, verb: AuditVerb) -> Result<(), Stop> {
@@ -60,47 +60,41 @@ async fn proof(session: &mut Session, reference: &str, out: Option<&Path>) -> Re
         .map_err(|error| Failure::file("write", name.display(), &error))?;
     let value = json!({"object": reference, "file": name.display().to_string(), "records": parsed.records.len()});
     let count = u64::try_from(parsed.records.len()).unwrap_or(u64::MAX);
+    let (file, records) = (name.display(), words::count(count, "record"));
     session.show(&value, &reference, |_| {
-        format!(
-            "{} proves {} of {reference}\n",
-            name.display(),
-            words::count(count, "record")
-        )
+        format!("{file} proves {records} of {reference}\n")
     })?;
     session.aside(&format!(
-        "\nhint: `bursar audit verify {}` checks it, offline\n",
-        name.display()
+        "\nhint: `bursar audit verify {file}` checks it, offline\n"
     ));
     history::join(session, &client, &parsed.checkpoint).await
 }
 
-/// A key to verify with, and where it comes from.
+/// A key to verify with.
 struct Trusted {
-    /// The key.
     key: VerifierKey,
-    /// Where it comes from, in words.
+    /// Origin of the key, for messages.
     from: String,
-    /// Whether another key is pinned for the ledger.
+    /// Another key is pinned for the ledger.
     is_foreign: bool,
 }
 
 impl Trusted {
-    /// Whether what the key signs is evidence about the ledger that a checkpoint is of: not if it is
-    /// the key of another ledger, or if another key is pinned for this one.
+    /// True if a signature of the key is evidence about the ledger of the checkpoint: not with the
+    /// key of another ledger, or if another key is pinned for this ledger.
     fn is_of(&self, checkpoint: &Checkpoint) -> bool {
         let ledger = |name: &str| name.split('/').nth(1).map(str::to_owned);
         ledger(self.key.name().as_str()) == ledger(checkpoint.origin.as_str()) && !self.is_foreign
     }
 
-    /// Warns of a key that is not the pinned one.
-    fn warn(&self, session: &mut Session) {
+    fn warn_if_foreign(&self, session: &mut Session) {
         if !self.is_foreign {
             return;
         }
         let pins = Pins::of(&session.environment).map(|pins| pins.path());
         let pins = pins.map(|path| session.environment.shown(&path));
         session.aside(&format!(
-            "warning: another key than the {} is pinned for this ledger in {}; this checkpoint is not remembered\n",
+            "warning: the {} is not the key pinned for this ledger in {}; this checkpoint is not remembered\n",
             self.from,
             pins.unwrap_or_default()
         ));
@@ -130,28 +124,21 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
         Failure::new(code, format!("{shown} does not verify: {}", chain(&error)))
     })?;
     let trusted = trusted(session, &proof.checkpoint, key)?;
-    trusted.warn(session);
+    trusted.warn_if_foreign(session);
     let mut checks = proof.verify(&trusted.key);
     if let Some(signed) = checks.first_mut().filter(|check| check.ok) {
         signed.detail = format!("{}, {}", signed.detail, trusted.from);
     }
     let checkpoint = Checkpoint::open(&proof.checkpoint, &trusted.key).ok();
-    checks.extend(
-        checkpoint
-            .as_ref()
-            .and_then(|checkpoint| consistent(session, checkpoint)),
-    );
+    let signed = checkpoint.as_ref();
+    checks.extend(signed.and_then(|checkpoint| consistent(session, checkpoint)));
     checks.push(about(&proof));
     let is_ok = checks.iter().all(|check| check.ok);
-    // A checkpoint that was signed is evidence, whatever else is wrong with the file.
+    // A signed checkpoint is evidence even if other checks fail.
     if let Some(checkpoint) = checkpoint.filter(|seen| trusted.is_of(seen)) {
         history::remember(session, &checkpoint, &[], &[]);
     }
-    let took = if session.is_virtual() {
-        0
-    } else {
-        began.elapsed().as_millis().max(1)
-    };
+    let took = elapsed_ms(session, began);
     let value = json!({"object": proof.object, "verified": is_ok, "checks": checks, "checkpoint": proof.checkpoint});
     session.show(&value, &proof.object, |look| {
         report(&proof, &checks, took, look)
@@ -163,7 +150,7 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
     let failed = checks.iter().filter(|check| !check.ok).count();
     let first = checks.iter().find(|check| !check.ok);
     let reason = first.map(|check| match check.name {
-        "signed" => "it is not signed by the key that is trusted",
+        "signed" => "it is not signed by the trusted key",
         "consistent" => "two histories of this ledger were seen",
         "about" => check.detail.as_str(),
         _ => "the record was edited after signing",
@@ -184,7 +171,8 @@ fn verify(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), 
     Err(Failure::new(exit::UNVERIFIED, message).hint(hint).into())
 }
 
-/// A whole export: everything is hashed and folded again, and must extend what was seen before.
+/// Verifies a whole export: hashes and folds all records again, and checks that they extend the
+/// checkpoints seen before.
 fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Result<(), Stop> {
     let pins = Pins::of(&session.environment);
     let seen = |origin: &str| {
@@ -200,7 +188,7 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
     };
     let (report, failure) = check_export(session, file, trusting, seen)?;
     if let Some(used) = &used {
-        used.warn(session);
+        used.warn_if_foreign(session);
     }
     let checkpoint = report.checkpoint.filter(|_| report.damage.is_none());
     let before = checkpoint.as_ref().and_then(|checkpoint| {
@@ -210,7 +198,7 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
     });
     if let Some((here, size)) = before {
         session.aside(&format!(
-            "not checked: what follows, it ends at record {} and the ledger had {} when it was last seen\n",
+            "not checked: later records; the file ends at record {} and the ledger had {} when last seen\n",
             words::number(here.saturating_sub(1)),
             words::count(size, "record")
         ));
@@ -224,7 +212,8 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
         let hint = if failed.any(|check| check.name == "consistent") {
             history::hint(session)
         } else {
-            "ask the operator for another: `bursar ledger export --out FILE` writes one that is signed".to_owned()
+            "ask the operator for a signed export: `bursar ledger export --out FILE` writes one"
+                .to_owned()
         };
         return Err(failure.hint(hint).into());
     }
@@ -233,18 +222,13 @@ fn verify_export(session: &mut Session, file: &Path, key: Option<&Path>) -> Resu
 }
 
 fn report(proof: &Proof, checks: &[Check], took: u128, look: &Look) -> String {
-    let time = proof.records.last().and_then(|record| {
-        let record = decode(record).ok()?;
-        Some(record.time)
-    });
+    let last = proof.records.last();
+    let last = last.and_then(|record| decode(record).ok());
+    let time = last.map(|record| format!(", {}", look.absolute(record.time)));
+    let time = time.unwrap_or_default();
     let count = u64::try_from(proof.records.len()).unwrap_or(u64::MAX);
-    let time = time.map(|at| format!(", {}", look.absolute(at)));
-    let head = format!(
-        "{}, {}{}\n",
-        proof.object,
-        words::count(count, "record"),
-        time.unwrap_or_default()
-    );
+    let records = words::count(count, "record");
+    let head = format!("{}, {records}{time}\n", proof.object);
     let is_ok = checks.iter().all(|check| check.ok);
     let end = if is_ok {
         format!("verified in {took} ms, offline\n")
@@ -254,14 +238,13 @@ fn report(proof: &Proof, checks: &[Check], took: u128, look: &Look) -> String {
     head + &check_lines(checks, NAME, look) + &end
 }
 
-/// What was not checked, and on whose word the rest stands.
 const NOTES: &str = "\
-not checked: that these are all the records there are (needs an export: `bursar audit verify EXPORT`)
+not checked: whether other records exist (needs an export: `bursar audit verify EXPORT`)
 note: unwitnessed: order rests on the operator's word
 ";
 
-/// Whether the records speak of what the file says that it proves: the question by which the server
-/// selects them.
+/// Checks that each record is about the object of the proof, with the function by which the server
+/// selects records.
 fn about(proof: &Proof) -> Check {
     let wanted = &proof.object;
     let subject: Reference = match wanted.parse() {
@@ -280,10 +263,9 @@ fn about(proof: &Proof) -> Check {
             Err(error) => return Check::failed("about", chain(&error)),
         }
     }
-    Check::passed("about", format!("each record speaks of {wanted}"))
+    Check::passed("about", format!("each record is about {wanted}"))
 }
 
-/// A proven record, read with the blobs beside it.
 fn decode(proven: &Proven) -> Result<codec::Record, codec::Error> {
     let blob = |wanted: &Hash| {
         let mut blobs = proven.blobs.iter().map(String::as_bytes);
@@ -294,13 +276,16 @@ fn decode(proven: &Proven) -> Result<codec::Record, codec::Error> {
     codec::decode(proven.seq, proven.bytes.as_bytes(), blob)
 }
 
-/// The checkpoint against those seen of the same ledger, as far as one file can say.
+/// Compares the checkpoint with those seen of the same ledger, as far as one file allows.
 fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     let pins = Pins::of(&session.environment)?;
     let seen = pins.seen(checkpoint.origin.as_str());
     let mut checkpoints = seen.iter().map(|seen| &seen.checkpoint);
     if let Some(other) = checkpoints.clone().find(|other| differ(checkpoint, other)) {
-        return Some(Check::failed("consistent", history::two(other, checkpoint)));
+        return Some(Check::failed(
+            "consistent",
+            history::conflict(other, checkpoint),
+        ));
     }
     let known = two_histories(&seen, &[]);
     if known.is_some() {
@@ -308,17 +293,15 @@ fn consistent(session: &Session, checkpoint: &Checkpoint) -> Option<Check> {
     }
     checkpoints.any(|seen| seen == checkpoint).then(|| {
         let size = words::number(checkpoint.size);
-        Check::passed(
-            "consistent",
-            format!("checkpoint {size} is the one seen before"),
-        )
+        let detail = format!("checkpoint {size} is the one seen before");
+        Check::passed("consistent", detail)
     })
 }
 
-/// The key for a checkpoint: from the file given, the context, or the pins. Of several that are
-/// trusted it is the one that signed, or the newest where none did.
+/// The key for a checkpoint: from the given file, the context, or the pins. Of several pins, the one
+/// that signed it, or the newest if none did.
 fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted, Stop> {
-    // `bursar/<uuid>/<generation>`: the pin is of the ledger.
+    // `bursar/<uuid>/<generation>`: a pin belongs to the uuid.
     let origin = note.lines().next().unwrap_or_default();
     let ledger = origin.split('/').nth(1).unwrap_or_default();
     let pins = Pins::of(&session.environment).map(|pins| pins.all_of_ledger(ledger));
@@ -326,10 +309,12 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
     if let Some(file) = file {
         let text = std::fs::read_to_string(session.path(file))
             .map_err(|error| Failure::file("read", file.display(), &error))?;
-        let key: VerifierKey = text
-            .trim()
-            .parse()
-            .map_err(|error| Failure::usage(format!("{} holds no key: {error}", file.display())))?;
+        let key: VerifierKey = text.trim().parse().map_err(|error| {
+            Failure::usage(format!(
+                "{} does not contain a key: {error}",
+                file.display()
+            ))
+        })?;
         return Ok(Trusted {
             is_foreign: !pins.is_empty() && pins.iter().all(|pin| pin.key != key),
             key,
@@ -361,7 +346,7 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
         let key = text
             .trim()
             .parse()
-            .map_err(|error| Failure::usage(format!("`log-key` is no key: {error}")))?;
+            .map_err(|error| Failure::usage(format!("`log-key` is not a valid key: {error}")))?;
         return Ok(Trusted {
             key,
             from: format!("stated in context {}", name.unwrap_or_default()),
@@ -372,7 +357,7 @@ fn trusted(session: &Session, note: &str, file: Option<&Path>) -> Result<Trusted
     let Some(pin) = pins.iter().find(signed).or(pins.first()) else {
         let message = format!("there is no key to verify with: ledger {ledger} is not pinned here");
         return Err(Failure::usage(message)
-            .hint("ask its operator for the output of `bursar ledger key`, and name that file with `--key FILE`")
+            .hint("ask its operator for the output of `bursar ledger key`, and pass that file with `--key FILE`")
             .into());
     };
     Ok(Trusted {

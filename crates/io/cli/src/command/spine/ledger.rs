@@ -1,4 +1,4 @@
-//! `bursar ledger`: the record of everything, for whoever runs the store.
+//! `bursar ledger`: check, read, export, back up, restore and prune the ledger; its keys.
 
 mod check;
 mod keep;
@@ -10,7 +10,7 @@ use crate::failure::Stop;
 use crate::grammar::LedgerVerb;
 use crate::session::Session;
 
-pub(super) use check::{export as check_export, lines as check_lines};
+pub(super) use check::{elapsed_ms, export as check_export, lines as check_lines};
 
 pub(in crate::command) async fn run(session: &mut Session, verb: LedgerVerb) -> Result<(), Stop> {
     match verb {
@@ -27,17 +27,14 @@ pub(in crate::command) async fn run(session: &mut Session, verb: LedgerVerb) -> 
             to,
             store,
         } => {
-            keep::export(
-                session,
-                &keep::Export {
-                    out,
-                    format,
-                    from,
-                    to,
-                    store,
-                },
-            )
-            .await
+            let arguments = keep::Export {
+                out,
+                format,
+                from,
+                to,
+                store,
+            };
+            keep::export(session, &arguments).await
         }
         LedgerVerb::Backup { out, store } => keep::backup(session, &out, store.as_deref()).await,
         LedgerVerb::Restore {

@@ -1,4 +1,4 @@
-//! `bursar node`: the inventory, how each machine's CPU is shared, and putting limits back.
+//! `bursar node`: the inventory, the market of each machine, and the restore of CPU limits.
 
 use std::path::Path;
 
@@ -9,7 +9,6 @@ use bursar_client::client::{Error, Mode};
 use bursar_client::object::node::capacity;
 use bursar_client::{Client, Code};
 use bursar_engine::words;
-use bursar_market::cgroup::Quota;
 use bursar_market::decimal::{fraction, price};
 use bursar_market::explain::to_share;
 use bursar_node::market::{self, DIRECTORY, Deed};
@@ -19,6 +18,7 @@ use bursar_units::{Amount, Instant, ObjectName};
 use serde::Serialize;
 
 use crate::command::market::scene::scene;
+use crate::command::up::machine::Machine;
 use crate::command::{DRY_RUN, watch};
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::{ListFlags, NodeNoun, NodeVerb, RestoreArguments};
@@ -26,9 +26,8 @@ use crate::layout::{Column, Look, Meaning, REPORT_WORD, Shown, details};
 use crate::list::{Filter, Listed};
 use crate::session::Session;
 
-/// What a node does that does not act.
 const OBSERVES: &str = "observes, changes nothing";
-/// Our own process, which tells where the cgroups are.
+/// Directory of our own process, from which the cgroup hierarchies are found.
 const PROCESS: &str = "/proc/self";
 
 pub(in crate::command) async fn run(session: &mut Session, noun: NodeNoun) -> Result<(), Stop> {
@@ -39,7 +38,7 @@ pub(in crate::command) async fn run(session: &mut Session, noun: NodeNoun) -> Re
     }
 }
 
-/// The market of a node; `None` where no agent reports, or the caller may not see it.
+/// The market of a node; `None` if no agent reports or the caller may not see it.
 pub(in crate::command) async fn market_of(
     client: &Client,
     node: &ObjectName,
@@ -56,7 +55,16 @@ pub(in crate::command) async fn market_of(
     }
 }
 
-/// A node as the list has it.
+/// The markets of all nodes that have an agent.
+pub(in crate::command) async fn all_markets(client: &Client) -> Result<Vec<NodeMarket>, Error> {
+    let mut markets = Vec::new();
+    for node in client.nodes().await?.items {
+        markets.extend(market_of(client, &node.metadata.name).await?);
+    }
+    Ok(markets)
+}
+
+/// A row of the list.
 #[derive(Clone, Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -65,7 +73,6 @@ struct Row {
     market: Option<Summary>,
 }
 
-/// The market of a node in short.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary {
@@ -104,7 +111,7 @@ impl Row {
         self.market.as_ref().map(text).unwrap_or_default()
     }
 
-    /// Where nothing is written there is neither a mode nor a price.
+    /// Empty if the market only observes: it has neither mode nor price.
     fn of_acting(&self, text: impl Fn(&Summary) -> String) -> String {
         let market = self.market.as_ref();
         let acting = market.filter(|market| market.acts == MarketActs::Act);
@@ -154,13 +161,12 @@ impl Listed for Row {
     }
 }
 
-/// Memory as people speak of it: `23.5Gi`.
+/// `23.5Gi`.
 fn gibibytes(bytes: u64) -> String {
     let text = fraction(bytes.into(), 1 << 30, 1);
     format!("{}Gi", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// What colour a mode has.
 pub(in crate::command) fn mode_meaning(mode: MarketMode) -> Meaning {
     match mode {
         MarketMode::Uncongested => Meaning::Good,
@@ -191,9 +197,9 @@ async fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     watch::list(session, flags, &filter, fetch, &client).await
 }
 
-/// A node as one answer.
+/// Answer of `node show`.
 #[derive(Serialize)]
-struct Whole {
+struct NodeDetails {
     #[serde(flatten)]
     node: Node,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,25 +210,27 @@ async fn show(session: &mut Session, name: &ObjectName) -> Result<(), Stop> {
     let client = session.client().await?;
     let node = client.node(name).await?;
     let market = market_of(&client, name).await?;
-    let whole = Whole { node, market };
-    session.show(&whole, &format!("node/{name}"), |look| text(&whole, look))
+    let details = NodeDetails { node, market };
+    session.show(&details, &format!("node/{name}"), |look| {
+        text(&details, look)
+    })
 }
 
-fn text(whole: &Whole, look: &Look) -> String {
+fn text(answer: &NodeDetails, look: &Look) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut add = |word: &str, text: String| lines.push((word.to_owned(), text));
-    if let Ok(has) = capacity(&whole.node) {
+    if let Ok(has) = capacity(&answer.node) {
         add("cpu", format_cpu(has.cpu_milli));
         add("memory", gibibytes(has.memory_bytes));
         if has.gpus > 0 {
             add("gpus", words::number(has.gpus));
         }
     }
-    match &whole.market {
+    match &answer.market {
         None => add("market", "no agent reports".to_owned()),
         Some(market) => market_lines(market, look, add),
     }
-    let name = &whole.node.metadata.name;
+    let name = &answer.node.metadata.name;
     let subject = look.paint(Meaning::Subject, &format!("node {name}"));
     format!("{subject}\n{}", details(&lines, REPORT_WORD))
 }
@@ -262,10 +270,10 @@ fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, Stri
         }
     }
     for without in &market.unmanaged {
-        let told = u64::try_from(without.pods.len()).unwrap_or(u64::MAX);
-        let rest = match without.count.saturating_sub(told) {
+        let shown = u64::try_from(without.pods.len()).unwrap_or(u64::MAX);
+        let rest = match without.count.saturating_sub(shown) {
             0 => String::new(),
-            untold => format!(" and {} more", words::number(untold)),
+            rest => format!(" and {} more", words::number(rest)),
         };
         let names = without.pods.join(", ");
         add("without", format!("{names}{rest}: {}", without.words));
@@ -275,14 +283,9 @@ fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, Stri
         Some(at) => format!("cleared {} ago", look.age(at)),
         None => "has not cleared yet".to_owned(),
     };
-    add(
-        "agent",
-        format!(
-            "{cleared}, {}, {}",
-            words::count(agent.clearings, "clearing"),
-            words::count(agent.writes, "write")
-        ),
-    );
+    let clearings = words::count(agent.clearings, "clearing");
+    let writes = words::count(agent.writes, "write");
+    add("agent", format!("{cleared}, {clearings}, {writes}"));
     if let Some(error) = &agent.error {
         add("trouble", error.clone());
     }
@@ -291,7 +294,7 @@ fn market_lines(market: &NodeMarket, look: &Look, mut add: impl FnMut(&str, Stri
 async fn restore(session: &mut Session, arguments: &RestoreArguments) -> Result<(), Stop> {
     let answers = match &arguments.data {
         Some(data) => vec![restore_here(session, data, arguments.dry_run)?],
-        None => restore_there(session, arguments).await?,
+        None => restore_nodes(session, arguments).await?,
     };
     let is_failed = answers.iter().any(|answer| !answer.failed.is_empty());
     if session.for_programs() && arguments.all {
@@ -308,7 +311,7 @@ async fn restore(session: &mut Session, arguments: &RestoreArguments) -> Result<
     Ok(())
 }
 
-async fn restore_there(
+async fn restore_nodes(
     session: &mut Session,
     arguments: &RestoreArguments,
 ) -> Result<Vec<RestoreAnswer>, Stop> {
@@ -321,7 +324,7 @@ async fn restore_there(
             }
         }
         if names.is_empty() {
-            session.aside("no node here has an agent: nothing to put back\n");
+            session.aside("no node has an agent: nothing to put back\n");
         }
     }
     let mode = Mode::dry_run_if(arguments.dry_run);
@@ -332,44 +335,38 @@ async fn restore_there(
     Ok(answers)
 }
 
-/// Puts back what an agent left behind that is no longer there.
+/// Restores the limits on this machine after the crash of its agent.
 fn restore_here(session: &Session, data: &Path, is_dry: bool) -> Result<RestoreAnswer, Stop> {
     let deed = if is_dry { Deed::DryRun } else { Deed::Real };
-    let found = session.path(data);
-    if !found.is_dir() {
+    let path = session.path(data);
+    if !path.is_dir() {
         return Err(Failure::usage(format!("there is no directory {}", data.display())).into());
     }
-    if !found.join(DIRECTORY).is_dir() {
-        let message = format!("no agent has ever kept anything in {}", data.display());
+    let directory = path.join(DIRECTORY);
+    if !directory.is_dir() {
+        let message = format!("{} is not the data directory of an agent", data.display());
         return Err(Failure::usage(message)
-            .hint("name the directory that `bursar up` or `bursar agent` had as its `--data`")
+            .hint("name the `--data` directory of `bursar up` or `bursar agent`")
             .into());
     }
-    let told = market::restore(&found.join(DIRECTORY), Path::new(PROCESS), deed);
-    let told = told.map_err(|error| match error {
+    let report = market::restore(&directory, Path::new(PROCESS), deed);
+    let report = report.map_err(|error| match error {
         market::Error::InUse(_) => Failure::unavailable(chain(&error))
-            .hint("stopping it puts them back; `bursar node restore --all` asks it while it runs"),
+            .hint("stop the agent, which puts them back; `bursar node restore --all` does so while it runs"),
         error => Failure::unavailable(chain(&error)),
     })?;
-    let milli = |quota: Quota| quota.milli_ceil();
+    let restored = report.restored.into_iter();
+    let restored = restored.map(|(pod, from, to)| RestoredPod {
+        pod,
+        from_milli: from.milli_ceil(),
+        to_milli: to.milli_ceil(),
+    });
+    let failed = report.failed.into_iter();
+    let failed = failed.map(|(pod, reason)| FailedPod { pod, reason });
     Ok(RestoreAnswer {
-        node: crate::command::up::machine::Machine::read()
-            .name()
-            .to_owned(),
-        restored: told
-            .restored
-            .into_iter()
-            .map(|(pod, from, to)| RestoredPod {
-                pod,
-                from_milli: milli(from),
-                to_milli: milli(to),
-            })
-            .collect(),
-        failed: told
-            .failed
-            .into_iter()
-            .map(|(pod, reason)| FailedPod { pod, reason })
-            .collect(),
+        node: Machine::read().name().to_owned(),
+        restored: restored.collect(),
+        failed: failed.collect(),
         dry_run: is_dry,
     })
 }
@@ -378,7 +375,7 @@ fn restored_text(answer: &RestoreAnswer, look: &Look) -> String {
     let count = u64::try_from(answer.restored.len()).unwrap_or(u64::MAX);
     let subject = look.paint(Meaning::Subject, &format!("node {}", answer.node));
     let first = match (count, answer.dry_run) {
-        (0, _) => "no limit is other than its user wrote it".to_owned(),
+        (0, _) => "all limits are as their users wrote them".to_owned(),
         (_, true) => format!("{} would be put back", words::count(count, "CPU limit")),
         (_, false) => format!("{} put back", words::count(count, "CPU limit")),
     };

@@ -1,8 +1,9 @@
-//! `bursar token`: who may do what (design 80, 4.6).
+//! `bursar token`: creates, lists and revokes tokens.
 
 use bursar_client::api::{Token, TokenRequest};
 use bursar_client::client::Mode;
 use bursar_engine::words;
+use bursar_units::Label;
 use serde_json::json;
 
 use crate::command::watch;
@@ -21,28 +22,19 @@ pub(in crate::command) async fn run(session: &mut Session, noun: TokenNoun) -> R
             expires,
         } => {
             let expires = expires.map(|expires| expires.to_string());
-            create(
-                session,
-                &TokenRequest {
-                    name,
-                    roles,
-                    tenants,
-                    expires,
-                },
-            )
-            .await
+            let request = TokenRequest {
+                name,
+                roles,
+                tenants,
+                expires,
+            };
+            create(session, &request).await
         }
         TokenVerb::List(flags) => {
             let filter = Filter::read::<Token>(flags.filter.as_deref())?;
             let client = session.client().await?;
-            watch::list(
-                session,
-                &flags,
-                &filter,
-                async || client.tokens().await,
-                &client,
-            )
-            .await
+            let fetch = async || client.tokens().await;
+            watch::list(session, &flags, &filter, fetch, &client).await
         }
         TokenVerb::Revoke { name, yes } => {
             session.confirm(yes, &format!("token {name} would stop working at once\n"))?;
@@ -56,7 +48,7 @@ pub(in crate::command) async fn run(session: &mut Session, noun: TokenNoun) -> R
     }
 }
 
-/// The secret alone goes to stdout, so that it can go straight into a file; words go to stderr.
+/// Prints only the secret to stdout, so that it can be redirected to a file.
 async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Stop> {
     let client = session.client().await?;
     let key = session.new_id()?;
@@ -64,32 +56,30 @@ async fn create(session: &mut Session, request: &TokenRequest) -> Result<(), Sto
     if matches!(session.common.output, Format::Table | Format::Wide) {
         let look = session.look();
         let token = &created.token;
-        let roles = token
-            .roles
-            .iter()
-            .map(|role| role.word())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let tenants = token
-            .tenants
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ");
-        let mut lines = vec![("roles".to_owned(), roles)];
-        if !tenants.is_empty() {
-            lines.push(("tenants".to_owned(), tenants));
+        let mut lines = vec![("roles".to_owned(), roles(token, ", "))];
+        if !token.tenants.is_empty() {
+            lines.push(("tenants".to_owned(), tenants(token, ", ")));
         }
         lines.push(("expires".to_owned(), look.moment(token.expires_at)));
         let record = words::number(created.record);
         session.aside(&format!(
-            "token {} created (record {record}), its secret is shown this once\n{}",
+            "token {} created (record {record}), its secret is shown only once\n{}",
             token.name,
             details(&lines, REPORT_WORD)
         ));
     }
     let name = format!("token/{}", created.token.name);
     session.show(&created, &name, |_| format!("{}\n", created.secret))
+}
+
+fn roles(token: &Token, separator: &str) -> String {
+    let words: Vec<&str> = token.roles.iter().map(|role| role.word()).collect();
+    words.join(separator)
+}
+
+fn tenants(token: &Token, separator: &str) -> String {
+    let names: Vec<&str> = token.tenants.iter().map(Label::as_str).collect();
+    names.join(separator)
 }
 
 impl Listed for Token {
@@ -100,20 +90,8 @@ impl Listed for Token {
     fn columns() -> &'static [Column<Self>] {
         const COLUMNS: &[Column<Token>] = &[
             Column::of_text("TOKEN", Shown::Always, |row, _| row.name.to_string()),
-            Column::of_text("ROLES", Shown::Always, |row, _| {
-                row.roles
-                    .iter()
-                    .map(|role| role.word())
-                    .collect::<Vec<_>>()
-                    .join(",")
-            }),
-            Column::of_text("TENANTS", Shown::Always, |row, _| {
-                row.tenants
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(",")
-            }),
+            Column::of_text("ROLES", Shown::Always, |row, _| roles(row, ",")),
+            Column::of_text("TENANTS", Shown::Always, |row, _| tenants(row, ",")),
             Column::of_text("EXPIRES", Shown::Always, |row, look| {
                 look.moment(row.expires_at)
             }),

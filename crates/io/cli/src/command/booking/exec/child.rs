@@ -1,10 +1,10 @@
-//! The program as a process: started, signalled, ended.
+//! The process of the program: start, signals and end.
 //!
-//! With a controlling terminal it stays in our process group: the terminal's keys, its stops and
-//! its window sizes reach it as they reach us, and job control takes both together. Without one it
-//! gets a group of its own, so that all of it can be ended by one signal. Whatever it started that
-//! does not end with it when it must is killed as it is; in the caller's group that is what descended
-//! from it when it was told to end.
+//! With a controlling terminal the program stays in our process group: keys, stops and window sizes
+//! of the terminal reach both, and job control treats them as one job. Without a terminal it gets
+//! its own process group, so that one signal reaches all its processes. If the program must end,
+//! processes that it started and that outlive it are killed too; in the caller's group these are
+//! the descendants at the time of the stop request.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,32 +26,31 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::signals::exit_code;
 
-/// How long a program that must end has before it is killed (X7).
+/// Time between SIGTERM and SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// How long what was killed may take to go: the slot is given back then all the same.
-const GOING: Duration = Duration::from_secs(2);
-/// How often it is looked whether the last of what it started has gone.
-const REST_LOOK: Duration = Duration::from_millis(20);
-/// How many descendants are signalled at most.
+/// Longest wait for killed processes; after it the slot is given back anyway.
+const KILL_WAIT: Duration = Duration::from_secs(2);
+/// Interval of the checks for processes that outlive the program.
+const REST_POLL: Duration = Duration::from_millis(20);
+/// Most descendants that are signalled.
 const TREE_MAX: usize = 65_536;
-/// How many of them are kept to be killed: each takes one of the files that may be open.
+/// Most descendants that are kept for the kill: each takes an open file.
 const KEPT_MAX: usize = 512;
 
-/// A running program.
 pub(super) struct Child {
     process: tokio::process::Child,
     pid: Pid,
-    /// The controlling terminal, where there is one; then the group is the caller's.
+    /// The controlling terminal; if present, the process group is the caller's.
     terminal: Option<File>,
-    /// When it is killed, once it was told to end.
+    /// Time of the kill, set by [`Child::stop`].
     killed_at: Option<Instant>,
-    /// In a group that is the caller's, what descended from it when it was told to end, as far as it
-    /// has not gone: once its parent has, nothing else leads to it.
+    /// In the caller's group, the descendants at the time of the stop that have not ended: once a
+    /// parent is gone, nothing else leads to its children.
     rest: Vec<OwnedFd>,
 }
 
 impl Child {
-    /// Starts it, and tells it what it holds.
+    /// Starts the program with its booking and fence in the environment.
     pub(super) fn spawn(words: &[OsString], booking: &BookingId, fence: u64) -> io::Result<Self> {
         let program = words.first().map(OsString::as_os_str).unwrap_or_default();
         let terminal = File::open("/dev/tty").ok();
@@ -67,7 +66,7 @@ impl Child {
         let pid = process
             .id()
             .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let pid = pid.ok_or_else(|| io::Error::other("it has no process id"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
         Ok(Self {
             process,
             pid,
@@ -77,8 +76,8 @@ impl Child {
         })
     }
 
-    /// Its exit code once it has ended; kills it when its time to end is over. May be dropped and
-    /// called again: nothing is lost.
+    /// Waits for the end and returns the exit code; kills the program [`GRACE`] after a stop.
+    /// Cancellation-safe.
     pub(super) async fn ended(&mut self) -> io::Result<u8> {
         let Some(killed_at) = self.killed_at else {
             return Ok(code(self.process.wait().await?));
@@ -94,9 +93,9 @@ impl Child {
         Ok(code(status))
     }
 
-    /// Passes on a signal that this process got, unless the program got it from the terminal.
+    /// Passes on a signal, unless the terminal has sent it to the program too.
     pub(super) fn pass_on(&self, signal: Signal) {
-        if self.is_told_by_terminal(signal) {
+        if self.is_from_terminal(signal) {
             return;
         }
         match signal {
@@ -107,7 +106,7 @@ impl Child {
         }
     }
 
-    /// Tells it to end; it is killed when it has not after a while.
+    /// Asks the program to end; [`Child::ended`] kills it after [`GRACE`].
     pub(super) fn stop(&mut self) {
         self.killed_at = Some(Instant::now() + GRACE);
         if self.terminal.is_some() {
@@ -116,13 +115,13 @@ impl Child {
             self.rest = kept.collect();
         }
         self.signal_all(Signal::TERM);
-        // What was stopped hears nothing until it goes on.
+        // A stopped process handles SIGTERM only after it continues.
         self.signal_all(Signal::CONT);
     }
 
-    /// The terminal tells its foreground group of keys and window sizes, and everybody in it when
-    /// it goes away. Only then is a signal not for this process alone.
-    fn is_told_by_terminal(&self, signal: Signal) -> bool {
+    /// True if the terminal has sent the signal to the whole group: keys and window sizes go to its
+    /// foreground group, and SIGHUP to everybody when it goes away.
+    fn is_from_terminal(&self, signal: Signal) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
@@ -133,8 +132,8 @@ impl Child {
         }
     }
 
-    /// Signals the program and what it started: its group, or in a group that is also the
-    /// caller's all that descends from it. Those who have gone meanwhile need no signal.
+    /// Signals the program and its descendants: its own group, or, in the caller's group, each
+    /// descendant. Processes that have ended meanwhile need no signal.
     fn signal_all(&self, signal: Signal) {
         if self.process.id().is_none() {
             return;
@@ -148,21 +147,20 @@ impl Child {
         }
     }
 
-    /// Waits for the rest of what was told to end, and kills it when its time is over.
+    /// Waits for processes that outlive the program, and kills them when their time is over.
     async fn end_rest(&mut self, killed_at: Instant) {
         while self.has_rest() {
             let now = Instant::now();
-            if killed_at + GOING <= now {
+            if killed_at + KILL_WAIT <= now {
                 return;
             }
             if killed_at <= now {
                 self.kill_rest();
             }
-            sleep(REST_LOOK).await;
+            sleep(REST_POLL).await;
         }
     }
 
-    /// Whether anything that it started is still there.
     fn has_rest(&mut self) -> bool {
         if self.terminal.is_none() {
             return test_kill_process_group(self.pid).is_ok();
@@ -181,7 +179,7 @@ impl Child {
     }
 }
 
-/// Whether a process has ended; whether its parent has heard of that does not matter.
+/// True for an ended process, also for a zombie.
 fn has_ended(process: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(process, PollFlags::IN)];
     poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -192,7 +190,7 @@ fn code(status: ExitStatus) -> u8 {
     own.unwrap_or_else(|| exit_code(status.signal().unwrap_or_default()))
 }
 
-/// A process and all that descends from it now, parents first.
+/// A process and its current descendants, parents first.
 fn tree(root: Pid) -> Vec<Pid> {
     let mut all = vec![root];
     let mut next = 0;

@@ -1,8 +1,8 @@
-//! `bursar exec --detach`: the server runs it, and we go.
+//! `bursar exec --detach`: submits the program to the server and returns.
 //!
-//! A server on this machine is given the directory and the plain part of the environment: where
-//! programs and the home directory are, and how the user's language and time zone are called.
-//! Whatever else is set stays here, for it may hold secrets. A server elsewhere gets neither.
+//! A server on this machine gets the directory and a fixed list of environment variables: paths,
+//! user, language and time zone. Other variables may hold secrets and are not sent. A server
+//! elsewhere gets neither directory nor environment.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExecArguments;
 use crate::session::Session;
 
-/// How long it may take to call off what may have been submitted.
-const CALL_OFF: Duration = Duration::from_secs(5);
+/// Time limit for cancelling a request whose outcome is unknown.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Submits it and prints its id; answers the exit code.
+/// Submits the execution, prints its id, and returns the exit code.
 pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> Result<u8, Stop> {
     check_cpu(arguments)?;
     let client = session.client().await?;
@@ -36,16 +36,17 @@ pub(super) async fn submit(session: &mut Session, arguments: &ExecArguments) -> 
         None => new_id(session)?,
     };
     let request = request(session, arguments, is_here)?;
-    let execution = match ask(&client, &id, request).await {
+    let execution = match send(&client, &id, request).await {
         Ok(execution) => execution,
         Err(Error::Problem(problem)) if problem.code != Code::OutcomeUnknown => {
             return Err(refusal(&client, &id, arguments, problem).await.into());
         }
         Err(error) => {
-            // Nobody will be told a new id, so it must not run. Under one of the caller's it may run
-            // since an earlier request, and repeating tells.
+            // A new id is printed only on success, so nobody could find the execution: cancel it.
+            // An id of the caller may run since an earlier request, and a repeat shows its state.
             if arguments.id.is_none() {
-                let _unknown = timeout(CALL_OFF, client.cancel_execution(&id, Mode::Do)).await;
+                let _unknown =
+                    timeout(CANCEL_TIMEOUT, client.cancel_execution(&id, Mode::Do)).await;
             }
             return Err(error.into());
         }
@@ -85,7 +86,6 @@ fn request(
     Ok(request)
 }
 
-/// What it may use at most is not less than what it is given.
 fn check_cpu(arguments: &ExecArguments) -> Result<(), Failure> {
     match (arguments.cpu, arguments.cpu_limit) {
         (Some(cpu), Some(limit)) if limit < cpu => Err(Failure::usage(format!(
@@ -94,23 +94,23 @@ fn check_cpu(arguments: &ExecArguments) -> Result<(), Failure> {
             format_cpu(cpu)
         ))),
         (_, Some(0)) => Err(Failure::usage(
-            "`--cpu-limit 0` is nothing to run with; leave it out for no limit",
+            "`--cpu-limit 0` leaves no CPU to run with; omit it for no limit",
         )),
         _ => Ok(()),
     }
 }
 
-/// A word as the API has it.
 fn text(word: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
     let word: OsString = word.as_ref().to_owned();
     word.into_string().map_err(|word| {
         let word = word.to_string_lossy();
-        Failure::usage(format!("`{word}` is no text, which `--detach` needs"))
+        Failure::usage(format!("`{word}` is not UTF-8, which `--detach` requires"))
     })
 }
 
-/// Asks; where a limit allows less than the wait that nobody asked for, that is taken.
-async fn ask(
+/// Sends the request. If a limit allows less than the default wait, sends it again with the longest
+/// allowed wait.
+async fn send(
     client: &Client,
     id: &BookingId,
     mut request: ExecutionRequest,
@@ -128,7 +128,7 @@ async fn ask(
     }
 }
 
-/// Repeating a request is safe, and when it has run already nothing runs again.
+/// Failure of a repeated request whose execution has ended: it does not run again.
 fn has_ended(execution: &Execution) -> Failure {
     let outcome = execution.course.outcome.map(ExecutionOutcome::word);
     let code = execution.exit_code.map(|code| format!(", exit {code}"));
@@ -138,5 +138,5 @@ fn has_ended(execution: &Execution) -> Failure {
         outcome.unwrap_or("nobody knows how"),
         code.unwrap_or_default()
     );
-    Failure::new(exit::EXEC, message).hint(super::ONE_NAME)
+    Failure::new(exit::EXEC, message).hint(super::ID_IS_TAKEN)
 }

@@ -1,4 +1,4 @@
-//! Finding the program before a slot is taken for it, as a shell would.
+//! Search for the program before a slot is taken for it, as a shell would.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,10 +12,9 @@ use super::{CANNOT_RUN, NOT_FOUND};
 use crate::failure::Failure;
 use crate::session::Session;
 
-/// Where programs are looked for when nobody says, as the system's own search does.
+/// Search path without PATH, as `execvp` has it.
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
-/// Its name, for messages.
 pub(super) fn name(words: &[OsString]) -> String {
     words
         .first()
@@ -23,7 +22,7 @@ pub(super) fn name(words: &[OsString]) -> String {
         .unwrap_or_default()
 }
 
-/// Whether the program is there and can be run, as far as that shows without running it.
+/// Checks that the program exists and is executable.
 pub(super) fn check(session: &Session, words: &[OsString]) -> Result<(), Failure> {
     let name = name(words);
     let program = words.first().map(OsString::as_os_str).unwrap_or_default();
@@ -31,7 +30,7 @@ pub(super) fn check(session: &Session, words: &[OsString]) -> Result<(), Failure
     for file in candidates(session, program) {
         match std::fs::metadata(&file) {
             Ok(data) if data.is_file() && access(&file, Access::EXEC_OK).is_ok() => return Ok(()),
-            // A directory on the way of a search is passed over, not found.
+            // The search skips directories.
             Ok(data) => is_there |= data.is_file() || has_slash(program),
             Err(error) => is_there |= error.kind() == io::ErrorKind::PermissionDenied,
         }
@@ -41,14 +40,14 @@ pub(super) fn check(session: &Session, words: &[OsString]) -> Result<(), Failure
             CANNOT_RUN,
             format!("`{name}` cannot be run: it is not executable"),
         ),
-        (false, true) => failure(NOT_FOUND, format!("there is no program `{name}`")),
-        (false, false) => failure(NOT_FOUND, format!("there is no program `{name}` on PATH")),
+        (false, true) => failure(NOT_FOUND, format!("program `{name}` not found")),
+        (false, false) => failure(NOT_FOUND, format!("program `{name}` not found on PATH")),
     })
 }
 
-/// Why it was not run after all.
+/// Failure of a start.
 pub(super) fn not_run(session: &Session, words: &[OsString], error: &io::Error) -> Failure {
-    // It may have gone since it was found; what is there and has no interpreter is there.
+    // The program may be gone since the search; a missing interpreter is also `NotFound`.
     let gone = check(session, words).err();
     gone.unwrap_or_else(|| {
         let name = name(words);

@@ -1,4 +1,4 @@
-//! From asking to holding: the queue, what is said of it, and how it is left.
+//! Request for a slot, the wait in the queue with its status line, and leaving the queue.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
 
 use super::super::columns::amount;
-use super::super::{end_words, estimate, without_a_slot};
+use super::super::{end_words, estimate, no_free_slot};
 use super::signals::{Signals, exit_code};
-use super::{ONE_NAME, new_id};
+use super::{ID_IS_TAKEN, new_id};
 use crate::command::explain::holders;
 use crate::failure::{Failure, Stop, exit};
 use crate::grammar::ExecArguments;
 use crate::layout::escaped_line;
 use crate::session::Session;
 
-/// How long one may wait where no limit says less (S1); the limit's word is taken otherwise.
+/// Default wait: the longest that is allowed where no limit sets less (S1).
 pub(super) const WAIT_MAX_MS: u64 = 86_400_000;
-/// How often a person is told how it stands.
-const LOOK_TERMINAL: Duration = Duration::from_secs(2);
-/// How often a file is.
-const LOOK_LINES: Duration = Duration::from_secs(10);
-/// How long leaving may take: who pressed Ctrl-C wants to go.
+/// Interval of status updates on a terminal.
+const POLL_TERMINAL: Duration = Duration::from_secs(2);
+/// Interval of status updates in a file.
+const POLL_LINES: Duration = Duration::from_secs(10);
+/// Time limit for leaving the queue, short because the user has pressed Ctrl-C.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// Asks for a slot and waits for it as long as that may take; a signal leaves the queue.
+/// Requests a slot and waits until it is granted; a signal leaves the queue.
 pub(super) async fn slot(
     session: &mut Session,
     client: &Client,
@@ -40,23 +40,23 @@ pub(super) async fn slot(
 ) -> Result<Slot, Stop> {
     let fresh = new_id(session)?;
     let id = arguments.id.clone().unwrap_or_else(|| fresh.clone());
-    // Under a name of the caller's the execution has one of its own, so that the same name is
-    // another request, which the server refuses: nothing runs twice under one name.
+    // With an id of the caller, a fresh execution id makes each call a different request, and the
+    // server refuses the second: nothing runs twice under one id.
     let execution = (id != fresh).then_some(fresh);
     let began = Instant::now();
-    let asking = ask(client, &id, request(arguments, execution.clone()));
-    tokio::pin!(asking);
+    let answer = request_slot(client, &id, request(arguments, execution.clone()));
+    tokio::pin!(answer);
     let asked = tokio::select! {
         biased;
         signal = signals.ending() => {
-            // What is on its way is waited for a little, so that it can be taken back.
-            match timeout(LEAVE, asking).await {
+            // A request on its way may still be granted, and must be taken back then.
+            match timeout(LEAVE, answer).await {
                 Ok(Ok(asked)) => leave(session, asked).await,
-                _ => take_back(client, &id, execution.as_ref()).await,
+                _ => cancel_own(client, &id, execution.as_ref()).await,
             }
             return Err(ended_by(signal));
         }
-        asked = &mut asking => asked,
+        asked = &mut answer => asked,
     };
     let mut asked = match asked {
         Ok(asked) => asked,
@@ -65,13 +65,13 @@ pub(super) async fn slot(
         }
     };
     let must_wait = asked.booking().state == State::Queued;
-    let mut line = Line::new(session);
+    let mut status = StatusLine::new(session);
     let waited = tokio::select! {
         biased;
         signal = signals.ending() => Err(signal),
-        waited = wait(session, client, &arguments.class, &mut line, &mut asked) => Ok(waited),
+        waited = wait(session, client, &arguments.class, &mut status, &mut asked) => Ok(waited),
     };
-    line.end(session);
+    status.end(session);
     let last = match waited {
         Ok(Ok(last)) => last,
         Ok(Err(error)) => {
@@ -94,7 +94,7 @@ pub(super) async fn slot(
         }
         slot = asked.granted() => slot.map_err(stop)?,
     };
-    if must_wait && line.is_shown() {
+    if must_wait && status.is_shown() {
         let waited = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         session.aside(&format!(
             "granted after {}\n",
@@ -117,51 +117,51 @@ fn request(arguments: &ExecArguments, execution: Option<BookingId>) -> BookingRe
     }
 }
 
-/// Asks. Where a limit allows less than what nobody asked for in so many words, that is taken.
-async fn ask(
+/// Books. If a limit allows less than a default of the request, uses the longest allowed value.
+async fn request_slot(
     client: &Client,
     id: &BookingId,
     mut request: BookingRequest,
 ) -> Result<Asked, slot::Error> {
     loop {
         let error = match Asked::new(client, id, &request).await {
-            Ok(asked) => return Ok(asked),
-            Err(error) => error,
+            Err(slot::Error::Client(error)) => error,
+            answer => return answer,
         };
-        match problem(&error).and_then(longest_allowed) {
+        match error.problem().and_then(longest_allowed) {
             Some(("ttlMs", ms)) if request.ttl_ms.is_none() => request.ttl_ms = Some(ms),
             Some(("waitMs", ms)) if request.wait_ms == Some(WAIT_MAX_MS) => {
                 request.wait_ms = Some(ms);
             }
-            _ => return Err(error),
+            _ => return Err(slot::Error::Client(error)),
         }
     }
 }
 
-/// The field of the request that is out of bounds, and the most that it may be.
+/// The request field that is out of bounds, and its maximum.
 pub(super) fn longest_allowed(problem: &Problem) -> Option<(&str, u64)> {
     let bounds = problem.bounds.as_ref()?;
     Some((bounds.field.as_str(), bounds.max)).filter(|_| problem.code == Code::Invalid)
 }
 
-/// Waits in the queue and says how that stands; answers what was last known of it.
+/// Waits in the queue and shows its status; returns the last explanation of the wait.
 async fn wait(
     session: &mut Session,
     client: &Client,
     class: &Label,
-    line: &mut Line,
+    status: &mut StatusLine,
     asked: &mut Asked,
 ) -> Result<Option<Explanation>, slot::Error> {
     let mut last = None;
     while asked.booking().state == State::Queued {
         let id = asked.booking().id.to_string();
-        // It is only what is said: whoever cannot be told why waits all the same.
+        // The explanation is only shown, so the wait continues without it.
         let explanation = client.explain("booking", &id).await.ok();
         last = explanation
             .filter(|explanation| explanation.state == State::Queued.word())
             .or(last);
-        line.say(session, &sentence(asked.booking(), last.as_ref(), class));
-        asked.look(line.every()).await?;
+        status.show(session, &sentence(asked.booking(), last.as_ref(), class));
+        asked.look(status.interval()).await?;
     }
     Ok(last)
 }
@@ -186,7 +186,7 @@ fn sentence(booking: &Booking, explanation: Option<&Explanation>, class: &Label)
     format!("waiting: {}", parts.join(", "))
 }
 
-/// `100/100 slots in use`; a limit that is not called like the class is named.
+/// `100/100 slots in use`, with the limit's name unless it equals the class.
 fn in_use(limit: &LimitUse, class: &Label) -> String {
     let name = if limit.name.as_str() == class.as_str() {
         String::new()
@@ -220,19 +220,19 @@ fn ordinal(number: u64) -> String {
     format!("{}{suffix}", words::number(number))
 }
 
-/// Leaves the queue. If that cannot be said, it ends by itself: told, for it takes its time.
+/// Leaves the queue, or warns that the booking stays queued.
 async fn leave(session: &mut Session, asked: Asked) {
     let id = asked.booking().id.clone();
     if !matches!(timeout(LEAVE, asked.leave()).await, Ok(Ok(()))) {
         session.say(&format!(
-            "warning: the queue could not be left, `bursar booking cancel {id}` does it later\n"
+            "warning: booking {id} is still queued; cancel it with `bursar booking cancel {id}`\n"
         ));
     }
 }
 
-/// Takes back what may have been booked without an answer. Under a name of the caller's that may be
-/// somebody else's, who works in it: only the execution tells whose it is.
-async fn take_back(client: &Client, id: &BookingId, execution: Option<&BookingId>) {
+/// Cancels a booking that may have been made without an answer. Under an id of the caller it may
+/// belong to an earlier request; the execution id decides.
+async fn cancel_own(client: &Client, id: &BookingId, execution: Option<&BookingId>) {
     let taking = async {
         if execution.is_none() || client.booking(id).await?.execution_id.as_ref() == execution {
             slot::leave(client, id).await?;
@@ -246,13 +246,6 @@ fn ended_by(signal: Signal) -> Stop {
     Stop::Exit(exit_code(signal.as_raw()))
 }
 
-fn problem(error: &slot::Error) -> Option<&Problem> {
-    match error {
-        slot::Error::Client(error) => error.problem(),
-        _ => None,
-    }
-}
-
 fn stop(error: slot::Error) -> Stop {
     match error {
         slot::Error::Client(error) => error.into(),
@@ -260,7 +253,7 @@ fn stop(error: slot::Error) -> Stop {
     }
 }
 
-/// Why nothing was granted or queued. Where that is not known it must not be granted to nobody.
+/// Failure of the request. If its outcome is unknown, the booking is cancelled.
 async fn refused(
     client: &Client,
     id: &BookingId,
@@ -275,13 +268,13 @@ async fn refused(
             refusal(client, id, arguments, problem).await.into()
         }
         error => {
-            take_back(client, id, execution).await;
+            cancel_own(client, id, execution).await;
             stop(error)
         }
     }
 }
 
-/// A refusal: the limit, its size, its holders and the way out (rule 9).
+/// A refusal with the limit, its size, its holders and the way out (22).
 pub(super) async fn refusal(
     client: &Client,
     id: &BookingId,
@@ -291,7 +284,7 @@ pub(super) async fn refusal(
     let class = &arguments.class;
     let failure = match problem.code {
         Code::IdReused => match client.booking(id).await {
-            Ok(booking) => name_is_taken(&booking),
+            Ok(booking) => id_is_taken(&booking),
             Err(_) => Failure::from((*problem).clone()),
         },
         Code::OverLimit if arguments.wait.is_some_and(|wait| wait.ms() == 0) => {
@@ -301,9 +294,9 @@ pub(super) async fn refusal(
                 // The next attempt will have another id.
                 (true, None) => String::new(),
             };
-            without_a_slot(&problem).hint(format!("leave out `--wait 0` to queue{leave}"))
+            no_free_slot(&problem).hint(format!("leave out `--wait 0` to queue{leave}"))
         }
-        Code::OverLimit => without_a_slot(&problem).hint(format!(
+        Code::OverLimit => no_free_slot(&problem).hint(format!(
             "`bursar bookings --where class={class},state=queued` shows who waits"
         )),
         _ => Failure::from((*problem).clone()),
@@ -314,8 +307,8 @@ pub(super) async fn refusal(
     }
 }
 
-/// One name runs once: how the one that has it fares.
-fn name_is_taken(booking: &Booking) -> Failure {
+/// Failure of an id in use, with the state of its booking.
+fn id_is_taken(booking: &Booking) -> Failure {
     let id = &booking.id;
     let message = match (booking.state, booking.granted_at) {
         (State::Queued, _) => format!("`{id}` waits already"),
@@ -323,10 +316,10 @@ fn name_is_taken(booking: &Booking) -> Failure {
         (State::Ended, Some(_)) => format!("`{id}` has run already: {}", end_words(booking)),
         (State::Ended, None) => format!("`{id}` has ended already: {}", end_words(booking)),
     };
-    Failure::new(exit::EXEC, message).hint(ONE_NAME)
+    Failure::new(exit::EXEC, message).hint(ID_IS_TAKEN)
 }
 
-/// What was queued and came to its end there.
+/// Failure of a booking that ended in the queue.
 fn not_granted(
     booking: &Booking,
     arguments: &ExecArguments,
@@ -366,73 +359,71 @@ fn not_granted(
     failure.hint(hint)
 }
 
-/// The line that says how the wait stands: kept up to date on a terminal, written now and then
-/// into a file.
-struct Line {
-    kind: Kind,
-    said: Option<String>,
+/// Status of the wait: one line that is updated on a terminal, or lines in a file.
+struct StatusLine {
+    style: Style,
+    last: Option<String>,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Kind {
-    /// Nobody wants to know.
+enum Style {
     Silent,
-    /// The same place on a terminal.
+    /// The same line of a terminal is overwritten.
     InPlace,
-    /// A line whenever it changes.
+    /// A new line for each change.
     Lines,
 }
 
-impl Line {
+impl StatusLine {
     fn new(session: &Session) -> Self {
-        let kind = if session.common.quiet || session.environment.no_progress {
-            Kind::Silent
+        let style = if session.common.quiet || session.environment.no_progress {
+            Style::Silent
         } else if session.terminal.words {
-            Kind::InPlace
+            Style::InPlace
         } else {
-            Kind::Lines
+            Style::Lines
         };
-        Self { kind, said: None }
+        Self { style, last: None }
     }
 
     fn is_shown(&self) -> bool {
-        self.kind != Kind::Silent
+        self.style != Style::Silent
     }
 
-    /// How often it is worth saying something.
-    fn every(&self) -> Duration {
-        match self.kind {
-            Kind::InPlace => LOOK_TERMINAL,
-            Kind::Silent | Kind::Lines => LOOK_LINES,
+    fn interval(&self) -> Duration {
+        match self.style {
+            Style::InPlace => POLL_TERMINAL,
+            Style::Silent | Style::Lines => POLL_LINES,
         }
     }
 
-    fn say(&mut self, session: &mut Session, text: &str) {
+    fn show(&mut self, session: &mut Session, text: &str) {
         let text = &*escaped_line(text);
-        if self.kind == Kind::Silent || self.said.as_deref() == Some(text) {
+        if self.style == Style::Silent || self.last.as_deref() == Some(text) {
             return;
         }
-        // What is broken over two lines cannot be written over.
-        if self.kind == Kind::InPlace && width().is_none_or(|width| width <= text.chars().count()) {
+        // A text that wraps cannot be overwritten in place.
+        if self.style == Style::InPlace && width().is_none_or(|width| width <= text.chars().count())
+        {
             self.end(session);
-            self.kind = Kind::Lines;
+            self.style = Style::Lines;
         }
-        match self.kind {
-            Kind::InPlace => session.console.words(&format!("\r{text}\u{1b}[K")),
-            Kind::Silent | Kind::Lines => session.console.words(&format!("{text}\n")),
+        match self.style {
+            Style::InPlace => session.console.words(&format!("\r{text}\u{1b}[K")),
+            Style::Silent | Style::Lines => session.console.words(&format!("{text}\n")),
         }
-        self.said = Some(text.to_owned());
+        self.last = Some(text.to_owned());
     }
 
-    /// Leaves it as it is, and what follows below it.
+    /// Moves below the line, which stays.
     fn end(&mut self, session: &mut Session) {
-        if self.kind == Kind::InPlace && self.said.is_some() {
+        if self.style == Style::InPlace && self.last.is_some() {
             session.console.words("\n");
         }
     }
 }
 
-/// Columns of the terminal that words go to.
+/// Columns of the terminal on stderr.
 fn width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
@@ -448,7 +439,7 @@ mod tests {
     use super::{longest_allowed, ordinal, sentence};
 
     #[test]
-    fn places_are_counted_as_people_do() {
+    fn places_are_ordinal_numbers() {
         let numbers = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111, 1_003];
         let texts = numbers.map(ordinal).join(" ");
         assert_eq!(
@@ -457,7 +448,7 @@ mod tests {
         );
     }
 
-    fn said(name: &str, size: u64, dimension: &str, estimate: Option<u64>) -> String {
+    fn sentence_of(name: &str, size: u64, dimension: &str, estimate: Option<u64>) -> String {
         let id = BookingId::new("a").unwrap_or_else(|_| unreachable!());
         let class = Label::new("python").unwrap_or_else(|_| unreachable!());
         let booking = Booking {
@@ -479,22 +470,22 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_says_its_place_the_limit_and_what_the_estimate_rests_on() {
+    fn the_status_has_the_place_the_limit_and_the_basis_of_the_estimate() {
         assert_eq!(
-            said("python", 100, "slots", Some(39_500)),
+            sentence_of("python", 100, "slots", Some(39_500)),
             "waiting: 4th for python, 100/100 slots in use, about 40s (rests on the last 200 executions)"
         );
         assert_eq!(
-            said("tenant", 64, "slots", None),
+            sentence_of("tenant", 64, "slots", None),
             "waiting: 4th for python, 64/64 slots of limit tenant in use, \
              time unknown (fewer than 20 python bookings have ended)"
         );
-        assert!(said("python", 60_000, "cpu", Some(1)).contains("cpu 60/60 in use"));
-        assert!(said("python", 0, "slots", None).contains("limit python is paused"));
+        assert!(sentence_of("python", 60_000, "cpu", Some(1)).contains("cpu 60/60 in use"));
+        assert!(sentence_of("python", 0, "slots", None).contains("limit python is paused"));
     }
 
     #[test]
-    fn the_most_that_a_limit_allows_is_taken_from_its_refusal() {
+    fn the_longest_allowed_value_comes_from_the_refusal() {
         let problem = Problem {
             bounds: Some(Range {
                 field: "waitMs".to_owned(),

@@ -1,11 +1,11 @@
-//! The signals that pass on to the program.
+//! Signals that are passed on to the program.
 
 use rustix::process::Signal;
 
 use crate::command::signals::{self, Ignored};
 use crate::failure::Stop;
 
-/// All that pass on. Stopping and going on are left to the terminal, which tells the whole group.
+/// Without SIGTSTP and SIGCONT: the terminal sends those to the whole group.
 const PASSED: [Signal; 7] = [
     Signal::INT,
     Signal::TERM,
@@ -16,24 +16,23 @@ const PASSED: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// Signals of this process.
 pub(super) struct Signals(signals::Signals);
 
 impl Signals {
-    /// Catches what passes on, from now on. What this process was told to ignore, as `nohup`
-    /// does, stays ignored here and in the program.
+    /// Catches [`PASSED`]. Signals that this process ignores, as under `nohup`, stay ignored here and
+    /// in the program.
     pub(super) fn listen() -> Result<Self, Stop> {
         let ignored = Ignored::now();
-        let heard = PASSED.into_iter().filter(|signal| !ignored.has(*signal));
-        Ok(Self(signals::Signals::catch(heard)?))
+        let caught = PASSED.into_iter().filter(|signal| !ignored.has(*signal));
+        Ok(Self(signals::Signals::catch(caught)?))
     }
 
-    /// The next one. May be dropped and called again: nothing is lost.
+    /// Cancellation-safe.
     pub(super) async fn next(&mut self) -> Signal {
         self.0.next().await
     }
 
-    /// The next one that ends what nobody attends to.
+    /// The next signal that ends a process by default. Cancellation-safe.
     pub(super) async fn ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -44,7 +43,7 @@ impl Signals {
     }
 }
 
-/// The exit code of what a signal ended.
+/// Exit code of a process that a signal ended.
 pub(super) fn exit_code(signal: i32) -> u8 {
     u8::try_from(128_i32.saturating_add(signal)).unwrap_or(u8::MAX)
 }
@@ -54,7 +53,7 @@ mod tests {
     use super::exit_code;
 
     #[test]
-    fn a_signal_is_told_as_shells_do() {
+    fn the_exit_code_of_a_signal_is_that_of_shells() {
         assert_eq!((exit_code(2), exit_code(15)), (130, 143));
     }
 }

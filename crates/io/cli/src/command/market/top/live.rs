@@ -1,7 +1,7 @@
-//! The live view: the table again every two seconds, on a screen of its own.
+//! The live view: the table on the alternate screen, updated every two seconds.
 //!
-//! Plain escape sequences and nothing else. Whatever ends it, a key, a signal, an error or a panic,
-//! the terminal is as it was.
+//! Uses only plain escape sequences. After a key, a signal, an error or a panic the terminal is
+//! restored.
 
 use std::io::{Read as _, Write as _};
 use std::pin::pin;
@@ -10,35 +10,36 @@ use std::time::Duration;
 use bursar_client::Client;
 use bursar_client::api::NodeMarket;
 use bursar_units::{Instant, ObjectName};
+use rustix::process::Signal;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{NOBODY, Page, fetch, text};
-use crate::failure::{Failure, Stop};
+use super::{NO_MARKET, Page, fetch, text};
+use crate::command::signals::Signals;
+use crate::failure::Stop;
 use crate::layout::{Look, Meaning, WIDTH};
 use crate::session::Session;
 use crate::time::distance;
 
-/// How long after an answer it looks again.
+/// Time between an answer and the next request.
 const EVERY: Duration = Duration::from_secs(2);
-/// A screen of its own, no cursor, and lines that end where the window does.
+/// Alternate screen, no cursor, no line wrap.
 const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
-/// The opposite, in the opposite order.
 const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
-/// To the first cell.
+/// Cursor to the first cell.
 const HOME: &str = "\u{1b}[H";
-/// Nothing from here to the end of the line, and of the screen.
+/// Erases the rest of the line and starts a new one.
 const LINE_END: &str = "\u{1b}[K\r\n";
+/// Erases the rest of the screen.
 const SCREEN_END: &str = "\u{1b}[J";
-/// What Ctrl-C is while the terminal makes no signal of it.
+/// Ctrl-C as a byte: without ISIG the terminal sends no signal.
 const CTRL_C: u8 = 3;
-/// What the sequence of a key without a letter begins with.
+/// First byte of the escape sequence of a special key.
 const ESCAPE: u8 = 0x1b;
-/// Lines where nobody says how many there are.
+/// Lines of a terminal of unknown size.
 const LINES: usize = 24;
-/// Keys that may wait; whoever types faster types the same.
+/// Most keys in the queue; faster repeats are of the same key.
 const KEYS_MAX: usize = 16;
 
 pub(super) async fn run(
@@ -46,30 +47,30 @@ pub(super) async fn run(
     client: &Client,
     node: Option<&ObjectName>,
 ) -> Result<(), Stop> {
-    // What is wrong from the start is told on the usual screen.
-    let mut seen = Seen {
+    // Fetched before the alternate screen, so that a first error stays visible.
+    let mut snapshot = Snapshot {
         markets: fetch(client, node).await?,
         at: session.now(),
-        trouble: None,
+        error: None,
     };
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::catch([Signal::WINCH, Signal::INT, Signal::TERM, Signal::HUP])?;
     let screen = Screen::enter();
     let mut keys = keys();
     let mut first = 0;
-    let look_later = || async {
+    let fetch_later = || async {
         sleep(EVERY).await;
         fetch(client, node).await
     };
-    // A server that does not answer leaves keys and signals alone.
-    let mut coming = pin!(look_later());
+    // Concurrent with keys and signals, which must work while the server does not answer.
+    let mut next = pin!(fetch_later());
     let ended = loop {
-        if let Err(stop) = draw(session, &seen, &mut first) {
+        if let Err(stop) = draw(session, &snapshot, &mut first) {
             break Err(stop);
         }
         tokio::select! {
-            fetched = &mut coming => {
-                seen.look_again(session, fetched);
-                coming.set(look_later());
+            fetched = &mut next => {
+                snapshot.update(session, fetched);
+                next.set(fetch_later());
             }
             Some(key) = keys.recv() => match key {
                 Key::Quit => break Ok(()),
@@ -78,62 +79,39 @@ pub(super) async fn run(
                 Key::PageUp => first = first.saturating_sub(page()),
                 Key::PageDown => first += page(),
             },
-            _ = signals.window.recv() => {}
-            _ = signals.interrupt.recv() => break Ok(()),
-            _ = signals.terminate.recv() => break Ok(()),
-            _ = signals.hangup.recv() => break Ok(()),
+            signal = signals.next() => if signal != Signal::WINCH {
+                break Ok(());
+            },
         }
     };
     drop(screen);
     ended
 }
 
-/// What was seen last, when, and why nothing newer is there.
-struct Seen {
+/// The last answer, its time, and the error of later requests.
+struct Snapshot {
     markets: Vec<NodeMarket>,
     at: Instant,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
-impl Seen {
-    fn look_again(&mut self, session: &Session, fetched: Result<Vec<NodeMarket>, Stop>) {
+impl Snapshot {
+    fn update(&mut self, session: &Session, fetched: Result<Vec<NodeMarket>, Stop>) {
         match fetched {
             Ok(markets) => {
                 *self = Self {
                     markets,
                     at: session.now(),
-                    trouble: None,
+                    error: None,
                 };
             }
-            Err(Stop::Failed(failure)) => self.trouble = Some(failure.message),
+            Err(Stop::Failed(failure)) => self.error = Some(failure.message),
             Err(Stop::Pipe | Stop::Exit(_)) => {}
         }
     }
 }
 
-struct Signals {
-    window: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, Stop> {
-        let on = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::unavailable(format!("cannot wait for signals: {error}")))
-        };
-        Ok(Self {
-            window: on(SignalKind::window_change())?,
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-            hangup: on(SignalKind::hangup())?,
-        })
-    }
-}
-
-/// The terminal while it is ours.
+/// The terminal in the mode of the live view; restored when dropped.
 struct Screen {
     before: Option<Termios>,
 }
@@ -143,7 +121,7 @@ impl Screen {
         let before = tcgetattr(std::io::stdin()).ok();
         if let Some(before) = &before {
             let mut ours = before.clone();
-            // Keys come one by one, unseen, and Ctrl-Z does not leave us on a screen of our own.
+            // Keys come one by one without echo, and Ctrl-Z does not stop us on the alternate screen.
             ours.local_modes &=
                 !(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN);
             let _not_a_terminal = tcsetattr(std::io::stdin(), OptionalActions::Now, &ours);
@@ -172,7 +150,6 @@ fn leave(before: Option<&Termios>) {
     }
 }
 
-/// What can be typed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Key {
     Quit,
@@ -182,7 +159,7 @@ enum Key {
     PageDown,
 }
 
-/// What is typed. The thread ends with the process: nothing else wakes a read of a terminal.
+/// Typed keys. The thread ends with the process: nothing else wakes a read of a terminal.
 fn keys() -> mpsc::Receiver<Key> {
     let (sender, receiver) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
@@ -199,7 +176,7 @@ fn keys() -> mpsc::Receiver<Key> {
     receiver
 }
 
-/// The keys in what was read at once: a key without a letter comes as a sequence, whole.
+/// Keys of one read. A terminal sends the whole sequence of a special key at once.
 fn keys_in(typed: &[u8]) -> Vec<Key> {
     let of_sequence = |sequence: &[u8]| match sequence {
         b"[A" | b"OA" => Some(Key::Up),
@@ -222,12 +199,12 @@ fn keys_in(typed: &[u8]) -> Vec<Key> {
     letters.chain(parts.filter_map(of_sequence)).collect()
 }
 
-/// How far a page goes: what is shown less a line, so that none is missed.
+/// Lines of a page: one less than are shown, so that pages overlap.
 fn page() -> usize {
     window().0.saturating_sub(4).max(1)
 }
 
-/// Its lines and columns.
+/// Lines and columns of the terminal.
 fn window() -> (usize, usize) {
     let size = tcgetwinsize(std::io::stdout());
     size.map_or((LINES, WIDTH), |size| {
@@ -235,39 +212,39 @@ fn window() -> (usize, usize) {
     })
 }
 
-fn draw(session: &mut Session, seen: &Seen, first: &mut usize) -> Result<(), Stop> {
+fn draw(session: &mut Session, snapshot: &Snapshot, first: &mut usize) -> Result<(), Stop> {
     let look = session.look();
     let (lines, columns) = window();
-    let body = if seen.markets.is_empty() {
-        NOBODY.to_owned()
+    let body = if snapshot.markets.is_empty() {
+        NO_MARKET.to_owned()
     } else {
-        text(&seen.markets, &look, Page::of(session, columns))
+        text(&snapshot.markets, &look, Page::of(session, columns))
     };
-    // What moves the cursor is ours, and comes after all else was escaped.
-    let (body, foot) = (look.shown(&body), look.shown(&foot(seen, &look)));
+    // Escaped before the frame adds our own control sequences.
+    let (body, foot) = (look.shown(&body), look.shown(&foot(snapshot, &look)));
     let frame = frame(&body, &foot, lines, first);
     session.console.data(&look.plain(frame))
 }
 
-/// The last line: how it ends, and how old what is shown is if nothing newer comes.
-fn foot(seen: &Seen, look: &Look) -> String {
-    match &seen.trouble {
+/// The last line: the key to quit and, after an error, the age of the table.
+fn foot(snapshot: &Snapshot, look: &Look) -> String {
+    match &snapshot.error {
         None => look.paint(Meaning::Dim, "q quits"),
-        Some(trouble) => {
-            let age = distance(look.now.since(seen.at));
-            let words = format!("q quits; reconnecting, this is {age} old: {trouble}");
+        Some(error) => {
+            let age = distance(look.now.since(snapshot.at));
+            let words = format!("q quits; reconnecting, this is {age} old: {error}");
             look.paint(Meaning::Bad, &words)
         }
     }
 }
 
-/// As much as the window has lines for, from the `first` on, which is kept where something is; and
-/// the foot below it.
+/// The lines of `body` that fit the window, from `first` on, and the foot. Clamps `first` to the last
+/// full page.
 fn frame(body: &str, foot: &str, lines: usize, first: &mut usize) -> String {
     let room = lines.saturating_sub(2).max(1);
     let all = body.lines().count();
     let is_cut = all > room;
-    // The line that says what is left out takes one itself.
+    // One line is for the count of hidden lines.
     let shown = if is_cut {
         room.saturating_sub(1).max(1)
     } else {
@@ -302,7 +279,7 @@ mod tests {
     use super::{HOME, Key, LINE_END, SCREEN_END, frame, keys_in};
 
     #[test]
-    fn a_frame_fits_the_window_and_says_what_it_leaves_out() {
+    fn a_frame_fits_the_window_and_counts_hidden_lines() {
         let lines = |frame: &str| frame.matches(LINE_END).count() + 1;
         let body = "1\n2\n3\n4\n5\n6\n";
         let whole = frame(body, "foot", 8, &mut 0);
@@ -318,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_down_sees_the_rest_and_no_further() {
+    fn scrolling_ends_at_the_last_page() {
         let body = "1\n2\n3\n4\n5\n6\n";
         let mut first = 3;
         let middle = frame(body, "foot", 5, &mut first);
@@ -337,13 +314,13 @@ mod tests {
             "{end:?}"
         );
         assert_eq!(first, 4);
-        // A window that grows shows all again.
+        // A larger window shows all lines again.
         assert!(frame(body, "foot", 8, &mut first).contains("1\u{1b}"));
         assert_eq!(first, 0);
     }
 
     #[test]
-    fn keys_come_one_by_one_or_together_as_letters_or_as_sequences() {
+    fn letters_and_escape_sequences_are_keys() {
         assert_eq!(keys_in(b"q"), [Key::Quit]);
         assert_eq!(keys_in(&[3]), [Key::Quit]);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! What was seen of a ledger, and whether it is one history.
+//! Checkpoints seen of a ledger, and proofs that they are one history.
 //!
-//! A checkpoint is remembered until a consistency proof shows that a larger one extends it. A
-//! server offers such proofs through its tiles, an export through its records.
+//! A checkpoint is remembered until a consistency proof shows that a larger one extends it. The
+//! proof comes from the tiles of a server or from the records of an export.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::failure::{Failure, Stop, exit};
 use crate::pins::{Pins, two_histories};
 use crate::session::Session;
 
-/// Tiles that a consistency proof may need: two for each level, at both ends.
+/// Most tiles of a consistency proof: two for each level, at both ends.
 const TILES_MAX: usize = 32;
 
-/// Remembers a checkpoint in place of those that are joined with it, and marks those that are not
-/// of its history.
+/// Remembers a checkpoint, deletes those that it is proven to extend (`joined`), and marks those of
+/// another history (`parted`).
 pub(super) fn remember(
     session: &mut Session,
     checkpoint: &Checkpoint,
@@ -37,7 +37,7 @@ pub(super) fn remember(
         Ok(forgotten) => {
             let forgotten = u64::try_from(forgotten).unwrap_or(u64::MAX);
             session.aside(&format!(
-                "warning: {} of this ledger forgotten, too many are kept that no proof joins; verify an export to join them\n",
+                "warning: {} of this ledger deleted: too many are kept without a consistency proof; verify an export to prove them\n",
                 words::count(forgotten, "old checkpoint")
             ));
         }
@@ -45,12 +45,13 @@ pub(super) fn remember(
     }
 }
 
-/// Holds the checkpoint of a proof against what was seen before, by the tree of the server.
+/// Proves, with the server's tiles, that the checkpoint of a proof and those seen before are one
+/// history.
 pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> Result<(), Stop> {
     let Some(pins) = Pins::of(&session.environment) else {
         return Ok(());
     };
-    // The file itself is verified by `audit verify`; here only what a pinned key signs counts.
+    // `audit verify` verifies the file itself; here only checkpoints of a trusted key count.
     let Some(checkpoint) = signed(session, note) else {
         return Ok(());
     };
@@ -65,15 +66,15 @@ pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> 
     let largest = seen.first().map_or(0, |seen| seen.size);
     let mut newest = checkpoint.clone();
     if newest.size < largest {
-        // The server showed a larger checkpoint before, so it has one, unless it was rolled back.
+        // A larger checkpoint was seen, so the server must have one unless it was rolled back.
         let note = client.checkpoint().await?;
         let signed = signed(session, &note).filter(|signed| signed.origin == newest.origin);
         newest = signed
             .filter(|signed| newest.size < signed.size)
             .unwrap_or(newest);
     }
-    // From the newest one of the server down: each is held against the next larger one that is
-    // proven to be of the server's history, so that whatever is forgotten is extended by one kept.
+    // From the newest down, each is compared with the next larger one that is proven to be of the
+    // server's history, so that a kept checkpoint extends every deleted one.
     let mut extended = vec![newest.clone()];
     let mut parted = Vec::new();
     for old in seen.iter().filter(|seen| seen.size <= newest.size) {
@@ -100,7 +101,10 @@ pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> 
             words::number(largest)
         ))
     } else {
-        parted.first().map(|old| two(old, &newest)).or_else(known)
+        parted
+            .first()
+            .map(|old| conflict(old, &newest))
+            .or_else(known)
     };
     match detail {
         None => Ok(()),
@@ -110,15 +114,15 @@ pub(super) async fn join(session: &mut Session, client: &Client, note: &str) -> 
     }
 }
 
-/// The checkpoint of a note, if a key has signed it that is trusted for its ledger.
+/// The checkpoint of a note, if a key that is trusted for its ledger has signed it.
 fn signed(session: &Session, note: &str) -> Option<Checkpoint> {
     let trusted = super::trusted(session, note, None).ok()?;
     let opened = Checkpoint::open(note, &trusted.key).ok();
     opened.filter(|opened| trusted.is_of(opened))
 }
 
-/// Two checkpoints that are not of one history, in words.
-pub(super) fn two(one: &Checkpoint, other: &Checkpoint) -> String {
+/// Message about two checkpoints of different histories.
+pub(super) fn conflict(one: &Checkpoint, other: &Checkpoint) -> String {
     let (size, other_size) = (words::number(one.size), words::number(other.size));
     let (root, other_root) = (one.root.short(), other.root.short());
     if one.size == other.size {
@@ -131,7 +135,7 @@ pub(super) fn two(one: &Checkpoint, other: &Checkpoint) -> String {
     )
 }
 
-/// What to do about two histories.
+/// Hint for two histories.
 pub(super) fn hint(session: &Session) -> String {
     let kept = Pins::of(&session.environment)
         .map(|pins| session.environment.shown(&pins.checkpoints_path()));
@@ -141,8 +145,7 @@ pub(super) fn hint(session: &Session) -> String {
     )
 }
 
-/// Whether the server's tree shows that one checkpoint extends another; an error where it shows
-/// neither.
+/// True if the server's tiles prove that `new` extends `old`, false if they prove that it does not.
 async fn is_extended(client: &Client, old: &Checkpoint, new: &Checkpoint) -> Result<bool, String> {
     let mut fetched = Fetched::default();
     let proof = loop {
@@ -169,11 +172,9 @@ async fn is_extended(client: &Client, old: &Checkpoint, new: &Checkpoint) -> Res
     }
 }
 
-/// The tiles that were fetched so far.
 #[derive(Default)]
 struct Fetched(BTreeMap<TileId, Vec<Hash>>);
 
-/// A tile that has yet to be fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was not fetched")]
 struct Missing(TileId);

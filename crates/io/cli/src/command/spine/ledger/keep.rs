@@ -1,4 +1,4 @@
-//! The long life of a ledger: exports, backups, restoring, pruning and keys.
+//! `bursar ledger export`, `backup`, `restore`, `prune`, `key` and `rotate-key`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -29,7 +29,7 @@ use crate::session::{Reach, Session};
 use crate::store::{self, data_directory};
 use crate::time;
 
-/// `bursar ledger export`.
+/// Arguments of `bursar ledger export`.
 pub(super) struct Export {
     pub(super) out: PathBuf,
     pub(super) format: ExportFormat,
@@ -38,40 +38,31 @@ pub(super) struct Export {
     pub(super) store: Option<PathBuf>,
 }
 
-/// Through the server, which is told when the file is safe and may be pruned that far; a store that
-/// is named is read directly.
-pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), Stop> {
-    if asked.format == ExportFormat::Tiles {
-        return tiles(session, asked);
+/// Exports through the server, which may prune the records once the file is synced; a store given
+/// with `--store` is read directly.
+pub(super) async fn export(session: &mut Session, arguments: &Export) -> Result<(), Stop> {
+    if arguments.format == ExportFormat::Tiles {
+        return tiles(session, arguments);
     }
-    if let Some(to) = asked.to.filter(|to| *to < asked.from) {
-        let (from, to) = (words::number(asked.from), words::number(to));
+    if let Some(to) = arguments.to.filter(|to| *to < arguments.from) {
+        let (from, to) = (words::number(arguments.from), words::number(to));
         let message = format!("--from {from} comes after --to {to}: there is no record between");
         return Err(Failure::usage(message).into());
     }
-    let shown = asked.out.display().to_string();
-    let written = if let Some(store) = &asked.store {
-        export_store(session, asked, store)?
+    let shown = arguments.out.display().to_string();
+    let written = if let Some(store) = &arguments.store {
+        export_store(session, arguments, store)?
     } else {
         let client = session.client().await?;
-        let query = Query::new().with("from", asked.from);
-        let query = query.with_some("to", asked.to.map(|to| to.saturating_add(1)));
+        let query = Query::new().with("from", arguments.from);
+        let query = query.with_some("to", arguments.to.map(|to| to.saturating_add(1)));
         let download = client.export(&query).await?;
-        let written = save(
-            create(session, &asked.out)?,
-            &session.path_out(&asked.out),
-            &shown,
-            download,
-        )
-        .await?;
-        say_exported(session, &asked.out).await?;
+        let written = save(session, &arguments.out, download).await?;
+        report_exported(session, &arguments.out).await?;
         written
     };
-    say_widened(session, asked)?;
-    let bytes = written
-        .metadata()
-        .map(|data| data.len())
-        .unwrap_or_default();
+    note_widened(session, arguments)?;
+    let bytes = written.metadata().map_or(0, |data| data.len());
     let value = json!({"file": shown, "bytes": bytes});
     session.show_unnamed(&value, |_| {
         format!("{shown} written, {} bytes\n", words::number(bytes))
@@ -82,8 +73,8 @@ pub(super) async fn export(session: &mut Session, asked: &Export) -> Result<(), 
     Ok(())
 }
 
-/// Tells the server what is in the file now that it is safe: only that may be pruned.
-async fn say_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
+/// Reports the records of the synced file to the server: only those may be pruned.
+async fn report_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
     let written = open_written(session, out)?;
     let from = written.excerpt().map_or(0, |edge| edge.size());
     let signed = written.checkpoints().ok().and_then(|mut all| all.pop());
@@ -93,25 +84,25 @@ async fn say_exported(session: &mut Session, out: &Path) -> Result<(), Stop> {
     match client.exported(&request).await {
         Ok(_) => Ok(()),
         Err(Error::Problem(problem)) if problem.code == Code::NotAllowed => {
-            session.aside("note: only an operator's export allows pruning\n");
+            session.aside("note: records may be pruned only after an export by an operator\n");
             Ok(())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Says which records are in the file where those are not the ones asked for: it begins at a whole
-/// tile and ends at a checkpoint, or nobody could check it.
-fn say_widened(session: &mut Session, asked: &Export) -> Result<(), Stop> {
-    let written = open_written(session, &asked.out)?;
+/// Prints the range of the file if it differs from the requested one: to be verifiable, an export
+/// begins at a whole tile and ends at a checkpoint.
+fn note_widened(session: &mut Session, arguments: &Export) -> Result<(), Stop> {
+    let written = open_written(session, &arguments.out)?;
     let from = written.excerpt().map_or(0, |edge| edge.size());
     let next = written
         .head()
-        .map_err(|error| store::unreadable(&asked.out.display().to_string(), &error))?;
+        .map_err(|error| store::unreadable(&arguments.out.display().to_string(), &error))?;
     let last = next.saturating_sub(1);
-    if from < asked.from || asked.to.is_some_and(|to| to < last) {
+    if from < arguments.from || arguments.to.is_some_and(|to| to < last) {
         session.aside(&format!(
-            "note: widened to records {}..{}, as far as a tile and a checkpoint reach\n",
+            "note: widened to records {}..{}, from a whole tile to a checkpoint\n",
             words::number(from),
             words::number(last)
         ));
@@ -119,36 +110,35 @@ fn say_widened(session: &mut Session, asked: &Export) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The file that was just written.
 fn open_written(session: &Session, out: &Path) -> Result<maintain::Export, Stop> {
     let shown = out.display().to_string();
     let written = maintain::Export::open(&session.path_out(out));
     let written = written.map_err(|error| store::unreadable(&shown, &error))?;
-    written.ok_or_else(|| Failure::unavailable(format!("{shown} is no export")).into())
+    written.ok_or_else(|| Failure::unavailable(format!("{shown} is not an export")).into())
 }
 
-fn export_store(session: &mut Session, asked: &Export, store: &Path) -> Result<File, Stop> {
+fn export_store(session: &mut Session, arguments: &Export, store: &Path) -> Result<File, Stop> {
     let opened = store::open(session, store)?;
-    let mut out = BufWriter::new(create(session, &asked.out)?);
-    let to = asked.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
-    let exported = maintain::export(opened.reader.as_ref(), asked.from, to, &mut out);
+    let mut out = BufWriter::new(create(session, &arguments.out)?);
+    let to = arguments.to.map_or(INTEGER_MAX, |to| to.saturating_add(1));
+    let exported = maintain::export(opened.reader.as_ref(), arguments.from, to, &mut out);
     let exported = match exported {
         Ok(exported) => exported,
         Err(error) => {
-            // Nothing useful is in it, and it would be in the way of the next attempt.
-            let _absent = std::fs::remove_file(session.path_out(&asked.out));
+            // A useless file would be in the way of the next attempt.
+            let _absent = std::fs::remove_file(session.path_out(&arguments.out));
             return Err(Failure::unavailable(chain(&error)).into());
         }
     };
-    if asked.to.is_none_or(|to| exported.to <= to) {
-        say_left_out(session, exported.unsigned);
+    if arguments.to.is_none_or(|to| exported.to <= to) {
+        note_left_out(session, exported.unsigned);
     }
     out.into_inner()
-        .map_err(|error| Failure::file("write", asked.out.display(), error.error()).into())
+        .map_err(|error| Failure::file("write", arguments.out.display(), error.error()).into())
 }
 
-/// Says how many records an export leaves out because they cannot be verified.
-fn say_left_out(session: &mut Session, unsigned: u64) {
+/// Prints the number of records that an export leaves out because no signature covers them.
+fn note_left_out(session: &mut Session, unsigned: u64) {
     if 0 < unsigned {
         let left_out = match unsigned {
             1 => "the last record is left out, no checkpoint signs it yet".to_owned(),
@@ -163,23 +153,19 @@ fn say_left_out(session: &mut Session, unsigned: u64) {
     }
 }
 
-fn tiles(session: &mut Session, asked: &Export) -> Result<(), Stop> {
-    let reader = reader(session, asked.store.as_deref())?;
-    let directory = session.path_out(&asked.out);
-    let shown = asked.out.display().to_string();
+fn tiles(session: &mut Session, arguments: &Export) -> Result<(), Stop> {
+    let reader = reader(session, arguments.store.as_deref())?;
+    let directory = session.path_out(&arguments.out);
+    let shown = arguments.out.display().to_string();
     let head = reader
         .head()
         .map_err(|error| store::unreadable(&shown, &error))?;
     let size = maintain::export_tiles(reader.as_ref(), &directory)
         .map_err(|error| Failure::unavailable(chain(&error)))?;
-    say_left_out(session, head.saturating_sub(size));
+    note_left_out(session, head.saturating_sub(size));
     let value = json!({"directory": shown, "records": size});
-    session.show_unnamed(&value, |_| {
-        format!(
-            "{shown} has the tiles of {}\n",
-            words::count(size, "record")
-        )
-    })
+    let records = words::count(size, "record");
+    session.show_unnamed(&value, |_| format!("{shown} has the tiles of {records}\n"))
 }
 
 pub(super) async fn backup(
@@ -195,13 +181,7 @@ pub(super) async fn backup(
     } else {
         let client = session.client().await?;
         let download = client.backup().await?;
-        save(
-            create(session, out)?,
-            &session.path_out(out),
-            &shown,
-            download,
-        )
-        .await?;
+        save(session, out, download).await?;
     }
     let value = json!({"file": shown});
     session.show_unnamed(&value, |_| {
@@ -211,7 +191,7 @@ pub(super) async fn backup(
     Ok(())
 }
 
-/// Puts the good records of a copy where the ledger is, and keeps what was there beside it.
+/// Replaces the ledger by the valid records of a copy, and keeps the old ledger beside it.
 pub(super) async fn restore(
     session: &mut Session,
     backup: &Path,
@@ -265,13 +245,13 @@ pub(super) async fn restore(
         let message = format!("{} was not restored: {}", copy.shown, chain(&error));
         let failure = Failure::new(exit::UNVERIFIED, message);
         if aside.exists() {
-            failure.hint(format!("the ledger that was there is in {kept}"))
+            failure.hint(format!("the previous ledger is in {kept}"))
         } else {
             failure
         }
     })?;
     let kept = restored.is_moved.then_some(kept);
-    let trust = pin_again(session, &data, replaced.as_ref());
+    let trust = pin_restored(session, &data, replaced.as_ref());
     let signed = restored.report.checkpoint.as_ref();
     let signed = signed.map_or(0, |signed| signed.size);
     let unsigned = restored.records.saturating_sub(signed);
@@ -279,23 +259,14 @@ pub(super) async fn restore(
     session.show_unnamed(&value, |_| {
         let mut lines = vec![("origin".to_owned(), restored.origin.short())];
         if restored.left > 0 {
-            lines.push((
-                "left".to_owned(),
-                format!(
-                    "{} that do not verify",
-                    words::count(restored.left, "record")
-                ),
-            ));
+            let left = words::count(restored.left, "record");
+            lines.push(("left".to_owned(), format!("{left} that do not verify")));
         }
         if restored.tokens_ended > 0 {
             let ended = u64::try_from(restored.tokens_ended).unwrap_or(u64::MAX);
-            lines.push((
-                "ended".to_owned(),
-                format!(
-                    "{}: some may have been revoked after the copy was made",
-                    words::count(ended, "token")
-                ),
-            ));
+            let ended = words::count(ended, "token");
+            let ended = format!("{ended}: some may have been revoked after the copy was made");
+            lines.push(("ended".to_owned(), ended));
         }
         if signed < restored.records {
             let last = words::number(restored.records.saturating_sub(1));
@@ -315,24 +286,23 @@ pub(super) async fn restore(
     }
     if restored.tokens_ended > 0 {
         session.aside(
-            "note: nobody can come in by a token; a server that listens beyond loopback starts only \
-             when there is one: start it on 127.0.0.1 and run `bursar token create`\n",
+            "note: no token is valid; a server that listens beyond loopback needs one to start: \
+             start it on 127.0.0.1 first and run `bursar token create`\n",
         );
     }
     Ok(())
 }
 
-/// Waits until the second of `now` is over. The first fence of a generation follows from its second
-/// (S5), so two restores must not fall into one: the store of the first may be lost by then.
+/// Waits until the second of `now` is over. The first fence of a generation is derived from the second
+/// of the restore (S5), so two restores need different seconds, even if the first store is lost.
 async fn next_second(now: Instant) {
     let past_ms = now.ms() % 1_000;
     tokio::time::sleep(Duration::from_millis(1_000 - past_ms)).await;
 }
 
-/// Whoever restores a ledger in its place knows its new key: others are told that it has changed.
-/// A copy put elsewhere is not the ledger that commands go to, whose key stays the one that is
-/// trusted; then this says how to trust the copy.
-fn pin_again(session: &mut Session, data: &Path, replaced: Option<&Signer>) -> Option<String> {
+/// Pins the new key of a ledger that was restored in its place. A copy elsewhere is not the ledger
+/// that commands go to, whose key stays pinned; then returns a note on how to trust the copy.
+fn pin_restored(session: &mut Session, data: &Path, replaced: Option<&Signer>) -> Option<String> {
     let (pins, signer) = (Pins::of(&session.environment)?, signer_of(data)?);
     let ledger = signer.origin().as_str().split('/').nth(1)?.to_owned();
     let known = pins.of_ledger(&ledger);
@@ -344,7 +314,7 @@ fn pin_again(session: &mut Session, data: &Path, replaced: Option<&Signer>) -> O
         default.is_some_and(|home| home.canonicalize().ok() == data.canonicalize().ok());
     if !is_replaced && !is_default {
         return Some(format!(
-            "note: this copy has a key of its own, the ledger it came from stays the trusted one\n\
+            "note: this copy has its own key; the key of the original ledger stays trusted\n\
              \nhint: to use the copy, give its context `log-key = \"{}\"`\n",
             signer.verifier()
         ));
@@ -378,18 +348,18 @@ pub(super) async fn prune(
     let below = words::number(plan.below);
     if dry_run {
         return session.show_unnamed(&plan, |_| {
-            format!("{count} would be forgotten, records from {below} on keep theirs\n{DRY_RUN}")
+            format!("{count} would be deleted, records from {below} on keep theirs\n{DRY_RUN}")
         });
     }
     session.confirm(
         yes,
-        &format!("{count} would be forgotten for ever, every proof would still verify\n"),
+        &format!("{count} would be deleted for ever, every proof would still verify\n"),
     )?;
     let done = client.prune(&key, &request, Mode::Do).await?;
     let record = words::number(done.record);
     session.show_unnamed(&done, |_| {
         format!(
-            "{} forgotten (record {record}), records from {below} on keep theirs\n",
+            "{} deleted (record {record}), records from {below} on keep theirs\n",
             words::count(done.pruned, "payload")
         )
     })
@@ -412,40 +382,31 @@ pub(super) async fn rotate_key(
     let plan = client.rotate_key(&key, Mode::DryRun).await?;
     if dry_run {
         return session.show_unnamed(&plan, |look| {
-            format!(
-                "a new key would sign beside the present one until {}\n{DRY_RUN}",
-                look.absolute(plan.both_until)
-            )
+            let until = look.absolute(plan.both_until);
+            format!("a new key would sign beside the current one until {until}\n{DRY_RUN}")
         });
     }
     session.confirm(
         yes,
-        "a new key would sign from now on, the present one for 30 days more\n",
+        "a new key would sign from now on, the current one for 30 days more\n",
     )?;
     let done: RotateKeyAnswer = client.rotate_key(&key, Mode::Do).await?;
     let record = words::number(done.record);
     session.show_unnamed(&done, |look| {
-        let lines = [
-            ("key".to_owned(), done.key.clone()),
-            (
-                "before".to_owned(),
-                format!(
-                    "{}, signs until {}",
-                    done.former,
-                    look.absolute(done.both_until)
-                ),
-            ),
-        ];
-        format!(
-            "a new key signs the ledger (record {record})\n{}",
-            details(&lines, REPORT_WORD)
-        )
+        let until = look.absolute(done.both_until);
+        let before = format!("{}, signs until {until}", done.former);
+        let lines = [("key", done.key.clone()), ("before", before)];
+        let lines = lines.map(|(word, text)| (word.to_owned(), text));
+        let lines = details(&lines, REPORT_WORD);
+        format!("a new key signs the ledger (record {record})\n{lines}")
     })?;
-    session.aside("note: tell whoever verifies offline: `bursar ledger key` prints it\n");
+    session.aside(
+        "note: give the new key to everyone who verifies offline: `bursar ledger key` prints it\n",
+    );
     Ok(())
 }
 
-/// A reader of what is meant: in a scenario of its own ledger.
+/// Reader of the store; in a scenario, without `--store`, of its own ledger.
 fn reader(session: &Session, store: Option<&Path>) -> Result<Box<dyn Reader>, Stop> {
     if let (Reach::Within(within), None) = (&session.reach, store) {
         let reader = within.store.reader();
@@ -455,7 +416,7 @@ fn reader(session: &Session, store: Option<&Path>) -> Result<Box<dyn Reader>, St
     Ok(store::open(session, store.unwrap_or(&path))?.reader)
 }
 
-/// A new file; nothing is overwritten.
+/// Creates a file; refuses to overwrite one.
 fn create(session: &Session, path: &Path) -> Result<File, Stop> {
     let opened = OpenOptions::new()
         .write(true)
@@ -471,22 +432,21 @@ fn create(session: &Session, path: &Path) -> Result<File, Stop> {
     })
 }
 
-/// Writes an answer to a file as it comes in.
-async fn save(file: File, path: &Path, shown: &str, download: Download) -> Result<File, Stop> {
-    let saved = write_all(file, shown, download).await;
+/// Writes a download to a new file; deletes the file on failure.
+async fn save(session: &Session, out: &Path, download: Download) -> Result<File, Stop> {
+    let saved = write_all(create(session, out)?, out, download).await;
     if saved.is_err() {
-        // Half a file would pass for a whole one, and be in the way of the next attempt.
-        let _left = std::fs::remove_file(path);
+        // An incomplete file could pass for a whole one, and would block the next attempt.
+        let _left = std::fs::remove_file(session.path_out(out));
     }
     saved
 }
 
-async fn write_all(mut file: File, shown: &str, mut download: Download) -> Result<File, Stop> {
+async fn write_all(mut file: File, out: &Path, mut download: Download) -> Result<File, Stop> {
+    let failure = |error: std::io::Error| Failure::file("write", out.display(), &error);
     while let Some(chunk) = download.chunk().await? {
-        file.write_all(&chunk)
-            .map_err(|error| Failure::file("write", shown, &error))?;
+        file.write_all(&chunk).map_err(failure)?;
     }
-    file.sync_all()
-        .map_err(|error| Failure::file("write", shown, &error))?;
+    file.sync_all().map_err(failure)?;
     Ok(file)
 }

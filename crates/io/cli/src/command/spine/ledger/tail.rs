@@ -11,11 +11,11 @@ use crate::grammar::Format;
 use crate::layout::{Look, Meaning, labelled_within};
 use crate::session::Session;
 
-/// How many records are shown without `--from`.
+/// Number of records without `--from`.
 const LAST: u64 = 20;
-/// How wide the column of record numbers is at least.
+/// Least width of the column of record numbers.
 const NUMBER: usize = 7;
-/// How wide the column of callers is at least.
+/// Least width of the column of callers.
 const CALLER: usize = 8;
 
 pub(super) async fn run(
@@ -38,16 +38,16 @@ pub(super) async fn run(
     };
     let head = client.ledger().await?.records;
     let first = from.unwrap_or_else(|| match &reference {
-        // Of one thing all is shown: its whole life is rarely long.
+        // One object rarely has many records.
         Some(_) => 0,
         None => head.saturating_sub(LAST),
     });
-    let fetch = async |place: &Place| {
+    let fetch = async |start: &PageStart| {
         let query = Query::new().with("limit", PAGE_MAX);
         let query = query.with_some("object", reference.as_ref());
-        Ok(client.records(&place.of(query)).await?)
+        Ok(client.records(&start.of(query)).await?)
     };
-    let mut place = Place::Record(first);
+    let mut start = PageStart::Record(first);
     let mut shown = Vec::new();
     loop {
         let take = |records: Vec<RecordView>| {
@@ -57,7 +57,7 @@ pub(super) async fn run(
             shown.extend(records);
             Ok(())
         };
-        place = read(place, fetch, take).await?;
+        start = read(start, fetch, take).await?;
         match &mut changes {
             Some(changes) => changes.changed().await?,
             None if session.for_programs() => return session.print_value(&shown),
@@ -66,16 +66,13 @@ pub(super) async fn run(
     }
 }
 
-/// Where the next page begins.
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Place {
-    /// At this record.
+enum PageStart {
     Record(u64),
-    /// Where the server said.
     Cursor(String),
 }
 
-impl Place {
+impl PageStart {
     fn of(&self, query: Query) -> Query {
         match self {
             Self::Record(record) => query.with("from", record),
@@ -84,24 +81,24 @@ impl Place {
     }
 }
 
-/// Reads to the end, and answers where that is. A page may be empty and yet not the last: for each
-/// the server looks at so many records and no more.
+/// Reads to the end and returns the start of the next page. An empty page may not be the last: the
+/// server scans a bounded number of records per page.
 async fn read(
-    mut place: Place,
-    fetch: impl AsyncFn(&Place) -> Result<ListAnswer<RecordView>, Stop>,
+    mut start: PageStart,
+    fetch: impl AsyncFn(&PageStart) -> Result<ListAnswer<RecordView>, Stop>,
     mut take: impl FnMut(Vec<RecordView>) -> Result<(), Stop>,
-) -> Result<Place, Stop> {
+) -> Result<PageStart, Stop> {
     loop {
-        let page = fetch(&place).await?;
-        let next = page.next_cursor.map(Place::Cursor);
-        let is_last = next.is_none() || next.as_ref() == Some(&place);
-        // The last page says no place; what is behind its last record has yet to come.
-        let behind = page.items.last();
-        let behind = behind.map(|record| Place::Record(record.seq.saturating_add(1)));
-        place = next.or(behind).unwrap_or(place);
+        let page = fetch(&start).await?;
+        let next = page.next_cursor.map(PageStart::Cursor);
+        let is_last = next.is_none() || next.as_ref() == Some(&start);
+        // The last page has no cursor; the next one starts after its last record.
+        let after = page.items.last();
+        let after = after.map(|record| PageStart::Record(record.seq.saturating_add(1)));
+        start = next.or(after).unwrap_or(start);
         take(page.items)?;
         if is_last {
-            return Ok(place);
+            return Ok(start);
         }
     }
 }
@@ -117,7 +114,7 @@ fn print(session: &mut Session, record: &RecordView) -> Result<(), Stop> {
     }
 }
 
-/// `48,102  Mon 16 Nov 10:00:01  ada  limit python changed…`, each sentence on lines of its own.
+/// `48,102  Mon 16 Nov 10:00:01  ada  limit python changed…`, each sentence on its own lines.
 fn text(record: &RecordView, look: &Look, columns: usize) -> String {
     let number = words::number(record.seq);
     let Some(at) = record.at else {
@@ -151,7 +148,7 @@ mod tests {
     use bursar_client::api::{ListAnswer, RecordView, instant};
     use bursar_units::Instant;
 
-    use super::{Place, read, text};
+    use super::{PageStart, read, text};
     use crate::layout::{Look, WIDTH};
 
     fn record(seq: u64) -> RecordView {
@@ -165,16 +162,16 @@ mod tests {
         }
     }
 
-    /// Reads so many records of which few are wanted, ten looked at for a page; answers which were
-    /// taken, and where the end is.
-    async fn taken(count: u64, wanted: &[u64], from: Place) -> (Vec<u64>, Place) {
+    /// Reads a ledger of `count` records with pages of ten; returns the `wanted` records that were
+    /// taken, and the start of the next page.
+    async fn taken(count: u64, wanted: &[u64], from: PageStart) -> (Vec<u64>, PageStart) {
         let pages = Cell::new(0);
-        let fetch = async |place: &Place| {
+        let fetch = async |start: &PageStart| {
             pages.set(pages.get() + 1);
             assert!(pages.get() < 100, "it never ends");
-            let first = match place {
-                Place::Record(record) => *record,
-                Place::Cursor(cursor) => cursor.parse().unwrap(),
+            let first = match start {
+                PageStart::Record(record) => *record,
+                PageStart::Cursor(cursor) => cursor.parse().unwrap(),
             };
             let until = (first + 10).min(count);
             let found = wanted.iter().filter(|seq| (first..until).contains(seq));
@@ -196,30 +193,33 @@ mod tests {
     #[tokio::test]
     async fn a_page_without_a_record_is_not_the_end() {
         let wanted = [3, 47, 58];
-        let (all, end) = taken(65, &wanted, Place::Record(0)).await;
+        let (all, end) = taken(65, &wanted, PageStart::Record(0)).await;
         assert_eq!(all, wanted);
-        // Whatever comes is read from there, and nothing twice.
+        // New records are read from there, and none twice.
         let later = [3, 47, 58, 66];
         assert_eq!(taken(70, &later, end).await.0, [66]);
-        let (all, end) = taken(59, &wanted, Place::Record(0)).await;
-        assert_eq!((all.as_slice(), &end), (&wanted[..], &Place::Record(59)));
+        let (all, end) = taken(59, &wanted, PageStart::Record(0)).await;
+        assert_eq!(
+            (all.as_slice(), &end),
+            (&wanted[..], &PageStart::Record(59))
+        );
         assert!(taken(59, &wanted, end).await.0.is_empty());
     }
 
     #[tokio::test]
-    async fn a_server_that_sends_back_where_one_was_is_at_its_end() {
-        let fetch = async |_: &Place| {
+    async fn a_repeated_cursor_is_the_end() {
+        let fetch = async |_: &PageStart| {
             Ok(ListAnswer {
                 items: Vec::new(),
                 next_cursor: Some("5".to_owned()),
                 record: 9,
             })
         };
-        let end = read(Place::Record(0), fetch, |_| Ok(())).await.unwrap();
-        assert_eq!(end, Place::Cursor("5".to_owned()));
+        let end = read(PageStart::Record(0), fetch, |_| Ok(())).await.unwrap();
+        assert_eq!(end, PageStart::Cursor("5".to_owned()));
     }
 
-    /// What `docs/market.md` shows, which no script can make: it takes a machine.
+    /// Records in `docs/market.md`, which a script without a machine cannot make.
     const SHOWN: [(u64, &str, &str); 2] = [
         (
             17,
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_go_on_below_themselves_where_a_line_ends() {
+    fn long_sentences_wrap_below_their_start() {
         for columns in [80, WIDTH] {
             let text = shown(columns);
             assert!(
