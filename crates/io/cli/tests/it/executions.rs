@@ -285,7 +285,7 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
     );
     let doctor = house.ok(&["doctor"]);
     assert!(
-        doctor.contains("no execution of the lost records runs"),
+        doctor.contains("no adopted execution is running"),
         "{doctor}"
     );
     let checked = house.ok(&["ledger", "check"]);
@@ -446,8 +446,9 @@ fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
     let last = server.interrupted();
     assert_eq!(last.code, 0);
     assert!(
-        last.stderr
-            .contains("note: 2 executions go on; the next `bursar up` on this data adopts them\n"),
+        last.stderr.contains(
+            "note: 2 executions keep running; the next `bursar up` on this data adopts them\n"
+        ),
         "{}",
         last.stderr
     );
@@ -554,7 +555,7 @@ fn where_nothing_can_be_kept_apart_it_is_said_and_may_be_refused() {
         assert!(
             refused
                 .stderr
-                .starts_with("error: executions cannot be kept apart: no cgroup here "),
+                .starts_with("error: executions cannot be isolated: this user cannot create "),
             "{}",
             refused.stderr
         );

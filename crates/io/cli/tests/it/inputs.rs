@@ -81,7 +81,7 @@ fn wrong_settings_name_the_key_in_plain_words() {
         ),
         (
             "[server]\nlisten = 7171\n",
-            ":2: `listen` must be a text in quotes",
+            ":2: `listen` must be a string in quotes",
         ),
         (
             "[executor]\nshare-user = 1\n",
