@@ -1,4 +1,4 @@
-//! What an auditor is told: forged files, other names, older stores and second histories.
+//! Verification: forged files, other names, older stores and second histories.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -32,7 +32,7 @@ fn auditor() -> House {
     house
 }
 
-/// What is remembered of checkpoints, one line each.
+/// The lines of the file of known checkpoints.
 fn seen(house: &House) -> Vec<String> {
     let path = house.path(".local/state/bursar/checkpoints");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -46,15 +46,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Who answers a request.
+/// Source of the answer to a request.
 enum Answered {
-    /// The server with this data directory.
+    /// The server of this data directory.
     By(PathBuf),
-    /// Nobody: with this body.
+    /// This body.
     With(String),
 }
 
-/// A server that has each request answered by another; gives its address.
+/// A proxy that chooses the source of each answer; returns its address.
 fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) -> String {
     let socket = house.path("between.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -81,7 +81,7 @@ fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) ->
     };
     std::thread::spawn(move || {
         for client in listener.incoming() {
-            // A client that goes away is none of our business.
+            // A client may close the connection.
             let _gone = client.and_then(&answer);
         }
     });
@@ -89,7 +89,7 @@ fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) ->
 }
 
 #[test]
-fn what_an_earlier_version_signed_still_verifies() {
+fn files_of_an_earlier_version_still_verify() {
     let house = auditor();
     for file in ["0.1.0.jsonl", "0.1.0.proof"] {
         fs::write(house.path(file), earlier(file)).unwrap();
@@ -153,9 +153,9 @@ fn a_forged_export_does_not_verify_with_a_key_or_without() {
     );
 }
 
-/// Method: nothing waits for the checkpoint that is signed each second.
+/// Method: exports at once, before the checkpoint that is signed each second.
 #[test]
-fn an_export_ends_signed_also_in_the_first_second_of_a_ledger() {
+fn an_export_in_the_first_second_of_a_ledger_ends_with_a_checkpoint() {
     let house = House::new();
     let _server = house.up(&[]);
     for number in 0..3 {
@@ -169,10 +169,10 @@ fn an_export_ends_signed_also_in_the_first_second_of_a_ledger() {
     }
 }
 
-/// Method: the server signs, records once more and is killed at once; a second that ends just then is
-/// why there are several tries.
+/// Method: the server signs, records once more and is killed at once. If the next checkpoint was
+/// signed in between, the test tries again.
 #[test]
-fn an_export_of_a_store_leaves_out_what_is_not_signed_and_says_so() {
+fn an_export_of_a_store_omits_unsigned_records_and_reports_it() {
     let house = House::new();
     let data = house.data().to_str().unwrap().to_owned();
     for number in 0..20 {
@@ -213,7 +213,7 @@ fn an_export_of_a_store_leaves_out_what_is_not_signed_and_says_so() {
 }
 
 #[test]
-fn a_proof_is_about_what_it_says_or_does_not_verify() {
+fn a_proof_with_another_object_name_does_not_verify() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&["limit", "set", "python", "--class", "py", "--slots", "7"]);
@@ -286,7 +286,7 @@ fn a_proof_is_about_what_it_says_or_does_not_verify() {
 }
 
 #[test]
-fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
+fn a_rolled_back_store_neither_checks_nor_starts() {
     let house = House::new();
     let (data, older) = (house.data(), house.path("older"));
     let live = |id: &str| {
@@ -339,9 +339,9 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
     }
 }
 
-/// Method: a data directory is copied with its key, and both go on.
+/// Method: a data directory is copied with its key, and both copies get new records.
 #[test]
-fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
+fn two_histories_of_a_ledger_are_reported_and_both_are_remembered() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -367,7 +367,7 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
     fs::copy(house.path("common.jsonl"), auditor.path("common.jsonl")).unwrap();
     let verify = |file: &str| auditor.run(&["audit", "verify", file, "--key", "lab.key"]);
 
-    // A longer export joins what was seen of a shorter one.
+    // A longer export joins the checkpoint of a shorter one.
     assert_eq!(verify("common.jsonl").code, 0);
     let common = seen(&auditor);
     assert_eq!(verify("one.jsonl").code, 0);
@@ -396,7 +396,7 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
             "{both:?}"
         );
     }
-    // Alone the shorter ones agree with what was seen; that there are two histories is known.
+    // The shorter exports alone agree with the known checkpoints, but two histories are known.
     for file in ["one.jsonl", "common.jsonl"] {
         let shorter = verify(file);
         assert_eq!(shorter.code, 4, "{}{}", shorter.stdout, shorter.stderr);
@@ -412,9 +412,9 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
     );
 }
 
-/// Method: what was seen before is written by hand, as an earlier version would have left it.
+/// Method: the test writes the file of known checkpoints in the format of an earlier version.
 #[test]
-fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history() {
+fn a_checkpoint_that_differs_from_a_known_one_of_the_same_size_is_another_history() {
     let house = auditor();
     fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
     let checkpoints = house.path(".local/state/bursar/checkpoints");
@@ -435,7 +435,7 @@ fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history()
 }
 
 #[test]
-fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
+fn removing_the_oldest_checkpoints_over_the_limit_is_reported() {
     let house = auditor();
     fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
     let line = |size: u64| format!("bursar/{LEDGER}/0 {size} {}\n", "07".repeat(32));
@@ -449,9 +449,9 @@ fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
     assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
 }
 
-/// Method: the house has seen a checkpoint of one history, and asks a server that has another.
+/// Method: the client knows a checkpoint of one history and asks a server with another.
 #[test]
-fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history() {
+fn a_server_joins_checkpoints_by_its_tree_or_has_another_history() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -488,7 +488,7 @@ fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history()
     let both = seen(&house);
     assert!(both.len() == 2 && both[0].starts_with(&one[0]), "{both:?}");
 
-    // What was shown once is said of every later file.
+    // Two histories that were found once are reported for every later file.
     for file in ["one-0.proof", "one-3.proof", "two-19.proof"] {
         let verified = house.run(&["audit", "verify", file]);
         assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
@@ -500,9 +500,9 @@ fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history()
     assert!(again.stderr.contains("two histories: "), "{}", again.stderr);
 }
 
-/// Method: a whole data directory is put back, with its checkpoint.
+/// Method: a whole data directory is replaced by an older copy with its checkpoint.
 #[test]
-fn a_server_that_was_rolled_back_is_told_by_what_was_seen() {
+fn a_rolled_back_server_is_detected_by_known_checkpoints() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -526,10 +526,10 @@ fn a_server_that_was_rolled_back_is_told_by_what_was_seen() {
     }
 }
 
-/// Method: the auditor has seen a checkpoint of each of two histories. A server answers with a
-/// checkpoint from before they parted, and has the tiles of each checkpoint from its own history.
+/// Method: the auditor knows a checkpoint of each of two histories. A server answers with a
+/// checkpoint from before they parted, and serves tiles of either history to match each checkpoint.
 #[test]
-fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
+fn serving_tiles_of_both_histories_removes_no_known_checkpoint() {
     let house = House::new();
     let server = house.up(&["--data", "common"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -540,7 +540,7 @@ fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
     assert_eq!(server.interrupt(), 0);
     let auditor = House::new();
     fs::write(auditor.path("lab.key"), key).unwrap();
-    // The longer first: a shorter export alone does not contradict it.
+    // The longer one first: a shorter export alone does not contradict it.
     for (name, records) in [("two", 9), ("one", 5)] {
         copy(&house.path("common"), &house.path(name));
         let server = house.up(&["--data", name]);
@@ -578,7 +578,7 @@ fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
 }
 
 #[test]
-fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
+fn an_unreadable_tile_proves_nothing_and_is_reported() {
     let house = House::new();
     let _server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "a"]);
@@ -605,9 +605,9 @@ fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
     assert_eq!(seen(&house).len(), 1, "{:?}", seen(&house));
 }
 
-/// Method: a second key in the ledger's name signs another root of the same size.
+/// Method: a second key with the ledger's name signs another root of the same size.
 #[test]
-fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
+fn a_checkpoint_of_another_key_is_not_remembered() {
     let house = auditor();
     let origin = format!("bursar/{LEDGER}/0");
     let stranger = SigningKey::from_seed(origin.parse().unwrap(), [7; 32]);
@@ -629,7 +629,7 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     let said = "warning: another key than the key of forger.key is pinned for this ledger in ~/";
     assert!(verified.stderr.contains(said), "{}", verified.stderr);
 
-    // The same for an export: the forger signs what the ledger has signed.
+    // The same for an export: the forger signs the same checkpoint as the ledger.
     let export = earlier("0.1.0.jsonl");
     let mut lines: Vec<String> = export.lines().map(str::to_owned).collect();
     let last = lines.last_mut().unwrap();
