@@ -40,8 +40,8 @@ impl Session {
         if let Reach::Within(within) = &self.reach {
             return Ok(within.client.clone());
         }
-        let found = discover(self)?;
-        let (client, contact) = self.contact(&found).await?;
+        let target = discover(self)?;
+        let (client, contact) = self.contact(&target).await?;
         contact?;
         Ok(client)
     }
@@ -49,31 +49,31 @@ impl Session {
     /// A client of a server, and the result of the check of its ledger key.
     pub(crate) async fn contact(
         &mut self,
-        found: &Discovered,
+        target: &Discovered,
     ) -> Result<(Client, Result<(), Stop>), Stop> {
-        self.verbose(&format!("server {} ({})", found.address, found.because));
-        if let Some((_, file)) = &found.token {
+        self.verbose(&format!("server {} ({})", target.address, target.because));
+        if let Some((_, file)) = &target.token {
             self.verbose(&format!("token from {file}"));
         }
         let options = Options {
             timeout: Duration::from_millis(self.common.timeout.ms()),
-            token: found.token.as_ref().map(|(token, _)| token.clone()),
+            token: target.token.as_ref().map(|(token, _)| token.clone()),
             ..Options::usual()
         };
-        let client = Client::new(Transport::to(found.address.clone()), options);
+        let client = Client::new(Transport::to(target.address.clone()), options);
         let began = std::time::Instant::now();
         let status = match client.ledger().await {
             Ok(status) => status,
             // A caller without access to the ledger cannot check its key.
             Err(Error::Problem(_)) => return Ok((client, Ok(()))),
             Err(error @ Error::Unreachable { .. })
-                if matches!(found.address, Address::Unix(_)) && self.is_default(found) =>
+                if matches!(target.address, Address::Unix(_)) && self.is_default(target) =>
             {
                 self.verbose(&chain(&error));
                 return Err(no_server(socket_path(&self.environment).as_deref()).into());
             }
             Err(error @ Error::Unreachable { .. }) => {
-                let message = format!("{} ({})", chain(&error), found.because);
+                let message = format!("{} ({})", chain(&error), target.because);
                 return Err(Failure::new(error.exit_code(), message).into());
             }
             Err(error) => return Err(error.into()),
@@ -100,15 +100,15 @@ impl Session {
             note: note.as_deref(),
             now: self.now(),
         };
-        let contact = pin(&pins, found, &contact).map(|kept| {
+        let contact = pin(&pins, target, &contact).map(|kept| {
             let kept = kept.iter().try_for_each(|pin| pins.put(pin));
             self.warn_unless(kept);
         });
         Ok((client, contact))
     }
 
-    fn is_default(&self, found: &Discovered) -> bool {
-        socket_path(&self.environment).is_some_and(|path| found.address == Address::Unix(path))
+    fn is_default(&self, target: &Discovered) -> bool {
+        socket_path(&self.environment).is_some_and(|path| target.address == Address::Unix(path))
     }
 }
 
@@ -244,7 +244,7 @@ struct Contact<'a> {
 
 /// The pins to store, the newest last: all keys of a ledger on first contact, later a key that a
 /// pinned key vouches for. Any other change of keys is an error.
-fn pin(pins: &Pins, found: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin>, Stop> {
+fn pin(pins: &Pins, target: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin>, Stop> {
     let bad = |error: KeyError| {
         Failure::new(
             exit::UNVERIFIED,
@@ -254,15 +254,15 @@ fn pin(pins: &Pins, found: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin
     let key: VerifierKey = contact.key.parse().map_err(bad)?;
     // An id with a line feed could add pins of other ledgers to the file.
     Name::ledger(contact.ledger, 0).map_err(bad)?;
-    if let Some(stated) = &found.log_key {
+    if let Some(stated) = &target.log_key {
         if stated.trim() != contact.key {
             let reason = "the context has a different key (`log-key`)";
-            return Err(changed(found, reason, None));
+            return Err(changed(target, reason, None));
         }
         return Ok(Vec::new());
     }
-    let server = match &found.address {
-        Address::Tcp { .. } => Some(found.address.to_string()),
+    let server = match &target.address {
+        Address::Tcp { .. } => Some(target.address.to_string()),
         // Only the owner of the account can create a socket there, so the address proves nothing.
         Address::Unix(_) => None,
     };
@@ -284,7 +284,7 @@ fn pin(pins: &Pins, found: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin
             "it was ledger {}, now it is {}",
             known.ledger, contact.ledger
         );
-        return Err(changed(found, &reason, Some(pins)));
+        return Err(changed(target, &reason, Some(pins)));
     }
     if known.key == key {
         let is_elsewhere = pin.server.is_some() && pin.server != known.server;
@@ -305,13 +305,13 @@ fn pin(pins: &Pins, found: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin
         }]);
     }
     let reason = "the newest checkpoint is not signed by both the pinned key and the new one";
-    Err(changed(found, reason, Some(pins)))
+    Err(changed(target, reason, Some(pins)))
 }
 
-fn changed(found: &Discovered, reason: &str, pins: Option<&Pins>) -> Stop {
+fn changed(target: &Discovered, reason: &str, pins: Option<&Pins>) -> Stop {
     let message = format!(
         "the key that signs the ledger of {} has changed: {reason}",
-        found.address
+        target.address
     );
     let hint = match pins {
         Some(pins) => format!(

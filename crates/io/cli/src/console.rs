@@ -62,7 +62,7 @@ impl Console {
             .unwrap_or(WIDTH)
     }
 
-    /// Writes a message. A failed write is ignored: the result of the command does not depend on it.
+    /// Writes a message. A failed write is ignored: the command's result does not depend on it.
     pub(crate) fn words(&mut self, text: &str) {
         let _unread = self.raw(Stream::Words, text.as_bytes());
     }

@@ -31,7 +31,7 @@ const PARTED: &str = "parted";
 pub(crate) struct Pin {
     pub(crate) ledger: String,
     pub(crate) key: VerifierKey,
-    /// Time of the first contact.
+    /// Time of pinning.
     pub(crate) at: Instant,
     /// Address of the server; `None` for a Unix socket.
     pub(crate) server: Option<String>,

@@ -47,7 +47,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
     let with = |verdict| {
         findings
             .iter()
-            .filter(move |found| found.verdict == verdict)
+            .filter(move |finding| finding.verdict == verdict)
     };
     let (failed, warned) = (with(Verdict::Fail).count(), with(Verdict::Warn).count());
     session.show_unnamed(&findings, |look| {

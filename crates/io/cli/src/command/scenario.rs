@@ -54,7 +54,7 @@ pub(crate) fn run(session: &mut Session, arguments: &ScenarioArguments) -> Resul
             .collect::<Vec<_>>()
             .join(" ");
         let scripts = if differ == 1 { "script" } else { "scripts" };
-        let message = format!("{differ} {scripts} with other output than expected");
+        let message = format!("{differ} {scripts} printed unexpected output");
         let hint = format!("if the new output is right, run `bursar scenario --update {names}`");
         return Err(Failure::new(exit::REFUSED, message).hint(hint).into());
     }

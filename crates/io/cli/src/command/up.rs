@@ -127,8 +127,8 @@ struct Server<'a> {
     began: Instant,
 }
 
-/// Checks a start without a ledger before one is created, so that a failed start leaves none behind.
-/// With a ledger, the error that another server uses it is more useful than that of a taken port.
+/// Checks a first start before a ledger is created, so that a failed start leaves none behind. If
+/// there is a ledger, the error that another server uses it is more useful than that of a taken port.
 fn check_new(settings: &Settings) -> Result<(), Stop> {
     check_address(settings.listen).map_err(|error| Failure::unavailable(chain(&error)))?;
     executor::check(settings)
@@ -235,8 +235,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Runs the demo until a signal, then stops its workers; a second signal ends the wait for them.
-    /// Prints the tally at intervals and at the end.
+    /// Runs the demo until a signal, then stops its workers; a second signal ends that wait. Prints
+    /// the tally at intervals and at the end.
     async fn play(&self, session: &mut Session, players: Players, signals: &mut Signals) {
         let mut ticks = tokio::time::interval(demo::TALLY_EVERY);
         // The first tick is immediate, when there is nothing to count.

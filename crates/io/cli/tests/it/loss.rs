@@ -136,7 +136,7 @@ fn a_file_in_place_of_the_executions_directory_is_refused_with_a_hint() {
     fs::write(&place, "no directory").unwrap();
     let ended = house.run(&["up", "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
-    for said in [place.to_str().unwrap(), "hint: move away"] {
+    for said in [place.to_str().unwrap(), "hint: move that"] {
         assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct MachineExecutor {
     _sole: Sole,
 }
 
-/// Refuses a second server of a ledger, for example on a copy: it would end the first one's programs.
+/// Refuses a second server of a ledger, for example on a copy: it would end programs of the first.
 fn only_server(ledger: &str) -> Result<Sole, Stop> {
     let taken = Sole::take(ledger).map_err(|error| {
         Failure::unavailable(format!(

@@ -173,8 +173,8 @@ const DISK_MEBIBYTES: u32 = 400;
 /// More files than a test needs.
 const FILES: u64 = 10_000;
 
-/// Takes all free space for bytes and files. Space that the store frees, for example when it empties
-/// its log, stays with the store.
+/// Takes all free space for bytes and files. Space that the store frees in its own files, such as
+/// its log, is still the store's only.
 fn fill(rig: &Rig) -> std::path::PathBuf {
     let disk = rig.data.parent().unwrap();
     let filler = disk.join("filler");

@@ -122,8 +122,8 @@ impl Rig {
         assert!(disk.resize(kibibytes, files), "cannot resize the disk");
     }
 
-    /// Leaves hardly any room for bytes and none for files. The kernel refuses the new size if a file
-    /// was created meanwhile; then it is tried again.
+    /// Leaves hardly any room for bytes and none for files. The kernel refuses the new size if a
+    /// file was created meanwhile; then it is tried again.
     pub(crate) fn shrink_disk(&self) {
         let disk = self.disk.as_ref().unwrap();
         let is_done = (0..100).any(|_| {
@@ -400,8 +400,8 @@ impl Rig {
         until(&format!("{id} is gone"), is_gone).await;
     }
 
-    /// Asserts that no slot is held, no booking waits, no process, zombie or cgroup is left, and that
-    /// the ledger checks.
+    /// Asserts that no slot is held, no booking waits, no process, zombie or cgroup is left, and
+    /// that the ledger checks.
     pub(crate) async fn assert_nothing_left(&self) {
         let client = self.client();
         for limit in client.limits().await.unwrap().items {
