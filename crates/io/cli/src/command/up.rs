@@ -127,8 +127,8 @@ struct Server<'a> {
     began: Instant,
 }
 
-/// Checks a first start before a ledger is created, so that a failed start leaves none behind. If
-/// there is a ledger, the error that another server uses it is more useful than that of a taken port.
+/// Checks a first start before a ledger is created, so that a failed start leaves none behind.
+/// Later starts skip it: the error that another server uses the ledger comes before a taken port.
 fn check_new(settings: &Settings) -> Result<(), Stop> {
     check_address(settings.listen).map_err(|error| Failure::unavailable(chain(&error)))?;
     executor::check(settings)

@@ -271,17 +271,17 @@ fn a_proof_with_another_object_name_does_not_verify() {
         );
         if wrong == "booking/victim" {
             let seq = record.strip_prefix("record/").unwrap();
-            let said =
+            let message =
                 format!("the file claims booking/victim, but record {seq} is about something else");
-            assert!(ended.stderr.contains(&said), "{}", ended.stderr);
+            assert!(ended.stderr.contains(&message), "{}", ended.stderr);
         }
     }
     for command in [&["audit", "proof"], &["ledger", "tail"]] {
         let refused = house.run(&[&command[..], &["wedding/job-1"]].concat());
         assert_eq!(refused.code, 2, "{}", refused.stderr);
-        let said =
+        let message =
             "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token";
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
     }
 }
 
@@ -314,10 +314,10 @@ fn a_rolled_back_store_neither_checks_nor_starts() {
         named.stdout,
         started.stderr
     );
-    for said in [&checked.stdout, &named.stdout, &started.stderr] {
+    for message in [&checked.stdout, &named.stdout, &started.stderr] {
         assert!(
-            said.contains("the ledger was rolled back: ledger.db holds "),
-            "{said}"
+            message.contains("the ledger was rolled back: ledger.db holds "),
+            "{message}"
         );
     }
 
@@ -331,10 +331,10 @@ fn a_rolled_back_store_neither_checks_nor_starts() {
         checked.stdout,
         started.stderr
     );
-    for said in [&checked.stdout, &started.stderr] {
+    for message in [&checked.stdout, &started.stderr] {
         assert!(
-            said.contains("ledger.checkpoint cannot be verified: "),
-            "{said}"
+            message.contains("ledger.checkpoint cannot be verified: "),
+            "{message}"
         );
     }
 }
@@ -400,8 +400,8 @@ fn two_histories_of_a_ledger_are_reported_and_both_are_remembered() {
     for file in ["one.jsonl", "common.jsonl"] {
         let shorter = verify(file);
         assert_eq!(shorter.code, 4, "{}{}", shorter.stdout, shorter.stderr);
-        let said = "FAIL  consistent    two histories: the checkpoints seen before of ";
-        assert!(shorter.stdout.contains(said), "{}", shorter.stdout);
+        let message = "FAIL  consistent    two histories: earlier checkpoints of ";
+        assert!(shorter.stdout.contains(message), "{}", shorter.stdout);
     }
     assert!(
         seen(&auditor)
@@ -423,9 +423,9 @@ fn a_checkpoint_that_differs_from_a_known_one_of_the_same_size_is_another_histor
     for _ in 0..2 {
         let verified = house.run(&["audit", "verify", "a.proof"]);
         assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-        let said =
+        let message =
             "FAIL  consistent  two histories: 9 records were signed with root 0707… and with root ";
-        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+        assert!(verified.stdout.contains(message), "{}", verified.stdout);
         let both = seen(&house);
         assert!(
             both.len() == 2 && both[0] == format!("{other} parted"),
@@ -443,8 +443,8 @@ fn removing_the_oldest_checkpoints_over_the_limit_is_reported() {
     fs::write(house.path(".local/state/bursar/checkpoints"), lines).unwrap();
     let verified = house.run(&["audit", "verify", "a.proof"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: 1 old checkpoint of this ledger forgotten";
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    let message = "warning: 1 old checkpoint of this ledger forgotten";
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
     let kept = seen(&house);
     assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
 }
@@ -492,8 +492,8 @@ fn a_server_joins_checkpoints_by_its_tree_or_has_another_history() {
     for file in ["one-0.proof", "one-3.proof", "two-19.proof"] {
         let verified = house.run(&["audit", "verify", file]);
         assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-        let said = "FAIL  consistent  two histories: ";
-        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+        let message = "FAIL  consistent  two histories: ";
+        assert!(verified.stdout.contains(message), "{}", verified.stdout);
     }
     let again = house.run(&["audit", "proof", "booking/two-19"]);
     assert_eq!(again.code, 4, "{}{}", again.stdout, again.stderr);
@@ -520,8 +520,8 @@ fn a_rolled_back_server_is_detected_by_known_checkpoints() {
     for _ in 0..2 {
         let proof = house.run(&["audit", "proof", "booking/common"]);
         assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
-        let said = " were seen: it was rolled back";
-        assert!(proof.stderr.contains(said), "{}", proof.stderr);
+        let message = " were seen: it was rolled back";
+        assert!(proof.stderr.contains(message), "{}", proof.stderr);
         assert!(seen(&house).contains(&before[0]), "{:?}", seen(&house));
     }
 }
@@ -594,8 +594,8 @@ fn an_unreadable_tile_proves_nothing_and_is_reported() {
     });
     let proof = house.run(&["--server", &address, "audit", "proof", "booking/b"]);
     assert_eq!(proof.code, 0, "{}{}", proof.stdout, proof.stderr);
-    let said = "warning: not proven that ";
-    assert!(proof.stderr.contains(said), "{}", proof.stderr);
+    let message = "warning: not proven that ";
+    assert!(proof.stderr.contains(message), "{}", proof.stderr);
     let both = seen(&house);
     assert!(
         both.len() == 2 && !both.concat().contains("parted"),
@@ -626,8 +626,8 @@ fn a_checkpoint_of_another_key_is_not_remembered() {
     fs::write(house.path("forged.proof"), proof.to_text().unwrap()).unwrap();
     let verified = house.run(&["audit", "verify", "forged.proof", "--key", "forger.key"]);
     assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: another key than the key of forger.key is pinned for this ledger in ~/";
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    let message = "warning: another key than the key of forger.key is pinned for this ledger in ~/";
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
 
     // The same for an export: the forger signs the same checkpoint as the ledger.
     let export = earlier("0.1.0.jsonl");
@@ -640,7 +640,7 @@ fn a_checkpoint_of_another_key_is_not_remembered() {
     *last = signed.to_string();
     fs::write(house.path("forged.jsonl"), lines.join("\n") + "\n").unwrap();
     let verified = house.run(&["audit", "verify", "forged.jsonl", "--key", "forger.key"]);
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
     assert!(
         verified.stdout.contains("ok    hashes"),
         "{}",

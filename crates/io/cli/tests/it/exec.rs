@@ -141,7 +141,7 @@ fn a_program_that_fails_to_start_releases_its_slot() {
 fn streams_arguments_directory_and_environment_pass_through() {
     let house = House::new();
     let _server = house.up(&[]);
-    let script = "read typed; echo \"$typed $GIVEN $BURSAR_FENCE\"; pwd; echo said >&2; \
+    let script = "read typed; echo \"$typed $GIVEN $BURSAR_FENCE\"; pwd; echo message >&2; \
                   echo \"$BURSAR_BOOKING\"";
     let mut command = house.command(&["exec", "--id", "job-1", "--", "sh", "-c", script]);
     let mut running = Running::start(command.env("GIVEN", "given"));
@@ -149,7 +149,10 @@ fn streams_arguments_directory_and_environment_pass_through() {
     let ended = running.end();
     let here = house.path("").canonicalize().unwrap();
     let expected = format!("typed given 1\n{}\njob-1\n", here.display());
-    assert_eq!((ended.stdout, ended.stderr.as_str()), (expected, "said\n"));
+    assert_eq!(
+        (ended.stdout, ended.stderr.as_str()),
+        (expected, "message\n")
+    );
     let bytes: &[u8] = b"\xff raw \xfe";
     let output = house
         .command(&["exec", "--", "printf", "%s"])
@@ -282,9 +285,9 @@ fn a_program_that_loses_its_slot_gets_sigterm() {
     ]);
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    let said = without_since(&ended.stderr);
+    let message = without_since(&ended.stderr);
     assert_eq!(
-        said,
+        message,
         "error: the slot of `python3` is lost: forced, maintenance\n  \
            booking  job-1\n  \
            effect   others may hold it, so `python3` is stopped, within 10s\n\n\
@@ -340,10 +343,10 @@ fn a_slot_is_released_across_a_restart_of_the_server() {
     assert_eq!(running.line(), "ready\n");
     server.kill();
     running.write("go\n");
-    let said = running.word_line();
+    let message = running.word_line();
     assert!(
-        said.starts_with("giving back booking job-1: waiting up to 10s for "),
-        "{said}"
+        message.starts_with("giving back booking job-1: waiting up to 10s for "),
+        "{message}"
     );
     let _again = house.up(&[]);
     let ended = running.end();
@@ -364,8 +367,8 @@ fn a_manual_release_waits_for_a_server_that_restarts() {
     server.kill();
     let words = ["booking", "release", "job-1", "--fence", "1"];
     let mut running = Running::start(&mut house.command(&words));
-    let said = running.word_line();
-    assert_eq!(said, "no server found: waiting up to 10s\n");
+    let message = running.word_line();
+    assert_eq!(message, "no server found: waiting up to 10s\n");
     let _again = house.up(&[]);
     let ended = running.end();
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
@@ -401,9 +404,10 @@ fn a_program_outlives_its_server_for_the_ttl_and_no_longer() {
     server.kill();
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    let said = "the slot of `python3` is lost: it was not renewed until its time was over: ";
-    let (said, since) = (ended.stderr.contains(said), "  since    last renewed ");
-    assert!(said && ended.stderr.contains(since), "{}", ended.stderr);
+    let message = "the slot of `python3` is lost: it was not renewed until its time was over: ";
+    for part in [message, "  since    last renewed "] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
 }
 
 #[test]
@@ -499,14 +503,17 @@ fn a_signal_ends_the_wait_for_the_release_and_reports_the_held_slot() {
     assert_eq!(running.line(), "ready\n");
     server.kill();
     running.write("go\n");
-    let said = running.word_line();
-    assert!(said.starts_with("giving back booking job-1: "), "{said}");
+    let message = running.word_line();
+    assert!(
+        message.starts_with("giving back booking job-1: "),
+        "{message}"
+    );
     running.signal(Signal::INT);
     let ended = running.end();
     assert_eq!(ended.code, 5, "{}", ended.stderr);
-    let said =
+    let message =
         "warning: booking job-1 was not given back: interrupted by signal 2; its ttl ends it ";
-    let ends = ended.stderr.strip_prefix(said).unwrap();
+    let ends = ended.stderr.strip_prefix(message).unwrap();
     assert!(ends.contains(" (in "), "{ends}");
     let after = "), or one ttl after the server starts again\n";
     assert!(ends.ends_with(after), "{ends}");

@@ -12,7 +12,7 @@ use crate::house::{House, Server};
 
 /// A proxy that drops the answers to all PUT requests; returns its address.
 fn lossy(house: &House, server: &Server) -> String {
-    let ready: serde_json::Value = serde_json::from_str(&server.said).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&server.announcement).unwrap();
     let socket = ready["socket"].as_str().unwrap().to_owned();
     let path = house.path("lossy.sock");
     let listener = UnixListener::bind(&path).unwrap();

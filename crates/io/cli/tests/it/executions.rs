@@ -161,8 +161,8 @@ fn assert_nothing_left(ledger: &str) {
 fn an_execution_runs_reports_each_step_and_leaves_nothing_behind() {
     let house = House::new();
     let server = house.up(&[]);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["executor"]["adopted"], 0, "{said}");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["executor"]["adopted"], 0, "{announcement}");
     let script = "echo hello; echo oops >&2; (setsid sleep 1000 &); exit 7";
     submit(&house.data(), "a", script, |request| {
         request.cpu_limit_milli = Some(500);
@@ -214,8 +214,8 @@ fn an_execution_survives_kill_9_of_its_server_and_the_next_server_knows_its_exit
     ended(&house, &house.data(), "b");
     server.kill();
     let again = house.up(&[]);
-    let said: Value = serde_json::from_str(&again.said).unwrap();
-    assert_eq!(said["executor"]["adopted"], 1, "{said}");
+    let announcement: Value = serde_json::from_str(&again.announcement).unwrap();
+    assert_eq!(announcement["executor"]["adopted"], 1, "{announcement}");
     let running = house.ok(&["bookings", "-o", "name", "--where", "state=granted"]);
     assert_eq!(running, "booking/a\n");
     open(&gate);
@@ -561,8 +561,11 @@ fn missing_isolation_is_reported_and_can_be_refused() {
     }
     let command = unprivileged(&house, &["up", "--listen", "127.0.0.1:0", "-o", "json"]);
     let server = House::started(command);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["executor"]["isolation"], "none", "{said}");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(
+        announcement["executor"]["isolation"], "none",
+        "{announcement}"
+    );
     submit(&house.data(), "a", "exit 4", |_| ());
     let booking = ended(&house, &house.data(), "a");
     assert_eq!(booking["exitCode"], 4, "{booking}");

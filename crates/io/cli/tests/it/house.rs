@@ -26,7 +26,7 @@ pub(crate) struct House {
 pub(crate) struct Server {
     child: Child,
     /// Its first line on stdout.
-    pub(crate) said: String,
+    pub(crate) announcement: String,
     /// `http://127.0.0.1:…`.
     pub(crate) address: String,
 }
@@ -114,19 +114,19 @@ impl House {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut announcement = String::new();
         BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut said)
+            .read_line(&mut announcement)
             .unwrap();
-        if said.is_empty() {
+        if announcement.is_empty() {
             let output = child.wait_with_output().unwrap();
             panic!("no server: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let ready: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&announcement).unwrap();
         let address = ready["server"].as_str().unwrap().to_owned();
         Server {
             child,
-            said,
+            announcement,
             address,
         }
     }

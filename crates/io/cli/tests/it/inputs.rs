@@ -99,10 +99,10 @@ fn wrong_settings_get_an_error_that_names_the_key() {
         std::fs::write(house.path("bursar.toml"), text).unwrap();
         let ended = house.run(&["up", "--config", "bursar.toml"]);
         assert_eq!(ended.code, 2, "{text}");
-        let said = first(&ended);
+        let message = first(&ended);
         assert!(
-            said.starts_with(&format!("error: bursar.toml{expected}")),
-            "{text}: {said}"
+            message.starts_with(&format!("error: bursar.toml{expected}")),
+            "{text}: {message}"
         );
     }
 }
@@ -199,10 +199,10 @@ fn arguments_are_escaped_in_errors() {
         for format in ["table", "json"] {
             let ended = house.run(&[&words[..], &["-o", format]].concat());
             assert_ne!(ended.code, 0, "{words:?}");
-            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let message = format!("{}{}", ended.stdout, ended.stderr);
             let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
-            assert!(!said.contains(obeyed), "{words:?}: {said:?}");
-            assert!(!said.contains("\nerror: y"), "{said:?}");
+            assert!(!message.contains(obeyed), "{words:?}: {message:?}");
+            assert!(!message.contains("\nerror: y"), "{message:?}");
         }
     }
     // An invalid file, whose error quotes its text.
@@ -324,18 +324,18 @@ fn escape_sequences_of_a_server_do_not_reach_a_terminal() {
                 .env(color, "1")
                 .env("BURSAR_SERVER", &server.address);
             let ended = ended(command.output().unwrap());
-            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let message = format!("{}{}", ended.stdout, ended.stderr);
             let is_refused = words.contains(&"none");
-            assert_eq!(ended.code, i32::from(is_refused), "{words:?}: {said}");
-            assert!(said.contains("202e"), "{words:?}: {said:?}");
+            assert_eq!(ended.code, i32::from(is_refused), "{words:?}: {message}");
+            assert!(message.contains("202e"), "{words:?}: {message:?}");
             // Only one of the two outputs has our own colours.
-            let mut plain = said.clone();
+            let mut plain = message.clone();
             for code in ["0", "1", "2", "31", "32", "33"] {
                 plain = plain.replace(&format!("\u{1b}[{code}m"), "");
             }
             assert!(
-                color == "CLICOLOR_FORCE" || plain == said,
-                "{words:?}: {said:?}"
+                color == "CLICOLOR_FORCE" || plain == message,
+                "{words:?}: {message:?}"
             );
             let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
             assert!(!plain.contains(obeyed), "{words:?}: {plain:?}");

@@ -52,8 +52,8 @@ fn without_its_store_a_server_acknowledges_no_write_and_loses_nothing() {
     );
     assert!(ready(&server).contains("503"), "{}", ready(&server));
     assert!(ready(&server).contains("store-away"), "{}", ready(&server));
-    let said = server.interrupted().stderr;
-    assert!(said.contains("ledger.rescue.db"), "{said}");
+    let message = server.interrupted().stderr;
+    assert!(message.contains("ledger.rescue.db"), "{message}");
     let rescued = house.data().join("ledger.rescue.db");
     house.ok(&["ledger", "restore", rescued.to_str().unwrap(), "--yes"]);
     let server = house.up(&[]);
@@ -74,14 +74,17 @@ fn after_a_restore_fences_are_above_all_lost_ones_and_tokens_have_ended() {
     let lost = fence(&house, "two").max(fence(&house, "three"));
     assert_eq!(server.interrupt(), 0);
     for (flags, tokens) in [(&["--yes"][..], 0), (&["--yes", "--keep-tokens"], 1)] {
-        let said = house.ok(&[&["ledger", "restore", "b.bak"], flags].concat());
+        let message = house.ok(&[&["ledger", "restore", "b.bak"], flags].concat());
         assert_eq!(
-            said.contains("1 token: some may have been revoked"),
+            message.contains("1 token: some may have been revoked"),
             tokens == 0,
-            "{said}"
+            "{message}"
         );
         // Each restore has its own origin: two histories of one origin would look like a forgery.
-        assert!(said.contains(&format!("…/{}\n", tokens + 1)), "{said}");
+        assert!(
+            message.contains(&format!("…/{}\n", tokens + 1)),
+            "{message}"
+        );
         let server = house.up(&[]);
         let next = fence(&house, &format!("four-{tokens}"));
         assert!(lost < next && next < 1 << 53, "{lost} {next}");
@@ -99,8 +102,8 @@ fn a_restore_moves_the_old_ledger_aside_and_leaves_other_files() {
     assert_eq!(server.interrupt(), 0);
     let kept = house.data().join("executions/e-mine");
     fs::create_dir_all(&kept).unwrap();
-    let said = house.ok(&["ledger", "restore", "b.bak", "--yes"]);
-    assert!(said.contains("before"), "{said}");
+    let message = house.ok(&["ledger", "restore", "b.bak", "--yes"]);
+    assert!(message.contains("before"), "{message}");
     assert!(kept.exists());
     let aside = fs::read_dir(house.data().parent().unwrap())
         .unwrap()
@@ -136,8 +139,12 @@ fn a_file_in_place_of_the_executions_directory_is_refused_with_a_hint() {
     fs::write(&place, "no directory").unwrap();
     let ended = house.run(&["up", "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
-    for said in [place.to_str().unwrap(), "hint: move that"] {
-        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    for message in [place.to_str().unwrap(), "hint: move that"] {
+        assert!(
+            ended.stderr.contains(message),
+            "{message}: {}",
+            ended.stderr
+        );
     }
 }
 
@@ -227,7 +234,7 @@ fn fence(house: &House, id: &str) -> u64 {
 /// The answer of `/readyz`, head and body.
 fn ready(server: &Server) -> String {
     use std::io::{Read as _, Write as _};
-    let address = server.said.split("http://").nth(1).unwrap();
+    let address = server.announcement.split("http://").nth(1).unwrap();
     let address = address.split(['"', '/', ' ']).next().unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(

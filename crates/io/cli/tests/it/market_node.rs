@@ -149,9 +149,9 @@ pub(crate) fn node(house: &House) -> String {
 fn a_cgroup_is_managed_shown_explained_and_restored() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["market"]["mode"], "act");
-    assert_eq!(said["market"]["notManaged"], 1);
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["market"]["mode"], "act");
+    assert_eq!(announcement["market"]["notManaged"], 1);
     let market = until_lowered(&house);
     assert_eq!(market["pods"][0]["pod"], "web");
     assert_eq!(market["pods"][0]["originalMilli"], WROTE_MILLI);
@@ -386,8 +386,8 @@ fn the_market_observes_by_default_and_can_be_off() {
     let settings = "[market]\nsense = \"100ms\"\nclear = \"500ms\"\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let server = house.up(&["--config", "bursar.toml"]);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["market"]["mode"], "observe");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["market"]["mode"], "observe");
     let top = house.ok(&["top"]);
     assert!(top.contains("nothing is managed here"), "{top}");
     house.ok(&[

@@ -231,12 +231,13 @@ fn context_use_makes_a_context_current() {
     let config = format!("# mine\n[context.lab]\nserver = \"{}\"\n", server.address);
     std::fs::write(house.path(".config/bursar/config.toml"), config).unwrap();
     house.ok(&["context", "use", "lab"]);
-    let said = house.run(&["-v", "limits", "-o", "name"]);
+    let message = house.run(&["-v", "limits", "-o", "name"]);
     assert!(
-        said.stderr
+        message
+            .stderr
             .contains("context lab, ~/.config/bursar/config.toml"),
         "{}",
-        said.stderr
+        message.stderr
     );
     assert!(house.ok(&["contexts"]).contains("yes"));
     let wrong = house.run(&["context", "use", "lob"]);

@@ -8,7 +8,11 @@ use crate::house::House;
 fn from_up_to_a_released_booking() {
     let house = House::new();
     let server = house.up(&[]);
-    assert!(server.said.contains("\"records\":0"), "{}", server.said);
+    assert!(
+        server.announcement.contains("\"records\":0"),
+        "{}",
+        server.announcement
+    );
     let granted = house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
     assert!(
         granted.starts_with("booking job-1 granted, fence 1 (record "),
@@ -175,7 +179,11 @@ fn the_demo_makes_bookings_in_its_own_directory() {
     let house = House::new();
     let demo = house.up(&["--demo"]);
     let data = house.data().join("demo");
-    assert!(demo.said.contains(data.to_str().unwrap()), "{}", demo.said);
+    assert!(
+        demo.announcement.contains(data.to_str().unwrap()),
+        "{}",
+        demo.announcement
+    );
     assert_eq!(
         house.run(&["limits"]).code,
         3,

@@ -100,10 +100,10 @@ impl Rig {
         link(&next);
         std::fs::rename(&next, &bin).unwrap();
         let server = House::started(self.command());
-        let said: serde_json::Value = serde_json::from_str(&server.said).unwrap();
+        let announcement: serde_json::Value = serde_json::from_str(&server.announcement).unwrap();
         if self.isolation == Isolation::Cgroup {
             assert_eq!(
-                said["executor"]["isolation"], "cgroup",
+                announcement["executor"]["isolation"], "cgroup",
                 "cgroups are mounted here, but the server cannot create any: run the tests as \
                  root, or give them a cgroup of their own"
             );
