@@ -140,7 +140,10 @@ fn a_forged_export_does_not_verify_with_a_key_or_without() {
             assert!(!ended.stdout.contains("\"verified\": true"), "{what}");
         }
     }
-    assert!(seen(&house).len() < 2, "only what is signed is remembered");
+    assert!(
+        seen(&house).len() < 2,
+        "only signed checkpoints are remembered"
+    );
     fs::write(house.path("forged.jsonl"), text(&lines[..1])).unwrap();
     let alone = house.run(&["audit", "verify", "forged.jsonl"]);
     let gaps = alone.stdout.lines().filter(|line| line.contains("FAIL"));

@@ -161,7 +161,7 @@ fn streams_arguments_directory_and_environment_pass_through() {
         .unwrap();
     assert_eq!(
         output.stdout, bytes,
-        "words that are no text reach the program as they are"
+        "arguments that are not UTF-8 reach the program unchanged"
     );
 }
 

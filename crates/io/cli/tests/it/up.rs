@@ -209,7 +209,7 @@ fn the_demo_makes_bookings_in_its_own_directory() {
     assert_eq!(
         std::fs::read_dir(house.data()).unwrap().count(),
         1,
-        "nothing but the demo is there"
+        "only the data of the demo exists"
     );
     // The next demo starts a new ledger although the former one left its checkpoint.
     assert!(data.join("ledger.checkpoint").exists());

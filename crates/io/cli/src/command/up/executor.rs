@@ -40,10 +40,11 @@ fn only_server(ledger: &str) -> Result<Sole, Stop> {
         ))
     })?;
     taken.map_err(|pid| {
-        let message = format!("another server of ledger {ledger} runs on this machine: process {pid}");
-        Failure::unavailable(message)
-            .hint("two servers of one ledger would end each other's programs; stop that server first, or start the copy on another machine")
-            .into()
+        let message =
+            format!("another server of ledger {ledger} runs on this machine: process {pid}");
+        let hint = "two servers of one ledger would end each other's programs; stop that server \
+                    first, or start the copy on another machine";
+        Failure::unavailable(message).hint(hint).into()
     })
 }
 
