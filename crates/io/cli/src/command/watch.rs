@@ -80,11 +80,11 @@ pub(super) async fn list<T: Listed + Clone>(
         changes.changed().await?;
         let known = texts(&items);
         items = filtered(fetch().await?.items, filter, &session.look());
-        let changed: Vec<&T> = items
+        let updated: Vec<&T> = items
             .iter()
             .filter(|item| known.get(&item.name()) != serde_json::to_string(item).ok().as_ref())
             .collect();
-        list::print_changed(session, &items, &changed)?;
+        list::print_changed(session, &items, &updated)?;
     }
 }
 
