@@ -1,4 +1,4 @@
-//! What each command does. Commands word nothing that the server has words for: they lay out.
+//! The commands. Sentences come from the server; commands only lay them out.
 
 mod apply;
 mod booking;
@@ -21,10 +21,9 @@ use crate::grammar::Command;
 use crate::session::Session;
 use crate::suggest::did_you_mean;
 
-/// The last line of every dry run (design 80, rule 6).
+/// The last line of every dry run.
 pub(crate) const DRY_RUN: &str = "nothing was changed (dry run)\n";
 
-/// Runs one command to its end.
 pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), Stop> {
     match command {
         Command::Up(arguments) => Box::pin(up::run(session, &arguments)).await,
@@ -51,7 +50,7 @@ pub(crate) async fn run(session: &mut Session, command: Command) -> Result<(), S
     }
 }
 
-/// Reads `KIND/NAME`, where only these kinds are accepted; the plural of a kind will do.
+/// Reads `KIND/NAME` of one of `kinds`; the plural of a kind is accepted too.
 pub(crate) fn read_reference(text: &str, kinds: &'static [Kind]) -> Result<Reference, Stop> {
     let plural = text.split_once('/').and_then(|(kind, name)| {
         let singular = kind.strip_suffix('s')?;

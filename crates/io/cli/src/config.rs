@@ -1,4 +1,4 @@
-//! The client's file: contexts, and which is current (design 80, 1.5).
+//! The client's file: contexts, and the name of the current one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::failure::Failure;
 
-/// The client's file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Config {
-    /// The context that is used where none is named.
+    /// Context that is used if none is named.
     #[serde(default)]
     pub(crate) current: Option<String>,
-    /// All of them.
     #[serde(default)]
     pub(crate) context: BTreeMap<String, Context>,
 }
 
-/// One server, and who one is there.
+/// A server and how to access it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Context {
-    /// Where it is.
     pub(crate) server: String,
-    /// The file with the token, mode 0600.
+    /// File with the token, mode 0600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<String>,
-    /// The key that signs its ledger, stated outright.
+    /// Key that signs its ledger; replaces the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) log_key: Option<String>,
 }
 
-/// The name under which the demo's server is found without a file.
+/// Context of the demo's server; it needs no entry in the file.
 pub(crate) const DEMO: &str = "demo";
 
 impl Config {
-    /// Reads the file, if there is one.
+    /// Reads the file; a missing file is an empty one.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else {
             return Ok(Self::default());
@@ -53,7 +50,7 @@ impl Config {
         parse(&text, &path.display().to_string())
     }
 
-    /// A context by name; `demo` is there even without a file.
+    /// A context by name; `demo` needs no entry.
     pub(crate) fn context(
         &self,
         name: &str,
@@ -75,7 +72,7 @@ impl Config {
     }
 }
 
-/// The text of the file with another current context; all else stays as it is written.
+/// The text of the file with another current context and no other change.
 pub(crate) fn with_current(text: &str, name: &str) -> String {
     let line = format!("current = {}", toml::Value::from(name));
     let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
@@ -94,12 +91,11 @@ pub(crate) fn with_current(text: &str, name: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Where the demo's socket is.
 pub(crate) fn demo_socket(environment: &Environment) -> Option<PathBuf> {
     Some(environment.data_home.as_ref()?.join(DEMO).join("api.sock"))
 }
 
-/// Reads TOML of any kind; a mistake is told with its line.
+/// Parses TOML; an error names the line and the key.
 pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T, Failure> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let before = error
@@ -120,14 +116,14 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> R
             let key = written
                 .and_then(|line| line.split_once('='))
                 .map(|(key, _)| key.trim());
-            let place = format!("{name}:{line}");
+            let position = format!("{name}:{line}");
             return Failure::usage(match (key, words(&message)) {
-                (Some(key), Some(wrong)) => format!("{place}: `{key}` {wrong}"),
-                // What our own types say of a value begins with it.
+                (Some(key), Some(wrong)) => format!("{position}: `{key}` {wrong}"),
+                // Errors of our own types begin with the value.
                 (Some(key), None) if message.starts_with('`') => {
-                    format!("{place}: `{key}`: {message}")
+                    format!("{position}: `{key}`: {message}")
                 }
-                (_, wrong) => format!("{place}: {}", wrong.unwrap_or(message)),
+                (_, wrong) => format!("{position}: {}", wrong.unwrap_or(message)),
             });
         };
         let names = known.split('`').skip(1).step_by(2);
@@ -138,7 +134,7 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> R
     })
 }
 
-/// Our words for what a typed reader says of a value, if it is one of its sentences.
+/// Our text for a serde error about a value; `None` if the error is not of a known form.
 fn words(message: &str) -> Option<String> {
     if message == "invalid socket address syntax" {
         return Some("needs ADDRESS:PORT, such as \"127.0.0.1:7171\"".to_owned());
@@ -156,7 +152,7 @@ fn words(message: &str) -> Option<String> {
         .rsplit_once(", expected ")?;
     Some(match expected {
         "a boolean" => "must be true or false".to_owned(),
-        "a string" | "path string" | "socket address" => "must be a text in quotes".to_owned(),
+        "a string" | "path string" | "socket address" => "must be a string in quotes".to_owned(),
         "u8" | "u16" | "u32" | "u64" | "usize" => "must be a whole number from 0".to_owned(),
         "a sequence" => "must be a list".to_owned(),
         table if table.starts_with("struct ") || table == "a map" => "must be a table".to_owned(),
@@ -169,7 +165,7 @@ mod tests {
     use super::{Config, parse, with_current};
 
     #[test]
-    fn a_typo_is_told_with_its_line_and_what_was_meant() {
+    fn an_unknown_key_is_reported_with_its_line_and_a_suggestion() {
         let text =
             "current = \"lab\"\n\n[context.lab]\nserver = \"http://x\"\ntoken-fiel = \"t\"\n";
         let failure = parse::<Config>(text, "config.toml")
@@ -182,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_context_changes_and_comments_stay() {
+    fn changing_the_current_context_keeps_comments() {
         let text = "# mine\ncurrent = \"a\"\n\n[context.a]\nserver = \"http://x\"\n";
         assert_eq!(
             with_current(text, "b"),

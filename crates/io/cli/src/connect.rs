@@ -1,7 +1,7 @@
-//! Where the server is, and who I am (design 80, 1.5).
+//! Discovery of the server and its token, and the check of its ledger's key.
 //!
-//! The first setting that is present wins, and `-v` and `doctor` say which and why. The key that
-//! signs a server's ledger is pinned on first contact; a changed one is an error.
+//! The first setting that is present wins; `-v` and `doctor` show which one. The key that signs a
+//! server's ledger is pinned on first contact; a changed key is an error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,69 +12,68 @@ use bursar_journal::checkpoint::{Checkpoint, KeyError, Name, VerifierKey};
 use bursar_units::Instant;
 use bursar_units::causes::chain;
 
-use crate::config::{Config, Context};
+use crate::config::Config;
 use crate::environment::Environment;
 use crate::failure::{Failure, Stop, exit};
 use crate::pins::{Pin, Pins};
 use crate::session::{Reach, Session};
 
-/// How often a checkpoint is asked for that a new key has signed, and how long between.
+/// Attempts to fetch a checkpoint signed by a new key, and the pause between two.
 const NOTE_TRIES: usize = 15;
 const NOTE_PAUSE: Duration = Duration::from_millis(200);
 
-/// A server that was found, not yet spoken to.
+/// A server that was discovered but not contacted yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
-    /// Where it is.
+pub(crate) struct Discovered {
     pub(crate) address: Address,
-    /// Which setting said so.
+    /// The setting that names it.
     pub(crate) because: String,
-    /// The token to send, and from which file.
+    /// The token and the name of its file.
     pub(crate) token: Option<(BearerToken, String)>,
-    /// The key of its ledger, where a context states it.
+    /// The key of its ledger, if the context has one.
     pub(crate) log_key: Option<String>,
 }
 
 impl Session {
-    /// A client of the server, whose ledger's key is the one that is known.
+    /// A client of the discovered server, whose ledger key was checked.
     pub(crate) async fn client(&mut self) -> Result<Client, Stop> {
         if let Reach::Within(within) = &self.reach {
             return Ok(within.client.clone());
         }
-        let found = discover(self)?;
-        let (client, contact) = self.contact(&found).await?;
+        let target = discover(self)?;
+        let (client, contact) = self.contact(&target).await?;
         contact?;
         Ok(client)
     }
 
-    /// A client of a server that was found, and whether its key is the one that is known.
+    /// A client of a server, and the result of the check of its ledger key.
     pub(crate) async fn contact(
         &mut self,
-        found: &Found,
+        target: &Discovered,
     ) -> Result<(Client, Result<(), Stop>), Stop> {
-        self.verbose(&format!("server {} ({})", found.address, found.because));
-        if let Some((_, file)) = &found.token {
-            self.verbose(&format!("token of {file}"));
+        self.verbose(&format!("server {} ({})", target.address, target.because));
+        if let Some((_, file)) = &target.token {
+            self.verbose(&format!("token from {file}"));
         }
         let options = Options {
             timeout: Duration::from_millis(self.common.timeout.ms()),
-            token: found.token.as_ref().map(|(token, _)| token.clone()),
+            token: target.token.as_ref().map(|(token, _)| token.clone()),
             ..Options::usual()
         };
-        let client = Client::new(Transport::to(found.address.clone()), options);
+        let client = Client::new(Transport::to(target.address.clone()), options);
         let began = std::time::Instant::now();
         let status = match client.ledger().await {
             Ok(status) => status,
-            // Whoever may not see the ledger cannot know its key either.
+            // A caller without access to the ledger cannot check its key.
             Err(Error::Problem(_)) => return Ok((client, Ok(()))),
             Err(error @ Error::Unreachable { .. })
-                if matches!(found.address, Address::Unix(_)) && self.is_default(found) =>
+                if matches!(target.address, Address::Unix(_)) && self.is_default(target) =>
             {
                 self.verbose(&chain(&error));
-                return Err(nobody(socket_path(&self.environment).as_deref()).into());
+                return Err(no_server(socket_path(&self.environment).as_deref()).into());
             }
             Err(error @ Error::Unreachable { .. }) => {
-                let message = format!("{} ({})", chain(&error), found.because);
+                let message = format!("{} ({})", chain(&error), target.because);
                 return Err(Failure::new(error.exit_code(), message).into());
             }
             Err(error) => return Err(error.into()),
@@ -101,29 +100,27 @@ impl Session {
             note: note.as_deref(),
             now: self.now(),
         };
-        let contact = pin(&pins, found, &contact).map(|kept| {
+        let contact = pin(&pins, target, &contact).map(|kept| {
             let kept = kept.iter().try_for_each(|pin| pins.put(pin));
             self.warn_unless(kept);
         });
         Ok((client, contact))
     }
 
-    fn is_default(&self, found: &Found) -> bool {
-        socket_path(&self.environment).is_some_and(|path| found.address == Address::Unix(path))
+    fn is_default(&self, target: &Discovered) -> bool {
+        socket_path(&self.environment).is_some_and(|path| target.address == Address::Unix(path))
     }
 }
 
-/// The newest checkpoint, once the key that is said to sign now has signed it. A key that was
-/// rotated a moment ago signs its first one within a second.
+/// The newest checkpoint, preferably one signed by `key`: a key that was just rotated signs its
+/// first checkpoint within a second.
 async fn newest_note(client: &Client, key: &str) -> Option<String> {
     let key = key.parse().ok()?;
     let mut note = None;
     for _ in 0..NOTE_TRIES {
         note = client.checkpoint().await.ok();
-        if note
-            .as_ref()
-            .is_some_and(|note| Checkpoint::open(note, &key).is_ok())
-        {
+        let is_signed = |note: &String| Checkpoint::open(note, &key).is_ok();
+        if note.as_ref().is_some_and(is_signed) {
             break;
         }
         tokio::time::sleep(NOTE_PAUSE).await;
@@ -131,20 +128,17 @@ async fn newest_note(client: &Client, key: &str) -> Option<String> {
     note
 }
 
-/// Finds the server that flags, environment and files name.
-pub(crate) fn discover(session: &Session) -> Result<Found, Failure> {
+/// Discovers the server from flags, environment and files.
+pub(crate) fn discover(session: &Session) -> Result<Discovered, Failure> {
     let environment = &session.environment;
     let config = Config::read(environment.config.as_deref())?;
-    let token_file = session
-        .common
-        .token_file
-        .clone()
-        .or_else(|| environment.token_file.clone());
+    let token_file = session.common.token_file.as_ref();
+    let token_file = token_file.or(environment.token_file.as_ref());
     let token = token_file
-        .map(|path| read_token(&session.path(&path)))
+        .map(|path| read_token(&session.path(path)))
         .transpose()?;
     let plain = |address: &str, because: &str| {
-        Ok(Found {
+        Ok(Discovered {
             address: read_address(address, environment)?,
             because: because.to_owned(),
             token: token.clone(),
@@ -161,54 +155,52 @@ pub(crate) fn discover(session: &Session) -> Result<Found, Failure> {
     {
         return plain(server, "BURSAR_SERVER");
     }
-    let named = session
-        .common
-        .context
-        .clone()
-        .map(|name| (name, Some("--context")));
+    let flag = session.common.context.clone();
+    let named = flag.map(|name| (name, Some("--context")));
     let named = named.or_else(|| Some((environment.context.clone()?, Some("BURSAR_CONTEXT"))));
     let named = named.or_else(|| Some((config.current.clone()?, None)));
     if let Some((name, chosen_by)) = named {
         let context = config.context(&name, environment)?;
-        // The file, where it named the context or says what it is: the demo needs none.
+        // The file is named if it chose or defines the context; `demo` needs no definition.
         let is_of_file = chosen_by.is_none() || config.context.contains_key(&name);
         let file = environment.config.as_deref().filter(|_| is_of_file);
-        let because = [
-            Some(format!("context {name}")),
-            chosen_by.map(ToOwned::to_owned),
-        ]
-        .into_iter()
-        .chain([file.map(|file| environment.shown(file))])
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(", ");
-        return of_context(&context, because, token, environment);
+        let mut because = vec![format!("context {name}")];
+        because.extend(chosen_by.map(ToOwned::to_owned));
+        because.extend(file.map(|file| environment.shown(file)));
+        let address = read_address(&context.server, environment)?;
+        let token = match (token, &context.token_file) {
+            (None, Some(path)) => Some(read_token(&environment.expanded(path))?),
+            (token, _) => token,
+        };
+        return Ok(Discovered {
+            address,
+            because: because.join(", "),
+            token,
+            log_key: context.log_key,
+        });
     }
     let socket = socket_path(environment);
     if let Some(path) = socket.as_ref().filter(|path| path.exists()) {
-        return Ok(Found {
+        return Ok(Discovered {
             address: Address::Unix(path.clone()),
             because: "the socket of a local server".to_owned(),
             token,
             log_key: None,
         });
     }
-    Err(nobody(socket.as_deref()))
+    Err(no_server(socket.as_deref()))
 }
 
-/// Where a local server's socket is looked for.
+/// Default path of a local server's socket.
 pub(crate) fn socket_path(environment: &Environment) -> Option<PathBuf> {
-    let directory = environment
-        .runtime
-        .as_ref()
-        .or(environment.data_home.as_ref())?;
+    let runtime = environment.runtime.as_ref();
+    let directory = runtime.or(environment.data_home.as_ref())?;
     Some(directory.join("api.sock"))
 }
 
-/// Nobody there (design 80, 2.18).
-pub(crate) fn nobody(socket: Option<&Path>) -> Failure {
+fn no_server(socket: Option<&Path>) -> Failure {
     let socket = socket.map_or_else(
-        || "socket (no place for one)".to_owned(),
+        || "socket (no directory for one)".to_owned(),
         |path| format!("socket {}", path.display()),
     );
     Failure::new(exit::UNAVAILABLE, "no server found")
@@ -219,28 +211,7 @@ pub(crate) fn nobody(socket: Option<&Path>) -> Failure {
         .hint("start one here with `bursar up`")
 }
 
-fn of_context(
-    context: &Context,
-    because: String,
-    token: Option<(BearerToken, String)>,
-    environment: &Environment,
-) -> Result<Found, Failure> {
-    let own = context
-        .token_file
-        .as_ref()
-        .map(|path| read_token(&environment.expanded(path)));
-    Ok(Found {
-        address: read_address(&context.server, environment)?,
-        because,
-        token: match (token, own) {
-            (Some(token), _) => Some(token),
-            (None, own) => own.transpose()?,
-        },
-        log_key: context.log_key.clone(),
-    })
-}
-
-/// A token and the name of its file, which nobody else may read.
+/// A token and the name of its file.
 fn read_token(path: &Path) -> Result<(BearerToken, String), Failure> {
     let token = BearerToken::from_file(path).map_err(|error| Failure::usage(chain(&error)))?;
     let name = path
@@ -259,23 +230,21 @@ fn read_address(text: &str, environment: &Environment) -> Result<Address, Failur
     })
 }
 
-/// What a server says of its ledger, held against what is known of it.
+/// A server's statement about its ledger, to be checked against the pins.
 struct Contact<'a> {
-    /// The ledger's id.
     ledger: &'a str,
     /// The key that signs now.
     key: &'a str,
-    /// Those that sign beside it, which are believed on first contact only.
+    /// Former keys that still sign, trusted on first contact only.
     former: &'a [String],
-    /// A checkpoint of it, if one was fetched to prove a change of keys.
+    /// The newest checkpoint, fetched if the key is not the pinned one.
     note: Option<&'a str>,
-    /// When.
     now: Instant,
 }
 
-/// What is to be pinned, the newest last: the keys of a ledger on first contact, one that a pinned
-/// key vouches for later. A changed one is refused (as ssh does).
-fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, Stop> {
+/// The pins to store, the newest last: all keys of a ledger on first contact, later a key that a
+/// pinned key vouches for. Any other change of keys is an error.
+fn pin(pins: &Pins, target: &Discovered, contact: &Contact<'_>) -> Result<Vec<Pin>, Stop> {
     let bad = |error: KeyError| {
         Failure::new(
             exit::UNVERIFIED,
@@ -283,21 +252,18 @@ fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, St
         )
     };
     let key: VerifierKey = contact.key.parse().map_err(bad)?;
-    // An id with a line feed would write pins of other ledgers.
+    // An id with a line feed could add pins of other ledgers to the file.
     Name::ledger(contact.ledger, 0).map_err(bad)?;
-    if let Some(stated) = &found.log_key {
+    if let Some(stated) = &target.log_key {
         if stated.trim() != contact.key {
-            return Err(changed(
-                found,
-                "the context states another key (`log-key`)",
-                None,
-            ));
+            let reason = "the context has a different key (`log-key`)";
+            return Err(changed(target, reason, None));
         }
         return Ok(Vec::new());
     }
-    let server = match &found.address {
-        Address::Tcp { .. } => Some(found.address.to_string()),
-        // Whoever can put a socket there owns the account; the address says nothing more.
+    let server = match &target.address {
+        Address::Tcp { .. } => Some(target.address.to_string()),
+        // Only the owner of the account can create a socket there, so the address proves nothing.
         Address::Unix(_) => None,
     };
     let by_server = server.as_deref().and_then(|server| pins.of_server(server));
@@ -318,7 +284,7 @@ fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, St
             "it was ledger {}, now it is {}",
             known.ledger, contact.ledger
         );
-        return Err(changed(found, &reason, Some(pins)));
+        return Err(changed(target, &reason, Some(pins)));
     }
     if known.key == key {
         let is_elsewhere = pin.server.is_some() && pin.server != known.server;
@@ -328,7 +294,7 @@ fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, St
         };
         return Ok(Some(moved).filter(|_| is_elsewhere).into_iter().collect());
     }
-    // A rotated key is believed while the pinned one still signs beside it.
+    // A rotated key is trusted while the pinned one still signs the same checkpoints.
     let is_vouched_for = contact.note.is_some_and(|note| {
         Checkpoint::open(note, &known.key).is_ok() && Checkpoint::open(note, &key).is_ok()
     });
@@ -338,28 +304,21 @@ fn pin(pins: &Pins, found: &Found, contact: &Contact<'_>) -> Result<Vec<Pin>, St
             ..pin
         }]);
     }
-    Err(changed(
-        found,
-        "the pinned key does not vouch for the new one",
-        Some(pins),
-    ))
+    let reason = "the newest checkpoint is not signed by both the pinned key and the new one";
+    Err(changed(target, reason, Some(pins)))
 }
 
-fn changed(found: &Found, reason: &str, pins: Option<&Pins>) -> Stop {
+fn changed(target: &Discovered, reason: &str, pins: Option<&Pins>) -> Stop {
     let message = format!(
         "the key that signs the ledger of {} has changed: {reason}",
-        found.address
+        target.address
     );
-    let failure = Failure::new(exit::UNVERIFIED, message);
-    match pins {
-        Some(pins) => failure
-            .hint(format!(
-                "if that is meant to be so, remove its lines from {}",
-                pins.path().display()
-            ))
-            .into(),
-        None => failure
-            .hint("ask the operator for the new key, over another way")
-            .into(),
-    }
+    let hint = match pins {
+        Some(pins) => format!(
+            "if the change is intended, remove the lines of this ledger from {}",
+            pins.path().display()
+        ),
+        None => "ask the operator for the new key over another channel".to_owned(),
+    };
+    Failure::new(exit::UNVERIFIED, message).hint(hint).into()
 }

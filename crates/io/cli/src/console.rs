@@ -1,4 +1,4 @@
-//! Where results and words go: data to stdout, words to stderr, and nothing else anywhere.
+//! Output streams: results go to stdout, messages to stderr.
 
 use std::io::{self, Read, Write};
 
@@ -7,33 +7,31 @@ use rustix::termios::tcgetwinsize;
 use crate::failure::{Failure, Stop};
 use crate::layout::WIDTH;
 
-/// A terminal with fewer columns breaks lines as it likes.
+/// Narrower terminals are ignored: words would not fit, so the terminal breaks the lines.
 const WIDTH_MIN: usize = 60;
 
-/// The two streams that a command writes, and the one that it reads.
+/// Stdout, stderr and stdin of a command.
 pub(crate) enum Console {
-    /// The process's own.
     Process,
-    /// Kept, in the order written: for scenarios.
+    /// Output in the order written, for scenarios.
     Kept(Vec<(Stream, String)>),
 }
 
-/// Which stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stream {
-    /// Results.
+    /// Results, to stdout.
     Data,
-    /// Hints, warnings, errors, progress.
+    /// Hints, warnings, errors and progress, to stderr.
     Words,
 }
 
 impl Console {
-    /// Writes results. A reader that went away ends the command well.
+    /// Writes results. A closed pipe ends the command with success.
     pub(crate) fn data(&mut self, text: &str) -> Result<(), Stop> {
         self.raw(Stream::Data, text.as_bytes())
     }
 
-    /// Writes what somebody else wrote, as it is.
+    /// Writes bytes without escaping them.
     pub(crate) fn raw(&mut self, stream: Stream, bytes: &[u8]) -> Result<(), Stop> {
         let written = match (self, stream) {
             (Self::Process, Stream::Data) => {
@@ -52,8 +50,7 @@ impl Console {
         })
     }
 
-    /// How long a line of results may be: no longer than everywhere, and no longer than the
-    /// terminal, if that is one which words fit in.
+    /// Maximum width of a line of results: [`WIDTH`], or the terminal's width if it is smaller.
     pub(crate) fn columns(&self) -> usize {
         let window = match self {
             Self::Process => tcgetwinsize(io::stdout()).ok(),
@@ -65,30 +62,24 @@ impl Console {
             .unwrap_or(WIDTH)
     }
 
-    /// Writes words. That nobody reads them changes nothing.
+    /// Writes a message. A failed write is ignored: the command's result does not depend on it.
     pub(crate) fn words(&mut self, text: &str) {
-        match self {
-            Self::Process => {
-                let _unread = io::stderr().lock().write_all(text.as_bytes());
-            }
-            Self::Kept(kept) => kept.push((Stream::Words, text.to_owned())),
-        }
+        let _unread = self.raw(Stream::Words, text.as_bytes());
     }
 
-    /// All of stdin.
+    /// Stdin up to one byte over the size limit of files.
     pub(crate) fn read_all(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if matches!(self, Self::Process) {
-            let most = u64::try_from(bursar_client::object::FILE_BYTES_MAX).unwrap_or(u64::MAX);
+            let limit = u64::try_from(bursar_client::object::FILE_BYTES_MAX).unwrap_or(u64::MAX);
             io::stdin()
                 .lock()
-                .take(most.saturating_add(1))
+                .take(limit.saturating_add(1))
                 .read_to_end(&mut bytes)?;
         }
         Ok(bytes)
     }
 
-    /// One line of stdin: the answer to a question.
     pub(crate) fn read_line(&self) -> io::Result<String> {
         let mut line = String::new();
         if matches!(self, Self::Process) {

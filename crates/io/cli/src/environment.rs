@@ -1,55 +1,48 @@
-//! What the process was given from outside, as plain data: read once, by `main`.
+//! The environment variables as plain data, read once by `main`.
 //!
-//! A scenario has an environment of its own, so no command ever asks the process.
+//! A scenario has its own environment, so no command reads the variables of the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variables that a detached program is given.
+/// Variables that are passed to a detached program: none of them holds a secret.
 const PLAIN: [&str; 10] = [
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
 ];
 
-/// The settings of the environment that Bursar knows (design 80, 1.5).
+/// Settings from the environment.
 #[derive(Clone, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one variable that is set or not"
 )]
 pub(crate) struct Environment {
-    /// The user's home.
     pub(crate) home: Option<PathBuf>,
-    /// Where programs are looked for.
     pub(crate) path: Option<OsString>,
-    /// What every program may be told, and no secret is: who, where, and in which language.
+    /// The variables of [`PLAIN`] that are set.
     pub(crate) plain: BTreeMap<String, String>,
-    /// `BURSAR_SERVER`.
     pub(crate) server: Option<String>,
-    /// `BURSAR_CONTEXT`.
     pub(crate) context: Option<String>,
-    /// `BURSAR_TOKEN_FILE`.
     pub(crate) token_file: Option<PathBuf>,
-    /// The client's file: `BURSAR_CONFIG`, or where it is by default.
+    /// The client's file: `BURSAR_CONFIG`, or its default path.
     pub(crate) config: Option<PathBuf>,
-    /// Where ledgers are kept.
+    /// Default directory of ledgers.
     pub(crate) data_home: Option<PathBuf>,
-    /// Where pinned keys and seen checkpoints are kept.
+    /// Directory of pinned keys and known checkpoints.
     pub(crate) state_home: Option<PathBuf>,
-    /// Where the link to the socket of a local server is.
+    /// Directory of the link to a local server's socket.
     pub(crate) runtime: Option<PathBuf>,
-    /// `BURSAR_NO_PROGRESS` is set.
     pub(crate) no_progress: bool,
-    /// `NO_COLOR` is set.
     pub(crate) no_color: bool,
-    /// `CLICOLOR_FORCE` is set to other than 0.
+    /// `CLICOLOR_FORCE` is set and not 0.
     pub(crate) force_color: bool,
     /// Whether the locale can show bars and arrows.
     pub(crate) utf8: bool,
 }
 
 impl Environment {
-    /// Reads it through `get`; `is_root` decides where sockets are linked without a session.
+    /// Reads the variables through `get`. Root without `XDG_RUNTIME_DIR` uses `/run/bursar`.
     pub(crate) fn read(get: impl Fn(&str) -> Option<OsString>, is_root: bool) -> Self {
         let set = |name: &str| get(name).filter(|value| !value.is_empty());
         let text = |name: &str| set(name).and_then(|value| value.into_string().ok());
@@ -84,7 +77,7 @@ impl Environment {
             no_progress: set("BURSAR_NO_PROGRESS").is_some(),
             no_color: set("NO_COLOR").is_some(),
             force_color: text("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
-            // A terminal that says nothing shows UTF-8 today; one that says otherwise is believed.
+            // A terminal without a locale most likely shows UTF-8.
             utf8: locale.is_none_or(|locale| {
                 let locale = locale.to_lowercase();
                 locale.contains("utf-8") || locale.contains("utf8")
@@ -93,7 +86,7 @@ impl Environment {
         }
     }
 
-    /// A path as people write it: below the home directory as `~/…`.
+    /// A path for people: `~/…` below the home directory.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let below = self
             .home
@@ -105,7 +98,7 @@ impl Environment {
         }
     }
 
-    /// A path as people write it in a file, with `~` for the home directory.
+    /// The path that a person wrote, with `~/` replaced by the home directory.
     pub(crate) fn expanded(&self, text: &str) -> PathBuf {
         match (text.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
@@ -120,54 +113,37 @@ mod tests {
 
     fn read(given: &[(&str, &str)], is_root: bool) -> Environment {
         let get = |name: &str| {
-            given
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, v)| v.into())
+            let found = given.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| value.into())
         };
         Environment::read(get, is_root)
     }
 
     #[test]
-    fn directories_follow_the_session_and_fall_back_below_home() {
+    fn directories_follow_xdg_variables_and_fall_back_to_home() {
         let plain = read(&[("HOME", "/h")], false);
-        assert_eq!(
-            plain.config.unwrap_or_default(),
-            std::path::Path::new("/h/.config/bursar/config.toml")
-        );
-        assert_eq!(
-            plain.data_home.unwrap_or_default(),
-            std::path::Path::new("/h/.local/share/bursar")
-        );
+        assert_eq!(plain.config, Some("/h/.config/bursar/config.toml".into()));
+        assert_eq!(plain.data_home, Some("/h/.local/share/bursar".into()));
         assert_eq!(plain.runtime, None);
         let root = read(&[("HOME", "/h")], true);
-        assert_eq!(
-            root.runtime.unwrap_or_default(),
-            std::path::Path::new("/run/bursar")
-        );
+        assert_eq!(root.runtime, Some("/run/bursar".into()));
         let session = read(
             &[("XDG_RUNTIME_DIR", "/run/user/7"), ("XDG_DATA_HOME", "/d")],
             true,
         );
-        assert_eq!(
-            session.runtime.unwrap_or_default(),
-            std::path::Path::new("/run/user/7/bursar")
-        );
-        assert_eq!(
-            session.data_home.unwrap_or_default(),
-            std::path::Path::new("/d/bursar")
-        );
+        assert_eq!(session.runtime, Some("/run/user/7/bursar".into()));
+        assert_eq!(session.data_home, Some("/d/bursar".into()));
     }
 
     #[test]
-    fn only_a_locale_that_says_otherwise_loses_its_bars() {
+    fn only_a_locale_without_utf8_disables_bars() {
         assert!(read(&[], false).utf8);
         assert!(read(&[("LANG", "C.UTF-8")], false).utf8);
         assert!(!read(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")], false).utf8);
     }
 
     #[test]
-    fn paths_are_shown_as_people_write_them() {
+    fn the_home_directory_is_shown_as_a_tilde() {
         let environment = read(&[("HOME", "/h")], false);
         assert_eq!(environment.shown(std::path::Path::new("/h/x/y")), "~/x/y");
         assert_eq!(environment.shown(std::path::Path::new("/other")), "/other");

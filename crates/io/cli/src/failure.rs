@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: what, where, and what to do next.
+//! Errors of commands: what failed, where, and what to do next.
 
 use bursar_client::{Code, Problem};
 use bursar_units::causes::chain;
@@ -6,50 +6,45 @@ use serde_json::json;
 
 use crate::layout::{escaped_json, escaped_line};
 
-/// Exit codes (design 80, 1.4).
+/// Exit codes.
 pub(crate) mod exit {
     /// Refused, not found, or ended badly.
     pub(crate) const REFUSED: u8 = 1;
-    /// Wrong use or bad input.
+    /// Wrong use or invalid input.
     pub(crate) const USAGE: u8 = 2;
-    /// Unavailable.
     pub(crate) const UNAVAILABLE: u8 = 3;
-    /// Does not verify.
     pub(crate) const UNVERIFIED: u8 = 4;
-    /// `exec`: refused, failed or fenced; what is below is its program's.
+    /// `exec` itself was refused, failed or was fenced; lower codes are its program's.
     pub(crate) const EXEC: u8 = 125;
 }
 
-/// Why a command stops before its end.
+/// Reason to end a command early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Whoever read our output has heard enough, which is success.
+    /// The reader of stdout closed the pipe: success.
     Pipe,
-    /// Everything was said already; only the exit code is left.
+    /// The message was printed already; only the exit code is left.
     Exit(u8),
-    /// Something to say on stderr.
     Failed(Box<Failure>),
 }
 
-/// An error as people read it.
+/// An error as it is shown to people.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) exit: u8,
     /// One sentence, lower case, no full stop.
     pub(crate) message: String,
-    /// Lines below it, each a word and what belongs to it.
+    /// Lines below the message: label and text.
     pub(crate) details: Vec<(String, String)>,
-    /// Text between message and hint that is laid out already.
+    /// Text between message and hint, already laid out.
     pub(crate) body: String,
-    /// What to type next; must work when pasted.
+    /// The next step. Commands in it must work when pasted.
     pub(crate) hint: Option<String>,
-    /// The problem it came from, for `-o json`.
+    /// The server's problem, for `-o json`.
     pub(crate) problem: Option<Box<Problem>>,
 }
 
 impl Failure {
-    /// A failure with that exit code and sentence.
     pub(crate) fn new(exit: u8, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -61,40 +56,36 @@ impl Failure {
         }
     }
 
-    /// Wrong use or bad input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(exit::USAGE, message)
     }
 
-    /// Not there, or not reachable.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(exit::UNAVAILABLE, message)
     }
 
-    /// Something about a file that the system refused.
+    /// A failed file operation; `doing` is its verb.
     pub(crate) fn file(doing: &str, path: impl std::fmt::Display, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            std::io::ErrorKind::PermissionDenied => "it is not allowed".to_owned(),
+            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
             _ => error.to_string(),
         };
         Self::usage(format!("cannot {doing} {path}: {reason}"))
     }
 
-    /// The same with a line below.
     pub(crate) fn detail(mut self, word: &str, text: impl Into<String>) -> Self {
         self.details.push((word.to_owned(), text.into()));
         self
     }
 
-    /// The same with a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// As a terminal shows it.
+    /// The text for a terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {}\n", escaped_line(&self.message));
         text.push_str(&crate::layout::details(&self.details, 0));
@@ -107,7 +98,7 @@ impl Failure {
         text
     }
 
-    /// As a program reads it: one problem object, in one line.
+    /// The text for programs: one problem object in one line.
     pub(crate) fn json_text(&self) -> String {
         escaped_json(&self.json().to_string()).into_owned()
     }

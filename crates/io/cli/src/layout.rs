@@ -1,7 +1,7 @@
-//! Tables, bars and lines of detail: plain text, aligned (design 80, 1.6).
+//! Tables, bars and detail lines as aligned plain text.
 //!
-//! One [`Column`] feeds the table, `-o wide` and `--where`. A table is at most 100 columns wide:
-//! it drops columns, which live in `-o wide`, and never cuts a name.
+//! One [`Column`] serves tables, `-o wide` and `--where`. A table is at most 100 columns wide: it
+//! omits columns that do not fit, which `-o wide` shows, and never truncates a name.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,61 +9,51 @@ use std::fmt::Write as _;
 use bursar_engine::words::number;
 use bursar_units::hidden::{escape, is_hidden};
 
-/// How wide a table may be.
+/// Maximum width of a table.
 pub(crate) const WIDTH: usize = 100;
-/// Cells of a bar.
 const BAR_CELLS: u64 = 10;
 
 /// One column of a list of `T`.
 pub(crate) struct Column<T: ?Sized> {
-    /// Its head; in lower case the key of `--where`.
+    /// Heading; in lower case the key of `--where`.
     pub(crate) head: &'static str,
-    /// On which side its cells stand.
     pub(crate) align: Align,
-    /// Where it is shown.
     pub(crate) shown: Shown,
-    /// What it says of a row; empty means that it does not apply.
+    /// Text of a row's cell; empty means that the column does not apply.
     pub(crate) cell: fn(&T, &Look) -> String,
-    /// Other words for which `--where` finds the row.
+    /// Other values that `--where` accepts for the row.
     pub(crate) also: fn(&T) -> Vec<String>,
-    /// What the cell's colour means.
+    /// Meaning of the cell, shown as colour.
     pub(crate) meaning: fn(&T) -> Option<Meaning>,
 }
 
-/// On which side cells stand.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Align {
-    /// Text.
     Left,
-    /// Numbers.
     Right,
 }
 
-/// Where a column is shown.
+/// Visibility of a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Shown {
-    /// In every table.
     Always,
-    /// In tables that have room; those with the largest number go first.
+    /// In tables with room; the columns with the largest number are omitted first.
     Room(u8),
     /// In `-o wide` only.
     Wide,
 }
 
-/// How things look where they are shown.
+/// Settings of the text shown to people.
 #[derive(Clone, Debug)]
 pub(crate) struct Look {
-    /// The present time.
     pub(crate) now: bursar_units::Instant,
-    /// Where the reader's clock stands.
     pub(crate) zone: jiff::tz::TimeZone,
     /// Whether bars and arrows can be shown.
     pub(crate) utf8: bool,
-    /// Whether colour may be used.
     pub(crate) color: bool,
 }
 
-/// What colour means. It never carries meaning alone.
+/// Meaning of a colour. The text always has the same meaning without it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Meaning {
     /// Running, ok.
@@ -74,13 +64,13 @@ pub(crate) enum Meaning {
     Bad,
     /// The subject of the first line.
     Subject,
-    /// Secondary.
+    /// Secondary text.
     Dim,
 }
 
-/// What stands for the beginnings and the end of a colour until a text is printed, and what a
-/// terminal is told there. They are noncharacters, so that [`Look::shown`] can escape every
-/// control character that a text itself has.
+/// Marks for the start and end of a colour, with the terminal's escape sequence for each. Text
+/// has marks until it is printed. They are noncharacters, so that [`Look::shown`] can escape
+/// every control character of the text itself.
 const MARKS: [(char, &str); 6] = [
     ('\u{fdd0}', "\u{1b}[32m"),
     ('\u{fdd1}', "\u{1b}[33m"),
@@ -90,23 +80,23 @@ const MARKS: [(char, &str); 6] = [
     (MARK_END, "\u{1b}[0m"),
 ];
 const MARK_END: char = '\u{fdd5}';
-/// The hidden characters that a laid-out text has of its own, the end of a line last.
+/// Hidden characters that are part of the layout; the line feed is last.
 const KEPT: [char; 7] = [
     '\u{fdd0}', '\u{fdd1}', '\u{fdd2}', '\u{fdd3}', '\u{fdd4}', MARK_END, '\n',
 ];
 
-/// A text of several lines as it may go to a terminal: all that is hidden is escaped.
+/// A text of several lines with hidden characters escaped, safe for a terminal.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     escape(text, &['\n'])
 }
 
-/// A text of one line as it may go to a terminal.
+/// A text of one line with hidden characters escaped, line feeds too.
 pub(crate) fn escaped_line(text: &str) -> Cow<'_, str> {
     escape(text, &[])
 }
 
-/// JSON of the same meaning in which nothing is hidden. What is hidden in JSON stands in a text,
-/// but for the ends of lines.
+/// The same JSON value with hidden characters escaped. Outside of JSON strings only line feeds are
+/// hidden characters.
 pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| is_hidden(character) && character != '\n';
     if !json.chars().any(is_escaped) {
@@ -116,8 +106,7 @@ pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
     for character in json.chars() {
         if is_escaped(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // Writing to a string cannot fail.
-                let _written = write!(escaped, "\\u{unit:04x}");
+                let _infallible = write!(escaped, "\\u{unit:04x}");
             }
         } else {
             escaped.push(character);
@@ -127,7 +116,7 @@ pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
 }
 
 impl Look {
-    /// The text in the colour of its meaning, where there is colour.
+    /// The escaped text, with marks of its colour if colour is on.
     pub(crate) fn paint(&self, meaning: Meaning, text: &str) -> String {
         let text = escaped_line(text);
         if !self.color {
@@ -143,20 +132,20 @@ impl Look {
         format!("{mark}{text}{MARK_END}")
     }
 
-    /// A laid-out text as it may go to a terminal: what is hidden in it is escaped, whoever wrote
-    /// it, and our own colours are told in the terminal's way.
+    /// A laid-out text for a terminal: hidden characters are escaped, and marks become escape
+    /// sequences.
     pub(crate) fn shown(&self, text: &str) -> String {
         if !self.color {
             return escaped(text).into_owned();
         }
         let mut shown = escape(text, &KEPT).into_owned();
-        for (mark, told) in MARKS {
-            shown = shown.replace(mark, told);
+        for (mark, sequence) in MARKS {
+            shown = shown.replace(mark, sequence);
         }
         shown
     }
 
-    /// A bar of ten cells. What is used shows at least one; full means that nothing is left.
+    /// A bar of ten cells. Any use fills at least one cell; ten mean that nothing is left.
     pub(crate) fn bar(&self, used: u64, size: u64) -> String {
         let floor = if size == 0 {
             BAR_CELLS
@@ -175,13 +164,12 @@ impl Look {
             .collect()
     }
 
-    /// A laid-out text as it is printed: nothing hidden, and arrows and dots in the letters that
-    /// the place can show.
+    /// A laid-out text as it is printed: escaped, and in ASCII if the locale is not UTF-8.
     pub(crate) fn letters(&self, text: &str) -> String {
         self.plain(self.shown(text))
     }
 
-    /// Arrows and dots in the letters that the place can show.
+    /// Replaces our symbols by ASCII if the locale is not UTF-8.
     pub(crate) fn plain(&self, text: String) -> String {
         if self.utf8 {
             return text;
@@ -196,39 +184,28 @@ impl Look {
     }
 }
 
-/// Nothing else to find a row by.
 fn nothing_else<T: ?Sized>(_: &T) -> Vec<String> {
     Vec::new()
 }
 
-/// No colour.
 fn no_meaning<T: ?Sized>(_: &T) -> Option<Meaning> {
     None
 }
 
-/// A table of `rows`, with a newline at the end of each line; empty where there is none.
+/// A table of `rows`; empty if there are none.
 pub(crate) fn table<T>(columns: &[Column<T>], rows: &[T], look: &Look, wide: bool) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let columns = fitting(columns, rows, look, wide);
-    let widths: Vec<usize> = columns
-        .iter()
-        .map(|column| column.width(rows, look))
-        .collect();
-    let mut text = line(
-        &columns,
-        &widths,
-        |column| (column.head.to_owned(), None),
-        look,
-    );
+    let mut text = line(&columns, |column| (column.head.to_owned(), None), look);
     for row in rows {
-        text.push_str(&row_line(&columns, &widths, row, look));
+        text.push_str(&row_line(&columns, row, look));
     }
     text
 }
 
-/// The rows only, as `-w` prints them below a table of those widths.
+/// Only the `rows`, with the widths of a table of `all`: `-w` prints them below that table.
 pub(crate) fn rows<T>(
     columns: &[Column<T>],
     all: &[T],
@@ -237,19 +214,14 @@ pub(crate) fn rows<T>(
     wide: bool,
 ) -> String {
     let columns = fitting(columns, all, look, wide);
-    let widths: Vec<usize> = columns
-        .iter()
-        .map(|column| column.width(all, look))
-        .collect();
-    rows.iter()
-        .map(|row| row_line(&columns, &widths, row, look))
-        .collect()
+    let lines = rows.iter().map(|row| row_line(&columns, row, look));
+    lines.collect()
 }
 
-/// How wide the words of a report's details are at least, so that reports look alike.
+/// Minimum width of the labels in reports, so that reports are aligned alike.
 pub(crate) const REPORT_WORD: usize = 7;
 
-/// Lines of detail below a first line: two spaces, a word, and what belongs to it.
+/// Detail lines below a first line: two spaces, a label and its text.
 pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
     let words = lines.iter().map(|(word, _)| word.chars().count());
     let width = words.max().unwrap_or(0).max(width_min);
@@ -267,7 +239,7 @@ pub(crate) fn details(lines: &[(String, String)], width_min: usize) -> String {
     text
 }
 
-/// Lines of so many columns at most, broken between words; a word that is longer stays whole.
+/// Lines of at most `columns`, broken between words; a longer word is not broken.
 pub(crate) fn fold(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -284,34 +256,33 @@ pub(crate) fn fold(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// A text after a label, its further lines below its first; with a newline at the end of each.
+/// A text after a label, folded to [`WIDTH`]; further lines are aligned with the first.
 pub(crate) fn labelled(label: &str, text: &str) -> String {
     labelled_within(label, text, WIDTH)
 }
 
-/// The same where there are so many columns.
+/// [`labelled`] for another width.
 pub(crate) fn labelled_within(label: &str, text: &str, columns: usize) -> String {
     let indent = label.chars().count();
-    let mut told = String::new();
+    let mut lines = String::new();
     let text = escape(text, KEPT.split_last().map_or(&[], |(_, marks)| marks));
     for (at, line) in fold(&text, columns.saturating_sub(indent))
         .iter()
         .enumerate()
     {
         let before = if at == 0 { label } else { &" ".repeat(indent) };
-        told.push_str(format!("{before}{line}").trim_end());
-        told.push('\n');
+        lines.push_str(format!("{before}{line}").trim_end());
+        lines.push('\n');
     }
-    told
+    lines
 }
 
-/// A number, or `-` where there is none.
+/// A number, or an empty cell, which a table shows as `-`.
 pub(crate) fn number_or_dash(value: Option<u64>) -> String {
     value.map(number).unwrap_or_default()
 }
 
 impl<T> Column<T> {
-    /// A column of texts.
     pub(crate) const fn of_text(
         head: &'static str,
         shown: Shown,
@@ -327,7 +298,6 @@ impl<T> Column<T> {
         }
     }
 
-    /// A column of numbers.
     pub(crate) const fn of_count(
         head: &'static str,
         shown: Shown,
@@ -339,12 +309,12 @@ impl<T> Column<T> {
         }
     }
 
-    /// The cell as it is printed.
+    /// The cell with hidden characters escaped.
     pub(crate) fn text(&self, row: &T, look: &Look) -> String {
         escaped_line(&self.value(row, look)).into_owned()
     }
 
-    /// The cell, never empty.
+    /// The cell, or `-` if it is empty.
     pub(crate) fn value(&self, row: &T, look: &Look) -> String {
         let text = (self.cell)(row, look);
         if text.is_empty() {
@@ -365,59 +335,44 @@ impl<T> Column<T> {
     }
 }
 
-/// The columns that are shown: all in `wide`, otherwise as many as fit.
+/// The visible columns with their widths: all if `wide`, otherwise as many as fit.
 fn fitting<'a, T>(
     columns: &'a [Column<T>],
     rows: &[T],
     look: &Look,
     wide: bool,
-) -> Vec<&'a Column<T>> {
-    let mut shown: Vec<&Column<T>> = columns
-        .iter()
+) -> Vec<(&'a Column<T>, usize)> {
+    let columns = columns.iter();
+    let mut shown: Vec<_> = columns
         .filter(|column| wide || column.shown != Shown::Wide)
+        .map(|column| (column, column.width(rows, look)))
         .collect();
-    if wide {
-        return shown;
-    }
-    loop {
-        let width: usize = shown
-            .iter()
-            .map(|column| column.width(rows, look) + 2)
-            .sum();
-        if width <= WIDTH + 2 {
-            return shown;
-        }
-        let weakest = shown
-            .iter()
-            .enumerate()
-            .filter_map(|(at, column)| match column.shown {
-                Shown::Room(weakness) => Some((weakness, at)),
-                Shown::Always | Shown::Wide => None,
-            });
-        let Some((_, at)) = weakest.max() else {
-            return shown;
+    while !wide && WIDTH + 2 < shown.iter().map(|(_, width)| width + 2).sum::<usize>() {
+        let columns = shown.iter().enumerate();
+        let omissible = columns.filter_map(|(at, (column, _))| match column.shown {
+            Shown::Room(weakness) => Some((weakness, at)),
+            Shown::Always | Shown::Wide => None,
+        });
+        let Some((_, at)) = omissible.max() else {
+            break;
         };
         shown.remove(at);
     }
+    shown
 }
 
-fn row_line<T>(columns: &[&Column<T>], widths: &[usize], row: &T, look: &Look) -> String {
-    line(
-        columns,
-        widths,
-        |column| (column.text(row, look), (column.meaning)(row)),
-        look,
-    )
+fn row_line<T>(columns: &[(&Column<T>, usize)], row: &T, look: &Look) -> String {
+    let cell = |column: &Column<T>| (column.text(row, look), (column.meaning)(row));
+    line(columns, cell, look)
 }
 
 fn line<T>(
-    columns: &[&Column<T>],
-    widths: &[usize],
+    columns: &[(&Column<T>, usize)],
     cell: impl Fn(&Column<T>) -> (String, Option<Meaning>),
     look: &Look,
 ) -> String {
     let mut text = String::new();
-    for (column, width) in columns.iter().zip(widths) {
+    for (column, width) in columns {
         let (cell, meaning) = cell(column);
         let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
         let cell = meaning.map_or(cell.clone(), |meaning| look.paint(meaning, &cell));
@@ -464,18 +419,15 @@ mod tests {
         assert_eq!(bar(400, 400), "██████████");
         assert_eq!(bar(103, 80), "██████████");
         assert_eq!(bar(0, 0), "██████████");
-        assert_eq!(
-            Look {
-                utf8: false,
-                ..look()
-            }
-            .bar(5, 10),
-            "#####....."
-        );
+        let ascii = Look {
+            utf8: false,
+            ..look()
+        };
+        assert_eq!(ascii.bar(5, 10), "#####.....");
     }
 
     #[test]
-    fn a_table_drops_columns_and_never_cuts_a_name() {
+    fn a_table_omits_columns_and_never_truncates_a_name() {
         let columns = [
             column("NAME", Shown::Always, |row, _| row.0.clone()),
             column("LONG", Shown::Room(2), |row, _| row.0.clone()),
@@ -491,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_goes_on_below_its_first_line() {
+    fn long_text_continues_below_its_first_line() {
         assert_eq!(super::fold("one two three", 8), ["one two", "three"]);
         assert_eq!(super::fold("one two", 7), ["one two"]);
         assert_eq!(
@@ -508,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_obeys_nothing_but_our_own_colours() {
+    fn escape_sequences_other_than_our_colours_do_not_reach_a_terminal() {
         let plain = look();
         let color = Look {
             color: true,
@@ -533,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn json_hides_nothing_and_means_the_same() {
+    fn escaped_json_has_no_hidden_characters_and_the_same_value() {
         let value = serde_json::json!({"a\u{202e}": ["\u{1b}\u{9b}", "\u{e0041}é", "\n"]});
         let text = serde_json::to_string_pretty(&value).unwrap_or_default();
         let escaped = super::escaped_json(&text);
@@ -552,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn details_line_up() {
+    fn details_are_aligned() {
         let lines = [
             ("slots".to_owned(), "100 → 120".to_owned()),
             ("effect".to_owned(), "none".to_owned()),

@@ -1,4 +1,4 @@
-//! Lists: the same columns for table, `wide` and `--where`, the same items for programs.
+//! Lists: tables, `-o wide`, `--where` and the output for programs, from one set of columns.
 
 use serde::Serialize;
 
@@ -8,28 +8,26 @@ use crate::layout::{self, Column, Look};
 use crate::session::Session;
 use crate::suggest::did_you_mean;
 
-/// A kind of thing that lists have.
+/// A kind of item in lists.
 pub(crate) trait Listed: Serialize + Sized + 'static {
-    /// Its name in references: `booking`.
+    /// Kind in references: `booking`.
     const KIND: &'static str;
-    /// What an empty list says: `no bookings`.
+    /// Text of an empty list: `no bookings`.
     const NONE: &'static str;
-    /// What makes the first one.
+    /// Hint below an empty list: how to make the first item.
     const FIRST: &'static str;
 
-    /// Its columns.
     fn columns() -> &'static [Column<Self>];
 
-    /// Its name.
     fn name(&self) -> String;
 
-    /// Whether it is over: shown when it becomes so, not listed unless asked for.
+    /// Whether it has ended. A watch shows the change; lists omit it unless `state` is filtered.
     fn is_past(&self) -> bool {
         false
     }
 }
 
-/// A list as programs read it.
+/// A list for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct List<'a, T> {
@@ -39,7 +37,6 @@ pub(crate) struct List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
-    /// Those items.
     pub(crate) fn of(items: &'a [T]) -> Self {
         Self {
             api_version: bursar_client::api::limit::API_VERSION,
@@ -49,7 +46,7 @@ impl<'a, T> List<'a, T> {
     }
 }
 
-/// What `--where` asks for: columns by their place, and the value of each.
+/// The filter of `--where`: column indices with the value wanted in each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     wanted: Vec<(usize, String)>,
@@ -82,14 +79,14 @@ impl Filter {
         Ok(Self { wanted })
     }
 
-    /// What is wanted of a column.
+    /// The value wanted in a column.
     pub(crate) fn value<T: Listed>(&self, key: &str) -> Option<&str> {
         let at = T::columns().iter().position(|column| column.key() == key)?;
         let wanted = self.wanted.iter().find(|(wanted, _)| *wanted == at);
         wanted.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a row has all that is wanted.
+    /// Whether a row has every value wanted.
     pub(crate) fn admits<T: Listed>(&self, row: &T, look: &Look) -> bool {
         self.wanted.iter().all(|(at, value)| {
             T::columns().get(*at).is_some_and(|column| {
@@ -103,16 +100,11 @@ impl Filter {
     }
 }
 
-/// Prints a list that was filtered already.
+/// Prints a filtered list.
 pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(), Stop> {
     match session.common.output {
         Format::Json | Format::Yaml => session.print_value(&List::of(items)),
-        Format::Name => {
-            let lines = items
-                .iter()
-                .map(|item| format!("{}/{}\n", T::KIND, item.name()));
-            session.print(&lines.collect::<String>())
-        }
+        Format::Name => print_names(session, items),
         Format::Table | Format::Wide if items.is_empty() => {
             session.aside(&format!("{}\n\nhint: {}\n", T::NONE, T::FIRST));
             Ok(())
@@ -125,7 +117,16 @@ pub(crate) fn print<T: Listed>(session: &mut Session, items: &[T]) -> Result<(),
     }
 }
 
-/// Prints the items that changed below a list that was printed.
+fn print_names<'a, T: Listed>(
+    session: &mut Session,
+    items: impl IntoIterator<Item = &'a T>,
+) -> Result<(), Stop> {
+    let items = items.into_iter();
+    let lines = items.map(|item| format!("{}/{}\n", T::KIND, item.name()));
+    session.print(&lines.collect::<String>())
+}
+
+/// Prints the changed items below a printed list.
 pub(crate) fn print_changed<T: Listed>(
     session: &mut Session,
     all: &[T],
@@ -133,12 +134,7 @@ pub(crate) fn print_changed<T: Listed>(
 ) -> Result<(), Stop> {
     match session.common.output {
         Format::Json | Format::Yaml => changed.iter().try_for_each(|item| session.print_line(item)),
-        Format::Name => {
-            let lines = changed
-                .iter()
-                .map(|item| format!("{}/{}\n", T::KIND, item.name()));
-            session.print(&lines.collect::<String>())
-        }
+        Format::Name => print_names(session, changed.iter().copied()),
         Format::Table | Format::Wide => {
             let wide = session.common.output == Format::Wide;
             let text = layout::rows(T::columns(), all, changed, &session.look(), wide);

@@ -37,10 +37,10 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is the one place that knows the environment"
+    reason = "only `main` reads the environment"
 )]
 fn main() -> ExitCode {
-    // There is one shim for each running execution: it must touch nothing of the rest.
+    // One shim runs for each execution, so it must stay small: it reads no environment.
     let mut words = std::env::args_os().skip(1);
     if words
         .next()

@@ -1,12 +1,11 @@
-//! Which key signs which ledger, and what was seen of it: trust on first contact, as ssh does
-//! (design 80, 1.5).
+//! Pinned ledger keys and known checkpoints: trust on first use, as in ssh.
 //!
 //! `known-ledgers` has a line per key of a ledger: `ledger key pinned-at [server]`. The last line
-//! of a ledger is the key that signs now; those before it vouched for it and still verify what
-//! they signed. `checkpoints` has a line per checkpoint: `origin size root [parted]`. A checkpoint
-//! stays there until a consistency proof shows that a larger one extends it. `parted` marks the
-//! checkpoints of an origin that were shown not to be of one history. Both are small text files that
-//! a person can read and mend; a line of `checkpoints` that cannot be read is kept as it is.
+//! of a ledger is the key that signs now; earlier keys vouched for it and still verify their own
+//! signatures. `checkpoints` has a line per checkpoint: `origin size root [parted]`. A checkpoint
+//! stays there until a consistency proof shows that a larger one extends it. `parted` marks
+//! checkpoints of one origin that a proof showed to be of different histories. Both are small text
+//! files that a person can edit; a line of `checkpoints` that cannot be parsed is kept unchanged.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,59 +19,55 @@ use bursar_units::words::number;
 use crate::environment::Environment;
 use crate::failure::Failure;
 
-/// How many keys and origins are remembered; the oldest are forgotten first.
+/// Maximum number of lines in a file; the oldest are removed first.
 const LINES_MAX: usize = 1_000;
-/// How many checkpoints of one ledger are remembered that no proof joins.
+/// Maximum number of checkpoints of one ledger that no proof joins.
 const UNJOINED_MAX: usize = 64;
-/// The last word of a checkpoint's line that was shown to be of another history than a second one.
+/// Last word in the line of a parted checkpoint.
 const PARTED: &str = "parted";
 
-/// A ledger whose key is known.
+/// A pinned key of a ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct Pin {
-    /// The ledger's id.
     pub(crate) ledger: String,
-    /// The key.
     pub(crate) key: VerifierKey,
-    /// Since when.
+    /// Time of pinning.
     pub(crate) at: Instant,
-    /// Under which address, where that means something.
+    /// Address of the server; `None` for a Unix socket.
     pub(crate) server: Option<String>,
 }
 
-/// A checkpoint that was seen.
+/// A known checkpoint.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Seen {
-    /// What was signed.
     pub(crate) checkpoint: Checkpoint,
-    /// Whether it was shown that it and another one of its origin are not of one history.
+    /// Whether a proof showed that it and another one of its origin are of different histories.
     pub(crate) is_parted: bool,
 }
 
-/// A line of the file of checkpoints.
+/// A line of `checkpoints`.
 #[derive(Clone, Debug, Eq, PartialEq)]
-enum Line {
-    /// A checkpoint.
+enum CheckpointLine {
     Seen(Seen),
-    /// Something that this version cannot read.
+    /// A line that this version cannot parse.
     Unknown(String),
 }
 
-/// The files.
+/// The two files of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
     directory: PathBuf,
 }
 
 impl Pins {
-    /// The files of this user, if there is a place for them.
+    /// `None` where the environment names no home directory.
     pub(crate) fn of(environment: &Environment) -> Option<Self> {
         Some(Self {
             directory: environment.state_home.clone()?,
         })
     }
 
-    /// The pin of a ledger: of the key that signs it now.
+    /// The pin of the key that signs a ledger now.
     pub(crate) fn of_ledger(&self, ledger: &str) -> Option<Pin> {
         self.all_of_ledger(ledger).into_iter().next()
     }
@@ -83,18 +78,17 @@ impl Pins {
         pins.filter(|pin| pin.ledger == ledger).collect()
     }
 
-    /// The pin of a server's address.
+    /// The newest pin of a server's address.
     pub(crate) fn of_server(&self, server: &str) -> Option<Pin> {
         let mut pins = self.pins().into_iter().rev();
         pins.find(|pin| pin.server.as_deref() == Some(server))
     }
 
-    /// Where pins are kept, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         self.directory.join("known-ledgers")
     }
 
-    /// Keeps a pin as the newest of its ledger; earlier keys stay, for what they signed.
+    /// Stores a pin as the newest of its ledger. Earlier keys stay, to verify their signatures.
     pub(crate) fn put(&self, pin: &Pin) -> Result<(), Failure> {
         let mut pins = self.pins();
         pins.retain(|other| other.ledger != pin.ledger || other.key != pin.key);
@@ -113,23 +107,22 @@ impl Pins {
         write(&self.path(), &lines.collect::<String>())
     }
 
-    /// Where checkpoints are kept, for messages.
     pub(crate) fn checkpoints_path(&self) -> PathBuf {
         self.directory.join("checkpoints")
     }
 
-    /// The checkpoints seen of an origin that no proof has joined, the oldest first.
+    /// The known checkpoints of an origin that no proof has joined, the oldest first.
     pub(crate) fn seen(&self, origin: &str) -> Vec<Seen> {
         let lines = self.checkpoints().unwrap_or_default();
-        let seen = lines.iter().filter_map(Line::seen);
+        let seen = lines.iter().filter_map(CheckpointLine::seen);
         seen.filter(|seen| seen.checkpoint.origin.as_str() == origin)
             .cloned()
             .collect()
     }
 
-    /// Remembers a checkpoint, forgets those that a consistency proof has joined with it, and marks
-    /// it and those that were shown not to be of its history. Says how many others had to be
-    /// forgotten because there are too many.
+    /// Stores a checkpoint and removes the `joined` ones, which a consistency proof has shown to be
+    /// in its history. Marks it and the `parted` ones, which a proof has shown to be of another
+    /// history. Returns the number of checkpoints removed because of the limits.
     pub(crate) fn see(
         &self,
         checkpoint: &Checkpoint,
@@ -141,7 +134,7 @@ impl Pins {
         let mut all = before.clone();
         for added in parted.iter().chain([checkpoint]) {
             if !all.iter().any(|line| line.is(added)) {
-                all.push(Line::Seen(Seen {
+                all.push(CheckpointLine::Seen(Seen {
                     checkpoint: added.clone(),
                     is_parted: false,
                 }));
@@ -149,16 +142,16 @@ impl Pins {
         }
         let is_joined =
             |seen: &Seen| seen.checkpoint != *checkpoint && joined.contains(&seen.checkpoint);
-        // A checkpoint that extends a marked one is of the same history.
+        // A checkpoint that extends a parted one is of the same history.
         let is_parted = !parted.is_empty()
             || all
                 .iter()
-                .filter_map(Line::seen)
+                .filter_map(CheckpointLine::seen)
                 .any(|seen| is_joined(seen) && seen.is_parted);
         all.retain(|line| !line.seen().is_some_and(is_joined));
         for line in &mut all {
             let is_newest = line.is(checkpoint);
-            if let Line::Seen(seen) = line {
+            if let CheckpointLine::Seen(seen) = line {
                 seen.is_parted |= is_newest && is_parted || parted.contains(&seen.checkpoint);
             }
         }
@@ -171,7 +164,7 @@ impl Pins {
         forget(&mut all, LINES_MAX, |_| true);
         let forgotten = kept - all.len();
         if all != before {
-            let lines = all.iter().map(Line::text);
+            let lines = all.iter().map(CheckpointLine::text);
             write(&self.checkpoints_path(), &lines.collect::<String>())?;
         }
         Ok(forgotten)
@@ -191,19 +184,19 @@ impl Pins {
         text.lines().filter_map(read).collect()
     }
 
-    fn checkpoints(&self) -> Result<Vec<Line>, Failure> {
+    fn checkpoints(&self) -> Result<Vec<CheckpointLine>, Failure> {
         let path = self.checkpoints_path();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(Failure::file("read", path.display(), &error)),
         };
-        let mut lines: Vec<Line> = text.lines().map(Line::read).collect();
+        let mut lines: Vec<CheckpointLine> = text.lines().map(CheckpointLine::read).collect();
         mark(&mut lines);
         Ok(lines)
     }
 
-    /// Keeps others out while the checkpoints are read and written again.
+    /// Locks `checkpoints` for reading and rewriting.
     fn lock(&self) -> Result<File, Failure> {
         let path = self.directory.join("checkpoints.lock");
         std::fs::create_dir_all(&self.directory)
@@ -213,7 +206,7 @@ impl Pins {
     }
 }
 
-impl Line {
+impl CheckpointLine {
     fn read(line: &str) -> Self {
         let seen = || {
             let mut words = line.split_whitespace();
@@ -265,19 +258,27 @@ impl Line {
     }
 }
 
-/// Marks checkpoints of one size that differ, and takes the mark from one that is left alone: a
-/// proof has joined the others with it.
-fn mark(lines: &mut [Line]) {
-    let before: Vec<Seen> = lines.iter().filter_map(Line::seen).cloned().collect();
+/// Marks checkpoints of one size that differ. Removes the mark from one that is the last of its
+/// origin: a proof has joined the others with it.
+fn mark(lines: &mut [CheckpointLine]) {
+    let before: Vec<Seen> = lines
+        .iter()
+        .filter_map(CheckpointLine::seen)
+        .cloned()
+        .collect();
     for line in lines.iter_mut() {
-        if let Line::Seen(seen) = line {
+        if let CheckpointLine::Seen(seen) = line {
             let one = &seen.checkpoint;
             seen.is_parted |= before.iter().any(|other| differ(one, &other.checkpoint));
         }
     }
-    let marked: Vec<Seen> = lines.iter().filter_map(Line::seen).cloned().collect();
+    let marked: Vec<Seen> = lines
+        .iter()
+        .filter_map(CheckpointLine::seen)
+        .cloned()
+        .collect();
     for line in lines {
-        if let Line::Seen(seen) = line {
+        if let CheckpointLine::Seen(seen) = line {
             let origin = &seen.checkpoint.origin;
             let others = marked
                 .iter()
@@ -287,31 +288,31 @@ fn mark(lines: &mut [Line]) {
     }
 }
 
-/// Forgets the oldest of the checkpoints in question until `max` are left; marked ones, which are
-/// evidence, come last.
-fn forget(lines: &mut Vec<Line>, max: usize, is_meant: impl Fn(&Seen) -> bool) {
-    let meant = |line: &Line| line.seen().is_some_and(&is_meant);
+/// Removes the oldest checkpoints of the `selected` until `max` are left. Parted ones are evidence
+/// and are removed last.
+fn forget(lines: &mut Vec<CheckpointLine>, max: usize, selected: impl Fn(&Seen) -> bool) {
+    let is_selected = |line: &CheckpointLine| line.seen().is_some_and(&selected);
     let mut excess = lines
         .iter()
-        .filter(|line| meant(line))
+        .filter(|line| is_selected(line))
         .count()
         .saturating_sub(max);
     for is_parted in [false, true] {
         lines.retain(|line| {
             let is_next = line.seen().is_some_and(|seen| seen.is_parted == is_parted);
-            let is_forgotten = 0 < excess && is_next && meant(line);
+            let is_forgotten = 0 < excess && is_next && is_selected(line);
             excess -= usize::from(is_forgotten);
             !is_forgotten
         });
     }
 }
 
-/// Whether two checkpoints of one size state different roots: two histories of the ledger.
+/// Whether two checkpoints of one size have different roots: two histories of the ledger.
 pub(crate) fn differ(one: &Checkpoint, other: &Checkpoint) -> bool {
     one.origin == other.origin && one.size == other.size && one.root != other.root
 }
 
-/// The line on two histories that were found before, unless all of them are joined now.
+/// The failed check of histories that parted earlier; `None` if `joined` has all of them.
 pub(crate) fn two_histories(seen: &[Seen], joined: &[Checkpoint]) -> Option<Check> {
     let parted = seen.iter().filter(|seen| seen.is_parted);
     let parted: Vec<&Checkpoint> = parted.map(|seen| &seen.checkpoint).collect();
@@ -320,19 +321,19 @@ pub(crate) fn two_histories(seen: &[Seen], joined: &[Checkpoint]) -> Option<Chec
     }
     let sizes = parted.iter().map(|parted| number(parted.size));
     let detail = format!(
-        "two histories: the checkpoints seen before of {} records do not all agree",
+        "two histories: earlier checkpoints of {} records contradict each other",
         sizes.collect::<Vec<_>>().join(" and ")
     );
     Some(Check::failed("consistent", detail))
 }
 
-/// The ledger that a checkpoint is of: `bursar/<ledger>/<generation>` without its generation.
+/// The origin `bursar/<ledger>/<generation>` without the generation.
 fn ledger_of(checkpoint: &Checkpoint) -> &str {
     let origin = checkpoint.origin.as_str();
     origin.rsplit_once('/').map_or(origin, |(ledger, _)| ledger)
 }
 
-/// Writes beside and renames, so that a reader sees the old or the new and nothing between.
+/// Replaces a file atomically: writes a new one and renames it.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let beside = path.with_extension("new");
     let directory = path.parent().unwrap_or(Path::new("."));
@@ -372,7 +373,7 @@ mod tests {
         seen.map(|seen| seen.checkpoint).collect()
     }
 
-    /// The sizes of the checkpoints that are marked.
+    /// Sizes of the parted checkpoints.
     fn marked(pins: &Pins, origin: &str) -> Vec<u64> {
         let seen = pins.seen(origin).into_iter();
         let marked = seen.filter(|seen| seen.is_parted);
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_of_one_size_that_differ_are_both_kept_and_are_two_histories() {
+    fn different_checkpoints_of_one_size_are_kept_as_two_histories() {
         let (_directory, pins) = pins();
         let (one, two) = (
             checkpoint("bursar/a/0", 10, 1),
@@ -408,7 +409,7 @@ mod tests {
         pins.see(&fork, &[], &[]).unwrap();
         for origin in ["bursar/a/0", "bursar/a/1"] {
             let known = two_histories(&pins.seen(origin), &[]);
-            assert!(known.is_none(), "a generation is a fork on record");
+            assert!(known.is_none(), "a new generation is a recorded fork");
         }
         pins.see(&two, &[], &[]).unwrap();
         assert_eq!(seen(&pins, "bursar/a/0"), [one, two]);
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn two_histories_stay_marked_while_both_grow_until_a_proof_joins_them() {
+    fn two_histories_stay_marked_until_a_proof_joins_them() {
         let (_directory, pins) = pins();
         let at = |size, root| checkpoint("bursar/a/0", size, root);
         pins.see(&at(5, 5), &[], &[]).unwrap();
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_are_forgotten_and_counted_and_marked_ones_last() {
+    fn the_oldest_checkpoints_over_the_limit_are_removed_and_marked_ones_last() {
         let (_directory, pins) = pins();
         let other = checkpoint("bursar/b/0", 1, 1);
         pins.see(&other, &[], &[]).unwrap();
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_earlier_version_is_read_and_one_that_cannot_be_read_is_left_alone() {
+    fn an_older_file_is_read_and_an_unreadable_one_is_not_overwritten() {
         let (_directory, pins) = pins();
         let old = format!("bursar/a/0 7 {}\n", Hash([9; 32]));
         std::fs::write(pins.checkpoints_path(), &old).unwrap();
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_read_are_kept() {
+    fn lines_that_cannot_be_parsed_are_kept() {
         let (_directory, pins) = pins();
         let line = |size: u64| format!("bursar/a/0 {size} {}\n", Hash([1; 32]));
         let later = line(7).replace('\n', " a word of a later version\n");

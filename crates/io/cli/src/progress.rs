@@ -1,4 +1,4 @@
-//! Progress on stderr for work over one second: a bar on a terminal, a line now and then in a pipe.
+//! Progress of work that takes over one second, on stderr: a bar on a terminal, lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -6,31 +6,28 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::session::Session;
 
-/// Work that is quicker shows nothing.
+/// Shorter work shows no progress.
 const QUIET_FOR: Duration = Duration::from_secs(1);
-/// How often a pipe is told.
+/// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How far a piece of long work is.
 pub(crate) struct Progress {
     began: Instant,
-    told: Instant,
-    word: &'static str,
+    last_line: Instant,
+    noun: &'static str,
     kind: Kind,
 }
 
 enum Kind {
-    /// Nobody wants to know.
     Silent,
-    /// A person looks on; the bar is made when it pays.
+    /// The bar is made after `QUIET_FOR`.
     Terminal(Option<ProgressBar>),
-    /// Lines in a file.
     Lines,
 }
 
 impl Progress {
-    /// Progress of work on things of that name, as the session wants it.
-    pub(crate) fn new(session: &Session, word: &'static str) -> Self {
+    /// Progress in units of `noun`, in the form that the session asks for.
+    pub(crate) fn new(session: &Session, noun: &'static str) -> Self {
         let kind =
             if session.common.quiet || session.environment.no_progress || session.is_virtual() {
                 Kind::Silent
@@ -41,13 +38,12 @@ impl Progress {
             };
         Self {
             began: Instant::now(),
-            told: Instant::now(),
-            word,
+            last_line: Instant::now(),
+            noun,
             kind,
         }
     }
 
-    /// So many of so many are done.
     pub(crate) fn at(&mut self, done: u64, total: u64) {
         if self.began.elapsed() < QUIET_FOR {
             return;
@@ -63,18 +59,18 @@ impl Progress {
                     if let Ok(style) = style {
                         bar.set_style(style);
                     }
-                    bar.set_message(self.word);
+                    bar.set_message(self.noun);
                     bar
                 });
                 bar.set_position(done);
             }
-            Kind::Lines if self.told.elapsed() >= LINE_EVERY => {
-                self.told = Instant::now();
+            Kind::Lines if self.last_line.elapsed() >= LINE_EVERY => {
+                self.last_line = Instant::now();
                 let (done, total) = (
                     bursar_engine::words::number(done),
                     bursar_engine::words::number(total),
                 );
-                eprintln!("{done}/{total} {}", self.word);
+                eprintln!("{done}/{total} {}", self.noun);
             }
             Kind::Silent | Kind::Lines => {}
         }

@@ -1,4 +1,4 @@
-//! From words to an exit code: the one path that `main` and the scenario runner share.
+//! Runs a command line and returns its exit code, for `main` and for the scenario runner.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,53 +13,44 @@ use crate::failure::{Failure, Stop};
 use crate::grammar::{Arguments, Command};
 use crate::layout::escaped;
 use crate::session::{Now, Reach, Session, Terminal};
-use crate::usage::{self, Asked};
+use crate::usage::{self, NoCommand};
 
-/// A command line, and all that it may touch.
+/// A command line, and the parts of its [`Session`].
 pub(crate) struct Invocation {
-    /// The words, of which the first is the program.
+    /// The command line; the first word is the program.
     pub(crate) words: Vec<OsString>,
-    /// The streams.
     pub(crate) console: Console,
-    /// What the process was given.
     pub(crate) environment: Environment,
-    /// The time.
     pub(crate) now: Now,
-    /// Where the reader's clock stands.
     pub(crate) zone: TimeZone,
-    /// Where relative paths begin.
     pub(crate) directory: PathBuf,
-    /// Where files are written instead, in a scenario.
     pub(crate) scratch: Option<PathBuf>,
-    /// What is a terminal.
     pub(crate) terminal: Terminal,
-    /// How the server is reached.
     pub(crate) reach: Reach,
 }
 
-/// What a command leaves behind.
-pub(crate) struct Ended {
-    /// Its exit code.
+/// Result of a command.
+pub(crate) struct CommandResult {
     pub(crate) exit: u8,
-    /// The streams, with what was written where they are kept.
     pub(crate) console: Console,
-    /// The way to the server.
     pub(crate) reach: Reach,
 }
 
-/// Runs a command of the process, with the runtime that it needs.
+/// Runs the command of this process, on the runtime that it needs.
 pub(crate) fn in_process(invocation: Invocation) -> u8 {
     let parsed = match parse(invocation) {
         Ok(parsed) => parsed,
         Err(ended) => return ended.exit,
     };
-    // A scenario brings a runtime of its own, on virtual time; a server wants every core.
+    // A scenario has its own runtime, on virtual time; a server uses every core.
     let runtime = match &parsed.command {
         Command::Up(_) => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build(),
-        Command::Scenario(_) => {
-            return command::scenario::run(parsed.session, &parsed.command).exit;
+        Command::Scenario(arguments) => {
+            let mut session = parsed.session;
+            let result = command::scenario::run(&mut session, arguments);
+            return report(&mut session, result);
         }
         _ => tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -68,7 +59,7 @@ pub(crate) fn in_process(invocation: Invocation) -> u8 {
     match runtime {
         Ok(runtime) => {
             let exit = runtime.block_on(perform(parsed)).exit;
-            // What still reads a store must not hold up the end.
+            // A task that still reads a store must not delay the end.
             runtime.shutdown_background();
             exit
         }
@@ -80,21 +71,20 @@ pub(crate) fn in_process(invocation: Invocation) -> u8 {
     }
 }
 
-/// Runs a command on the runtime there is: for scenarios.
-pub(crate) async fn within(invocation: Invocation) -> Ended {
+/// Runs a command on the present runtime, for scenarios.
+pub(crate) async fn within(invocation: Invocation) -> CommandResult {
     match parse(invocation) {
         Ok(parsed) => perform(parsed).await,
         Err(ended) => ended,
     }
 }
 
-/// A command line that makes sense.
 struct Parsed {
     session: Session,
     command: Command,
 }
 
-fn parse(invocation: Invocation) -> Result<Parsed, Ended> {
+fn parse(invocation: Invocation) -> Result<Parsed, CommandResult> {
     let Invocation {
         words,
         mut console,
@@ -125,20 +115,20 @@ fn parse(invocation: Invocation) -> Result<Parsed, Ended> {
             let lossy = words.iter().map(|word| word.to_string_lossy().into_owned());
             let words: Vec<String> = lossy.collect();
             let exit = match usage::explain(&error, &words) {
-                Asked::Text(text) => match console.data(&text) {
+                NoCommand::Text(text) => match console.data(&text) {
                     Ok(()) | Err(Stop::Pipe | Stop::Exit(_)) => 0,
                     Err(Stop::Failed(failure)) => failure.exit,
                 },
-                Asked::Mistake(failure) if usage::wants_json(&words) => {
+                NoCommand::Mistake(failure) if usage::wants_json(&words) => {
                     console.words(&format!("{}\n", failure.json_text()));
                     failure.exit
                 }
-                Asked::Mistake(failure) => {
+                NoCommand::Mistake(failure) => {
                     console.words(&escaped(&failure.text()));
                     failure.exit
                 }
             };
-            Err(Ended {
+            Err(CommandResult {
                 exit,
                 console,
                 reach,
@@ -147,21 +137,21 @@ fn parse(invocation: Invocation) -> Result<Parsed, Ended> {
     }
 }
 
-async fn perform(parsed: Parsed) -> Ended {
+async fn perform(parsed: Parsed) -> CommandResult {
     let Parsed {
         mut session,
         command,
     } = parsed;
     let result = command::run(&mut session, command).await;
     let exit = report(&mut session, result);
-    Ended {
+    CommandResult {
         exit,
         console: session.console,
         reach: session.reach,
     }
 }
 
-/// Says how a command ended, and gives its exit code.
+/// Prints the error of a command, if any, and returns its exit code.
 pub(crate) fn report(session: &mut Session, result: Result<(), Stop>) -> u8 {
     match result {
         Ok(()) | Err(Stop::Pipe) => 0,

@@ -1,8 +1,8 @@
-//! Scripts on virtual time (design 50): test, documentation, bug report and what-if in one file.
+//! Scenarios: scripts on virtual time, used as tests, documentation, bug reports and experiments.
 //!
-//! [`script`] reads the file and writes it back, [`world`] plays it against the real engine,
-//! service and commands, in process. Nothing of the machine is seen: no clock, no environment,
-//! no network; files are read beside the script and written to a place that is thrown away.
+//! [`script`] parses and writes the file; [`world`] runs it in process on the real engine, service
+//! and commands. A scenario uses no clock, environment or network of the machine. It reads files
+//! beside the script and writes files to a temporary directory.
 
 pub(crate) mod script;
 pub(crate) mod world;

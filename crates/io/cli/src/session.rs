@@ -1,7 +1,7 @@
-//! All that a command may touch: streams, time, files, the server, and how things look.
+//! The context of a command: streams, time, files, the server, and the look of its output.
 //!
-//! `main` makes one from the process, the scenario runner makes one from its world; command code
-//! cannot tell them apart, so a transcript on virtual time is what the real program prints.
+//! `main` makes a session from the process, the scenario runner from its world. Commands use both
+//! in the same way, so a transcript on virtual time shows the output of the real program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,35 +16,29 @@ use crate::failure::{Failure, Stop};
 use crate::grammar::{Common, Format};
 use crate::layout::{Look, escaped, escaped_json};
 
-/// The present time, wherever it comes from.
+/// Returns the present time, real or virtual.
 pub(crate) type Now = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// All that a command may touch.
+/// The context of a command.
 pub(crate) struct Session {
-    /// The streams.
     pub(crate) console: Console,
-    /// What the process was given.
     pub(crate) environment: Environment,
-    /// The time.
     pub(crate) now: Now,
-    /// Where the reader's clock stands.
     pub(crate) zone: TimeZone,
-    /// The directory that relative paths begin in.
+    /// Directory of relative paths.
     pub(crate) directory: PathBuf,
-    /// Where files are written instead, in a scenario; they are found there first.
+    /// In a scenario: the directory for writing, which is searched first for reading.
     pub(crate) scratch: Option<PathBuf>,
-    /// What is a terminal.
     pub(crate) terminal: Terminal,
-    /// How the server is reached.
     pub(crate) reach: Reach,
-    /// The flags that recur.
+    /// Flags that every command has.
     pub(crate) common: Common,
 }
 
-/// Which streams are a person's.
+/// The streams that are terminals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terminal {
-    /// Stdin and stderr both: questions can be asked.
+    /// Both stdin and stderr, so that a person can answer questions.
     pub(crate) answers: bool,
     /// Stdout.
     pub(crate) data: bool,
@@ -52,63 +46,57 @@ pub(crate) struct Terminal {
     pub(crate) words: bool,
 }
 
-/// How the server is reached.
+/// Access to the server.
 pub(crate) enum Reach {
-    /// As flags, environment and files say.
+    /// By flags, environment and files.
     Discover,
-    /// The server is in this process: for scenarios.
+    /// In this process, for scenarios.
     Within(Box<Within>),
 }
 
 /// A server in this process.
 pub(crate) struct Within {
-    /// The client that calls it.
     pub(crate) client: bursar_client::Client,
-    /// Where it keeps its records.
     pub(crate) store: bursar_ledger::store::memory::MemoryStore,
-    /// The keys it signs with.
     pub(crate) keys: Vec<bursar_journal::checkpoint::VerifierKey>,
-    /// When the ledger began.
+    /// Start of the present term.
     pub(crate) began: Instant,
-    /// How many ids were made.
+    /// Number of ids that were made.
     pub(crate) ids: u32,
 }
 
 impl Session {
-    /// Whether words on stderr are in colour.
+    /// Whether stderr is in colour.
     pub(crate) fn paints_words(&self) -> bool {
         self.paints(self.terminal.words)
     }
 
-    /// Whether a stream is in colour, if it is a terminal or not.
     fn paints(&self, is_terminal: bool) -> bool {
         let environment = &self.environment;
         !self.common.no_color && !environment.no_color && (is_terminal || environment.force_color)
     }
 
-    /// How things look now.
+    /// The look of stdout at the present time.
     pub(crate) fn look(&self) -> Look {
-        let environment = &self.environment;
         let color = self.paints(self.terminal.data);
         Look {
             now: (self.now)(),
             zone: self.zone.clone(),
-            utf8: environment.utf8,
+            utf8: self.environment.utf8,
             color: color && matches!(self.common.output, Format::Table | Format::Wide),
         }
     }
 
-    /// Whether this is a scenario, where time is a number and nothing of the machine is seen.
+    /// Whether this is a scenario: on virtual time, and without access to the machine.
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self.reach, Reach::Within(_))
     }
 
-    /// The present time.
     pub(crate) fn now(&self) -> Instant {
         (self.now)()
     }
 
-    /// A file of the command line that is read.
+    /// Path of a file to read.
     pub(crate) fn path(&self, path: &Path) -> PathBuf {
         let scratch = self.scratch.as_ref().map(|scratch| scratch.join(path));
         scratch
@@ -116,23 +104,23 @@ impl Session {
             .unwrap_or_else(|| self.directory.join(path))
     }
 
-    /// A file of the command line that is written.
+    /// Path of a file to write.
     pub(crate) fn path_out(&self, path: &Path) -> PathBuf {
         self.scratch.as_ref().unwrap_or(&self.directory).join(path)
     }
 
-    /// Whether a program reads the result.
+    /// Whether the output format is one for programs.
     pub(crate) fn for_programs(&self) -> bool {
         matches!(self.common.output, Format::Json | Format::Yaml)
     }
 
-    /// Prints a text for people.
+    /// Prints a laid-out text for people.
     pub(crate) fn print(&mut self, text: &str) -> Result<(), Stop> {
         let letters = self.look().letters(text);
         self.console.data(&letters)
     }
 
-    /// Prints a value as `-o json` or `-o yaml` asks.
+    /// Prints a value as JSON or YAML.
     pub(crate) fn print_value<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
         if self.common.output == Format::Yaml {
             let text = serde_saphyr::to_string(value)
@@ -140,7 +128,7 @@ impl Session {
             if escaped(&text) == text {
                 return self.console.data(&text);
             }
-            // JSON is YAML too, and can escape what must not reach a terminal.
+            // JSON is valid YAML too, and can escape hidden characters.
         }
         let mut text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::unavailable(format!("cannot write JSON: {error}")))?;
@@ -148,7 +136,7 @@ impl Session {
         self.console.data(&escaped_json(&text))
     }
 
-    /// Prints one object of a stream: one line each, for ever, never an array.
+    /// Prints one object of a stream: one JSON line, or one YAML document.
     pub(crate) fn print_line<T: Serialize>(&mut self, value: &T) -> Result<(), Stop> {
         if self.common.output == Format::Yaml {
             self.console.data("---\n")?;
@@ -158,7 +146,7 @@ impl Session {
         self.console.data(&format!("{}\n", escaped_json(&text)))
     }
 
-    /// Prints one result: its value for programs, its name, or its text for people.
+    /// Prints one result in the chosen format: value, name, or text for people.
     pub(crate) fn show<T: Serialize>(
         &mut self,
         value: &T,
@@ -175,57 +163,57 @@ impl Session {
         }
     }
 
-    /// The same for what has no name.
+    /// [`Self::show`] for a result without a name.
     pub(crate) fn show_unnamed<T: Serialize>(
         &mut self,
         value: &T,
         text: impl FnOnce(&Look) -> String,
     ) -> Result<(), Stop> {
         if self.common.output == Format::Name {
-            return Err(Failure::usage(
-                "this result has no name, use `-o table`, `json` or `yaml`",
-            )
-            .into());
+            let message = "this result has no name, use `-o table`, `json` or `yaml`";
+            return Err(Failure::usage(message).into());
         }
         self.show(value, "", text)
     }
 
-    /// A note or a hint: words that `-q` leaves out.
+    /// Prints a message to stderr unless `-q` is given.
     pub(crate) fn aside(&mut self, text: &str) {
         if !self.common.quiet {
             self.say(text);
         }
     }
 
-    /// Words that are never left out.
+    /// Prints a message to stderr.
     pub(crate) fn say(&mut self, text: &str) {
         let letters = self.look().letters(text);
         self.console.words(&letters);
     }
 
-    /// Something that was to be remembered and was not: no reason to withhold an answer.
-    pub(crate) fn warn_unless(&mut self, remembered: Result<(), Failure>) {
-        if let Err(failure) = remembered {
+    /// Warns of a failure to store something that the result does not depend on.
+    pub(crate) fn warn_unless(&mut self, stored: Result<(), Failure>) {
+        if let Err(failure) = stored {
             self.aside(&format!("warning: {}\n", failure.message));
         }
     }
 
-    /// What `-v` asks for.
+    /// Prints a line to stderr if `-v` is given.
     pub(crate) fn verbose(&mut self, text: &str) {
         if self.common.verbose {
             self.say(&format!("{text}\n"));
         }
     }
 
-    /// Asks before something is destroyed: only a terminal can say yes, `--yes` says it outright.
+    /// Asks before a destructive change. Without a terminal only `--yes` confirms it.
     pub(crate) fn confirm(&mut self, yes: bool, plan: &str) -> Result<(), Stop> {
         if yes {
             return Ok(());
         }
         if !self.terminal.answers {
-            return Err(Failure::usage("this needs `--yes` where nobody can be asked").into());
+            return Err(
+                Failure::usage("this needs `--yes` when there is no terminal to ask on").into(),
+            );
         }
-        self.say(&format!("{plan}do it? [y/N] "));
+        self.say(&format!("{plan}continue? [y/N] "));
         let answer = self.console.read_line().unwrap_or_default();
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             return Ok(());
@@ -240,7 +228,7 @@ impl Session {
         id.map_err(|error| Failure::unavailable(format!("cannot make an id: {error}")).into())
     }
 
-    /// A new `UUIDv7`. In a scenario it follows from the script.
+    /// A new `UUIDv7`. In a scenario it depends only on the time and the number of ids so far.
     pub(crate) fn new_uuid(&mut self) -> uuid::Uuid {
         let Reach::Within(within) = &mut self.reach else {
             return uuid::Uuid::now_v7();

@@ -1,4 +1,4 @@
-//! Stores and exports as files: whatever a path names, opened for reading.
+//! Opens data directories, store files and exports for reading.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -15,26 +15,25 @@ use bursar_units::causes::chain;
 use crate::failure::{Failure, Stop, exit};
 use crate::session::Session;
 
-/// How every `SQLite` file begins.
+/// First bytes of every `SQLite` file.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// A ledger that can be read.
+/// A ledger opened for reading.
 pub(crate) struct Opened {
-    /// As people call it.
+    /// Its path for messages.
     pub(crate) shown: String,
-    /// The data directory, where the whole of it is meant.
+    /// The data directory, if this is the store file of one.
     pub(crate) directory: Option<PathBuf>,
-    /// The records.
     pub(crate) reader: Box<dyn Reader>,
-    /// Bytes it takes.
+    /// Size of the file.
     pub(crate) bytes: Option<u64>,
-    /// Snapshots beside it.
+    /// Valid snapshots in the data directory.
     pub(crate) snapshots: Vec<Loaded>,
-    /// The keys beside it.
+    /// Keys in the data directory.
     pub(crate) keys: Vec<VerifierKey>,
 }
 
-/// The data directory that is meant: the one named, or the default one.
+/// The data directory that `--store` names, or the default one.
 pub(crate) fn data_directory(session: &Session, store: Option<&Path>) -> Result<PathBuf, Stop> {
     match store {
         Some(store) => Ok(session.path(store)),
@@ -79,9 +78,9 @@ pub(crate) fn open(session: &Session, path: &Path) -> Result<Opened, Stop> {
         });
     }
     let reader = SqliteReader::open(&file).map_err(|error| unreadable(&shown, &error))?;
-    // A store under its own name has its key and its newest checkpoint beside it; a copy has not.
-    let is_in_place = file.file_name() == Some(OsStr::new(FILE_NAME));
-    let beside = file.parent().filter(|_| is_in_place);
+    // Only a store file of the usual name is in a data directory with keys and snapshots.
+    let is_in_data_directory = file.file_name() == Some(OsStr::new(FILE_NAME));
+    let beside = file.parent().filter(|_| is_in_data_directory);
     let snapshots = beside
         .and_then(|data| Snapshots::of(data).load_all(&reader).ok())
         .map(|(good, _)| good);
@@ -96,7 +95,7 @@ pub(crate) fn open(session: &Session, path: &Path) -> Result<Opened, Stop> {
     })
 }
 
-/// A file that a store or an export should be and is not.
+/// Error of a store or export that cannot be read.
 pub(crate) fn unreadable(shown: &str, error: &dyn std::error::Error) -> Stop {
     let message = format!("{shown} cannot be read: {}", chain(error));
     Failure::new(exit::UNVERIFIED, message)

@@ -1,23 +1,23 @@
-//! "Did you mean": the nearest of the names there are, if it is near enough.
+//! "Did you mean": the known name that is most similar to a mistyped one.
 
-/// How many letters may be wrong (design 80, 1.6).
+/// Maximum edit distance of a suggestion.
 const DISTANCE_MAX: usize = 2;
 
-/// The nearest candidate within two slips of the fingers.
+/// The nearest candidate within `DISTANCE_MAX`.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let ranked = candidates.into_iter().filter_map(|candidate| {
         let distance = strsim::osa_distance(word, candidate);
-        // A word of which nothing is left would be near to everything short.
+        // A distance of the whole length means that the two have no letter in common.
         let near = distance <= DISTANCE_MAX && distance < candidate.chars().count();
         near.then_some((distance, candidate))
     });
     ranked.min().map(|(_, candidate)| candidate)
 }
 
-/// `, did you mean `x`?` or nothing.
+/// `, did you mean `x`?`, or an empty text.
 pub(crate) fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -32,7 +32,7 @@ mod tests {
     use super::did_you_mean;
 
     #[test]
-    fn two_slips_are_forgiven_and_three_are_not() {
+    fn up_to_two_wrong_letters_get_a_suggestion() {
         let names = ["booking", "limit", "up"];
         assert_eq!(did_you_mean("bookign", names), ", did you mean `booking`?");
         assert_eq!(did_you_mean("limts", names), ", did you mean `limit`?");

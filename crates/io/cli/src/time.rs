@@ -1,4 +1,4 @@
-//! Times and lengths of time, in and out (design 80, 1.3).
+//! Reading and showing times and durations.
 
 use std::cmp::Ordering;
 
@@ -8,15 +8,14 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 
 use crate::layout::Look;
 
-/// The moment a text names: RFC 3339, `14:30` today, `+36h`, `-7d`.
+/// Reads a time: RFC 3339, `14:30` today, `+36h`, `-7d`.
 pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant, String> {
+    let duration = |text: &str| text.parse::<Millis>().map_err(|error| error.to_string());
     if let Some(length) = text.strip_prefix('+') {
-        let length: Millis = length.parse().map_err(|error| format!("{error}"))?;
-        return Ok(now.after(length));
+        return Ok(now.after(duration(length)?));
     }
     if let Some(length) = text.strip_prefix('-') {
-        let length: Millis = length.parse().map_err(|error| format!("{error}"))?;
-        return Ok(now.before(length));
+        return Ok(now.before(duration(length)?));
     }
     if let Ok(time) = text.parse::<jiff::civil::Time>() {
         let today = zoned(now, zone).date();
@@ -34,7 +33,7 @@ pub(crate) fn parse(text: &str, now: Instant, zone: &TimeZone) -> Result<Instant
 }
 
 impl Look {
-    /// Absolute first, distance second: `Tue 17 Nov 09:00 (in 23h)`.
+    /// `Tue 17 Nov 09:00 (in 23h)`.
     pub(crate) fn moment(&self, at: Instant) -> String {
         let absolute = self.absolute(at);
         match at.cmp(&self.now) {
@@ -44,7 +43,7 @@ impl Look {
         }
     }
 
-    /// `Tue 17 Nov 09:00`, with the year where it is another.
+    /// `Tue 17 Nov 09:00`, with the year if it is not the present one.
     pub(crate) fn absolute(&self, at: Instant) -> String {
         let (then, now) = (zoned(at, &self.zone), zoned(self.now, &self.zone));
         let form = if then.year() == now.year() {
@@ -67,13 +66,13 @@ impl Look {
         zoned(at, &self.zone).strftime("%-d %b %Y").to_string()
     }
 
-    /// How long ago, for tables: `3d`.
+    /// Age in a table: `3d`.
     pub(crate) fn age(&self, at: Instant) -> String {
         distance(self.now.since(at))
     }
 }
 
-/// A length of time in a table: `0s`, `0.1s`, `37s`, `5m 02s`.
+/// A duration in a table: `0s`, `0.1s`, `37s`, `5m 02s`.
 pub(crate) fn length(length: Millis) -> String {
     match length.ms() {
         0 => "0s".to_owned(),
@@ -88,7 +87,7 @@ pub(crate) fn length(length: Millis) -> String {
     }
 }
 
-/// The largest unit of a length of time: `23h`, `3d`, `4s`.
+/// A duration in its largest unit: `23h`, `3d`, `4s`.
 pub(crate) fn distance(length: Millis) -> String {
     let seconds = length.ms() / 1_000;
     match seconds {
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn times_come_in_four_forms() {
+    fn times_are_read_in_four_forms() {
         for (text, expected) in [
             ("2026-11-17T09:00:00Z", "2026-11-17T09:00:00.000Z"),
             ("14:30", "2026-11-16T14:30:00.000Z"),
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn times_go_out_absolute_first_and_distance_second() {
+    fn times_are_shown_absolute_first_and_relative_second() {
         let look = Look {
             now: now(),
             zone: TimeZone::UTC,
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_have_the_unit_that_fits() {
+    fn durations_have_the_unit_that_fits() {
         for (ms, expected) in [
             (0, "0s"),
             (1, "0.1s"),

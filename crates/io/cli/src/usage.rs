@@ -1,32 +1,31 @@
-//! Wrong use, in our own words: what was typed, what may have been meant (design 80, 2.18).
+//! Errors of the command line: clap's errors in our words, with a suggestion.
 
 use bursar_client::{Code, Problem};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::{Failure, exit};
 use crate::grammar::Arguments;
-use crate::suggest::nearest;
+use crate::suggest::{did_you_mean, nearest};
 
-/// The command whose program has exit codes of its own.
+/// The command whose exit code may be its program's.
 const EXEC: &str = "bursar exec";
 
-/// What came of reading a command line that is not a command.
-pub(crate) enum Asked {
-    /// Help or version, to stdout.
+/// Result of reading a command line that has no command to run.
+pub(crate) enum NoCommand {
+    /// Help or version, for stdout.
     Text(String),
-    /// A mistake.
     Mistake(Box<Failure>),
 }
 
-/// Our words for what clap found in `words`, of which the first is the program.
-pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
+/// Our text for clap's error; `words` is the command line with the program first.
+pub(crate) fn explain(error: &clap::Error, words: &[String]) -> NoCommand {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
-        return Asked::Text(error.to_string());
+        return NoCommand::Text(error.to_string());
     }
-    let place = Place::of(words);
+    let position = GrammarPosition::of(words);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
         Some(ContextValue::Strings(texts)) => texts.join(", "),
@@ -36,32 +35,27 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
     let value = text(ContextKind::InvalidValue);
     let message = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            place.unknown_command(&text(ContextKind::InvalidSubcommand))
+            position.unknown_command(&text(ContextKind::InvalidSubcommand))
         }
-        ErrorKind::UnknownArgument if let Some(flag) = place.negative(words, &invalid) => {
+        ErrorKind::UnknownArgument if let Some(flag) = position.negative(words, &invalid) => {
             format!("{flag} cannot be negative")
         }
         ErrorKind::UnknownArgument if invalid.starts_with('-') => {
-            let names = place.flags();
-            let suggestion = nearest(&invalid, names.iter().map(String::as_str));
-            let suggestion = suggestion.map(|name| format!(", did you mean `{name}`?"));
-            format!(
-                "`{}` has no flag `{invalid}`{}",
-                place.path,
-                suggestion.unwrap_or_default()
-            )
+            let names = position.flags();
+            let suggestion = did_you_mean(&invalid, names.iter().map(String::as_str));
+            format!("`{}` has no flag `{invalid}`{suggestion}", position.path)
         }
-        ErrorKind::UnknownArgument if place.has_verbs => place.unknown_command(&invalid),
-        ErrorKind::UnknownArgument if place.path == EXEC => {
+        ErrorKind::UnknownArgument if position.has_verbs => position.unknown_command(&invalid),
+        ErrorKind::UnknownArgument if position.path == EXEC => {
             format!("`{EXEC}` takes its program after `--`, as in `{EXEC} -- {invalid}`")
         }
-        ErrorKind::UnknownArgument => format!("`{}` takes no `{invalid}`", place.path),
+        ErrorKind::UnknownArgument => format!("`{}` does not accept `{invalid}`", position.path),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("`{}` needs a command after it", place.path)
+            format!("`{}` needs a command after it", position.path)
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = text(ContextKind::InvalidArg).replace(", ", "` and `");
-            format!("`{}` needs `{missing}`", place.path)
+            format!("`{}` needs `{missing}`", position.path)
         }
         ErrorKind::InvalidValue if value.is_empty() => format!("`{invalid}` needs a value"),
         ErrorKind::InvalidValue => {
@@ -82,7 +76,7 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
                     format!("put {flag} after the subcommand that accepts it")
                 }
                 (invalid, prior) if prior == invalid => format!("{invalid} is given twice"),
-                (invalid, prior) => format!("{invalid} and {prior} cannot stand together"),
+                (invalid, prior) => format!("{invalid} and {prior} cannot be used together"),
             }
         }
         _ => {
@@ -91,25 +85,26 @@ pub(crate) fn explain(error: &clap::Error, words: &[String]) -> Asked {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     };
-    let mut failure = Failure::usage(message).hint(format!("`{} -h` has an example", place.path));
-    if place.path == EXEC {
-        // The program may end with 2 itself; what is ours must not look like it.
+    let mut failure =
+        Failure::usage(message).hint(format!("`{} -h` has an example", position.path));
+    if position.path == EXEC {
+        // The program may exit with 2 itself, so our own errors need another code.
         let problem = Problem::new(Code::Invalid, failure.message.clone());
         failure.problem = Some(Box::new(problem));
         failure.exit = exit::EXEC;
     }
-    Asked::Mistake(Box::new(failure))
+    NoCommand::Mistake(Box::new(failure))
 }
 
-/// Whether a command line that could not be read asks for JSON.
+/// Whether an invalid command line asks for JSON.
 pub(crate) fn wants_json(words: &[String]) -> bool {
     let mut previous = "";
     for word in before_program(words) {
-        let here = word
+        let value = word
             .strip_prefix("--output=")
             .or_else(|| word.strip_prefix("-o="));
-        let here = here.or_else(|| word.strip_prefix("-o").filter(|value| !value.is_empty()));
-        if here == Some("json") || (word == "json" && matches!(previous, "-o" | "--output")) {
+        let value = value.or_else(|| word.strip_prefix("-o").filter(|value| !value.is_empty()));
+        if value == Some("json") || (word == "json" && matches!(previous, "-o" | "--output")) {
             return true;
         }
         previous = word;
@@ -117,14 +112,14 @@ pub(crate) fn wants_json(words: &[String]) -> bool {
     false
 }
 
-/// Where in the grammar a command line stopped making sense.
-struct Place {
+/// The innermost subcommand that a command line names.
+struct GrammarPosition {
     path: String,
     command: clap::Command,
     has_verbs: bool,
 }
 
-impl Place {
+impl GrammarPosition {
     fn of(words: &[String]) -> Self {
         let mut command = Arguments::definition();
         command.build();
@@ -143,34 +138,24 @@ impl Place {
         }
     }
 
-    /// The flag whose value `invalid` is meant to be, where that is a number below zero.
+    /// The flag before `invalid`, if that is a negative number.
     fn negative<'a>(&self, words: &'a [String], invalid: &str) -> Option<&'a str> {
         if !is_negative(invalid) {
             return None;
         }
-        // Of `-5s` clap names the `-5` only.
+        // clap reports only the `-5` of `-5s`.
         let at = before_program(words).position(|word| word.starts_with(invalid))?;
         let flag = words.get(at.checked_sub(1)?)?;
         self.flags().contains(flag).then_some(flag.as_str())
     }
 
     fn unknown_command(&self, word: &str) -> String {
-        let names: Vec<&str> = self
-            .command
-            .get_subcommands()
-            .flat_map(|sub| {
-                sub.get_name_and_visible_aliases()
-                    .into_iter()
-                    .chain(sub.get_all_aliases())
-            })
-            .collect();
-        let suggestion = nearest(word, names.iter().copied());
-        let suggestion = suggestion.map(|name| format!(", did you mean `{name}`?"));
-        format!(
-            "`{}` has no command `{word}`{}",
-            self.path,
-            suggestion.unwrap_or_default()
-        )
+        let names = self.command.get_subcommands().flat_map(|sub| {
+            let visible = sub.get_name_and_visible_aliases().into_iter();
+            visible.chain(sub.get_all_aliases())
+        });
+        let suggestion = did_you_mean(word, names);
+        format!("`{}` has no command `{word}`{suggestion}", self.path)
     }
 
     fn flags(&self) -> Vec<String> {
@@ -179,8 +164,7 @@ impl Place {
     }
 }
 
-/// What is wrong with the value of a flag, in our words also where a parser of the standard
-/// library read it.
+/// The error of a flag's value; errors of the standard library's parsers get our own text.
 fn wrong_value(
     flag: &str,
     value: &str,
@@ -200,24 +184,23 @@ fn wrong_value(
     }
     match source.to_string() {
         rule if rule.starts_with("must ") => format!("{flag} {rule}"),
-        // It names the value itself.
+        // The rule names the value itself.
         rule if rule.starts_with('`') => format!("{flag}: {rule}"),
         rule => format!("{flag} cannot be `{value}`: {rule}"),
     }
 }
 
-/// Whether a text is meant to be a number below zero.
 fn is_negative(text: &str) -> bool {
     text.strip_prefix('-')
         .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// The words that are ours: what follows `--` is for the program.
+/// The words up to `--`; the program's arguments follow it.
 fn before_program(words: &[String]) -> impl Iterator<Item = &String> {
     words.iter().take_while(|word| *word != "--")
 }
 
-/// `--slots <N>` as people type it: `--slots`.
+/// `--slots` of `--slots <N>`.
 fn bare(argument: &str) -> String {
     argument
         .split([' ', '='])

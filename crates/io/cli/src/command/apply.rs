@@ -1,4 +1,4 @@
-//! `bursar apply`: limits and nodes from files, all documents or none (design 80, 2.5).
+//! `bursar apply`: limits and nodes from files, all documents or none.
 
 use std::path::{Path, PathBuf};
 
@@ -30,29 +30,24 @@ pub(super) async fn run(session: &mut Session, arguments: &ApplyArguments) -> Re
         .apply(&objects, Mode::dry_run_if(arguments.dry_run))
         .await?;
     if arguments.dry_run && session.common.output == Format::Yaml {
-        // A dry run in YAML is the file with its defaults shown (design 80, 5).
+        // A dry run in YAML prints the objects with their defaults.
         return session.console.data(&Object::to_yaml(&objects));
     }
     print(session, &answer)
 }
 
-/// One line per object: what, what became of it, and what that means.
+/// Prints a line per object: its name, the change and its effect.
 pub(super) fn print(session: &mut Session, answer: &ApplyAnswer) -> Result<(), Stop> {
     let names = answer.results.iter().map(|change| change.object.clone());
     let names = names.collect::<Vec<_>>().join("\n");
     session.show(answer, &names, |_| {
-        let width = answer
-            .results
-            .iter()
-            .map(|change| change.object.chars().count())
-            .max()
-            .unwrap_or(0);
+        let changes = || answer.results.iter();
+        let widths = changes().map(|change| change.object.chars().count());
+        let width = widths.max().unwrap_or(0);
         let is_dry = answer.dry_run == Some(true);
-        let lines = answer
-            .results
-            .iter()
-            .map(|change| line(change, width, is_dry));
-        let text: String = lines.collect();
+        let text: String = changes()
+            .map(|change| line(change, width, is_dry))
+            .collect();
         if is_dry { text + DRY_RUN } else { text }
     })
 }
@@ -70,7 +65,7 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
         .collect::<Vec<_>>()
         .join(", ");
     let word = match change.change {
-        // Whoever reads this alone must not think that it is gone.
+        // The line alone must not look as if the object were deleted.
         ChangeKind::Deleted if is_dry => "would be deleted",
         kind => kind.word(),
     };
@@ -78,7 +73,7 @@ fn line(change: &Change, width: usize, is_dry: bool) -> String {
     format!("{}\n", text.trim_end())
 }
 
-/// The files that a path names: itself, stdin, or all YAML of a directory in the order of names.
+/// Reads the files that a path names: one file, stdin, or the YAML files of a directory by name.
 pub(super) fn read(session: &Session, path: &Path) -> Result<Vec<File>, Stop> {
     if path == Path::new("-") {
         let bytes = session
@@ -105,7 +100,8 @@ pub(super) fn read(session: &Session, path: &Path) -> Result<Vec<File>, Stop> {
     });
     paths.sort();
     if paths.is_empty() {
-        return Err(Failure::usage(format!("{} has no *.yaml", path.display())).into());
+        let message = format!("{} contains no *.yaml or *.yml file", path.display());
+        return Err(Failure::usage(message).into());
     }
     let named = paths.iter().map(|found| {
         let name = found

@@ -1,4 +1,4 @@
-//! `bursar context`: which server commands go to.
+//! `bursar context`: the servers that commands can use, and the current one.
 
 use std::os::unix::net::UnixStream;
 
@@ -11,7 +11,6 @@ use crate::layout::{Column, Shown};
 use crate::list::{self, Filter, Listed};
 use crate::session::Session;
 
-/// A context as it is listed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -31,7 +30,7 @@ pub(super) fn run(session: &mut Session, noun: ContextNoun) -> Result<(), Stop> 
 
 fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     if flags.watch {
-        return Err(Failure::usage("contexts do not change by themselves: leave out `-w`").into());
+        return Err(Failure::usage("contexts cannot be watched: leave out `-w`").into());
     }
     let filter = Filter::read::<Row>(flags.filter.as_deref())?;
     let config = Config::read(session.environment.config.as_deref())?;
@@ -50,7 +49,7 @@ fn list(session: &mut Session, flags: &ListFlags) -> Result<(), Stop> {
     list::print(session, &rows)
 }
 
-/// Whether commands go to the demo, running or not.
+/// Whether commands use the demo, running or not.
 fn is_chosen(session: &Session, config: &Config) -> bool {
     let named = session.common.context.as_ref();
     let named = named.or(session.environment.context.as_ref());
@@ -58,18 +57,16 @@ fn is_chosen(session: &Session, config: &Config) -> bool {
     chosen.is_some_and(|name| name == DEMO) && config::demo_socket(&session.environment).is_some()
 }
 
-/// Whether somebody answers at the demo's socket; a file alone may be what a crash left.
+/// Whether a server listens on the demo's socket; a crash leaves the file behind.
 fn is_running(session: &Session) -> bool {
     let socket = config::demo_socket(&session.environment);
     socket.is_some_and(|socket| UnixStream::connect(socket).is_ok())
 }
 
 fn make_current(session: &mut Session, name: &str) -> Result<(), Stop> {
-    let path = session.environment.config.clone();
-    let Some(path) = path else {
-        return Err(
-            Failure::usage("there is no place for the client's file: set BURSAR_CONFIG").into(),
-        );
+    let Some(path) = session.environment.config.clone() else {
+        let message = "the path of the client's file is not known: set HOME or BURSAR_CONFIG";
+        return Err(Failure::usage(message).into());
     };
     let config = Config::read(Some(&path))?;
     config.context(name, &session.environment)?;

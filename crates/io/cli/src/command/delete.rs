@@ -1,4 +1,4 @@
-//! `bursar delete`: removes limits and nodes. Facts stay.
+//! `bursar delete`: deletes limits and nodes.
 
 use bursar_client::Client;
 use bursar_client::api::ApplyAnswer;
@@ -17,18 +17,9 @@ pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> R
         .map(|text| read_reference(text, &[Kind::Limit, Kind::Node]));
     let references = references.collect::<Result<Vec<_>, _>>()?;
     let client = session.client().await?;
-    // The dry run first: it is the plan that a person is asked about, and one thing that cannot
-    // be removed stops all.
-    let mut plan = ApplyAnswer {
-        results: Vec::new(),
-        record: 0,
-        dry_run: Some(true),
-    };
-    for reference in &references {
-        let planned = delete(&client, reference, Mode::DryRun).await?;
-        plan.results.extend(planned.results);
-        plan.record = planned.record;
-    }
+    // The dry run comes first: it is the plan to confirm, and nothing is deleted if one object
+    // cannot be deleted.
+    let plan = delete_all(&client, &references, Mode::DryRun).await?;
     if arguments.dry_run {
         return apply::print(session, &plan);
     }
@@ -38,23 +29,29 @@ pub(super) async fn run(session: &mut Session, arguments: &DeleteArguments) -> R
         .collect::<Vec<_>>()
         .join(", ");
     session.confirm(arguments.yes, &format!("{names} would be deleted\n"))?;
-    let mut done = ApplyAnswer {
-        results: Vec::new(),
-        record: 0,
-        dry_run: None,
-    };
-    for reference in &references {
-        let deleted = delete(&client, reference, Mode::Do).await?;
-        done.results.extend(deleted.results);
-        done.record = deleted.record;
-    }
+    let done = delete_all(&client, &references, Mode::Do).await?;
     apply::print(session, &done)
 }
 
-async fn delete(client: &Client, reference: &Reference, mode: Mode) -> Result<ApplyAnswer, Stop> {
-    match reference {
-        Reference::Limit(name) => Ok(client.delete_limit(name, mode).await?),
-        Reference::Node(name) => Ok(client.delete_node(name, mode).await?),
-        other => Err(Failure::usage(format!("{other} cannot be deleted")).into()),
+/// Deletes the objects in order; the answers become one.
+async fn delete_all(
+    client: &Client,
+    references: &[Reference],
+    mode: Mode,
+) -> Result<ApplyAnswer, Stop> {
+    let mut all = ApplyAnswer {
+        results: Vec::new(),
+        record: 0,
+        dry_run: (mode == Mode::DryRun).then_some(true),
+    };
+    for reference in references {
+        let answer = match reference {
+            Reference::Limit(name) => client.delete_limit(name, mode).await?,
+            Reference::Node(name) => client.delete_node(name, mode).await?,
+            other => return Err(Failure::usage(format!("{other} cannot be deleted")).into()),
+        };
+        all.results.extend(answer.results);
+        all.record = answer.record;
     }
+    Ok(all)
 }

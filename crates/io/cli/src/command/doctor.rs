@@ -1,4 +1,4 @@
-//! `bursar doctor`: is it set up right (design 80, 2.15).
+//! `bursar doctor`: checks the setup.
 
 mod market;
 
@@ -11,23 +11,22 @@ use bursar_engine::words;
 use bursar_units::causes::chain;
 use serde::Serialize;
 
-use crate::connect::{self, Found};
+use crate::connect;
 use crate::failure::{Failure, Stop, exit};
 use crate::layout::{Look, Meaning, labelled};
 use crate::session::{Reach, Session};
 use crate::time::{distance, length};
 
-/// How far the server's clock may be from ours before it is worth a word.
+/// Difference of the two clocks from which the check warns.
 const CLOCK_WARN_MS: u64 = 1_000;
-/// How far before times in answers mislead.
+/// Difference from which times in answers are misleading.
 const CLOCK_FAIL_MS: u64 = 60_000;
-
-/// How many adopted executions are named.
+/// Maximum number of adopted executions that are named.
 const ADOPTED_NAMED_MAX: usize = 10;
 
-/// One line.
+/// Result of one check.
 #[derive(Serialize)]
-struct Line {
+struct Finding {
     verdict: Verdict,
     name: &'static str,
     detail: String,
@@ -35,7 +34,6 @@ struct Line {
     hint: Option<String>,
 }
 
-/// How a thing is.
 #[derive(Clone, Copy, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -45,11 +43,15 @@ enum Verdict {
 }
 
 pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
-    let (lines, code) = examine(session).await;
-    let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
-    let (failed, warned) = (count(Verdict::Fail), count(Verdict::Warn));
-    session.show_unnamed(&lines, |look| {
-        lines.iter().map(|line| text(line, look)).collect()
+    let (findings, code) = examine(session).await;
+    let with = |verdict| {
+        findings
+            .iter()
+            .filter(move |finding| finding.verdict == verdict)
+    };
+    let (failed, warned) = (with(Verdict::Fail).count(), with(Verdict::Warn).count());
+    session.show_unnamed(&findings, |look| {
+        findings.iter().map(|finding| text(finding, look)).collect()
     })?;
     if failed == 0 {
         return Ok(());
@@ -60,31 +62,27 @@ pub(super) async fn run(session: &mut Session) -> Result<(), Stop> {
         many => format!(", {many} warnings"),
     };
     let mut failure = Failure::new(code, format!("{failed} failed{warnings}"));
-    failure.hint = lines
-        .into_iter()
-        .find_map(|line| line.hint.filter(|_| line.verdict == Verdict::Fail));
+    failure.hint = with(Verdict::Fail).find_map(|finding| finding.hint.clone());
     Err(failure.into())
 }
 
-/// The lines, and the exit code if one of them failed.
-async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
-    let found = match &session.reach {
-        Reach::Within(within) => Some((
-            within.client.clone(),
-            "in this process".to_owned(),
-            "scenario".to_owned(),
-            Ok(()),
-        )),
-        Reach::Discover => None,
+/// The findings, and the exit code if one of them failed.
+async fn examine(session: &mut Session) -> (Vec<Finding>, u8) {
+    let connection = match &session.reach {
+        Reach::Within(within) => Ok(Connection {
+            client: within.client.clone(),
+            address: "in this process".to_owned(),
+            because: "scenario".to_owned(),
+            key: Ok(()),
+        }),
+        Reach::Discover => connect(session).await,
     };
-    let (client, address, because, contact) = match found {
-        Some(found) => found,
-        None => match find(session).await {
-            Ok(found) => found,
-            Err((line, code)) => return (vec![*line], code),
-        },
+    let connection = match connection {
+        Ok(connection) => connection,
+        Err((finding, code)) => return (vec![*finding], code),
     };
-    let mut lines = Vec::new();
+    let client = connection.client;
+    let mut findings = Vec::new();
     let began = Instant::now();
     let health = client.health().await;
     let took = if session.is_virtual() {
@@ -93,57 +91,65 @@ async fn examine(session: &mut Session) -> (Vec<Line>, u8) {
         began.elapsed().as_millis()
     };
     match &health {
-        Ok(health) => lines.push(ok(
+        Ok(health) => findings.push(ok(
             "server",
             format!(
-                "{address}, {}, answers in {took} ms ({because})",
-                health.version
+                "{}, {}, answers in {took} ms ({})",
+                connection.address, health.version, connection.because
             ),
         )),
         Err(error) => {
-            lines.push(fail(
-                "server",
-                chain(error),
-                Some("start one here with `bursar up`".to_owned()),
-            ));
-            return (lines, exit::UNAVAILABLE);
+            let hint = "start one here with `bursar up`";
+            findings.push(fail("server", chain(error), Some(hint)));
+            return (findings, exit::UNAVAILABLE);
         }
     }
-    lines.push(identity(
+    findings.push(identity(
         client.identity().await.map_err(Stop::from),
         &session.look(),
     ));
-    lines.push(ledger(
+    findings.push(ledger(
         client.ledger().await.map_err(Stop::from),
-        contact,
+        connection.key,
         &session.look(),
     ));
-    lines.extend(health.ok().and_then(|health| clock(&health, session)));
-    lines.push(store(&client).await);
-    lines.extend(adopted(&client).await);
-    lines.extend(market::lines(&client, &session.look()).await);
-    (lines, exit::REFUSED)
+    findings.extend(health.ok().and_then(|health| clock(&health, session)));
+    findings.push(store(&client).await);
+    findings.extend(adopted(&client).await);
+    findings.extend(market::findings(&client, &session.look()).await);
+    (findings, exit::REFUSED)
 }
 
-type There = (Client, String, String, Result<(), Stop>);
+struct Connection {
+    client: Client,
+    address: String,
+    because: String,
+    /// Result of the check of the ledger's key.
+    key: Result<(), Stop>,
+}
 
-async fn find(session: &mut Session) -> Result<There, (Box<Line>, u8)> {
+async fn connect(session: &mut Session) -> Result<Connection, (Box<Finding>, u8)> {
     let failed = |stop: Stop| {
-        let (line, code) = match stop {
+        let (finding, code) = match stop {
             Stop::Failed(failure) => (
-                fail("server", sentence(&failure), failure.hint.clone()),
+                fail("server", sentence(&failure), failure.hint.as_deref()),
                 failure.exit,
             ),
             Stop::Pipe | Stop::Exit(_) => (
-                fail("server", "cannot be asked".to_owned(), None),
+                fail("server", "cannot be queried".to_owned(), None),
                 exit::UNAVAILABLE,
             ),
         };
-        (Box::new(line), code)
+        (Box::new(finding), code)
     };
-    let found: Found = connect::discover(session).map_err(|failure| failed(failure.into()))?;
-    let (client, contact) = session.contact(&found).await.map_err(failed)?;
-    Ok((client, found.address.to_string(), found.because, contact))
+    let server = connect::discover(session).map_err(|failure| failed(failure.into()))?;
+    let (client, key) = session.contact(&server).await.map_err(failed)?;
+    Ok(Connection {
+        client,
+        address: server.address.to_string(),
+        because: server.because,
+        key,
+    })
 }
 
 fn sentence(failure: &Failure) -> String {
@@ -154,25 +160,14 @@ fn sentence(failure: &Failure) -> String {
     format!("{}{}", failure.message, details.collect::<String>())
 }
 
-fn identity(identity: Result<Identity, Stop>, look: &Look) -> Line {
+fn identity(identity: Result<Identity, Stop>, look: &Look) -> Finding {
     match identity {
         Ok(identity) => {
-            let roles = identity
-                .roles
-                .iter()
-                .map(|role| role.word())
-                .collect::<Vec<_>>()
-                .join(", ");
-            let tenants = identity
-                .tenants
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
-            let tenants = if tenants.is_empty() {
-                String::new()
-            } else {
-                format!(" as {tenants}")
+            let roles: Vec<&str> = identity.roles.iter().map(|role| role.word()).collect();
+            let tenants: Vec<String> = identity.tenants.iter().map(ToString::to_string).collect();
+            let tenants = match tenants.as_slice() {
+                [] => String::new(),
+                tenants => format!(" as {}", tenants.join(", ")),
             };
             let expires = identity
                 .expires_at
@@ -180,28 +175,28 @@ fn identity(identity: Result<Identity, Stop>, look: &Look) -> Line {
             ok(
                 "identity",
                 format!(
-                    "{}: {roles}{tenants} ({}{})",
+                    "{}: {}{tenants} ({}{})",
                     identity.name,
+                    roles.join(", "),
                     identity.via,
                     expires.unwrap_or_default()
                 ),
             )
         }
-        Err(stop) => fail(
-            "identity",
-            words_of(stop),
-            Some("an operator makes tokens with `bursar token create`".to_owned()),
-        ),
+        Err(stop) => {
+            let hint = "an operator makes tokens with `bursar token create`";
+            fail("identity", message_of(stop), Some(hint))
+        }
     }
 }
 
-fn ledger(status: Result<LedgerStatus, Stop>, contact: Result<(), Stop>, look: &Look) -> Line {
+fn ledger(status: Result<LedgerStatus, Stop>, key: Result<(), Stop>, look: &Look) -> Finding {
     let status = match status {
         Ok(status) => status,
-        Err(stop) => return fail("ledger", words_of(stop), None),
+        Err(stop) => return fail("ledger", message_of(stop), None),
     };
-    if let Err(stop) = contact {
-        return fail("ledger", words_of(stop), None);
+    if let Err(stop) = key {
+        return fail("ledger", message_of(stop), None);
     }
     let since = status
         .leads_since
@@ -224,28 +219,24 @@ fn ledger(status: Result<LedgerStatus, Stop>, contact: Result<(), Stop>, look: &
     )
 }
 
-fn clock(health: &Health, session: &Session) -> Option<Line> {
+fn clock(health: &Health, session: &Session) -> Option<Finding> {
     let (theirs, ours) = (health.now_ms?, session.now().ms());
     let apart = theirs.abs_diff(ours);
     let detail = format!("{} ms from the server", words::number(apart));
     Some(match apart {
         0..CLOCK_WARN_MS => ok("clock", detail),
         CLOCK_WARN_MS..CLOCK_FAIL_MS => warn("clock", detail),
-        _ => fail(
-            "clock",
-            detail,
-            Some("`timedatectl` says which of the two is right".to_owned()),
-        ),
+        _ => {
+            let hint = "`timedatectl` shows whether a clock is synchronised; run it on both sides";
+            fail("clock", detail, Some(hint))
+        }
     })
 }
 
-async fn store(client: &Client) -> Line {
+async fn store(client: &Client) -> Finding {
     if let Err(error) = client.ready().await {
-        return fail(
-            "store",
-            chain(&error),
-            Some("`bursar ledger check` says whether it is whole".to_owned()),
-        );
+        let hint = "`bursar ledger check` shows whether it is damaged";
+        return fail("store", chain(&error), Some(hint));
     }
     match client.ledger().await {
         Ok(status) => {
@@ -255,42 +246,37 @@ async fn store(client: &Client) -> Line {
             ok(
                 "store",
                 format!(
-                    "{}{}, takes commands",
+                    "{}{}, accepts commands",
                     status.store,
                     bytes.unwrap_or_default()
                 ),
             )
         }
-        Err(_) => ok("store", "takes commands".to_owned()),
+        Err(_) => ok("store", "accepts commands".to_owned()),
     }
 }
 
-/// What was found running after a restore and runs still: it may be above limits, and nobody may
-/// know of it (X5).
-async fn adopted(client: &Client) -> Option<Line> {
+/// Executions that were found running after a restore and still run. They may exceed limits (X5).
+async fn adopted(client: &Client) -> Option<Finding> {
     let status = client.ledger().await.ok()?;
     if status.generation == 0 {
         return None;
     }
     let live = Query::new().with("state", "running,stopping,stuck");
-    let mut found = match client.all_executions(&live).await {
-        Ok(found) => found.items,
+    let mut executions = match client.all_executions(&live).await {
+        Ok(list) => list.items,
         Err(error) => return Some(warn("adopted", chain(&error))),
     };
-    found.retain(|execution| execution.course.adopted);
-    let ids = found.iter().map(|execution| execution.id.as_str());
+    executions.retain(|execution| execution.course.adopted);
+    let ids = executions.iter().map(|execution| execution.id.as_str());
     let named: Vec<&str> = ids.take(ADOPTED_NAMED_MAX).collect();
-    let others = found.len() - named.len();
-    let others = match others {
+    let others = match executions.len() - named.len() {
         0 => String::new(),
         others => format!(" and {others} more"),
     };
-    let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    let count = u64::try_from(executions.len()).unwrap_or(u64::MAX);
     Some(match count {
-        0 => ok(
-            "adopted",
-            "no execution of the lost records runs".to_owned(),
-        ),
+        0 => ok("adopted", "no adopted execution is running".to_owned()),
         _ => warn(
             "adopted",
             format!(
@@ -302,15 +288,15 @@ async fn adopted(client: &Client) -> Option<Line> {
     })
 }
 
-fn words_of(stop: Stop) -> String {
+fn message_of(stop: Stop) -> String {
     match stop {
         Stop::Failed(failure) => failure.message,
-        Stop::Pipe | Stop::Exit(_) => "cannot be asked".to_owned(),
+        Stop::Pipe | Stop::Exit(_) => "cannot be queried".to_owned(),
     }
 }
 
-fn ok(name: &'static str, detail: String) -> Line {
-    Line {
+fn ok(name: &'static str, detail: String) -> Finding {
+    Finding {
         verdict: Verdict::Ok,
         name,
         detail,
@@ -318,30 +304,29 @@ fn ok(name: &'static str, detail: String) -> Line {
     }
 }
 
-fn warn(name: &'static str, detail: String) -> Line {
-    Line {
+fn warn(name: &'static str, detail: String) -> Finding {
+    Finding {
         verdict: Verdict::Warn,
         ..ok(name, detail)
     }
 }
 
-fn fail(name: &'static str, detail: String, hint: Option<String>) -> Line {
-    Line {
+fn fail(name: &'static str, detail: String, hint: Option<&str>) -> Finding {
+    Finding {
         verdict: Verdict::Fail,
-        name,
-        detail,
-        hint,
+        hint: hint.map(ToOwned::to_owned),
+        ..ok(name, detail)
     }
 }
 
-fn text(line: &Line, look: &Look) -> String {
-    let verdict = match line.verdict {
+fn text(finding: &Finding, look: &Look) -> String {
+    let verdict = match finding.verdict {
         Verdict::Ok => look.paint(Meaning::Good, "ok  "),
         Verdict::Warn => look.paint(Meaning::Waiting, "warn"),
         Verdict::Fail => look.paint(Meaning::Bad, "FAIL"),
     };
-    // Colour takes no room, so the verdict goes before what is folded.
-    let label = format!("      {:<8}  ", line.name);
-    let told = labelled(&label, &line.detail);
-    format!("{verdict}{}", told.strip_prefix("    ").unwrap_or(&told))
+    // Colour takes no columns, so the verdict is put in front after folding.
+    let label = format!("      {:<8}  ", finding.name);
+    let lines = labelled(&label, &finding.detail);
+    format!("{verdict}{}", lines.strip_prefix("    ").unwrap_or(&lines))
 }

@@ -1,4 +1,4 @@
-//! `bursar completions` and `bursar man`: made from the grammar, so they cannot differ from it.
+//! `bursar completions` and `bursar man`: generated from the grammar.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) fn man(session: &mut Session, directory: Option<&Path>) -> Result<(),
     };
     let found = session.path_out(directory);
     std::fs::create_dir_all(&found)
-        .map_err(|error| Failure::file("make", directory.display(), &error))?;
+        .map_err(|error| Failure::file("create", directory.display(), &error))?;
     let mut pages = Vec::new();
     collect(&definition, "bursar", &mut pages)?;
     for (name, text) in &pages {
@@ -37,7 +37,7 @@ pub(super) fn man(session: &mut Session, directory: Option<&Path>) -> Result<(),
     Ok(())
 }
 
-/// The page of a command, then those of its own commands.
+/// Adds the page of a command, then the pages of its subcommands.
 fn collect(
     command: &clap::Command,
     name: &str,

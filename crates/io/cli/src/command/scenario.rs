@@ -1,4 +1,4 @@
-//! `bursar scenario`: plays scripts, compares what they print, or writes it down.
+//! `bursar scenario`: runs scripts, and checks or updates their expected output.
 
 use std::path::Path;
 
@@ -8,31 +8,13 @@ use similar::TextDiff;
 
 use crate::console::Stream;
 use crate::failure::{Failure, Stop, exit};
-use crate::grammar::{Command, Format, ScenarioArguments};
-use crate::run::{self, Ended};
+use crate::grammar::{Format, ScenarioArguments};
 use crate::scenario::script::Script;
-use crate::scenario::world::{Played, World};
+use crate::scenario::world::{StepResult, World};
 use crate::session::Session;
 
-/// Plays the scripts on a runtime of their own, whose time is virtual.
-pub(crate) fn run(mut session: Session, command: &Command) -> Ended {
-    let Command::Scenario(arguments) = command else {
-        return Ended {
-            exit: exit::USAGE,
-            console: session.console,
-            reach: session.reach,
-        };
-    };
-    let result = play_all(&mut session, arguments);
-    let exit = run::report(&mut session, result);
-    Ended {
-        exit,
-        console: session.console,
-        reach: session.reach,
-    }
-}
-
-fn play_all(session: &mut Session, arguments: &ScenarioArguments) -> Result<(), Stop> {
+/// Runs the scripts, each on its own runtime with virtual time.
+pub(crate) fn run(session: &mut Session, arguments: &ScenarioArguments) -> Result<(), Stop> {
     let mut differ = 0_usize;
     for file in &arguments.files {
         let path = session.path(file);
@@ -42,7 +24,7 @@ fn play_all(session: &mut Session, arguments: &ScenarioArguments) -> Result<(), 
         let script = Script::parse(&text, is_markdown);
         if script.steps().next().is_none() {
             let message = format!(
-                "{} has no command: a line that starts with `$ `",
+                "{} has no command, which is a line that starts with `$ `",
                 file.display()
             );
             return Err(Failure::usage(message).into());
@@ -50,11 +32,11 @@ fn play_all(session: &mut Session, arguments: &ScenarioArguments) -> Result<(), 
         let directory = path.parent().unwrap_or(Path::new("."));
         let played = play(&script, directory)?;
         if arguments.check || arguments.update {
-            let mut told = script.clone();
-            for (step, played) in told.steps_mut().zip(&played) {
+            let mut updated = script.clone();
+            for (step, played) in updated.steps_mut().zip(&played) {
                 step.expected = played.shown();
             }
-            let new = told.text();
+            let new = updated.text();
             if arguments.update {
                 update(session, file, &path, &text, &new)?;
             } else if !compare(session, file, &text, &new)? {
@@ -71,26 +53,18 @@ fn play_all(session: &mut Session, arguments: &ScenarioArguments) -> Result<(), 
             .map(|file| file.display().to_string())
             .collect::<Vec<_>>()
             .join(" ");
-        let noun = if differ == 1 {
-            "script prints"
-        } else {
-            "scripts print"
-        };
-        return Err(Failure::new(
-            exit::REFUSED,
-            format!("{differ} {noun} other than expected"),
-        )
-        .hint(format!(
-            "if that is right, `bursar scenario --update {names}` writes it down"
-        ))
-        .into());
+        let scripts = if differ == 1 { "script" } else { "scripts" };
+        let message = format!("{differ} {scripts} printed unexpected output");
+        let hint = format!("if the new output is right, run `bursar scenario --update {names}`");
+        return Err(Failure::new(exit::REFUSED, message).hint(hint).into());
     }
     Ok(())
 }
 
-fn play(script: &Script, directory: &Path) -> Result<Vec<Played>, Stop> {
-    let failed =
-        |error: std::io::Error| Failure::unavailable(format!("cannot make a world: {error}"));
+fn play(script: &Script, directory: &Path) -> Result<Vec<StepResult>, Stop> {
+    let failed = |error: std::io::Error| {
+        Failure::unavailable(format!("cannot set up the scenario: {error}"))
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -106,7 +80,7 @@ fn play(script: &Script, directory: &Path) -> Result<Vec<Played>, Stop> {
     })
 }
 
-fn print(session: &mut Session, script: &Script, played: &[Played]) -> Result<(), Stop> {
+fn print(session: &mut Session, script: &Script, played: &[StepResult]) -> Result<(), Stop> {
     for (step, played) in script.steps().zip(played) {
         if session.common.output == Format::Json {
             let stdout = played.of(Stream::Data);
@@ -144,7 +118,7 @@ fn update(
     new: &str,
 ) -> Result<(), Stop> {
     if old == new {
-        session.aside(&format!("{} is as it was\n", file.display()));
+        session.aside(&format!("{} is unchanged\n", file.display()));
         return Ok(());
     }
     std::fs::write(path, new).map_err(|error| Failure::file("write", file.display(), &error))?;
@@ -152,7 +126,7 @@ fn update(
     Ok(())
 }
 
-/// Prints how a script differs from what it expects; true if it does not.
+/// Prints the difference from the expected output; true if there is none.
 fn compare(session: &mut Session, file: &Path, old: &str, new: &str) -> Result<bool, Stop> {
     if old == new {
         session.aside(&format!("{} holds\n", file.display()));

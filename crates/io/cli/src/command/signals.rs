@@ -1,7 +1,4 @@
-//! Signals of this process, caught from the moment they are asked for.
-//!
-//! What this process was told to ignore, as `nohup` does, is known; whoever catches decides what
-//! that means.
+//! Catching signals of this process, and the set of signals it ignores, for example under `nohup`.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,7 +9,6 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::failure::{Failure, Stop};
 
-/// Signals that are caught.
 pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 
 /// The signals that this process ignores, a bit for each.
@@ -20,7 +16,6 @@ pub(super) struct Signals(Vec<(Signal, unix::Signal)>);
 pub(super) struct Ignored(u64);
 
 impl Signals {
-    /// Catches these, from now on.
     pub(super) fn catch(signals: impl IntoIterator<Item = Signal>) -> Result<Self, Stop> {
         let stream = |signal: Signal| {
             let stream = unix::signal(SignalKind::from_raw(signal.as_raw()))?;
@@ -32,15 +27,15 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// Catches what ends a server. A terminal that goes away must not leave behind what a server
-    /// puts back when it ends, unless it was started to outlive the terminal.
+    /// Catches the signals that end a server. SIGHUP is one of them, so that limits are restored
+    /// when the terminal closes, unless it is ignored, as under `nohup`.
     pub(super) fn that_end() -> Result<Self, Stop> {
         let ignored = Ignored::now();
         let hangup = Some(Signal::HUP).filter(|signal| !ignored.has(*signal));
         Self::catch([Signal::INT, Signal::TERM].into_iter().chain(hangup))
     }
 
-    /// The next one. May be dropped and called again: nothing is lost.
+    /// The next signal. Cancellation-safe: no signal is lost.
     pub(super) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.0 {
@@ -55,16 +50,15 @@ impl Signals {
 }
 
 impl Ignored {
-    /// Those of now. Where the system does not tell, nothing is ignored, as is usual.
+    /// The signals ignored now; none if `/proc` cannot be read.
     pub(super) fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self::read(&status)
     }
 
-    /// Whether this one is ignored.
     pub(super) fn has(self, signal: Signal) -> bool {
-        let place = u32::try_from(signal.as_raw() - 1).ok();
-        let bit = place.and_then(|place| 1_u64.checked_shl(place));
+        let index = u32::try_from(signal.as_raw() - 1).ok();
+        let bit = index.and_then(|index| 1_u64.checked_shl(index));
         bit.is_some_and(|bit| self.0 & bit != 0)
     }
 
@@ -84,7 +78,7 @@ mod tests {
     use super::Ignored;
 
     #[test]
-    fn ignored_signals_are_read_from_what_the_system_says() {
+    fn ignored_signals_are_read_from_the_status_of_the_process() {
         let ignored = Ignored::read("Name:\tbursar\nSigBlk:\tffff\nSigIgn:\t0000000000001001\n");
         assert!(ignored.has(Signal::HUP) && ignored.has(Signal::PIPE));
         assert!(!ignored.has(Signal::INT) && !ignored.has(Signal::TERM));

@@ -1,5 +1,4 @@
-//! `bursar up`: the whole system on this machine (design 80, 2.1). It prints a line only for what
-//! is built.
+//! `bursar up`: runs the whole system on this machine.
 
 mod demo;
 #[cfg(test)]
@@ -44,18 +43,18 @@ use crate::layout::details;
 use crate::progress::Progress;
 use crate::session::Session;
 use demo::{Players, Tally};
-use executor::Found;
+use executor::MachineExecutor;
 use machine::Machine;
 use observe::Observer;
 use reports::Reports;
 use settings::Settings;
 
-/// The name of the socket in a data directory and in the runtime directory.
+/// Name of the socket in the data directory and of the link in the runtime directory.
 const SOCKET: &str = "api.sock";
-/// The command that was given.
+/// The command that messages name.
 const COMMAND: &str = "bursar up";
-/// How wide the words before each line are: `dashboard` will be one.
-const WORD: usize = 9;
+/// Width of the labels; the longest will be `dashboard`.
+const LABEL: usize = 9;
 
 pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Result<(), Stop> {
     if session.is_virtual() {
@@ -73,19 +72,23 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
     }
     let metrics = Metrics::default();
     let machine = Machine::read();
-    let (data, service, found) = open(session, &settings, &metrics)?;
-    // Before the first limit is written: whatever ends this puts it back.
+    let (data, service, executor) = open(session, &settings, &metrics)?;
+    // Signals are caught before the first limit is written, so that every end restores it.
     let signals = Signals::that_end()?;
-    let sharing = share_cpu(&settings, &machine, &data)?;
+    let (is_shared, options) = market_options(&settings, &machine, &data);
+    let sharing = if is_shared {
+        Sharing::start(COMMAND, options.clone())?
+    } else {
+        Sharing::off(COMMAND)
+    };
     let service = match sharing.agent() {
         Some(agent) => service.sharing_cpu(Arc::clone(agent)),
         None => service,
     };
     let service = Arc::new(service);
-    let (_, options) = market_options(&settings, &machine, &data);
     let reports = Reports::new(&data.ledger, sharing.agent(), options);
-    let executor = Arc::<Local>::clone(&found.local);
-    let runner = Runner::new(data.ledger.clone(), executor, metrics.runner());
+    let local = Arc::<Local>::clone(&executor.local);
+    let runner = Runner::new(data.ledger.clone(), local, metrics.runner());
     let runner = tokio::spawn(runner.run());
     let server = Server {
         settings: &settings,
@@ -95,24 +98,23 @@ pub(super) async fn run(session: &mut Session, arguments: &UpArguments) -> Resul
         is_demo: arguments.demo,
         service: &service,
         data: &data,
-        found: &found,
+        executor: &executor,
         began,
     };
     let result = server.serve(session, signals).await;
     sharing.end(session).await;
     reports.settle().await;
-    // Processes go on without it.
+    // The processes of executions keep running.
     runner.abort();
     let _aborted = runner.await;
-    // The threads end in order: intake, engine, store, and the lock last.
+    // Threads end in this order: intake, engine, store. The lock is released last.
     let stopped = tokio::task::spawn_blocking(move || data.stop()).await;
     result?;
     stopped.map_err(|error| Failure::unavailable(format!("the ledger did not stop: {error}")))?;
-    session.aside("stopped, all that was acknowledged is on disk\n");
+    session.aside("stopped; everything acknowledged is on disk\n");
     Ok(())
 }
 
-/// A server that is about to serve.
 struct Server<'a> {
     settings: &'a Settings,
     machine: &'a Machine,
@@ -121,23 +123,23 @@ struct Server<'a> {
     is_demo: bool,
     service: &'a Arc<Service>,
     data: &'a Data,
-    found: &'a Found,
+    executor: &'a MachineExecutor,
     began: Instant,
 }
 
-/// Refuses a start that cannot succeed while there is no ledger yet, so that it leaves none behind.
-/// Where there is one, that it is in use by another server says more than that its port is taken.
+/// Checks a first start before a ledger is created, so that a failed start leaves none behind.
+/// Later starts skip it: the error that another server uses the ledger comes before a taken port.
 fn check_new(settings: &Settings) -> Result<(), Stop> {
     check_address(settings.listen).map_err(|error| Failure::unavailable(chain(&error)))?;
     executor::check(settings)
 }
 
-/// Opens the data directory and puts executor and service in front of it.
+/// Opens the data directory, its executor and its service.
 fn open(
     session: &mut Session,
     settings: &Settings,
     metrics: &Metrics,
-) -> Result<(Data, Service, Found), Stop> {
+) -> Result<(Data, Service, MachineExecutor), Stop> {
     let observer = Arc::new(Observer::new(metrics.clone(), settings.data.clone()));
     let clock = Arc::new(MachineClock::default());
     let mut progress = Progress::new(session, "records");
@@ -148,13 +150,13 @@ fn open(
     let data = opened.map_err(|error| cannot_open(session, &settings.data, &error))?;
     for skipped in &data.skipped {
         let text = format!(
-            "warning: snapshot {} was passed over: {}\n",
+            "warning: snapshot {} was skipped: {}\n",
             skipped.path.display(),
             chain(&skipped.reason)
         );
         session.aside(&text);
     }
-    let found = Found::open(settings, &data)?;
+    let executor = MachineExecutor::open(settings, &data)?;
     let info = ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         store: "sqlite".to_owned(),
@@ -162,29 +164,16 @@ fn open(
         leads_since: session.now(),
     };
     let readers = Arc::new(data.readers());
-    let service = Service::new(
-        data.ledger.clone(),
-        readers,
-        data.keys(),
-        info,
-        metrics.clone(),
-    );
-    let service = service.indexed(data.index());
-    let service = service.executing(Arc::<Local>::clone(&found.local), settings.own_user);
-    Ok((data, service, found))
+    let (ledger, metrics) = (data.ledger.clone(), metrics.clone());
+    let service = Service::new(ledger, readers, data.keys(), info, metrics)
+        .indexed(data.index())
+        .executing(Arc::<Local>::clone(&executor.local), settings.own_user);
+    Ok((data, service, executor))
 }
 
-/// Starts the agent that the settings want, on the cgroups they declare and on our executions.
-fn share_cpu(settings: &Settings, machine: &Machine, data: &Data) -> Result<Sharing, Stop> {
-    match market_options(settings, machine, data) {
-        (false, _) => Ok(Sharing::off(COMMAND)),
-        (true, options) => Sharing::start(COMMAND, options),
-    }
-}
-
-/// Whether an agent is wanted, and what it is, or would be, started with.
+/// Whether an agent shares the CPU, and its options.
 fn market_options(settings: &Settings, machine: &Machine, data: &Data) -> (bool, market::Options) {
-    let (is_wanted, mode) = match settings.market.mode {
+    let (is_shared, mode) = match settings.market.mode {
         Some(MarketSetting::Off) => (false, market::Mode::Observe),
         Some(MarketSetting::Act) => (true, market::Mode::Act),
         Some(MarketSetting::Observe) | None => (true, market::Mode::Observe),
@@ -196,7 +185,7 @@ fn market_options(settings: &Settings, machine: &Machine, data: &Data) -> (bool,
     let options = settings
         .market
         .options(mode, machine.name(), &settings.data, who);
-    (is_wanted, options)
+    (is_shared, options)
 }
 
 impl Server<'_> {
@@ -225,12 +214,7 @@ impl Server<'_> {
         } else {
             None
         };
-        let ready = Ready {
-            address,
-            is_found: self.is_demo || link.is_some(),
-            socket: &socket,
-        };
-        self.announce(session, &ready)?;
+        self.announce(session, address, &socket, link.is_some())?;
         listening
             .serve(async {
                 match players {
@@ -241,9 +225,9 @@ impl Server<'_> {
                 }
             })
             .await;
-        self.say_what_goes_on(session);
+        self.say_running(session);
         if let Some(link) = link {
-            // Only our own: another server may have come meanwhile.
+            // Another server may have replaced the link.
             if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
                 let _gone = std::fs::remove_file(&link);
             }
@@ -251,11 +235,11 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Lets the demo play until a signal comes, then sends everyone home; a second signal does not
-    /// wait for that. Says now and then, and at the end, what was left behind.
+    /// Runs the demo until a signal, then stops its workers; a second signal ends that wait. Prints
+    /// the tally at intervals and at the end.
     async fn play(&self, session: &mut Session, players: Players, signals: &mut Signals) {
         let mut ticks = tokio::time::interval(demo::TALLY_EVERY);
-        // The first comes at once, when there is nothing to count.
+        // The first tick is immediate, when there is nothing to count.
         ticks.tick().await;
         loop {
             tokio::select! {
@@ -271,41 +255,38 @@ impl Server<'_> {
     }
 
     fn say_tally(&self, session: &mut Session) {
-        let tally = Tally::count(self.data.ledger.view(), &self.found.trees);
+        let tally = Tally::count(self.data.ledger.view(), &self.executor.trees);
         session.aside(&format!("{tally}\n"));
     }
 
-    fn say_what_goes_on(&self, session: &mut Session) {
+    fn say_running(&self, session: &mut Session) {
         let running = self.data.ledger.view().read().bookings.executions().count();
-        let text = match running {
+        let (executions, them) = match running {
             0 => return,
-            1 => "1 execution goes on; the next `bursar up` on this data adopts it".to_owned(),
-            _ => {
-                format!("{running} executions go on; the next `bursar up` on this data adopts them")
-            }
+            1 => ("1 execution keeps".to_owned(), "it"),
+            _ => (format!("{running} executions keep"), "them"),
         };
-        session.aside(&format!("note: {text}\n"));
+        session.aside(&format!(
+            "note: {executions} running; the next `bursar up` on this data adopts {them}\n"
+        ));
     }
-}
 
-/// What is known once it can be used.
-struct Ready<'a> {
-    address: SocketAddr,
-    is_found: bool,
-    socket: &'a Path,
-}
-
-impl Server<'_> {
-    fn announce(&self, session: &mut Session, ready: &Ready<'_>) -> Result<(), Stop> {
+    fn announce(
+        &self,
+        session: &mut Session,
+        address: SocketAddr,
+        socket: &Path,
+        is_linked: bool,
+    ) -> Result<(), Stop> {
         let took = self.began.elapsed().as_millis();
         if session.for_programs() {
             return session.print_line(&json!({
                 "version": env!("CARGO_PKG_VERSION"),
                 "data": self.settings.data.display().to_string(),
                 "records": self.data.records,
-                "server": format!("http://{}", ready.address),
-                "socket": ready.socket.display().to_string(),
-                "executor": self.found.json(),
+                "server": format!("http://{address}"),
+                "socket": socket.display().to_string(),
+                "executor": self.executor.json(),
                 "market": self.sharing.json(),
                 "readyMs": u64::try_from(took).unwrap_or(u64::MAX),
             }));
@@ -315,15 +296,15 @@ impl Server<'_> {
             0 => "new".to_owned(),
             records => words::count(records, "record"),
         };
-        let reached = match (self.is_demo, ready.is_found) {
+        let reached = match (self.is_demo, is_linked) {
             (true, _) => "and `--context demo`".to_owned(),
             (false, true) => "and a socket the `bursar` command finds by itself".to_owned(),
-            (false, false) => format!("and `--server unix:{}`", ready.socket.display()),
+            (false, false) => format!("and `--server unix:{}`", socket.display()),
         };
         let lines = [
             ("ledger", format!("{shown} ({records})")),
-            ("api", format!("http://{} {reached}", ready.address)),
-            ("executor", self.found.words()),
+            ("api", format!("http://{address} {reached}")),
+            ("executor", self.executor.words()),
             ("market", self.sharing.words()),
         ];
         let lines = lines.map(|(word, text)| (word.to_owned(), text));
@@ -331,7 +312,7 @@ impl Server<'_> {
             "bursar {} on this machine: {}\n{}ready in {}.{}s, stop with Ctrl-C\n",
             env!("CARGO_PKG_VERSION"),
             self.machine,
-            details(&lines, WORD),
+            details(&lines, LABEL),
             took / 1_000,
             took % 1_000 / 100,
         ))?;
@@ -345,7 +326,7 @@ impl Server<'_> {
     }
 }
 
-/// What to type next.
+/// Examples below the start message.
 const TRY: &str = "
 try, in another terminal:
   bursar exec --class python -- python3 -c 'print(\"hello\")'    hold a slot, run, give it back
@@ -355,18 +336,18 @@ try, in another terminal:
   bursar up --demo                                             an example organisation at work
 ";
 
-/// The user that owns nothing.
+/// The user `nobody`.
 const NOBODY: User = User {
     uid: 65_534,
     gid: 65_534,
 };
 
-/// A client of the service in this process, as whoever is named.
+/// A client of the service in this process, with the given caller.
 fn client_as(service: &Arc<Service>, name: &str, role: Role, tenant: &str) -> Result<Client, Stop> {
     let label = |text: &str| Label::new(text).map_err(|error| Failure::usage(error.to_string()));
     let caller = Caller {
         name: label(name)?,
-        // A server that is root runs programs of others as nobody.
+        // A server that runs as root runs the demo's programs as nobody.
         via: match role {
             Role::Operate => Via::Socket,
             _ => Via::User(NOBODY),
@@ -379,7 +360,7 @@ fn client_as(service: &Arc<Service>, name: &str, role: Role, tenant: &str) -> Re
     Ok(Client::new(Transport::within(routes), Options::usual()))
 }
 
-/// Links the socket where clients look for it, unless a live server is linked there already.
+/// Links the socket at the default path of clients, unless the link is to another live server.
 async fn link(session: &mut Session, socket: &Path) -> Option<PathBuf> {
     let directory = session.environment.runtime.clone()?;
     let link = directory.join(SOCKET);
@@ -404,16 +385,16 @@ async fn link(session: &mut Session, socket: &Path) -> Option<PathBuf> {
     match made {
         Ok(()) => Some(link),
         Err(error) => {
+            let link = link.display();
             session.aside(&format!(
-                "warning: no link at {}: {error}\n",
-                link.display()
+                "warning: cannot create the link {link}: {error}\n"
             ));
             None
         }
     }
 }
 
-/// Why a data directory cannot be used, with the exit code that fits and the way out.
+/// Error of a data directory that cannot be opened, with its exit code and a hint.
 fn cannot_open(session: &Session, data: &Path, error: &term::Error) -> Stop {
     use bursar_ledger::store::Error as Store;
     let shown = session.environment.shown(data);
@@ -424,17 +405,17 @@ fn cannot_open(session: &Session, data: &Path, error: &term::Error) -> Stop {
         _ => None,
     };
     let failure = match (error, store) {
-        (_, Some(Store::InUse { .. })) | (term::Error::NotLeader, _) => {
-            Failure::unavailable(message)
-                .hint("stop that one first, or name another with `--data DIR`")
-        }
+        (_, Some(Store::InUse { .. })) | (term::Error::NotLeader, _) => Failure::unavailable(
+            message,
+        )
+        .hint("stop the other server first, or name another data directory with `--data DIR`"),
         (term::Error::Recover(bursar_ledger::recover::Error::Fold(fold)), _) if fold.is_newer() => {
             Failure::unavailable(message)
                 .hint("install a newer bursar; nothing is wrong with the ledger")
         }
         (_, Some(Store::Damaged { .. } | Store::NotALedger { .. }))
         | (term::Error::Recover(_), _) => Failure::new(exit::UNVERIFIED, message).hint(format!(
-            "`bursar ledger check --store {}` says where",
+            "`bursar ledger check --store {}` shows where",
             data.display()
         )),
         (_, Some(Store::NewerFormat { .. })) => Failure::usage(message),

@@ -1,4 +1,4 @@
-//! Lists that go on: the whole list first, then the rows that change.
+//! Lists with `-w`: the whole list first, then the rows that change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,26 +13,25 @@ use crate::layout::Look;
 use crate::list::{self, Filter, Listed};
 use crate::session::Session;
 
-/// Changes that come so close together are looked at once.
+/// Changes within this time are shown together.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// Word that something has changed.
+/// Notifications of changes.
 pub(super) struct Changes(EventStream);
 
 impl Changes {
-    /// Listens from now on.
     pub(super) async fn open(client: &Client) -> Result<Self, Stop> {
         Ok(Self(client.events(Query::new()).await?))
     }
 
-    /// Resolves after something has changed; many changes at once are one. Interruptions are
-    /// ridden out: whatever was missed shows in the list that follows.
+    /// Waits for a change; changes in quick succession count as one. After an interruption of the
+    /// stream the next list shows the missed changes.
     pub(super) async fn changed(&mut self) -> Result<(), Stop> {
         let mut next = async || self.0.next().await;
-        news(&mut next).await?;
+        recorded(&mut next).await?;
         let more = async {
             loop {
-                news(&mut next).await?;
+                recorded(&mut next).await?;
             }
         };
         match tokio::time::timeout(TOGETHER, more).await {
@@ -42,13 +41,13 @@ impl Changes {
     }
 }
 
-/// Waits for what a list may show. What is told in passing is on no record, and in none.
-async fn news(next: &mut impl AsyncFnMut() -> Result<StreamItem, Error>) -> Result<(), Error> {
+/// Waits for an event that a list could show; live-only events are skipped.
+async fn recorded(next: &mut impl AsyncFnMut() -> Result<StreamItem, Error>) -> Result<(), Error> {
     while let StreamItem::Passing { .. } = next().await? {}
     Ok(())
 }
 
-/// Prints a list once, or for ever.
+/// Prints a list, and with `-w` its changes until the command is interrupted.
 pub(super) async fn list<T: Listed + Clone>(
     session: &mut Session,
     flags: &ListFlags,
@@ -65,7 +64,7 @@ pub(super) async fn list<T: Listed + Clone>(
         None
     };
     let mut items = filtered(fetch().await?.items, filter, &session.look());
-    // What is over shows when it becomes so, and before that only to whoever asked for it.
+    // An ended item is shown when it ends; the first list has it only if `state` is filtered.
     let hides_past = filter.value::<T>("state").is_none();
     let present = items.iter().filter(|item| !hides_past || !item.is_past());
     let present: Vec<T> = present.cloned().collect();
@@ -81,11 +80,11 @@ pub(super) async fn list<T: Listed + Clone>(
         changes.changed().await?;
         let known = texts(&items);
         items = filtered(fetch().await?.items, filter, &session.look());
-        let news: Vec<&T> = items
+        let updated: Vec<&T> = items
             .iter()
             .filter(|item| known.get(&item.name()) != serde_json::to_string(item).ok().as_ref())
             .collect();
-        list::print_changed(session, &items, &news)?;
+        list::print_changed(session, &items, &updated)?;
     }
 }
 
@@ -111,7 +110,7 @@ mod tests {
     use bursar_client::client::StreamItem;
     use bursar_units::Instant;
 
-    use super::news;
+    use super::recorded;
 
     fn resized() -> StreamItem {
         StreamItem::Passing {
@@ -126,10 +125,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_told_in_passing_is_no_reason_to_look_again() {
-        let mut told = VecDeque::from([resized(), resized(), StreamItem::Reset, resized()]);
-        let mut next = async || Ok(told.pop_front().unwrap());
-        news(&mut next).await.unwrap();
-        assert_eq!(told.len(), 1);
+    async fn live_only_events_do_not_refresh_a_list() {
+        let mut events = VecDeque::from([resized(), resized(), StreamItem::Reset, resized()]);
+        let mut next = async || Ok(events.pop_front().unwrap());
+        recorded(&mut next).await.unwrap();
+        assert_eq!(events.len(), 1);
     }
 }

@@ -1,35 +1,31 @@
-//! The text of a script: commands, the lines expected after each, and what stands between.
+//! The text of a script: commands, the output expected after each, and other text.
 //!
 //! A line that starts with `$ ` is a command and the lines after it are its expected output. In
-//! Markdown the fenced `console` blocks are the script; all else is kept as it is.
+//! Markdown the fenced `console` blocks are the script; all other text is kept unchanged.
 
 use thiserror::Error;
 
-/// The first line of a block that is run.
+/// First line of a block that is run.
 const FENCE: &str = "```console";
-/// The last line of a block.
 const FENCE_END: &str = "```";
 
-/// A script, of which nothing is lost: [`Script::text`] gives it back.
+/// A parsed script. [`Script::text`] returns exactly the parsed text.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Script {
-    /// What it is made of, in order.
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// A part of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Piece {
     /// Text that is not run, with its newlines.
     Text(String),
-    /// A command.
     Step(Step),
 }
 
-/// A command with what it should print.
+/// A command with its expected output.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Step {
-    /// On which line it stands, from 1.
+    /// Line number, from 1.
     pub(crate) line: usize,
     /// The command, without the `$ `.
     pub(crate) command: String,
@@ -37,19 +33,16 @@ pub(crate) struct Step {
     pub(crate) expected: String,
 }
 
-/// Why a line cannot be split into words.
+/// Error of a command that cannot be split into words.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub(crate) enum WordsError {
-    /// A quote that does not end.
     #[error("a quote is not closed")]
     Quote,
-    /// Something that a shell would do and a scenario does not.
-    #[error("`{0}` means something to a shell; a scenario runs one command a line")]
+    #[error("`{0}` is shell syntax, which a scenario does not have; write one command a line")]
     Shell(char),
 }
 
 impl Script {
-    /// Reads a script; `is_markdown` says which form it has.
     pub(crate) fn parse(text: &str, is_markdown: bool) -> Self {
         let mut script = Self::default();
         let mut is_inside = !is_markdown;
@@ -77,7 +70,6 @@ impl Script {
         script
     }
 
-    /// The text of the script.
     pub(crate) fn text(&self) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -86,7 +78,6 @@ impl Script {
         pieces.collect()
     }
 
-    /// The commands.
     pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Step(step) => Some(step),
@@ -94,7 +85,6 @@ impl Script {
         })
     }
 
-    /// The commands, to be given other expectations.
     pub(crate) fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step> {
         self.pieces.iter_mut().filter_map(|piece| match piece {
             Piece::Step(step) => Some(step),
@@ -110,7 +100,7 @@ impl Script {
     }
 }
 
-/// The words of a command, as a shell would split them: blanks, quotes and backslashes.
+/// Splits a command into words as a shell does: by blanks, quotes and backslashes.
 pub(crate) fn words(command: &str) -> Result<Vec<String>, WordsError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -145,7 +135,7 @@ mod tests {
     const PAGE: &str = "# Page\n\n```console\n$ bursar limits\nLIMIT\n\nmore\n$ advance 5s\n```\n\ntext\n\n```sh\n$ not run\n```\n";
 
     #[test]
-    fn a_page_is_split_and_put_together_again() {
+    fn a_parsed_page_is_written_back_unchanged() {
         let script = Script::parse(PAGE, true);
         assert_eq!(script.text(), PAGE);
         let steps: Vec<&Step> = script.steps().collect();
@@ -163,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_script_may_begin_with_words() {
+    fn a_plain_script_may_begin_with_text() {
         let text = "what it is about\n$ clock 10:00\n$ bursar limits\nout\n";
         let script = Script::parse(text, false);
         assert_eq!(script.text(), text);

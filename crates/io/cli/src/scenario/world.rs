@@ -1,8 +1,8 @@
-//! A world for a script: a ledger in memory, the real service in front of it, and virtual time.
+//! The world of a script: a ledger in memory, the real service in front of it, and virtual time.
 //!
-//! Time stands still while anything can be done and leaps to the next deadline when nothing can,
-//! so a script that waits a day takes milliseconds. A crash drops everything but the store and the
-//! machine: what runs there goes on, as processes do when a server dies.
+//! Time stands still while a task can run and jumps to the next deadline when none can, so a
+//! script that waits a day takes milliseconds. A crash drops everything but the store and the
+//! machine: executions keep running there, as processes do when a server dies.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -43,31 +43,29 @@ use crate::session::{Now, Reach, Terminal, Within};
 use crate::suggest::did_you_mean;
 use crate::time;
 
-/// When a world begins unless the script says otherwise: the example organisation's Monday.
+/// Start of a world unless the script sets the clock.
 const BEGIN: &str = "2026-11-16T10:00:00Z";
-/// The id of every scenario's ledger.
+/// Id of every scenario's ledger.
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
-/// The seed of every scenario's key: proofs made in one are proofs of nothing.
+/// Seed of every scenario's key. It is public, so proofs of a scenario prove nothing.
 const SEED: [u8; 32] = [7; 32];
-/// The user as whom everyone's executions would run, so that it matters to no answer who plays.
-const SOMEBODY: User = User {
+/// User of all executions, so that answers do not depend on the user who runs the scenario.
+const EXECUTION_USER: User = User {
     uid: 1000,
     gid: 1000,
 };
-/// The scenario's own commands, and those of runs, which are not here yet.
+/// The commands of a scenario, and reserved names of commands for runs, which do not exist yet.
 const OWN: [&str; 6] = ["advance", "as", "bursar", "clock", "crash", "echo"];
 const OF_RUNS: [&str; 4] = ["end", "fail", "heal", "overrun"];
 
-/// What a command of a script left behind.
+/// Result of a command in a script.
 #[derive(Debug, Default)]
-pub(crate) struct Played {
-    /// Its exit code.
+pub(crate) struct StepResult {
     pub(crate) exit: u8,
-    /// What it wrote, in order.
+    /// Output in the order written.
     pub(crate) written: Vec<(Stream, String)>,
 }
 
-/// A world.
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
     store: MemoryStore,
@@ -80,7 +78,7 @@ pub(crate) struct World {
     ids: u32,
 }
 
-/// A term of the world's ledger.
+/// A running term of the world's ledger.
 struct Running {
     task: JoinHandle<()>,
     runner: JoinHandle<()>,
@@ -89,29 +87,36 @@ struct Running {
     began: Instant,
 }
 
-/// Time as the paused runtime tells it.
+/// Clock of the paused tokio runtime.
 #[derive(Debug)]
 struct VirtualClock {
     base: Instant,
     since: tokio::time::Instant,
 }
 
-/// Nobody looks on; what goes wrong in a world shows in its answers.
+/// Observer that ignores everything: failures in a world show in its answers.
 struct Unobserved;
 
-impl Played {
-    /// What a terminal would show.
+impl StepResult {
+    /// The output of both streams.
     pub(crate) fn shown(&self) -> String {
         self.written.iter().map(|(_, text)| text.as_str()).collect()
     }
 
-    /// What went to one stream.
+    /// The output of one stream.
     pub(crate) fn of(&self, stream: Stream) -> String {
         let parts = self.written.iter().filter(|(other, _)| *other == stream);
         parts.map(|(_, text)| text.as_str()).collect()
     }
 
-    fn wrong(message: &str) -> Self {
+    fn of_result(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::default(),
+            Err(message) => Self::error(&message),
+        }
+    }
+
+    fn error(message: &str) -> Self {
         Self {
             exit: 2,
             written: vec![(Stream::Words, format!("error: {message}\n"))],
@@ -120,7 +125,7 @@ impl Played {
 }
 
 impl World {
-    /// A world whose files are beside the script.
+    /// A world that reads files from `directory`.
     pub(crate) fn new(directory: &Path) -> std::io::Result<Self> {
         let base = bursar_client::api::instant::parse(BEGIN).unwrap_or_default();
         Ok(Self {
@@ -139,11 +144,11 @@ impl World {
         })
     }
 
-    /// Plays one command.
-    pub(crate) async fn play(&mut self, command: &str) -> Played {
+    /// Runs one command.
+    pub(crate) async fn play(&mut self, command: &str) -> StepResult {
         let words = match words(command) {
             Ok(words) => words,
-            Err(error) => return self.end(Played::wrong(&error.to_string())),
+            Err(error) => return self.end(StepResult::error(&error.to_string())),
         };
         let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
         let played = match arguments.as_slice() {
@@ -151,39 +156,42 @@ impl World {
             ["clock", instant] => self.set_clock(instant).await,
             ["advance", length] => self.advance(length).await,
             ["crash"] => self.crash(),
-            ["as", name, rest @ ..] => self.become_caller(name, rest),
+            ["as", name, rest @ ..] => {
+                let caller = caller(name, rest);
+                StepResult::of_result(caller.map(|caller| self.caller = caller))
+            }
             ["echo", "$?"] => {
-                return Played {
+                return StepResult {
                     exit: 0,
                     written: vec![(Stream::Data, format!("{}\n", self.exit))],
                 };
             }
-            [word, ..] if OF_RUNS.contains(word) => Played::wrong(&format!(
-                "`{word}` belongs to runs, which are not built yet"
+            [word, ..] if OF_RUNS.contains(word) => StepResult::error(&format!(
+                "`{word}` is a command for runs, which are not available yet"
             )),
-            [word, ..] if OWN.contains(word) => Played::wrong(&format!(
-                "`{command}` is not how `{word}` is written; `bursar scenario --help` says"
+            [word, ..] if OWN.contains(word) => StepResult::error(&format!(
+                "`{command}` has wrong arguments; `bursar scenario --help` shows the form of `{word}`"
             )),
-            [word, ..] => Played::wrong(&format!(
+            [word, ..] => StepResult::error(&format!(
                 "a scenario has no command `{word}`{}",
                 did_you_mean(word, OWN)
             )),
-            [] => Played::wrong("there is no command"),
+            [] => StepResult::error("there is no command"),
         };
         self.end(played)
     }
 
-    fn end(&mut self, played: Played) -> Played {
+    fn end(&mut self, played: StepResult) -> StepResult {
         self.exit = played.exit;
         played
     }
 
-    async fn bursar(&mut self, words: Vec<String>) -> Played {
+    async fn bursar(&mut self, words: Vec<String>) -> StepResult {
         if let Err(message) = self.start() {
-            return Played::wrong(&message);
+            return StepResult::error(&message);
         }
         let Some(running) = &self.running else {
-            return Played::wrong("the world did not start");
+            return StepResult::error("the ledger did not start");
         };
         let callers = CallerSource::Fixed(Arc::new(self.caller.clone()));
         let transport = Transport::within(router(Arc::clone(&running.service), callers));
@@ -218,18 +226,18 @@ impl World {
             Console::Kept(written) => written,
             Console::Process => Vec::new(),
         };
-        Played {
+        StepResult {
             exit: ended.exit,
             written,
         }
     }
 
-    /// Before the first command of `bursar` the clock may be set to anything; after it, forward.
-    async fn set_clock(&mut self, text: &str) -> Played {
+    /// Sets the clock: to any time before the ledger has started, later only forward.
+    async fn set_clock(&mut self, text: &str) -> StepResult {
         let now = self.clock.wall();
         let then = match time::parse(text, now, &TimeZone::UTC) {
             Ok(then) => then,
-            Err(message) => return Played::wrong(&message),
+            Err(message) => return StepResult::error(&message),
         };
         if self.running.is_none() {
             let base = then;
@@ -237,55 +245,42 @@ impl World {
                 base,
                 since: tokio::time::Instant::now(),
             });
-            return Played::default();
+            return StepResult::default();
         }
         if then < now {
-            return Played::wrong("the clock does not go back once the world has begun");
+            return StepResult::error("the clock cannot be set back once the ledger has started");
         }
         self.pass(then.since(now)).await
     }
 
-    async fn advance(&mut self, length: &str) -> Played {
+    async fn advance(&mut self, length: &str) -> StepResult {
         match length.parse::<Millis>() {
             Ok(length) => self.pass(length).await,
-            Err(error) => Played::wrong(&error.to_string()),
+            Err(error) => StepResult::error(&error.to_string()),
         }
     }
 
-    /// Lets time run, so that every deadline on the way has its say.
-    async fn pass(&mut self, length: Millis) -> Played {
+    /// Lets time pass, so that every deadline in between is handled.
+    async fn pass(&mut self, length: Millis) -> StepResult {
         if let Err(message) = self.start() {
-            return Played::wrong(&message);
+            return StepResult::error(&message);
         }
         tokio::time::sleep(Duration::from_millis(length.ms())).await;
-        // What is due at this very moment is done before the next command.
+        // Work that is due now is done before the next command.
         tokio::task::yield_now().await;
-        Played::default()
+        StepResult::default()
     }
 
-    /// Drops all that was not committed; the next command recovers from the store.
-    fn crash(&mut self) -> Played {
+    /// Drops everything that was not committed and recovers from the store.
+    fn crash(&mut self) -> StepResult {
         if let Some(running) = self.running.take() {
             running.task.abort();
             running.runner.abort();
         }
-        match self.start() {
-            Ok(()) => Played::default(),
-            Err(message) => Played::wrong(&message),
-        }
+        StepResult::of_result(self.start())
     }
 
-    fn become_caller(&mut self, name: &str, rest: &[&str]) -> Played {
-        match caller(name, rest) {
-            Ok(caller) => {
-                self.caller = caller;
-                Played::default()
-            }
-            Err(message) => Played::wrong(&message),
-        }
-    }
-
-    /// Begins a term from what the store holds, unless one runs.
+    /// Begins a term from the store, unless one is running.
     fn start(&mut self) -> Result<(), String> {
         if self.running.is_some() {
             return Ok(());
@@ -315,7 +310,7 @@ impl World {
         );
         let term = term.map_err(|error| chain(&error))?;
         let (ledger, mut task) = Ledger::inline(term, Arc::clone(&clock), Arc::new(Unobserved));
-        // The term's first records are signed before anything is asked, whoever is woken first.
+        // The term's first records are signed before any request, whichever task runs first.
         task.step();
         let store = self.store.clone();
         let readers: Readers = Arc::new(move || store.reader());
@@ -325,7 +320,7 @@ impl World {
             file: None,
             leads_since: began,
         };
-        let signer = signer.ok_or("the world has no key")?;
+        let signer = signer.ok_or("the ledger has no key")?;
         let keys = signer
             .lock()
             .map(|signer| signer.verifiers())
@@ -339,7 +334,6 @@ impl World {
             Arc::new(service.executing(Arc::<Null>::clone(&self.machine), OwnUser::Everyone));
         let task = tokio::spawn(task.run());
         let runner = tokio::spawn(runner.run());
-        let began = self.running.as_ref().map_or(began, |running| running.began);
         self.running = Some(Running {
             task,
             runner,
@@ -378,7 +372,7 @@ impl Observe for Unobserved {
     fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
-/// The key of every scenario's ledger: always the same, until the script rotates it.
+/// The key of the ledger: the same in every scenario until the script rotates it.
 fn load_key(path: &Path, ledger: &str, generation: u64) -> Result<Signer, key::Error> {
     if !path.exists() {
         let name =
@@ -402,19 +396,19 @@ fn load_key(path: &Path, ledger: &str, generation: u64) -> Result<Signer, key::E
     Signer::load_for(path, ledger, generation)
 }
 
-/// Who calls until the script says otherwise.
+/// The caller until the script changes it with `as`.
 fn operator() -> Caller {
     let name = Label::new("operator").unwrap_or_else(|_| Caller::anonymous().name);
     Caller {
         tenants: BTreeSet::from([name.clone()]),
         name,
-        via: Via::User(SOMEBODY),
+        via: Via::User(EXECUTION_USER),
         roles: BTreeSet::from([Role::Operate]),
         expires: None,
     }
 }
 
-/// `NAME ROLE[,ROLE] [tenant=…]`.
+/// The caller of `as NAME ROLE[,ROLE] [tenant=…]`.
 fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
     let mut roles = BTreeSet::new();
     let mut tenants = BTreeSet::new();
@@ -425,7 +419,7 @@ fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
             }
         } else if word.starts_with("owner=") {
             return Err(
-                "owners belong to runs, which are not built yet; write tenant=…".to_owned(),
+                "owners are for runs, which are not available yet; write tenant=…".to_owned(),
             );
         } else {
             for role in word.split(',') {
@@ -440,13 +434,13 @@ fn caller(name: &str, rest: &[&str]) -> Result<Caller, String> {
         return Err("`as` needs a role: view, use or operate".to_owned());
     }
     let name = Label::new(name).map_err(|error| error.to_string())?;
-    // As on the local socket: whoever names no tenant acts as the one of its own name.
+    // As on the local socket, the default tenant has the caller's name.
     if tenants.is_empty() {
         tenants.insert(name.clone());
     }
     Ok(Caller {
         name,
-        via: Via::User(SOMEBODY),
+        via: Via::User(EXECUTION_USER),
         roles,
         tenants,
         expires: None,

@@ -1,4 +1,4 @@
-//! Alerts and dashboards name only metrics that are really served, and parse as their readers do.
+//! Alerts and dashboards are valid and name only metrics that a server serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::house::{House, tree};
 
-/// The alerts that are promised.
+/// The documented alerts.
 const ALERTS: [&str; 5] = [
     "BursarAgentSilent",
     "BursarExecutionStuck",
@@ -17,7 +17,7 @@ const ALERTS: [&str; 5] = [
     "BursarNeedAboveCapacity",
     "BursarNodeOverloaded",
 ];
-/// Words of the query language that are no metrics and stand without a parenthesis.
+/// Keywords of the query language that no parenthesis follows.
 const WORDS: [&str; 10] = [
     "and",
     "bool",
@@ -31,11 +31,11 @@ const WORDS: [&str; 10] = [
     "unless",
 ];
 
-/// What a server tells in its metrics, line by line.
-fn told() -> Vec<String> {
+/// The lines of a server's metrics.
+fn metric_lines() -> Vec<String> {
     let house = House::new();
     let server = house.up(&[]);
-    // Classes have a label once somebody holds something.
+    // Metrics of a class exist once a slot of it is held.
     house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
     let host = server.address.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -47,25 +47,26 @@ fn told() -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Every metric that a server serves: what it says, and the market's list, since pods are not
-/// everywhere.
+/// Names of all metrics: those of a server, and those of the market, which exist only with pods.
 fn served() -> BTreeSet<String> {
-    let told = told();
-    let names = told.iter().filter_map(|line| line.split(['{', ' ']).next());
+    let lines = metric_lines();
+    let names = lines
+        .iter()
+        .filter_map(|line| line.split(['{', ' ']).next());
     let names = names.chain(NAMES.iter().copied());
     names.map(str::to_owned).collect()
 }
 
-/// The names of the labels that a server gives a metric.
-fn labels(told: &[String], name: &str) -> BTreeSet<String> {
+/// Names of the labels of a metric.
+fn labels(lines: &[String], name: &str) -> BTreeSet<String> {
     let start = format!("{name}{{");
-    let line = told.iter().find(|line| line.starts_with(&start));
+    let line = lines.iter().find(|line| line.starts_with(&start));
     let (list, _) = line.unwrap()[start.len()..].split_once('}').unwrap();
     let names = list.split(',').filter_map(|label| label.split('=').next());
     names.map(str::to_owned).collect()
 }
 
-/// The rules, by name.
+/// The alert rules by name.
 fn alerts() -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(tree().join("deploy/alerts.yaml")).unwrap();
     let file: Value = serde_saphyr::from_str(&text).unwrap();
@@ -75,8 +76,7 @@ fn alerts() -> BTreeMap<String, Value> {
     rules.map(|rule| (name(rule), rule.clone())).collect()
 }
 
-/// The metrics that a query names: words that are neither functions, nor labels, nor of the
-/// language itself.
+/// The metrics that a query names: words that are neither functions, labels nor keywords.
 fn metrics(query: &str) -> BTreeSet<String> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
     let mut found = BTreeSet::new();
@@ -101,7 +101,7 @@ fn metrics(query: &str) -> BTreeSet<String> {
         let is_call = after.trim_start().starts_with('(');
         let is_number = first.is_ascii_digit();
         if !is_call && !is_number && !WORDS.contains(&word) && word != "by" {
-            // `sum by (x) (y)`: a function may have its labels first.
+            // `sum by (x) (y)`: labels may come before the arguments of a function.
             let is_function = after.trim_start().starts_with("by ");
             if !is_function {
                 found.insert(word.to_owned());
@@ -112,7 +112,7 @@ fn metrics(query: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn queries_are_read_as_their_language_has_them() {
+fn metrics_are_found_in_queries() {
     for (query, expected) in [
         ("max by (node) (a_b{mode=~\"x|y\"}) == 1", "a_b"),
         ("time() - c{n=\"$n\"} > 60", "c"),
@@ -128,7 +128,7 @@ fn queries_are_read_as_their_language_has_them() {
 }
 
 #[test]
-fn every_alert_is_there_and_names_only_what_is_served() {
+fn every_alert_exists_and_names_only_served_metrics() {
     let served = served();
     let alerts = alerts();
     for rule in alerts.values() {
@@ -144,10 +144,10 @@ fn every_alert_is_there_and_names_only_what_is_served() {
     assert!(alerts.keys().eq(ALERTS), "{:?}", alerts.keys());
 }
 
-/// A scrape that fails ends a series at once: whoever asks for its newest value finds nothing to
-/// compare, exactly when the agent is dead.
+/// A failed scrape ends a series at once, so the present value is missing exactly when the agent is
+/// dead. The alert uses the last value of the past day instead.
 #[test]
-fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
+fn the_alert_on_silence_uses_the_last_values_and_the_agents_own_interval() {
     let alerts = alerts();
     let expr = alerts["BursarAgentSilent"]["expr"].as_str().unwrap();
     let metrics = metrics(expr);
@@ -158,7 +158,7 @@ fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
     ];
     assert!(metrics.iter().eq(paced), "{expr}");
     for name in metrics {
-        // By node: an agent that is started anew may be scraped under another address.
+        // By node: an agent that restarts may be scraped under another address.
         let of_the_past = format!("max by (node) (last_over_time({name}[1d]))");
         assert_eq!(expr.matches(&name).count(), 1, "{expr}");
         assert!(expr.contains(&of_the_past), "{expr}");
@@ -170,11 +170,11 @@ fn silence_is_told_from_what_was_said_last_and_by_the_agents_own_pace() {
     assert!(most.ends_with(", 60)"), "{expr}");
 }
 
-/// One who only observes takes nothing from anybody. What is told of the present is guarded by
-/// the very series that is told: the same node may be observed by one agent and managed by
-/// another. Whoever is gone is judged by what it said last.
+/// An observing agent writes no limits. A present value is guarded by `market_acts` of the same
+/// series, because one agent may observe a node that another manages. An agent that is gone is
+/// judged by its last value.
 #[test]
-fn nobody_is_alarmed_of_a_node_whose_limits_are_not_written() {
+fn no_alert_fires_for_a_node_that_is_only_observed() {
     let of_now = "and ignoring (mode) market_acts == 1";
     let of_the_past = "and on (node) max by (node) (last_over_time(market_acts[1d])) == 1";
     for (name, rule) in alerts() {
@@ -191,14 +191,14 @@ fn nobody_is_alarmed_of_a_node_whose_limits_are_not_written() {
         assert!(after.trim_start().starts_with(of_now), "{name}: {expr}");
         assert!(!after.contains("apex_"), "{name}: {expr}");
     }
-    let told = told();
-    let mut of_mode = labels(&told, "apex_allocation_mode");
+    let lines = metric_lines();
+    let mut of_mode = labels(&lines, "apex_allocation_mode");
     assert!(of_mode.remove("mode"));
-    assert_eq!(of_mode, labels(&told, "market_acts"));
+    assert_eq!(of_mode, labels(&lines, "market_acts"));
 }
 
 #[test]
-fn every_panel_shows_only_what_is_served_and_no_two_lie_on_each_other() {
+fn every_panel_names_only_served_metrics_and_no_two_panels_overlap() {
     let text = std::fs::read_to_string(tree().join("deploy/grafana/bursar.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let served = served();

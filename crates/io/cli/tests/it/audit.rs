@@ -1,4 +1,4 @@
-//! What an auditor is told: forged files, other names, older stores and second histories.
+//! Verification: forged files, other names, older stores and second histories.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -32,7 +32,7 @@ fn auditor() -> House {
     house
 }
 
-/// What is remembered of checkpoints, one line each.
+/// The lines of the file of known checkpoints.
 fn seen(house: &House) -> Vec<String> {
     let path = house.path(".local/state/bursar/checkpoints");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -46,15 +46,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Who answers a request.
+/// Source of the answer to a request.
 enum Answered {
-    /// The server with this data directory.
+    /// The server of this data directory.
     By(PathBuf),
-    /// Nobody: with this body.
+    /// This body.
     With(String),
 }
 
-/// A server that has each request answered by another; gives its address.
+/// A proxy that chooses the source of each answer; returns its address.
 fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) -> String {
     let socket = house.path("between.sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -81,7 +81,7 @@ fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) ->
     };
     std::thread::spawn(move || {
         for client in listener.incoming() {
-            // A client that goes away is none of our business.
+            // A client may close the connection.
             let _gone = client.and_then(&answer);
         }
     });
@@ -89,7 +89,7 @@ fn between(house: &House, choose: impl Fn(&str) -> Answered + Send + 'static) ->
 }
 
 #[test]
-fn what_an_earlier_version_signed_still_verifies() {
+fn files_of_an_earlier_version_still_verify() {
     let house = auditor();
     for file in ["0.1.0.jsonl", "0.1.0.proof"] {
         fs::write(house.path(file), earlier(file)).unwrap();
@@ -140,7 +140,10 @@ fn a_forged_export_does_not_verify_with_a_key_or_without() {
             assert!(!ended.stdout.contains("\"verified\": true"), "{what}");
         }
     }
-    assert!(seen(&house).len() < 2, "only what is signed is remembered");
+    assert!(
+        seen(&house).len() < 2,
+        "only signed checkpoints are remembered"
+    );
     fs::write(house.path("forged.jsonl"), text(&lines[..1])).unwrap();
     let alone = house.run(&["audit", "verify", "forged.jsonl"]);
     let gaps = alone.stdout.lines().filter(|line| line.contains("FAIL"));
@@ -153,9 +156,9 @@ fn a_forged_export_does_not_verify_with_a_key_or_without() {
     );
 }
 
-/// Method: nothing waits for the checkpoint that is signed each second.
+/// Method: exports at once, before the checkpoint that is signed each second.
 #[test]
-fn an_export_ends_signed_also_in_the_first_second_of_a_ledger() {
+fn an_export_in_the_first_second_of_a_ledger_ends_with_a_checkpoint() {
     let house = House::new();
     let _server = house.up(&[]);
     for number in 0..3 {
@@ -169,10 +172,10 @@ fn an_export_ends_signed_also_in_the_first_second_of_a_ledger() {
     }
 }
 
-/// Method: the server signs, records once more and is killed at once; a second that ends just then is
-/// why there are several tries.
+/// Method: the server signs, records once more and is killed at once. If the next checkpoint was
+/// signed in between, the test tries again.
 #[test]
-fn an_export_of_a_store_leaves_out_what_is_not_signed_and_says_so() {
+fn an_export_of_a_store_omits_unsigned_records_and_reports_it() {
     let house = House::new();
     let data = house.data().to_str().unwrap().to_owned();
     for number in 0..20 {
@@ -213,7 +216,7 @@ fn an_export_of_a_store_leaves_out_what_is_not_signed_and_says_so() {
 }
 
 #[test]
-fn a_proof_is_about_what_it_says_or_does_not_verify() {
+fn a_proof_with_another_object_name_does_not_verify() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&["limit", "set", "python", "--class", "py", "--slots", "7"]);
@@ -271,22 +274,22 @@ fn a_proof_is_about_what_it_says_or_does_not_verify() {
         );
         if wrong == "booking/victim" {
             let seq = record.strip_prefix("record/").unwrap();
-            let said =
+            let message =
                 format!("the file claims booking/victim, but record {seq} is about something else");
-            assert!(ended.stderr.contains(&said), "{}", ended.stderr);
+            assert!(ended.stderr.contains(&message), "{}", ended.stderr);
         }
     }
     for command in [&["audit", "proof"], &["ledger", "tail"]] {
         let refused = house.run(&[&command[..], &["wedding/job-1"]].concat());
         assert_eq!(refused.code, 2, "{}", refused.stderr);
-        let said =
+        let message =
             "`wedding` is not a kind here; the kinds are record, booking, limit, node, pod, token";
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
     }
 }
 
 #[test]
-fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
+fn a_rolled_back_store_neither_checks_nor_starts() {
     let house = House::new();
     let (data, older) = (house.data(), house.path("older"));
     let live = |id: &str| {
@@ -314,10 +317,10 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
         named.stdout,
         started.stderr
     );
-    for said in [&checked.stdout, &named.stdout, &started.stderr] {
+    for message in [&checked.stdout, &named.stdout, &started.stderr] {
         assert!(
-            said.contains("the ledger was rolled back: ledger.db holds "),
-            "{said}"
+            message.contains("the ledger was rolled back: ledger.db holds "),
+            "{message}"
         );
     }
 
@@ -331,17 +334,17 @@ fn a_store_that_was_rolled_back_does_not_check_as_it_does_not_start() {
         checked.stdout,
         started.stderr
     );
-    for said in [&checked.stdout, &started.stderr] {
+    for message in [&checked.stdout, &started.stderr] {
         assert!(
-            said.contains("ledger.checkpoint cannot be verified: "),
-            "{said}"
+            message.contains("ledger.checkpoint cannot be verified: "),
+            "{message}"
         );
     }
 }
 
-/// Method: a data directory is copied with its key, and both go on.
+/// Method: a data directory is copied with its key, and both copies get new records.
 #[test]
-fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
+fn two_histories_of_a_ledger_are_reported_and_both_are_remembered() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -367,7 +370,7 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
     fs::copy(house.path("common.jsonl"), auditor.path("common.jsonl")).unwrap();
     let verify = |file: &str| auditor.run(&["audit", "verify", file, "--key", "lab.key"]);
 
-    // A longer export joins what was seen of a shorter one.
+    // A longer export joins the checkpoint of a shorter one.
     assert_eq!(verify("common.jsonl").code, 0);
     let common = seen(&auditor);
     assert_eq!(verify("one.jsonl").code, 0);
@@ -396,12 +399,12 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
             "{both:?}"
         );
     }
-    // Alone the shorter ones agree with what was seen; that there are two histories is known.
+    // The shorter exports alone agree with the known checkpoints, but two histories are known.
     for file in ["one.jsonl", "common.jsonl"] {
         let shorter = verify(file);
         assert_eq!(shorter.code, 4, "{}{}", shorter.stdout, shorter.stderr);
-        let said = "FAIL  consistent    two histories: the checkpoints seen before of ";
-        assert!(shorter.stdout.contains(said), "{}", shorter.stdout);
+        let message = "FAIL  consistent    two histories: earlier checkpoints of ";
+        assert!(shorter.stdout.contains(message), "{}", shorter.stdout);
     }
     assert!(
         seen(&auditor)
@@ -412,9 +415,9 @@ fn two_histories_of_a_ledger_are_told_and_neither_is_forgotten() {
     );
 }
 
-/// Method: what was seen before is written by hand, as an earlier version would have left it.
+/// Method: the test writes the file of known checkpoints in the format of an earlier version.
 #[test]
-fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history() {
+fn a_checkpoint_that_differs_from_a_known_one_of_the_same_size_is_another_history() {
     let house = auditor();
     fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
     let checkpoints = house.path(".local/state/bursar/checkpoints");
@@ -423,9 +426,9 @@ fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history()
     for _ in 0..2 {
         let verified = house.run(&["audit", "verify", "a.proof"]);
         assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-        let said =
+        let message =
             "FAIL  consistent  two histories: 9 records were signed with root 0707… and with root ";
-        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+        assert!(verified.stdout.contains(message), "{}", verified.stdout);
         let both = seen(&house);
         assert!(
             both.len() == 2 && both[0] == format!("{other} parted"),
@@ -435,7 +438,7 @@ fn a_checkpoint_that_differs_from_one_seen_of_the_same_size_is_another_history()
 }
 
 #[test]
-fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
+fn removing_the_oldest_checkpoints_over_the_limit_is_reported() {
     let house = auditor();
     fs::write(house.path("a.proof"), earlier("0.1.0.proof")).unwrap();
     let line = |size: u64| format!("bursar/{LEDGER}/0 {size} {}\n", "07".repeat(32));
@@ -443,15 +446,15 @@ fn the_oldest_of_too_many_checkpoints_are_forgotten_aloud() {
     fs::write(house.path(".local/state/bursar/checkpoints"), lines).unwrap();
     let verified = house.run(&["audit", "verify", "a.proof"]);
     assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: 1 old checkpoint of this ledger forgotten";
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    let message = "warning: 1 old checkpoint of this ledger forgotten";
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
     let kept = seen(&house);
     assert!(kept.len() == 64 && kept[0] == line(101).trim(), "{kept:?}");
 }
 
-/// Method: the house has seen a checkpoint of one history, and asks a server that has another.
+/// Method: the client knows a checkpoint of one history and asks a server with another.
 #[test]
-fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history() {
+fn a_server_joins_checkpoints_by_its_tree_or_has_another_history() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -488,21 +491,21 @@ fn a_server_joins_checkpoints_by_its_tree_or_shows_that_it_has_another_history()
     let both = seen(&house);
     assert!(both.len() == 2 && both[0].starts_with(&one[0]), "{both:?}");
 
-    // What was shown once is said of every later file.
+    // Two histories that were found once are reported for every later file.
     for file in ["one-0.proof", "one-3.proof", "two-19.proof"] {
         let verified = house.run(&["audit", "verify", file]);
         assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-        let said = "FAIL  consistent  two histories: ";
-        assert!(verified.stdout.contains(said), "{}", verified.stdout);
+        let message = "FAIL  consistent  two histories: ";
+        assert!(verified.stdout.contains(message), "{}", verified.stdout);
     }
     let again = house.run(&["audit", "proof", "booking/two-19"]);
     assert_eq!(again.code, 4, "{}{}", again.stdout, again.stderr);
     assert!(again.stderr.contains("two histories: "), "{}", again.stderr);
 }
 
-/// Method: a whole data directory is put back, with its checkpoint.
+/// Method: a whole data directory is replaced by an older copy with its checkpoint.
 #[test]
-fn a_server_that_was_rolled_back_is_told_by_what_was_seen() {
+fn a_rolled_back_server_is_detected_by_known_checkpoints() {
     let house = House::new();
     let server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -520,16 +523,16 @@ fn a_server_that_was_rolled_back_is_told_by_what_was_seen() {
     for _ in 0..2 {
         let proof = house.run(&["audit", "proof", "booking/common"]);
         assert_eq!(proof.code, 4, "{}{}", proof.stdout, proof.stderr);
-        let said = " were seen: it was rolled back";
-        assert!(proof.stderr.contains(said), "{}", proof.stderr);
+        let message = " were seen: it was rolled back";
+        assert!(proof.stderr.contains(message), "{}", proof.stderr);
         assert!(seen(&house).contains(&before[0]), "{:?}", seen(&house));
     }
 }
 
-/// Method: the auditor has seen a checkpoint of each of two histories. A server answers with a
-/// checkpoint from before they parted, and has the tiles of each checkpoint from its own history.
+/// Method: the auditor knows a checkpoint of each of two histories. A server answers with a
+/// checkpoint from before they parted, and serves tiles of either history to match each checkpoint.
 #[test]
-fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
+fn serving_tiles_of_both_histories_removes_no_known_checkpoint() {
     let house = House::new();
     let server = house.up(&["--data", "common"]);
     house.ok(&["booking", "reserve", "python", "--id", "common"]);
@@ -540,7 +543,7 @@ fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
     assert_eq!(server.interrupt(), 0);
     let auditor = House::new();
     fs::write(auditor.path("lab.key"), key).unwrap();
-    // The longer first: a shorter export alone does not contradict it.
+    // The longer one first: a shorter export alone does not contradict it.
     for (name, records) in [("two", 9), ("one", 5)] {
         copy(&house.path("common"), &house.path(name));
         let server = house.up(&["--data", name]);
@@ -578,7 +581,7 @@ fn a_server_that_shows_each_history_its_own_tiles_has_none_of_them_forgotten() {
 }
 
 #[test]
-fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
+fn an_unreadable_tile_proves_nothing_and_is_reported() {
     let house = House::new();
     let _server = house.up(&["--data", "one"]);
     house.ok(&["booking", "reserve", "python", "--id", "a"]);
@@ -594,8 +597,8 @@ fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
     });
     let proof = house.run(&["--server", &address, "audit", "proof", "booking/b"]);
     assert_eq!(proof.code, 0, "{}{}", proof.stdout, proof.stderr);
-    let said = "warning: not proven that ";
-    assert!(proof.stderr.contains(said), "{}", proof.stderr);
+    let message = "warning: not proven that ";
+    assert!(proof.stderr.contains(message), "{}", proof.stderr);
     let both = seen(&house);
     assert!(
         both.len() == 2 && !both.concat().contains("parted"),
@@ -605,9 +608,9 @@ fn a_tile_that_cannot_be_read_proves_nothing_and_is_told() {
     assert_eq!(seen(&house).len(), 1, "{:?}", seen(&house));
 }
 
-/// Method: a second key in the ledger's name signs another root of the same size.
+/// Method: a second key with the ledger's name signs another root of the same size.
 #[test]
-fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
+fn a_checkpoint_of_another_key_is_not_remembered() {
     let house = auditor();
     let origin = format!("bursar/{LEDGER}/0");
     let stranger = SigningKey::from_seed(origin.parse().unwrap(), [7; 32]);
@@ -626,10 +629,10 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     fs::write(house.path("forged.proof"), proof.to_text().unwrap()).unwrap();
     let verified = house.run(&["audit", "verify", "forged.proof", "--key", "forger.key"]);
     assert_eq!(verified.code, 4, "{}{}", verified.stdout, verified.stderr);
-    let said = "warning: the key of forger.key is not the key pinned for this ledger in ~/";
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    let message = "warning: the key of forger.key is not the key pinned for this ledger in ~/";
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
 
-    // The same for an export: the forger signs what the ledger has signed.
+    // The same for an export: the forger signs the same checkpoint as the ledger.
     let export = earlier("0.1.0.jsonl");
     let mut lines: Vec<String> = export.lines().map(str::to_owned).collect();
     let last = lines.last_mut().unwrap();
@@ -640,7 +643,7 @@ fn a_key_that_is_not_the_pinned_one_has_nothing_remembered() {
     *last = signed.to_string();
     fs::write(house.path("forged.jsonl"), lines.join("\n") + "\n").unwrap();
     let verified = house.run(&["audit", "verify", "forged.jsonl", "--key", "forger.key"]);
-    assert!(verified.stderr.contains(said), "{}", verified.stderr);
+    assert!(verified.stderr.contains(message), "{}", verified.stderr);
     assert!(
         verified.stdout.contains("ok    hashes"),
         "{}",

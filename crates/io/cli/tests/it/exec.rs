@@ -1,4 +1,4 @@
-//! A program in a slot: what passes through, how it ends, and that the slot always comes back.
+//! `bursar exec`: streams, signals and exit codes pass through, and the slot is always released.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use crate::exec_running::{Running, shell};
 use crate::house::{Ended, House};
 
-/// A program that says that it is ready and then waits for signals: it tells of each, and ends
-/// with 3 when it is USR1 and with 4 when it is TERM.
-const TELLS: &str = "
+/// A Python program that prints `ready` and then every signal; it exits with 3 after USR1 and with
+/// 4 after TERM.
+const PRINTS_SIGNALS: &str = "
 import os, signal, sys
 def tell(number, _):
     os.write(1, b'got %s\\n' % signal.Signals(number).name.encode())
@@ -30,12 +30,11 @@ fn exec(house: &House, words: &[&str]) -> Ended {
     house.run(&all)
 }
 
-/// Nothing is held, and nothing waits.
 fn assert_all_is_free(house: &House) {
     assert_eq!(house.ok(&["bookings", "-o", "name"]), "");
 }
 
-/// How the only booking ended.
+/// End of the only booking.
 fn only_end(house: &House) -> serde_json::Value {
     let text = house.ok(&["bookings", "--where", "state=ended", "-o", "json"]);
     let list: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -44,7 +43,7 @@ fn only_end(house: &House) -> serde_json::Value {
 }
 
 #[test]
-fn the_exit_code_is_the_programs_and_bursars_own_are_apart() {
+fn the_exit_code_of_the_program_differs_from_those_of_bursar() {
     for (program, code, outcome) in [
         (&["true"][..], 0, "ok"),
         (&["sh", "-c", "exit 7"], 7, "failed"),
@@ -68,7 +67,7 @@ fn the_exit_code_is_the_programs_and_bursars_own_are_apart() {
 }
 
 #[test]
-fn what_cannot_be_run_takes_no_slot() {
+fn a_program_that_cannot_be_run_takes_no_slot() {
     let house = House::new();
     let _server = house.up(&[]);
     std::fs::write(house.path("plain"), "text").unwrap();
@@ -118,7 +117,7 @@ fn what_cannot_be_run_takes_no_slot() {
 }
 
 #[test]
-fn what_fails_to_start_gives_its_slot_back() {
+fn a_program_that_fails_to_start_releases_its_slot() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = house.path("script");
@@ -139,10 +138,10 @@ fn what_fails_to_start_gives_its_slot_back() {
 }
 
 #[test]
-fn streams_words_directory_and_environment_pass_through() {
+fn streams_arguments_directory_and_environment_pass_through() {
     let house = House::new();
     let _server = house.up(&[]);
-    let script = "read typed; echo \"$typed $GIVEN $BURSAR_FENCE\"; pwd; echo said >&2; \
+    let script = "read typed; echo \"$typed $GIVEN $BURSAR_FENCE\"; pwd; echo message >&2; \
                   echo \"$BURSAR_BOOKING\"";
     let mut command = house.command(&["exec", "--id", "job-1", "--", "sh", "-c", script]);
     let mut running = Running::start(command.env("GIVEN", "given"));
@@ -150,7 +149,10 @@ fn streams_words_directory_and_environment_pass_through() {
     let ended = running.end();
     let here = house.path("").canonicalize().unwrap();
     let expected = format!("typed given 1\n{}\njob-1\n", here.display());
-    assert_eq!((ended.stdout, ended.stderr.as_str()), (expected, "said\n"));
+    assert_eq!(
+        (ended.stdout, ended.stderr.as_str()),
+        (expected, "message\n")
+    );
     let bytes: &[u8] = b"\xff raw \xfe";
     let output = house
         .command(&["exec", "--", "printf", "%s"])
@@ -159,12 +161,12 @@ fn streams_words_directory_and_environment_pass_through() {
         .unwrap();
     assert_eq!(
         output.stdout, bytes,
-        "words that are no text reach the program as they are"
+        "arguments that are not UTF-8 reach the program unchanged"
     );
 }
 
 #[test]
-fn signals_pass_on_and_how_the_program_takes_them_counts() {
+fn signals_are_forwarded_and_the_program_decides_the_exit_code() {
     let house = House::new();
     let _server = house.up(&[]);
     for (signals, code) in [
@@ -174,7 +176,7 @@ fn signals_pass_on_and_how_the_program_takes_them_counts() {
         ),
         (&[Signal::TERM], 4),
     ] {
-        let mut running = Running::exec(&house, &["--", "python3", "-c", TELLS]);
+        let mut running = Running::exec(&house, &["--", "python3", "-c", PRINTS_SIGNALS]);
         assert_eq!(running.line(), "ready\n");
         for signal in signals {
             running.signal(*signal);
@@ -192,7 +194,7 @@ fn signals_pass_on_and_how_the_program_takes_them_counts() {
 }
 
 #[test]
-fn what_was_to_be_ignored_stays_ignored() {
+fn an_ignored_signal_stays_ignored() {
     let house = House::new();
     let _server = house.up(&[]);
     let inner = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)";
@@ -201,14 +203,14 @@ fn what_was_to_be_ignored_stays_ignored() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "True\n");
 }
 
-/// A shell that starts in no time, and tells when it is told to end.
-const TELLS_TERM: &str = "trap 'echo told; exit 0' TERM; echo ready; sleep 1000 & wait";
+/// A shell script that prints `told` on SIGTERM. A shell starts faster than Python.
+const PRINTS_TERM: &str = "trap 'echo told; exit 0' TERM; echo ready; sleep 1000 & wait";
 
 #[test]
-fn a_program_that_runs_too_long_is_told_to_end_and_its_slot_is_free() {
+fn a_program_over_its_maximum_time_gets_sigterm_and_its_slot_is_released() {
     let house = House::new();
     let _server = house.up(&[]);
-    let ended = exec(&house, &["--max-time", "1s", "--", "sh", "-c", TELLS_TERM]);
+    let ended = exec(&house, &["--max-time", "1s", "--", "sh", "-c", PRINTS_TERM]);
     assert_eq!((ended.code, ended.stdout.as_str()), (124, "ready\ntold\n"));
     assert_eq!(
         ended.stderr,
@@ -218,10 +220,9 @@ fn a_program_that_runs_too_long_is_told_to_end_and_its_slot_is_free() {
     assert_all_is_free(&house);
 }
 
-/// Both the program and what it started ignore that they are told to end; the output closes only
-/// when the last of them has gone.
+/// Method: the program and its child ignore SIGTERM; the output closes only when both are gone.
 #[test]
-fn what_does_not_end_when_told_is_killed_with_all_that_it_started() {
+fn a_program_that_ignores_sigterm_is_killed_with_its_children() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "trap '' TERM; echo ready; sleep 1000; sleep 1000";
@@ -231,16 +232,16 @@ fn what_does_not_end_when_told_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn what_the_program_started_is_told_to_end_too() {
+fn children_of_the_program_get_sigterm_too() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "sh -c \"$0\" & wait";
-    let words = ["--max-time", "1s", "--", "sh", "-c", script, TELLS_TERM];
+    let words = ["--max-time", "1s", "--", "sh", "-c", script, PRINTS_TERM];
     let ended = exec(&house, &words);
     assert_eq!((ended.code, ended.stdout.as_str()), (124, "ready\ntold\n"));
 }
 
-/// A server whose holders must show life that often.
+/// A server with a maximum ttl for class python.
 fn short_lived(house: &House, ttl: &str) -> crate::house::Server {
     let server = house.up(&[]);
     let words = [
@@ -259,11 +260,18 @@ fn short_lived(house: &House, ttl: &str) -> crate::house::Server {
 }
 
 #[test]
-fn a_program_whose_slot_is_taken_back_is_told_to_end() {
+fn a_program_that_loses_its_slot_gets_sigterm() {
     let house = House::new();
     let _server = short_lived(&house, "6s");
     let words = [
-        "--class", "python", "--id", "job-1", "--", "python3", "-c", TELLS,
+        "--class",
+        "python",
+        "--id",
+        "job-1",
+        "--",
+        "python3",
+        "-c",
+        PRINTS_SIGNALS,
     ];
     let mut running = Running::exec(&house, &words);
     assert_eq!(running.line(), "ready\n");
@@ -277,9 +285,9 @@ fn a_program_whose_slot_is_taken_back_is_told_to_end() {
     ]);
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    let said = without_since(&ended.stderr);
+    let message = without_since(&ended.stderr);
     assert_eq!(
-        said,
+        message,
         "error: the slot of `python3` is lost: forced, maintenance\n  \
            booking  job-1\n  \
            effect   others may hold it, so `python3` is stopped, within 10s\n\n\
@@ -289,7 +297,7 @@ fn a_program_whose_slot_is_taken_back_is_told_to_end() {
     assert_eq!(only_end(&house)["end"], "forced");
 }
 
-/// What was said but for the line that has a time, which must be there.
+/// The text without its one line that contains a time.
 fn without_since(text: &str) -> String {
     let (since, rest): (Vec<&str>, Vec<&str>) = text
         .split_inclusive('\n')
@@ -298,9 +306,9 @@ fn without_since(text: &str) -> String {
     rest.concat()
 }
 
-/// Method: the program ends long before the first renewal could tell.
+/// Method: the program ends long before the first renewal.
 #[test]
-fn a_program_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
+fn a_slot_lost_before_the_first_renewal_is_an_error_at_the_end() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "echo ready; read x; exit $x";
@@ -327,7 +335,7 @@ fn a_program_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
 }
 
 #[test]
-fn a_slot_is_given_back_across_a_restart_of_the_server() {
+fn a_slot_is_released_across_a_restart_of_the_server() {
     let house = House::new();
     let server = house.up(&[]);
     let script = "echo ready; read x; exit 5";
@@ -335,10 +343,10 @@ fn a_slot_is_given_back_across_a_restart_of_the_server() {
     assert_eq!(running.line(), "ready\n");
     server.kill();
     running.write("go\n");
-    let said = running.word_line();
+    let message = running.word_line();
     assert!(
-        said.starts_with("giving back booking job-1: waiting up to 10s for "),
-        "{said}"
+        message.starts_with("giving back booking job-1: waiting up to 10s for "),
+        "{message}"
     );
     let _again = house.up(&[]);
     let ended = running.end();
@@ -352,15 +360,15 @@ fn a_slot_is_given_back_across_a_restart_of_the_server() {
 }
 
 #[test]
-fn a_release_by_hand_waits_for_a_server_that_starts_again() {
+fn a_manual_release_waits_for_a_server_that_restarts() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
     server.kill();
     let words = ["booking", "release", "job-1", "--fence", "1"];
     let mut running = Running::start(&mut house.command(&words));
-    let said = running.word_line();
-    assert_eq!(said, "no server found: waiting up to 10s\n");
+    let message = running.word_line();
+    assert_eq!(message, "no server found: waiting up to 10s\n");
     let _again = house.up(&[]);
     let ended = running.end();
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
@@ -369,7 +377,7 @@ fn a_release_by_hand_waits_for_a_server_that_starts_again() {
 }
 
 #[test]
-fn a_release_by_hand_that_nobody_answers_has_an_end_and_says_what_follows() {
+fn a_manual_release_without_an_answer_times_out_and_states_the_consequence() {
     let house = House::new();
     let words = [
         "booking",
@@ -387,32 +395,40 @@ fn a_release_by_hand_that_nobody_answers_has_an_end_and_says_what_follows() {
 }
 
 #[test]
-fn a_program_outlives_the_server_for_its_ttl_and_no_longer() {
+fn a_program_outlives_its_server_for_the_ttl_and_no_longer() {
     let house = House::new();
     let server = short_lived(&house, "6s");
-    let words = ["--class", "python", "--", "python3", "-c", TELLS];
+    let words = ["--class", "python", "--", "python3", "-c", PRINTS_SIGNALS];
     let mut running = Running::exec(&house, &words);
     assert_eq!(running.line(), "ready\n");
     server.kill();
     let ended = running.end();
     assert_eq!((ended.code, ended.stdout.as_str()), (125, "got SIGTERM\n"));
-    let said = "the slot of `python3` is lost: it was not renewed in time: ";
-    let (said, since) = (ended.stderr.contains(said), "  since    last renewed ");
-    assert!(said && ended.stderr.contains(since), "{}", ended.stderr);
+    let message = "the slot of `python3` is lost: it was not renewed in time: ";
+    for part in [message, "  since    last renewed "] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
 }
 
 #[test]
-fn a_server_that_comes_back_in_time_finds_the_slot_held() {
+fn a_server_that_restarts_within_the_ttl_finds_the_slot_held() {
     let house = House::new();
     let server = short_lived(&house, "9s");
     let words = [
-        "--class", "python", "--id", "job-1", "--", "python3", "-c", TELLS,
+        "--class",
+        "python",
+        "--id",
+        "job-1",
+        "--",
+        "python3",
+        "-c",
+        PRINTS_SIGNALS,
     ];
     let mut running = Running::exec(&house, &words);
     assert_eq!(running.line(), "ready\n");
     server.kill();
     let _again = house.up(&[]);
-    // The ledger notes a renewal when the first deadline after the restart has come.
+    // The ledger records a renewal at the first deadline after the restart (S7).
     let is_renewed = (0..10_000).any(|_| {
         let text = house.ok(&["booking", "show", "job-1", "-o", "json"]);
         let booking: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -431,7 +447,7 @@ fn a_server_that_comes_back_in_time_finds_the_slot_held() {
 }
 
 #[test]
-fn a_slot_that_cannot_be_given_back_is_told_and_changes_no_exit_code() {
+fn a_failed_release_is_reported_and_does_not_change_the_exit_code() {
     let house = House::new();
     let server = house.up(&[]);
     let script = "echo ready; read x; exit 5";
@@ -463,9 +479,9 @@ fn a_slot_that_cannot_be_given_back_is_told_and_changes_no_exit_code() {
     }
 }
 
-/// The program ends while its signal is still on its way through us.
+/// Method: the program ends while `bursar` still forwards its signal.
 #[test]
-fn a_signal_for_the_program_does_not_keep_its_slot_from_being_given_back() {
+fn a_signal_for_the_program_does_not_prevent_the_release() {
     let house = House::new();
     let _server = house.up(&[]);
     for _ in 0..8 {
@@ -478,9 +494,8 @@ fn a_signal_for_the_program_does_not_keep_its_slot_from_being_given_back() {
     }
 }
 
-/// A signal while the release is waited for ends the wait, and that is said too.
 #[test]
-fn who_interrupts_the_release_is_told_what_was_not_given_back() {
+fn a_signal_ends_the_wait_for_the_release_and_reports_the_held_slot() {
     let house = House::new();
     let server = house.up(&[]);
     let script = "echo ready; read x; exit 5";
@@ -488,21 +503,24 @@ fn who_interrupts_the_release_is_told_what_was_not_given_back() {
     assert_eq!(running.line(), "ready\n");
     server.kill();
     running.write("go\n");
-    let said = running.word_line();
-    assert!(said.starts_with("giving back booking job-1: "), "{said}");
+    let message = running.word_line();
+    assert!(
+        message.starts_with("giving back booking job-1: "),
+        "{message}"
+    );
     running.signal(Signal::INT);
     let ended = running.end();
     assert_eq!(ended.code, 5, "{}", ended.stderr);
-    let said =
+    let message =
         "warning: booking job-1 was not given back: interrupted by signal 2; its ttl ends it ";
-    let ends = ended.stderr.strip_prefix(said).unwrap();
+    let ends = ended.stderr.strip_prefix(message).unwrap();
     assert!(ends.contains(" (in "), "{ends}");
     let after = "), or one ttl after the server starts again\n";
     assert!(ends.ends_with(after), "{ends}");
 }
 
 #[test]
-fn without_a_server_nothing_runs() {
+fn without_a_server_the_program_does_not_run() {
     let house = House::new();
     let ended = exec(&house, &["--", "echo", "ran"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (125, ""));
@@ -517,7 +535,7 @@ fn without_a_server_nothing_runs() {
 }
 
 #[test]
-fn while_nobody_answers_nothing_runs() {
+fn without_an_answer_the_program_does_not_run() {
     let house = House::new();
     let server = house.up(&[]);
     let pid = rustix::process::Pid::from_raw(server.pid().try_into().unwrap()).unwrap();
@@ -534,7 +552,7 @@ fn while_nobody_answers_nothing_runs() {
 }
 
 #[test]
-fn nothing_runs_twice_under_one_name() {
+fn an_id_runs_only_once() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "echo ran; read x; exit 7";

@@ -1,4 +1,4 @@
-//! Programs that are handed to the server, and what they wrote.
+//! `bursar exec --detach`: programs that the server runs, and their output.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,14 +25,8 @@ fn a_detached_program_is_run_by_the_server_and_its_output_is_kept() {
         .command(&["booking", "logs", &id, "-f"])
         .output()
         .unwrap();
-    assert_eq!(
-        output.stdout, b"out\n\xff",
-        "bytes come as they were written"
-    );
-    assert_eq!(
-        output.stderr, b"err\n",
-        "each stream goes to the one of its name"
-    );
+    assert_eq!(output.stdout, b"out\n\xff", "bytes are printed unchanged");
+    assert_eq!(output.stderr, b"err\n", "stdout and stderr stay separate");
     assert!(output.status.success());
     assert_eq!(
         house.ok(&["booking", "logs", &id, "--stream", "stderr"]),
@@ -48,7 +42,7 @@ fn a_detached_program_is_run_by_the_server_and_its_output_is_kept() {
 }
 
 #[test]
-fn whoever_follows_sees_what_is_written_when_it_is_written() {
+fn followed_logs_show_output_as_it_is_written() {
     let house = House::new();
     let server = house.up(&[]);
     assert!(shell(&house, "mkfifo go").status().unwrap().success());
@@ -70,7 +64,7 @@ fn whoever_follows_sees_what_is_written_when_it_is_written() {
 }
 
 #[test]
-fn a_detached_program_has_the_directory_and_no_secret_of_its_caller() {
+fn a_detached_program_has_the_directory_and_no_secrets_of_its_caller() {
     let house = House::new();
     let server = house.up(&[]);
     let line = "SECRET=s bursar exec --detach --id job-1 -- sh -c 'pwd; echo $HOME $TZ; env'";
@@ -91,7 +85,7 @@ fn a_detached_program_has_the_directory_and_no_secret_of_its_caller() {
 }
 
 #[test]
-fn repeating_is_safe_and_what_is_refused_is_told_as_exec_does() {
+fn repeating_is_safe_and_refusals_are_reported_as_by_exec() {
     let house = House::new();
     let server = house.up(&[]);
     let words = ["exec", "--detach", "--id", "job-1", "--", "echo", "ran"];
@@ -147,7 +141,7 @@ fn repeating_is_safe_and_what_is_refused_is_told_as_exec_does() {
 }
 
 #[test]
-fn a_detached_program_waits_without_its_caller() {
+fn a_detached_program_waits_in_the_queue_without_its_caller() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&[

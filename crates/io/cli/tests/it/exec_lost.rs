@@ -1,4 +1,4 @@
-//! Requests whose answers are lost: what is not known to be ours is left to whoever has it.
+//! Requests whose answers are lost: a booking that may belong to another caller is left alone.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -10,9 +10,9 @@ use std::thread;
 use crate::exec_running::{Running, shell};
 use crate::house::{House, Server};
 
-/// A way to the server on which the answers to all that is put get lost; gives its address.
+/// A proxy that drops the answers to all PUT requests; returns its address.
 fn lossy(house: &House, server: &Server) -> String {
-    let ready: serde_json::Value = serde_json::from_str(&server.said).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&server.announcement).unwrap();
     let socket = ready["socket"].as_str().unwrap().to_owned();
     let path = house.path("lossy.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -32,7 +32,7 @@ fn pass(mut client: UnixStream, mut server: UnixStream) -> Option<()> {
     thread::spawn(move || {
         let mut bytes = [0; 4_096];
         while let Ok(count @ 1..) = answers.read(&mut bytes) {
-            // The server has decided when it answers, so what is lost here is only the answer.
+            // The server has decided when it answers, so only the answer is lost here.
             if is_lost.load(Ordering::SeqCst) || back.write_all(&bytes[..count]).is_err() {
                 break;
             }
@@ -47,7 +47,7 @@ fn pass(mut client: UnixStream, mut server: UnixStream) -> Option<()> {
     server.shutdown(Shutdown::Both).ok()
 }
 
-/// Runs what must fail for want of an answer.
+/// Runs a command that must fail because no answer arrives.
 fn unanswered(house: &House, way: &str, words: &[&str]) {
     let all = [&["exec", "--server", way], words].concat();
     let ended = house.run(&all);
@@ -57,7 +57,7 @@ fn unanswered(house: &House, way: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_slot_that_another_holds_under_the_same_name_stays_held() {
+fn a_slot_that_another_caller_holds_under_the_same_id_stays_held() {
     let house = House::new();
     let server = house.up(&[]);
     let way = lossy(&house, &server);
@@ -69,14 +69,14 @@ fn a_slot_that_another_holds_under_the_same_name_stays_held() {
     unanswered(&house, &way, &["--id", "mine", "--", "echo", "ran"]);
     unanswered(&house, &way, &["--", "echo", "ran"]);
     let held = house.ok(&["bookings", "-o", "name"]);
-    assert_eq!(held, "booking/nightly\n", "and what is ours is given back");
+    assert_eq!(held, "booking/nightly\n", "our own booking is released");
     first.write("go\n");
     assert_eq!(first.end().code, 7);
     assert_eq!(server.interrupt(), 0);
 }
 
 #[test]
-fn a_detached_program_goes_on_when_its_repeat_is_not_answered() {
+fn a_detached_program_keeps_running_when_a_repeated_request_gets_no_answer() {
     let house = House::new();
     let server = house.up(&[]);
     let way = lossy(&house, &server);
@@ -98,8 +98,11 @@ fn a_detached_program_goes_on_when_its_repeat_is_not_answered() {
         &["--detach", "--class", "python", "--", "true"],
     );
     let left = house.ok(&["bookings", "-o", "name"]);
-    assert_eq!(left, "booking/job-1\n", "what has a new id is called off");
-    // Were it stopped, nobody would read: opening for both never waits.
+    assert_eq!(
+        left, "booking/job-1\n",
+        "a submission under a new id is cancelled"
+    );
+    // A stopped program would not read. Opening for reading and writing does not block.
     let mut go = std::fs::File::options();
     let mut go = go.read(true).write(true).open(house.path("go")).unwrap();
     go.write_all(b"go\n").unwrap();

@@ -1,4 +1,4 @@
-//! Programs that wait for a slot: the golden transcripts of design 80 on the real server.
+//! Programs that wait for a slot: golden transcripts on the real server.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::exec_running::{Running, shell};
 use crate::house::House;
 
-/// What a terminal would show of a line, with what differs each time taken out.
+/// Output of a line of shell code on both streams, normalised.
 fn shown(house: &House, line: &str) -> String {
     let output = shell(house, &format!("{{ {line}; }} 2>&1"))
         .output()
@@ -19,7 +19,7 @@ fn shown(house: &House, line: &str) -> String {
     normal(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// Ids as `ID`, seconds as `N`, and cells two spaces apart.
+/// Replaces ids by `ID` and seconds by `N`, and separates cells by two spaces.
 fn normal(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let cells = line
@@ -51,7 +51,7 @@ fn normal_cell(cell: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A house where everybody is that tenant, and sees what it sees.
+/// Writes a token of these tenants to the file `token`.
 fn tenant(house: &House, name: &str, tenants: &str) {
     let token = house.ok(&[
         "token", "create", name, "--role", "use", "--tenant", tenants,
@@ -62,7 +62,7 @@ fn tenant(house: &House, name: &str, tenants: &str) {
 }
 
 #[test]
-fn transcript_2_1_the_first_thing_to_try_works() {
+fn the_first_example_works() {
     let house = House::new();
     let mut server = Running::start(&mut house.command(&["up", "--listen", "127.0.0.1:0"]));
     let mut first = String::new();
@@ -81,7 +81,7 @@ fn transcript_2_1_the_first_thing_to_try_works() {
 }
 
 #[test]
-fn transcript_2_2_execute() {
+fn transcript_of_exec_and_its_bookings() {
     let house = House::new();
     let _server = house.up(&[]);
     tenant(&house, "ada", "ada");
@@ -94,7 +94,7 @@ fn transcript_2_2_execute() {
         as_ada("bursar exec --class python -- python3 -c 'import sys; sys.exit(7)'; echo $?"),
         "7\n"
     );
-    // The newest comes first.
+    // The newest is first.
     assert_eq!(
         as_ada("bursar bookings --where class=python,state=ended"),
         "BOOKING  CLASS  TENANT  STATE  SLOTS  WAITED  RAN  OUTCOME\n\
@@ -103,8 +103,8 @@ fn transcript_2_2_execute() {
     );
 }
 
-/// A full house: 100 of 100 python slots held by acme 61, zeta 30 and seven others, three wait,
-/// and two hundred have ended.
+/// A server whose 100 python slots are all held: 61 by acme, 30 by zeta, 9 by seven others. Three
+/// bookings wait, and 200 have ended.
 struct Full {
     house: House,
     _server: crate::house::Server,
@@ -178,7 +178,7 @@ impl Full {
 }
 
 #[test]
-fn transcript_2_3_execute_when_full() {
+fn transcript_of_exec_when_all_slots_are_held() {
     let mut full = Full::new();
     std::fs::write(full.house.path("job.py"), "print('job done')\n").unwrap();
     tenant(&full.house, "acme", "acme,zeta");
@@ -220,7 +220,7 @@ fn transcript_2_3_execute_when_full() {
 }
 
 #[test]
-fn without_a_basis_the_time_is_said_to_be_unknown() {
+fn without_past_bookings_the_waiting_time_is_unknown() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&["limit", "set", "one", "--class", "python", "--slots", "1"]);
@@ -245,7 +245,7 @@ fn without_a_basis_the_time_is_said_to_be_unknown() {
 }
 
 #[test]
-fn who_gives_up_waiting_leaves_the_queue() {
+fn an_interrupted_wait_leaves_the_queue() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&[
@@ -275,7 +275,7 @@ fn who_gives_up_waiting_leaves_the_queue() {
 }
 
 #[test]
-fn a_wait_that_is_over_says_who_holds_and_what_helps() {
+fn the_error_of_a_wait_that_is_over_names_the_holders_and_a_way_out() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&[
@@ -303,7 +303,7 @@ fn a_wait_that_is_over_says_who_holds_and_what_helps() {
 }
 
 #[test]
-fn twenty_at_once_never_hold_more_than_four_slots() {
+fn twenty_programs_at_once_never_hold_more_than_four_slots() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&[
@@ -327,7 +327,7 @@ fn twenty_at_once_never_hold_more_than_four_slots() {
 }
 
 #[test]
-fn a_server_that_starts_again_while_one_waits_is_waited_for() {
+fn a_wait_survives_a_restart_of_the_server() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&[

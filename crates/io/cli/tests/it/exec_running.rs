@@ -1,4 +1,4 @@
-//! A command that runs while the test looks on.
+//! A running command whose streams the test controls.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -9,14 +9,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::house::{DEFAULT_SIGNALS, ENV, Ended, House};
 
-/// A command with all its streams in the test's hands.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
-/// Any program in that house, which finds `bursar` by its name.
+/// A program with the environment of the house and `bursar` on its path.
 pub(crate) fn program(house: &House, name: &str) -> Command {
     let like = house.command(&[]);
     let bin = Path::new(env!("CARGO_BIN_EXE_bursar")).parent().unwrap();
@@ -34,7 +33,7 @@ pub(crate) fn program(house: &House, name: &str) -> Command {
     command
 }
 
-/// A line of a shell in that house.
+/// A line of shell code in the house.
 pub(crate) fn shell(house: &House, line: &str) -> Command {
     let mut command = program(house, "sh");
     command.args(["-c", line]);
@@ -42,7 +41,7 @@ pub(crate) fn shell(house: &House, line: &str) -> Command {
 }
 
 impl Running {
-    /// Starts `bursar exec` with those words.
+    /// Starts `bursar exec` with these arguments.
     pub(crate) fn exec(house: &House, words: &[&str]) -> Self {
         let all: Vec<&str> = std::iter::once("exec")
             .chain(words.iter().copied())
@@ -50,8 +49,8 @@ impl Running {
         Self::start(&mut house.command(&all))
     }
 
-    /// Starts a command in a group of its own, so that it is never in the foreground of whatever
-    /// terminal the tests run in.
+    /// Starts a command in a new process group, so that it is never in the foreground of the
+    /// terminal of the tests.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
             .process_group(0)
@@ -67,14 +66,14 @@ impl Running {
         }
     }
 
-    /// The next line of its output.
+    /// The next line of stdout.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line
     }
 
-    /// Reads until the output has that text; answers all that was read.
+    /// Reads stdout until it has the text; returns everything read.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let mut seen = Vec::new();
         let mut byte = [0];
@@ -100,7 +99,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The next line of its errors. To be used before `end` by those who need it early.
+    /// The next line of stderr, before `end`.
     pub(crate) fn word_line(&mut self) -> String {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -111,7 +110,7 @@ impl Running {
         String::from_utf8(line).unwrap()
     }
 
-    /// Waits until all that holds its output has ended. Nothing else ends it: its input stays open.
+    /// Waits until every process that holds its stdout has ended. Its stdin stays open meanwhile.
     pub(crate) fn end(mut self) -> Ended {
         let mut ended = Ended {
             code: 0,
@@ -128,7 +127,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed leaves no program behind: what is told to end passes that on.
+        // A failed test leaves no program behind: `bursar exec` forwards SIGTERM.
         if matches!(self.child.try_wait(), Ok(None)) {
             self.signal(Signal::TERM);
             let _ended = self.child.wait();

@@ -1,11 +1,11 @@
-//! A program in a slot at a terminal: keys, colours, window and job control are its own.
+//! `bursar exec` at a terminal: the program gets keys, colours, window size and job control.
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exec_running::{Running, program};
 use crate::house::House;
 
-/// A command under a terminal of its own.
+/// Starts a command in a new terminal.
 fn at_terminal(house: &House, words: &[&str]) -> Running {
     let mut command = program(house, "python3");
     command
@@ -14,8 +14,8 @@ fn at_terminal(house: &House, words: &[&str]) -> Running {
     Running::start(&mut command)
 }
 
-/// Counts how often it is interrupted and its window changes, changes that at USR2, and tells at
-/// USR1: whatever the terminal and `bursar` had to pass on came before.
+/// Counts interrupts and changes of the window size, resizes the window at USR2, and prints the
+/// counts at USR1, when the terminal and `bursar` have forwarded everything.
 const COUNTS: &str = "
 import fcntl, os, signal, struct, sys, termios
 count = {'INT': 0, 'WINCH': 0}
@@ -38,7 +38,7 @@ while True: signal.pause()
 ";
 
 #[test]
-fn keys_and_window_reach_the_program_once_and_its_code_comes_back() {
+fn keys_and_window_changes_reach_the_program_once_and_its_exit_code_is_returned() {
     let house = House::new();
     let _server = house.up(&[]);
     let mut terminal = at_terminal(&house, &["bursar", "exec", "--", "python3", "-c", COUNTS]);
@@ -61,9 +61,9 @@ fn keys_and_window_reach_the_program_once_and_its_code_comes_back() {
     assert_eq!(house.ok(&["bookings", "-o", "name"]), "");
 }
 
-/// What it wrote comes as bytes where no terminal reads it.
+/// Without a terminal the output is printed byte for byte.
 #[test]
-fn a_detached_program_cannot_control_the_terminal_of_a_reader_of_its_logs() {
+fn logs_of_a_detached_program_cannot_control_a_terminal() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = r"printf 'a\033[2J\tb\342\200\256\n'; printf '\033]0;c\007\n' >&2";
@@ -88,7 +88,7 @@ fn a_detached_program_cannot_control_the_terminal_of_a_reader_of_its_logs() {
 }
 
 #[test]
-fn a_program_that_a_key_ends_gives_its_slot_back() {
+fn a_program_ended_by_a_key_releases_its_slot() {
     let house = House::new();
     let _server = house.up(&[]);
     let script = "echo ready; read x";
@@ -101,7 +101,7 @@ fn a_program_that_a_key_ends_gives_its_slot_back() {
 }
 
 #[test]
-fn all_that_a_program_started_ends_with_it_though_the_group_is_the_callers() {
+fn children_of_a_program_end_with_it_although_the_process_group_is_the_callers() {
     let house = House::new();
     let _server = house.up(&[]);
     let inner = "trap 'echo inner told; exit 0' TERM; sleep 1000 & wait";
@@ -114,7 +114,7 @@ fn all_that_a_program_started_ends_with_it_though_the_group_is_the_callers() {
 }
 
 #[test]
-fn what_outlives_a_program_that_was_told_to_end_is_killed_before_the_slot_is_free() {
+fn children_that_ignore_sigterm_are_killed_before_the_slot_is_released() {
     let house = House::new();
     let _server = house.up(&[]);
     let inner = "trap '' TERM HUP; echo inner $$; while :; do sleep 1000; done";
@@ -124,7 +124,7 @@ fn what_outlives_a_program_that_was_told_to_end_is_killed_before_the_slot_is_fre
     terminal.until("inner ");
     let inner = terminal.line();
     terminal.until("outer 124\r\n");
-    // Whoever adopted it may not have heard of its end yet.
+    // Its new parent may not have reaped it yet.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", inner.trim()));
     assert!(
         stat.as_ref().map_or(true, |stat| stat.contains(") Z ")),
@@ -135,7 +135,7 @@ fn what_outlives_a_program_that_was_told_to_end_is_killed_before_the_slot_is_fre
 }
 
 #[test]
-fn a_wait_is_kept_up_to_date_in_its_place_and_ctrl_c_leaves_it() {
+fn the_line_of_a_wait_is_updated_in_place_and_ctrl_c_leaves_the_queue() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&[
@@ -164,7 +164,7 @@ fn a_wait_is_kept_up_to_date_in_its_place_and_ctrl_c_leaves_it() {
 }
 
 #[test]
-fn a_program_is_stopped_and_goes_on_as_a_job_of_the_shell() {
+fn a_program_is_stopped_and_continued_as_a_job_of_the_shell() {
     let house = House::new();
     let _server = house.up(&[]);
     let words = ["env", "PS1=next> ", "sh", "-i"];
@@ -177,8 +177,8 @@ fn a_program_is_stopped_and_goes_on_as_a_job_of_the_shell() {
     terminal.write("\u{1a}");
     terminal.until("Stopped");
     terminal.until("next> ");
-    // The shell waits for its own child only; what is typed before the program has stopped is the
-    // program's.
+    // The shell waits for its own child only; input before the program has stopped goes to the
+    // program.
     let stat = format!("/proc/{}/stat", program.trim());
     while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
         std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Executions on the real machine: run, watched, adopted, stopped, and nothing left behind.
+//! Executions on the real machine: run, watched, adopted and stopped, without leftovers.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,13 +19,13 @@ use serde_json::Value;
 
 use crate::house::House;
 
-/// How long an execution may take to run before a test fails.
+/// Time limit of a wait for an execution.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The user that owns nothing.
+/// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Has a shell run a script under an id, on the server of a data directory.
+/// Submits a shell script under an id to the server of a data directory.
 fn submit(data: &Path, id: &str, script: &str, fill_in: impl FnOnce(&mut ExecutionRequest)) {
     let class = Label::new("python").unwrap();
     let mut request = ExecutionRequest::new(class, "/bin/sh".to_owned());
@@ -40,7 +40,7 @@ fn submit(data: &Path, id: &str, script: &str, fill_in: impl FnOnce(&mut Executi
     });
 }
 
-/// What an execution wrote, until it has ended.
+/// Output of an execution up to its end.
 fn output(data: &Path, id: &str, stream: LogStream) -> String {
     let id = BookingId::new(id).unwrap();
     on(data, async |client| {
@@ -63,10 +63,10 @@ fn on<T>(data: &Path, ask: impl AsyncFnOnce(Client) -> T) -> T {
     runtime.block_on(ask(client))
 }
 
-/// A booking as it is once it has ended.
+/// Waits for the end of a booking and returns it.
 fn ended(house: &House, data: &Path, id: &str) -> Value {
     let server = format!("unix:{}", data.join("api.sock").display());
-    // Whoever watches sees the end; whether it went well is the exit code's to tell, not ours.
+    // The exit code tells whether it ended well, so it is not checked here.
     house.run(&["--server", &server, "booking", "show", id, "-w"]);
     shown(house, data, id)
 }
@@ -77,7 +77,7 @@ fn shown(house: &House, data: &Path, id: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A file through which a test tells a script to go on.
+/// A named pipe at which a script waits for the test.
 fn gate(house: &House, name: &str) -> PathBuf {
     let path = house.path(name);
     rustix::fs::mknodat(
@@ -91,7 +91,7 @@ fn gate(house: &House, name: &str) -> PathBuf {
     path
 }
 
-/// Waits at a gate, then ends with a code.
+/// A script that waits at a gate, then exits with a code.
 fn waits_at(gate: &Path, code: i32) -> String {
     format!(
         "echo begun; read go < {}; echo $go; exit {code}",
@@ -100,18 +100,17 @@ fn waits_at(gate: &Path, code: i32) -> String {
 }
 
 fn open(gate: &Path) {
-    // Opening waits until the script has come to the gate.
+    // Opening blocks until the script has reached the gate.
     let mut file = std::fs::OpenOptions::new().write(true).open(gate).unwrap();
     file.write_all(b"gone on\n").unwrap();
 }
 
-/// The id of the ledger in a data directory.
 fn ledger(data: &Path) -> String {
     let key = std::fs::read_to_string(data.join("ledger.key")).unwrap();
     key.split('/').nth(1).unwrap().to_owned()
 }
 
-/// Every process whose file of that name, in `/proc`, contains one of the texts.
+/// The processes whose `/proc` file of that name contains one of the texts.
 fn processes(file: &str, texts: &[String]) -> Vec<PathBuf> {
     let has_one = |path: &PathBuf| {
         let content = std::fs::read(path.join(file)).unwrap_or_default();
@@ -123,7 +122,7 @@ fn processes(file: &str, texts: &[String]) -> Vec<PathBuf> {
     paths.filter(has_one).collect()
 }
 
-/// Every cgroup of a ledger, in whatever hierarchy.
+/// The cgroups of a ledger in all hierarchies.
 fn cgroups(ledger: &str) -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let mut open: Vec<PathBuf> = mounts
@@ -146,11 +145,11 @@ fn cgroups(ledger: &str) -> Vec<PathBuf> {
     found
 }
 
-/// That nothing of a ledger is on the machine.
+/// Asserts that the machine has no processes or cgroups of a ledger.
 fn assert_nothing_left(ledger: &str) {
     let names = [format!("bursar-{ledger}")];
     let began = std::time::Instant::now();
-    // What has lost its shim is reaped by the machine's first process, when that comes to it.
+    // Processes without a shim are reaped by process 1, maybe later.
     while !processes("cgroup", &names).is_empty() && began.elapsed().as_secs() < 10 {
         std::thread::park_timeout(std::time::Duration::from_millis(20));
     }
@@ -159,11 +158,11 @@ fn assert_nothing_left(ledger: &str) {
 }
 
 #[test]
-fn an_execution_runs_is_told_step_by_step_and_leaves_nothing() {
+fn an_execution_runs_reports_each_step_and_leaves_nothing_behind() {
     let house = House::new();
     let server = house.up(&[]);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["executor"]["adopted"], 0, "{said}");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["executor"]["adopted"], 0, "{announcement}");
     let script = "echo hello; echo oops >&2; (setsid sleep 1000 &); exit 7";
     submit(&house.data(), "a", script, |request| {
         request.cpu_limit_milli = Some(500);
@@ -206,7 +205,7 @@ fn an_execution_runs_is_told_step_by_step_and_leaves_nothing() {
 }
 
 #[test]
-fn an_execution_outlives_kill_9_of_its_server_and_the_next_one_knows_its_exit_code() {
+fn an_execution_survives_kill_9_of_its_server_and_the_next_server_knows_its_exit_code() {
     let house = House::new();
     let gate = gate(&house, "gate");
     let server = house.up(&[]);
@@ -215,8 +214,8 @@ fn an_execution_outlives_kill_9_of_its_server_and_the_next_one_knows_its_exit_co
     ended(&house, &house.data(), "b");
     server.kill();
     let again = house.up(&[]);
-    let said: Value = serde_json::from_str(&again.said).unwrap();
-    assert_eq!(said["executor"]["adopted"], 1, "{said}");
+    let announcement: Value = serde_json::from_str(&again.announcement).unwrap();
+    assert_eq!(announcement["executor"]["adopted"], 1, "{announcement}");
     let running = house.ok(&["bookings", "-o", "name", "--where", "state=granted"]);
     assert_eq!(running, "booking/a\n");
     open(&gate);
@@ -231,11 +230,11 @@ fn an_execution_outlives_kill_9_of_its_server_and_the_next_one_knows_its_exit_co
     assert_nothing_left(&id);
 }
 
-/// X5: the records about `a` are lost with the store, its program is not.
+/// X5: the records about `a` are lost with the store, but its program runs.
 ///
-/// Method: a backup from before the submission is restored where the executions stayed.
+/// Method: restores a backup from before the submission; the directory of executions stays.
 #[test]
-fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
+fn an_execution_that_runs_across_a_restore_is_adopted_listed_charged_and_not_run_twice() {
     let house = House::new();
     let (gate, begun) = (gate(&house, "gate"), house.path("begun"));
     let script = format!("echo x >> {}; {}", begun.display(), waits_at(&gate, 5));
@@ -273,7 +272,7 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
         usage["status"]["inUse"]["slots"], 3,
         "above the limit: {usage}"
     );
-    // The same submission again meets the program that runs.
+    // The same submission again finds the running program.
     submit(&house.data(), "a", &script, fill_in);
     open(&gate);
     let booking = ended(&house, &house.data(), "a");
@@ -285,7 +284,7 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
     );
     let doctor = house.ok(&["doctor"]);
     assert!(
-        doctor.contains("no execution of the lost records runs"),
+        doctor.contains("no adopted execution is running"),
         "{doctor}"
     );
     let checked = house.ok(&["ledger", "check"]);
@@ -295,7 +294,7 @@ fn what_ran_on_over_a_restore_is_adopted_listed_charged_and_never_run_twice() {
     assert_nothing_left(&id);
 }
 
-/// Kills the shim of an execution whose server is gone; its program stays.
+/// Kills the shim of an execution whose server is dead; its program stays.
 fn kill_shim(id: &str) {
     let shims = processes("cmdline", &[format!("\0shim\0run\0{id}\0")]);
     assert_eq!(shims.len(), 1, "{shims:?}");
@@ -303,15 +302,15 @@ fn kill_shim(id: &str) {
     let pid = Pid::from_raw(number.parse().unwrap()).unwrap();
     let shim = pidfd_open(pid, PidfdFlags::empty()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    // Until it is dead it holds the lock.
+    // It holds the lock until it is dead.
     poll(&mut [PollFd::new(&shim, PollFlags::IN)], None).unwrap();
 }
 
-/// X5: nobody watches what runs, and of `bare` there is nothing but its cgroup.
+/// X5: the programs have no shim, and of `bare` only its cgroup is left.
 ///
-/// Method: the shim is killed, and with it dies the program, but not what the program has started.
+/// Method: kills the shim. The program dies with it, but not the children of the program.
 #[test]
-fn what_runs_without_a_shim_over_a_restore_is_listed_charged_and_ends_by_itself() {
+fn an_execution_without_a_shim_is_listed_and_charged_after_a_restore_until_it_ends() {
     let house = House::new();
     let (begun, ready) = (house.path("begun"), gate(&house, "ready"));
     let gates = [gate(&house, "orphan"), gate(&house, "bare")];
@@ -339,7 +338,7 @@ fn what_runs_without_a_shim_over_a_restore_is_listed_charged_and_ends_by_itself(
     house.ok(&["ledger", "restore", "early.backup", "--yes"]);
 
     let again = house.up(&[]);
-    // Whether it comes before or after the first look at the machine, it meets what runs.
+    // It finds the running program, before or after the first scan of the machine.
     submit(&house.data(), "orphan", &script(&gates[0]), |_| ());
     wait_until_running(&house, 2);
     let doctor = house.ok(&["doctor"]);
@@ -368,7 +367,7 @@ fn what_runs_without_a_shim_over_a_restore_is_listed_charged_and_ends_by_itself(
 }
 
 #[test]
-fn out_of_memory_not_executable_and_not_found_are_shown_and_explained_in_words() {
+fn out_of_memory_not_executable_and_not_found_are_shown_and_explained() {
     let house = House::new();
     let server = house.up(&[]);
     let script = house.path("script");
@@ -412,10 +411,10 @@ fn out_of_memory_not_executable_and_not_found_are_shown_and_explained_in_words()
 }
 
 #[test]
-fn a_detached_program_gains_no_privileges_unless_its_caller_says_so() {
+fn a_detached_program_gains_privileges_only_if_its_caller_allows_it() {
     let house = House::new();
     let server = house.up(&[]);
-    for (flag, told) in [
+    for (flag, expected) in [
         (None, "NoNewPrivs:\t1\n"),
         (Some("--allow-privilege-escalation"), "NoNewPrivs:\t0\n"),
     ] {
@@ -424,7 +423,7 @@ fn a_detached_program_gains_no_privileges_unless_its_caller_says_so() {
         words.extend(["--", "grep", "NoNewPrivs", "/proc/self/status"]);
         let id = house.ok(&words);
         let output = house.ok(&["booking", "logs", id.trim(), "-f"]);
-        assert_eq!(output, told);
+        assert_eq!(output, expected);
     }
     let here = house.run(&["exec", "--allow-privilege-escalation", "--", "true"]);
     assert_eq!(here.code, 125, "{}", here.stderr);
@@ -433,7 +432,7 @@ fn a_detached_program_gains_no_privileges_unless_its_caller_says_so() {
 }
 
 #[test]
-fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
+fn executions_that_run_after_ctrl_c_are_reported_and_the_next_server_can_cancel_them() {
     let house = House::new();
     let server = house.up(&[]);
     let stubborn = "trap '' TERM; echo here; while :; do sleep 1000; done";
@@ -446,8 +445,9 @@ fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
     let last = server.interrupted();
     assert_eq!(last.code, 0);
     assert!(
-        last.stderr
-            .contains("note: 2 executions go on; the next `bursar up` on this data adopts them\n"),
+        last.stderr.contains(
+            "note: 2 executions keep running; the next `bursar up` on this data adopts them\n"
+        ),
         "{}",
         last.stderr
     );
@@ -467,7 +467,7 @@ fn what_goes_on_after_ctrl_c_is_said_and_can_be_cancelled_by_the_next_server() {
     assert_nothing_left(&ledger(&house.data()));
 }
 
-/// Reads the list again whenever something changes, until so many run; fails after [`PATIENCE`].
+/// Watches the list until `count` executions run; fails after [`PATIENCE`].
 fn wait_until_running(house: &House, count: usize) {
     let mut watch = house
         .command(&["bookings", "-w", "-o", "json", "--where", "state=running"])
@@ -475,18 +475,18 @@ fn wait_until_running(house: &House, count: usize) {
         .spawn()
         .unwrap();
     let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let (tell, told) = sync_channel(1);
+    let (sender, receiver) = sync_channel(1);
     let reader = std::thread::spawn(move || {
         let mut running = BTreeSet::new();
         for line in lines {
             let row: Value = serde_json::from_str(&line.unwrap()).unwrap();
             running.insert(row["id"].to_string());
             if running.len() == count {
-                return tell.send(()).unwrap();
+                return sender.send(()).unwrap();
             }
         }
     });
-    let are_running = told.recv_timeout(PATIENCE);
+    let are_running = receiver.recv_timeout(PATIENCE);
     watch.kill().unwrap();
     watch.wait().unwrap();
     assert!(
@@ -509,7 +509,7 @@ fn two_servers_on_one_machine_never_touch_each_others_work() {
         ended(&house, &here, "same")["execution"]["outcome"],
         "cancelled"
     );
-    // The first one comes back, looks at everything it finds, and still finds only its own.
+    // The first server restarts, scans the machine, and finds only its own executions.
     let id = ledger(&here);
     assert_eq!(first.interrupt(), 0);
     assert_nothing_left(&id);
@@ -522,7 +522,7 @@ fn two_servers_on_one_machine_never_touch_each_others_work() {
     assert_nothing_left(&id);
 }
 
-/// A server that may divide no cgroup: nobody's, where we are root.
+/// A server that cannot create cgroups: it runs as nobody if we are root.
 fn unprivileged(house: &House, words: &[&str]) -> std::process::Command {
     let mut command = house.command(words);
     if rustix::process::getuid().is_root() {
@@ -533,7 +533,7 @@ fn unprivileged(house: &House, words: &[&str]) -> std::process::Command {
 }
 
 #[test]
-fn where_nothing_can_be_kept_apart_it_is_said_and_may_be_refused() {
+fn missing_isolation_is_reported_and_can_be_refused() {
     let house = House::new();
     std::fs::write(
         house.path("bursar.toml"),
@@ -554,15 +554,18 @@ fn where_nothing_can_be_kept_apart_it_is_said_and_may_be_refused() {
         assert!(
             refused
                 .stderr
-                .starts_with("error: executions cannot be kept apart: no cgroup here "),
+                .starts_with("error: executions cannot be isolated: this user cannot create "),
             "{}",
             refused.stderr
         );
     }
     let command = unprivileged(&house, &["up", "--listen", "127.0.0.1:0", "-o", "json"]);
     let server = House::started(command);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["executor"]["isolation"], "none", "{said}");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(
+        announcement["executor"]["isolation"], "none",
+        "{announcement}"
+    );
     submit(&house.data(), "a", "exit 4", |_| ());
     let booking = ended(&house, &house.data(), "a");
     assert_eq!(booking["exitCode"], 4, "{booking}");
@@ -570,11 +573,11 @@ fn where_nothing_can_be_kept_apart_it_is_said_and_may_be_refused() {
     assert_eq!(server.interrupt(), 0);
 }
 
-/// How many of the demo's executions must have ended before it is stopped.
+/// Number of ended executions after which the demo is stopped.
 const DEMO_ENDED: usize = 30;
 
 #[test]
-fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
+fn the_demo_runs_real_programs_and_its_count_of_leftovers_is_right() {
     let house = House::new();
     let demo = house.up(&["--demo"]);
     let mut tail = house
@@ -585,7 +588,7 @@ fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
     let mut seen = BTreeSet::new();
     let mut ended = 0;
     let lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    // Something is wrong where so much happens and so little ends.
+    // A limit, in case executions do not end.
     for line in lines.take(DEMO_ENDED * 100).map_while(Result::ok) {
         let is_id = |word: &&str| {
             ["acme-", "rush-", "zeta-"]
@@ -613,7 +616,7 @@ fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
     );
     let count = tally.split(' ').nth(1).unwrap().replace(',', "");
     assert!(DEMO_ENDED <= count.parse().unwrap(), "{tally}");
-    // The demo counted itself; here somebody else does.
+    // The test counts independently of the demo.
     let seen: Vec<String> = seen.into_iter().collect();
     assert!(DEMO_ENDED <= seen.len());
     assert_eq!(processes("environ", &seen), Vec::<PathBuf>::new());
@@ -621,7 +624,7 @@ fn the_demo_runs_real_programs_and_says_truly_that_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_demo_that_was_killed_leaves_nothing_to_the_next() {
+fn a_new_demo_ends_the_executions_of_a_killed_one() {
     let house = House::new();
     let demo = house.up(&["--demo"]);
     let mut tail = house
@@ -645,7 +648,7 @@ fn a_demo_that_was_killed_leaves_nothing_to_the_next() {
 }
 
 #[test]
-fn the_shim_is_nobodys_command() {
+fn the_shim_is_not_a_command() {
     let house = House::new();
     assert!(!house.ok(&["--help"]).contains("shim"));
     assert_ne!(house.run(&["shim"]).code, 0);

@@ -1,11 +1,11 @@
-//! Help, manual pages and completions: made from one grammar, and short enough to be read.
+//! Help, manual pages and completions, which are generated from one grammar.
 
 use crate::house::House;
 
-/// What a terminal shows without scrolling.
+/// Lines of a terminal of the usual size.
 const SCREEN_LINES: usize = 24;
 
-/// All commands, as their help says.
+/// Collects all commands from the help texts.
 fn commands(house: &House, path: &[&str], all: &mut Vec<Vec<String>>) {
     let mut words = path.to_vec();
     words.push("-h");
@@ -52,7 +52,7 @@ fn every_short_help_is_one_screen_and_begins_with_an_example_that_parses() {
 }
 
 #[test]
-fn the_long_help_shows_every_flag_and_the_short_one_only_its_own() {
+fn long_help_shows_every_flag_and_short_help_only_those_of_the_command() {
     let house = House::new();
     let (short, long) = (
         house.ok(&["limit", "set", "-h"]),
@@ -72,7 +72,7 @@ fn the_long_help_shows_every_flag_and_the_short_one_only_its_own() {
 }
 
 #[test]
-fn man_pages_and_completions_are_made_for_every_command() {
+fn every_command_has_a_man_page_and_completions() {
     let house = House::new();
     house.ok(&["man", "pages"]);
     let page = std::fs::read_to_string(house.path("pages/bursar-booking-reserve.1")).unwrap();
@@ -85,7 +85,7 @@ fn man_pages_and_completions_are_made_for_every_command() {
 }
 
 #[test]
-fn singular_plural_and_the_noun_alone_are_one() {
+fn singular_plural_and_noun_without_verb_mean_list() {
     let house = House::new();
     let _server = house.up(&[]);
     let listed = house.ok(&["limit", "list"]);

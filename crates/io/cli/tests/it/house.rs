@@ -1,15 +1,15 @@
-//! A home for one test: its own directories, its own server, nothing of the machine.
+//! The environment of one test: its own directories and server.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Tests may run in the background of a shell, which has them ignore signals; what they start
-/// must not inherit that.
+/// A shell that runs the tests in the background makes them ignore signals; commands must not
+/// inherit that.
 pub(crate) const ENV: &str = "/usr/bin/env";
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal";
 
-/// Brings up the loopback device of a new network, and becomes the command.
+/// Brings up the loopback device of a new network namespace and executes the command.
 const LOOPBACK_UP: &str = "
 import fcntl, os, socket, struct, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
@@ -17,21 +17,21 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
 os.execvp(sys.argv[1], sys.argv[1:])
 ";
 
-/// A home with nothing in it.
+/// Empty directories for one test.
 pub(crate) struct House {
     directory: tempfile::TempDir,
 }
 
-/// A server that runs until it is dropped.
+/// A server that is killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// What it said when it was ready.
-    pub(crate) said: String,
+    /// Its first line on stdout.
+    pub(crate) announcement: String,
     /// `http://127.0.0.1:…`.
     pub(crate) address: String,
 }
 
-/// What a command left behind.
+/// Exit code and output of a command.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -73,22 +73,22 @@ impl House {
         ended(self.command(words).output().unwrap())
     }
 
-    /// Runs what must succeed, and gives its stdout.
+    /// Runs a command that must succeed; returns its stdout.
     pub(crate) fn ok(&self, words: &[&str]) -> String {
         let ended = self.run(words);
         assert_eq!(ended.code, 0, "{words:?}: {}{}", ended.stdout, ended.stderr);
         ended.stdout
     }
 
-    /// Starts a server and waits until it says that it is ready.
+    /// Starts a server and waits until it is ready.
     pub(crate) fn up(&self, words: &[&str]) -> Server {
         let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
         all.extend(words);
         Self::started(self.command(&all))
     }
 
-    /// The same in a network of its own, as on another machine: servers of one ledger do not run
-    /// beside one another.
+    /// Starts a server in a new network namespace, as on another machine: one machine runs only one
+    /// server of a ledger.
     pub(crate) fn up_elsewhere(&self, words: &[&str]) -> Server {
         let mut all = vec!["up", "--listen", "127.0.0.1:0", "-o", "json"];
         all.extend(words);
@@ -107,26 +107,26 @@ impl House {
         Self::started(there)
     }
 
-    /// The same for a command that was made already.
+    /// Starts the server of a command and waits until it is ready.
     pub(crate) fn started(mut command: Command) -> Server {
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut announcement = String::new();
         BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut said)
+            .read_line(&mut announcement)
             .unwrap();
-        if said.is_empty() {
+        if announcement.is_empty() {
             let output = child.wait_with_output().unwrap();
             panic!("no server: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let ready: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&announcement).unwrap();
         let address = ready["server"].as_str().unwrap().to_owned();
         Server {
             child,
-            said,
+            announcement,
             address,
         }
     }
@@ -137,18 +137,18 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it without any warning.
+    /// Ends it by SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it as Ctrl-C does, and gives its exit code.
+    /// Ends it as Ctrl-C does; returns its exit code.
     pub(crate) fn interrupt(self) -> i32 {
         self.interrupted().code
     }
 
-    /// The same, with what it said on stderr in its life.
+    /// Ends it as Ctrl-C does; returns its exit code and all its stderr.
     pub(crate) fn interrupted(mut self) -> Ended {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -178,7 +178,7 @@ pub(crate) fn ended(output: Output) -> Ended {
     }
 }
 
-/// The root of the tree.
+/// The root of the repository.
 pub(crate) fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../..")

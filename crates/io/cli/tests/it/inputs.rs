@@ -1,5 +1,5 @@
-//! Wrong words are answered in plain words, terminals obey nobody but us, and a start that is
-//! refused leaves nothing behind.
+//! Wrong input gets a clear error, no escape sequence of others reaches a terminal, and a refused
+//! start leaves no files behind.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::house::{Ended, House, ended};
 
-/// The first line that a command says on stderr.
+/// The first line on stderr.
 fn first(ended: &Ended) -> &str {
     ended.stderr.lines().next().unwrap_or_default()
 }
 
 #[test]
-fn wrong_values_of_flags_are_told_in_plain_words() {
+fn wrong_values_of_flags_get_a_clear_error() {
     let house = House::new();
     for (words, expected) in [
         ("limit set python --slots -5", "--slots cannot be negative"),
@@ -72,7 +72,7 @@ fn wrong_values_of_flags_are_told_in_plain_words() {
 }
 
 #[test]
-fn wrong_settings_name_the_key_in_plain_words() {
+fn wrong_settings_get_an_error_that_names_the_key() {
     let house = House::new();
     for (text, expected) in [
         (
@@ -81,7 +81,7 @@ fn wrong_settings_name_the_key_in_plain_words() {
         ),
         (
             "[server]\nlisten = 7171\n",
-            ":2: `listen` must be a text in quotes",
+            ":2: `listen` must be a string in quotes",
         ),
         (
             "[executor]\nshare-user = 1\n",
@@ -99,10 +99,10 @@ fn wrong_settings_name_the_key_in_plain_words() {
         std::fs::write(house.path("bursar.toml"), text).unwrap();
         let ended = house.run(&["up", "--config", "bursar.toml"]);
         assert_eq!(ended.code, 2, "{text}");
-        let said = first(&ended);
+        let message = first(&ended);
         assert!(
-            said.starts_with(&format!("error: bursar.toml{expected}")),
-            "{text}: {said}"
+            message.starts_with(&format!("error: bursar.toml{expected}")),
+            "{text}: {message}"
         );
     }
 }
@@ -119,7 +119,7 @@ fn files(path: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_start_that_is_refused_leaves_nothing_behind() {
+fn a_refused_start_leaves_no_files_behind() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let twice = "[[cgroup]]\nname = \"a\"\npath = \"/a\"\nmax = 1\n".repeat(2);
@@ -155,7 +155,7 @@ fn a_second_server_on_the_same_data_and_port_names_the_first() {
 }
 
 #[test]
-fn a_log_that_no_terminal_shows_has_no_colours() {
+fn a_log_without_a_terminal_has_no_colours() {
     let house = House::new();
     let server = house.up(&["-v"]);
     house.ok(&["booking", "reserve", "python"]);
@@ -186,7 +186,7 @@ error: 3 mistakes, nothing was done
 }
 
 #[test]
-fn words_of_a_command_line_are_escaped_in_its_errors() {
+fn arguments_are_escaped_in_errors() {
     let house = House::new();
     for words in [
         vec!["book\u{1b}[2Jings"],
@@ -199,13 +199,13 @@ fn words_of_a_command_line_are_escaped_in_its_errors() {
         for format in ["table", "json"] {
             let ended = house.run(&[&words[..], &["-o", format]].concat());
             assert_ne!(ended.code, 0, "{words:?}");
-            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let message = format!("{}{}", ended.stdout, ended.stderr);
             let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
-            assert!(!said.contains(obeyed), "{words:?}: {said:?}");
-            assert!(!said.contains("\nerror: y"), "{said:?}");
+            assert!(!message.contains(obeyed), "{words:?}: {message:?}");
+            assert!(!message.contains("\nerror: y"), "{message:?}");
         }
     }
-    // A file that is shown with its mistakes.
+    // An invalid file, whose error quotes its text.
     std::fs::write(
         house.path("evil.yaml"),
         "kind: \"a\u{202e}b\" # \u{9b}31m\n",
@@ -220,26 +220,26 @@ fn words_of_a_command_line_are_escaped_in_its_errors() {
     );
 }
 
-/// A server that says of everything what no terminal should obey.
+/// A server whose every text contains escape sequences.
 struct Hostile {
     address: String,
 }
 
-/// Clears the screen, turns the direction, breaks the line, and imitates our own colours.
+/// Clears the screen, reverses the direction, breaks the line, and imitates our colour marks.
 const EVIL: &str = "x\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{fdd0}\nerror: y";
 
 impl Hostile {
     fn new(key: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let mut line = String::new();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 reader.read_line(&mut line).unwrap();
-                // The rest of the request has no body: it is read so that closing loses nothing.
+                // Reads the rest of the request, so that closing the connection loses no answer.
                 let mut header = String::new();
                 while reader.read_line(&mut header).unwrap() > 2 {
                     header.clear();
@@ -259,7 +259,7 @@ impl Hostile {
 
     fn answer(path: &str, key: &str) -> (u16, String) {
         let path = path.split('?').next().unwrap_or_default();
-        // A label of an earlier version, which had no line breaks.
+        // Labels of earlier versions could have hidden characters, but no line breaks.
         let label = EVIL.replace(['\n', ' ', '\u{1b}', '\u{9b}'], "");
         let booking = json!({
             "id": "job", "state": "ended", "class": label, "tenant": label, "slots": 1,
@@ -295,7 +295,7 @@ impl Hostile {
 }
 
 #[test]
-fn nothing_that_a_server_says_is_obeyed_by_a_terminal() {
+fn escape_sequences_of_a_server_do_not_reach_a_terminal() {
     let house = House::new();
     let key = {
         let _server = house.up(&[]);
@@ -324,18 +324,18 @@ fn nothing_that_a_server_says_is_obeyed_by_a_terminal() {
                 .env(color, "1")
                 .env("BURSAR_SERVER", &server.address);
             let ended = ended(command.output().unwrap());
-            let said = format!("{}{}", ended.stdout, ended.stderr);
+            let message = format!("{}{}", ended.stdout, ended.stderr);
             let is_refused = words.contains(&"none");
-            assert_eq!(ended.code, i32::from(is_refused), "{words:?}: {said}");
-            assert!(said.contains("202e"), "{words:?}: {said:?}");
-            // Our own colours, which only one of the two has.
-            let mut plain = said.clone();
+            assert_eq!(ended.code, i32::from(is_refused), "{words:?}: {message}");
+            assert!(message.contains("202e"), "{words:?}: {message:?}");
+            // Only one of the two outputs has our own colours.
+            let mut plain = message.clone();
             for code in ["0", "1", "2", "31", "32", "33"] {
                 plain = plain.replace(&format!("\u{1b}[{code}m"), "");
             }
             assert!(
-                color == "CLICOLOR_FORCE" || plain == said,
-                "{words:?}: {said:?}"
+                color == "CLICOLOR_FORCE" || plain == message,
+                "{words:?}: {message:?}"
             );
             let obeyed = |c: char| c != '\n' && bursar_units::hidden::is_hidden(c);
             assert!(!plain.contains(obeyed), "{words:?}: {plain:?}");

@@ -1,13 +1,13 @@
-//! A ledger whose files are lost, put back, or restored: what the operator sees, end to end.
+//! A ledger whose files are lost, replaced or restored, from the operator's view.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::house::{House, Server};
 
-/// Method: the key alone, then the checkpoint alone, are what is left of a ledger.
+/// Method: only the key, then only the checkpoint, is left of a ledger.
 #[test]
-fn what_is_left_of_a_ledger_starts_no_second_one_and_says_the_way_out() {
+fn remains_of_a_ledger_prevent_a_second_one_and_the_error_names_the_way_out() {
     let house = House::new();
     assert_eq!(house.up(&[]).interrupt(), 0);
     for suffix in ["", "-wal", "-shm"] {
@@ -28,10 +28,10 @@ fn what_is_left_of_a_ledger_starts_no_second_one_and_says_the_way_out() {
     assert_eq!(house.up(&[]).interrupt(), 0);
 }
 
-/// Method: the files are removed under a running server; its answers, its readiness and what it
-/// rescued are looked at, and the rescued file is restored.
+/// Method: removes the files of a running server, checks its answers, its readiness and the rescued
+/// file, and restores that file.
 #[test]
-fn no_write_is_answered_as_done_when_the_store_is_gone_and_nothing_is_lost() {
+fn without_its_store_a_server_acknowledges_no_write_and_loses_nothing() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&[
@@ -52,8 +52,8 @@ fn no_write_is_answered_as_done_when_the_store_is_gone_and_nothing_is_lost() {
     );
     assert!(ready(&server).contains("503"), "{}", ready(&server));
     assert!(ready(&server).contains("store-away"), "{}", ready(&server));
-    let said = server.interrupted().stderr;
-    assert!(said.contains("ledger.rescue.db"), "{said}");
+    let message = server.interrupted().stderr;
+    assert!(message.contains("ledger.rescue.db"), "{message}");
     let rescued = house.data().join("ledger.rescue.db");
     house.ok(&["ledger", "restore", rescued.to_str().unwrap(), "--yes"]);
     let server = house.up(&[]);
@@ -63,9 +63,9 @@ fn no_write_is_answered_as_done_when_the_store_is_gone_and_nothing_is_lost() {
     house.ok(&["ledger", "check"]);
 }
 
-/// Method: a backup at one fence, grants beyond it, a restore: the next fence is above them all.
+/// Method: a backup, grants with higher fences, a restore: the next fence is above them all.
 #[test]
-fn after_a_restore_fences_go_on_above_all_that_were_lost_and_tokens_have_ended() {
+fn after_a_restore_fences_are_above_all_lost_ones_and_tokens_have_ended() {
     let house = House::new();
     let server = house.up(&[]);
     fence(&house, "one");
@@ -74,14 +74,17 @@ fn after_a_restore_fences_go_on_above_all_that_were_lost_and_tokens_have_ended()
     let lost = fence(&house, "two").max(fence(&house, "three"));
     assert_eq!(server.interrupt(), 0);
     for (flags, tokens) in [(&["--yes"][..], 0), (&["--yes", "--keep-tokens"], 1)] {
-        let said = house.ok(&[&["ledger", "restore", "b.bak"], flags].concat());
+        let message = house.ok(&[&["ledger", "restore", "b.bak"], flags].concat());
         assert_eq!(
-            said.contains("1 token: some may have been revoked"),
+            message.contains("1 token: some may have been revoked"),
             tokens == 0,
-            "{said}"
+            "{message}"
         );
-        // Each has an origin of its own: two histories under one would look like a forgery.
-        assert!(said.contains(&format!("…/{}\n", tokens + 1)), "{said}");
+        // Each restore has its own origin: two histories of one origin would look like a forgery.
+        assert!(
+            message.contains(&format!("…/{}\n", tokens + 1)),
+            "{message}"
+        );
         let server = house.up(&[]);
         let next = fence(&house, &format!("four-{tokens}"));
         assert!(lost < next && next < 1 << 53, "{lost} {next}");
@@ -92,15 +95,15 @@ fn after_a_restore_fences_go_on_above_all_that_were_lost_and_tokens_have_ended()
 }
 
 #[test]
-fn a_restore_moves_the_ledger_aside_and_leaves_what_is_no_part_of_it() {
+fn a_restore_moves_the_old_ledger_aside_and_leaves_other_files() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&["ledger", "backup", "--out", "b.bak"]);
     assert_eq!(server.interrupt(), 0);
     let kept = house.data().join("executions/e-mine");
     fs::create_dir_all(&kept).unwrap();
-    let said = house.ok(&["ledger", "restore", "b.bak", "--yes"]);
-    assert!(said.contains("before"), "{said}");
+    let message = house.ok(&["ledger", "restore", "b.bak", "--yes"]);
+    assert!(message.contains("before"), "{message}");
     assert!(kept.exists());
     let aside = fs::read_dir(house.data().parent().unwrap())
         .unwrap()
@@ -118,7 +121,7 @@ fn a_restore_moves_the_ledger_aside_and_leaves_what_is_no_part_of_it() {
 }
 
 #[test]
-fn a_data_directory_that_others_can_write_to_is_refused_with_the_command_to_type() {
+fn a_data_directory_that_others_can_write_to_is_refused_with_a_command_as_hint() {
     let house = House::new();
     fs::create_dir_all(house.data()).unwrap();
     fs::set_permissions(house.data(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -128,7 +131,7 @@ fn a_data_directory_that_others_can_write_to_is_refused_with_the_command_to_type
 }
 
 #[test]
-fn something_else_in_place_of_the_executions_is_refused_with_the_way_out() {
+fn a_file_in_place_of_the_executions_directory_is_refused_with_a_hint() {
     let house = House::new();
     assert_eq!(house.up(&[]).interrupt(), 0);
     let place = house.data().join("executions");
@@ -136,14 +139,18 @@ fn something_else_in_place_of_the_executions_is_refused_with_the_way_out() {
     fs::write(&place, "no directory").unwrap();
     let ended = house.run(&["up", "--listen", "127.0.0.1:0"]);
     assert_eq!(ended.code, 3, "{}", ended.stderr);
-    for said in [place.to_str().unwrap(), "hint: move away"] {
-        assert!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    for message in [place.to_str().unwrap(), "hint: move that"] {
+        assert!(
+            ended.stderr.contains(message),
+            "{message}: {}",
+            ended.stderr
+        );
     }
 }
 
-/// Method: an execution that ended after the backup; its id is submitted again after the restore.
+/// Method: an execution ends after the backup; its id is submitted again after the restore.
 #[test]
-fn an_execution_of_the_lost_records_is_not_taken_for_the_next_one_of_its_id() {
+fn an_execution_of_lost_records_is_not_mistaken_for_the_next_one_of_its_id() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&["ledger", "backup", "--out", "b.bak"]);
@@ -162,9 +169,9 @@ fn an_execution_of_the_lost_records_is_not_taken_for_the_next_one_of_its_id() {
     assert_eq!(server.interrupt(), 0);
 }
 
-/// Method: a backup is tried out beside the server it was made of.
+/// Method: starts a restored backup beside its original server.
 #[test]
-fn a_copy_does_not_start_beside_the_server_whose_programs_it_would_end() {
+fn a_copy_of_a_ledger_does_not_start_beside_its_original_server() {
     let house = House::new();
     let server = house.up(&[]);
     house.ok(&["ledger", "backup", "--out", "b.bak"]);
@@ -177,7 +184,7 @@ fn a_copy_does_not_start_beside_the_server_whose_programs_it_would_end() {
     assert_eq!(house.up(&["--data", "copy"]).interrupt(), 0);
 }
 
-/// Method: the restores are of one backup, one right after the other.
+/// Method: restores one backup twice in succession.
 #[test]
 fn two_restores_of_one_backup_in_one_place_share_no_fence() {
     let house = House::new();
@@ -195,7 +202,7 @@ fn two_restores_of_one_backup_in_one_place_share_no_fence() {
     }
 }
 
-/// Method: nothing but the clock and the key is left of the first restore.
+/// Method: only the clock and the key are left of the first restore.
 #[test]
 fn two_restores_share_no_fence_although_the_store_of_the_first_is_lost() {
     let house = House::new();
@@ -224,10 +231,10 @@ fn fence(house: &House, id: &str) -> u64 {
     granted["fence"].as_u64().unwrap()
 }
 
-/// What `/readyz` answers, head and body.
+/// The answer of `/readyz`, head and body.
 fn ready(server: &Server) -> String {
     use std::io::{Read as _, Write as _};
-    let address = server.said.split("http://").nth(1).unwrap();
+    let address = server.announcement.split("http://").nth(1).unwrap();
     let address = address.split(['"', '/', ' ']).next().unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(

@@ -1,4 +1,4 @@
-//! The real binary, as people use it: transcripts on virtual time, and the rest in processes.
+//! Tests of the real binary: transcripts on virtual time, and processes on the real machine.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

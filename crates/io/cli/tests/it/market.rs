@@ -1,4 +1,4 @@
-//! `bursar market clear`: what the design says by hand is what the binary says from a file.
+//! `bursar market clear`: results that were calculated by hand, from files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::house::{House, ended, tree};
 
-/// A rule, what can be shared, the pods as (min, max, weight, demand in percent), and what each
-/// gets: the golden rows of design 10.
+/// Policy, capacity, pods as (min, max, weight, demand in percent), and the share of each.
 type Row = (
     &'static str,
     u64,
@@ -102,7 +101,7 @@ fn file((policy, capacity, pods, _): &Row) -> String {
 }
 
 #[test]
-fn every_golden_row_of_the_design_comes_out_of_a_file() {
+fn every_golden_row_is_the_result_of_a_file() {
     let house = House::new();
     for row in ROWS {
         std::fs::write(house.path("market.yaml"), file(row)).unwrap();
@@ -118,7 +117,7 @@ fn every_golden_row_of_the_design_comes_out_of_a_file() {
 }
 
 #[test]
-fn stdin_is_a_file_and_the_json_is_the_one_of_the_design() {
+fn stdin_is_accepted_and_the_json_has_every_field() {
     let house = House::new();
     let mut child = house
         .command(&["market", "clear", "-f", "-", "-o", "json"])

@@ -1,4 +1,4 @@
-//! What becomes of a market when its terminal goes away, and how many files it may have open.
+//! The market when its terminal closes, and the limit of open files.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::exec_running::{Running, program, shell};
 use crate::house::{House, ended};
 use crate::market_node::{Group, WROTE_MILLI, get, until_lowered_by};
 
-/// What a shell does first for a command that is to outlive its terminal, as `nohup` does.
+/// Shell code that makes a command outlive its terminal, as `nohup` does.
 const IGNORES: &str = "trap '' HUP;";
 
-/// Both commands that act on limits, with all they need.
+/// The two commands that write limits, with their arguments.
 fn commands(settings: &Path) -> [String; 2] {
     let settings = settings.to_str().unwrap();
     let rest = format!("--market act --config {settings} --listen 127.0.0.1:0 -o json");
@@ -25,8 +25,8 @@ fn commands(settings: &Path) -> [String; 2] {
     ]
 }
 
-/// A command under a terminal of its own, which goes away with what shows it. Nothing is left of
-/// the command when the test ends.
+/// A command in a new terminal, which closes with its emulator. The command is killed when the test
+/// ends.
 struct Terminal {
     shown: Option<Running>,
     pid: Pid,
@@ -34,7 +34,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs a command after what the shell is to do first.
+    /// Runs a command after the shell code `first`.
     fn open(house: &House, first: &str, command: &str) -> Self {
         let line = format!("{first} echo $$; exec {command}");
         let words = ["-c", include_str!("terminal.py"), "sh", "-c", &line];
@@ -47,18 +47,18 @@ impl Terminal {
         }
     }
 
-    /// What the command says when it is ready.
+    /// The command's message that it is ready.
     fn ready(&mut self) -> Value {
         loop {
             let line = self.shown.as_mut().unwrap().line();
-            assert!(!line.is_empty(), "it never got ready");
+            assert!(!line.is_empty(), "the command ended before it was ready");
             if line.starts_with('{') {
                 return serde_json::from_str(&line).unwrap();
             }
         }
     }
 
-    /// Nobody looks any more; the kernel hangs up.
+    /// Closes the terminal; the kernel sends SIGHUP.
     fn close(&mut self) {
         let shown = self.shown.take().unwrap();
         shown.signal(Signal::KILL);
@@ -69,9 +69,8 @@ impl Terminal {
         pidfd_send_signal(&self.process, Signal::TERM).unwrap();
     }
 
-    /// Waits until the command has ended.
     fn end(&self) {
-        assert!(has_ended(&self.process), "it does not end");
+        assert!(has_ended(&self.process), "the command does not end");
     }
 }
 
@@ -81,7 +80,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Waits until a process has ended, and no longer than one that ends ever takes.
+/// Waits for the end of a process; false after a time limit.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     let patience = Timespec {
         tv_sec: 60,
@@ -92,7 +91,7 @@ pub(crate) fn has_ended(process: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_terminal_that_goes_away_leaves_no_limit_behind() {
+fn closing_the_terminal_restores_the_limits() {
     let (house, group) = (House::new(), Group::new());
     for command in commands(&group.settings(&house)) {
         let mut terminal = Terminal::open(&house, "", &command);
@@ -105,7 +104,7 @@ fn a_terminal_that_goes_away_leaves_no_limit_behind() {
 }
 
 #[test]
-fn what_was_started_to_outlive_its_terminal_does_and_ends_in_order_later() {
+fn a_command_that_ignores_sighup_outlives_its_terminal_and_restores_limits_later() {
     let (house, group) = (House::new(), Group::new());
     for command in commands(&group.settings(&house)) {
         let mut terminal = Terminal::open(&house, IGNORES, &command);
@@ -130,14 +129,14 @@ fn what_was_started_to_outlive_its_terminal_does_and_ends_in_order_later() {
 }
 
 #[test]
-fn a_log_that_nobody_sees_any_more_ends_nothing() {
+fn logging_to_a_closed_terminal_does_not_end_the_server() {
     let (house, group) = (House::new(), Group::new());
     let [up, _] = commands(&group.settings(&house));
     let mut terminal = Terminal::open(&house, IGNORES, &up);
     let ready = terminal.ready();
     until_lowered_by(ready["server"].as_str().unwrap(), &group);
     terminal.close();
-    // This is logged, to a terminal that is not there.
+    // This is logged to the closed terminal.
     let done = house.ok(&["node", "restore", "--all"]);
     assert!(done.contains("1 CPU limit put back\n"), "{done}");
     terminal.terminate();
@@ -145,7 +144,7 @@ fn a_log_that_nobody_sees_any_more_ends_nothing() {
 }
 
 #[test]
-fn what_cannot_say_that_it_is_ready_ends_and_leaves_no_limit_behind() {
+fn a_command_that_cannot_write_to_stdout_ends_and_restores_the_limits() {
     let (house, group) = (House::new(), Group::new());
     for command in commands(&group.settings(&house)) {
         let mut full = shell(&house, &format!("exec {command} > /dev/full"));
@@ -162,7 +161,7 @@ fn what_cannot_say_that_it_is_ready_ends_and_leaves_no_limit_behind() {
 }
 
 #[test]
-fn as_many_files_may_be_open_as_the_machine_allows() {
+fn the_limit_of_open_files_is_raised_to_its_maximum() {
     let (house, group) = (House::new(), Group::new());
     for command in commands(&group.settings(&house)) {
         let line = format!("ulimit -Sn 256; ulimit -Hn 2048; exec {command}");

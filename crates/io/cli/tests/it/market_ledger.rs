@@ -1,5 +1,5 @@
-//! What the market of this machine leaves in the ledger, through the real binary and the real kernel:
-//! everything once, whatever ends the server (M12). Needs root, as the executions do.
+//! Records of this machine's market, with the real binary and kernel: each change is recorded once,
+//! however the server ends (M12). Needs root, as the executions do.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::house::{House, Server};
 use crate::market_node::{Group, LOOKS_MAX, WROTE_MILLI, acting, node, until_lowered};
 
-/// All that is on record of the market.
-fn told(house: &House) -> Vec<String> {
+/// Sentences of all records about the market.
+fn recorded(house: &House) -> Vec<String> {
     let records = house.ok(&["ledger", "tail", "--from", "0", "-o", "json"]);
     let records: Value = serde_json::from_str(&records).unwrap();
     let sentences = records.as_array().unwrap().iter();
@@ -23,25 +23,26 @@ fn told(house: &House) -> Vec<String> {
     sentences.filter(is_about).map(str::to_owned).collect()
 }
 
-/// Looks until the sentences are these; each look is a process.
+/// Reads the records until the condition holds. Each read is a process, so no sleep is needed.
 fn until(house: &House, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
     let mut last = Vec::new();
     for _ in 0..LOOKS_MAX {
-        last = told(house);
+        last = recorded(house);
         if is_there(&last) {
             return last;
         }
     }
-    panic!("that does not come: {last:#?}");
+    panic!("the records do not come: {last:#?}");
 }
 
-fn count(told: &[String], part: &str) -> usize {
-    told.iter()
+fn count(sentences: &[String], part: &str) -> usize {
+    sentences
+        .iter()
         .filter(|sentence| sentence.contains(part))
         .count()
 }
 
-/// The first `count` events of the stream that are about pods, from the beginning of the ledger.
+/// The first `count` events about originals of pods, from the beginning of the ledger.
 fn pod_events(server: &Server, count: usize) -> Vec<(String, Value)> {
     let address = server.address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
@@ -66,26 +67,26 @@ fn pod_events(server: &Server, count: usize) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn an_original_is_on_record_once_when_taken_and_once_when_given_back() {
+fn an_original_is_recorded_once_when_taken_and_once_when_returned() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
     until_lowered(&house);
     let taken = format!("takes part: it came with a limit of {WROTE_MILLI}m, which is kept");
-    until(&house, |told| count(told, &taken) == 1);
+    until(&house, |recorded| count(recorded, &taken) == 1);
 
-    // Whoever dies has written everything down, and the next one has nothing to add.
+    // The killed server has recorded everything; the next one adds nothing.
     server.kill();
     assert!(group.milli() < WROTE_MILLI);
     let server = acting(&house, &group);
     until_lowered(&house);
-    let all = told(&house);
+    let all = recorded(&house);
     assert_eq!(count(&all, &taken), 1, "{all:#?}");
     assert_eq!(count(&all, "the market acts"), 1, "{all:#?}");
     assert_eq!(count(&all, "is given back"), 0, "{all:#?}");
 
-    // Who had it put back finds it on record at once.
+    // The restore is recorded before the command ends.
     house.ok(&["node", "restore", "--all"]);
-    let all = told(&house);
+    let all = recorded(&house);
     let returned = format!("is given back: it came with a limit of {WROTE_MILLI}m");
     assert_eq!(count(&all, &returned), 1, "{all:#?}");
     assert_eq!(count(&all, "the market observes"), 1, "{all:#?}");
@@ -100,13 +101,13 @@ fn an_original_is_on_record_once_when_taken_and_once_when_given_back() {
     assert!(!tail.contains(" joined: "), "{tail}");
     assert_eq!(server.interrupt(), 0);
 
-    // A server that stops in order says its last word; the next one begins anew.
+    // A server that stops records the end; the next one records a new start.
     let server = acting(&house, &group);
     until_lowered(&house);
-    until(&house, |told| count(told, &taken) == 2);
+    until(&house, |recorded| count(recorded, &taken) == 2);
     assert_eq!(server.interrupt(), 0);
     let server = house.up(&["--market", "off"]);
-    let all = told(&house);
+    let all = recorded(&house);
     assert_eq!(count(&all, &returned), 2, "{all:#?}");
     assert_eq!(count(&all, "the market is off"), 1, "{all:#?}");
     assert_eq!(server.interrupt(), 0);
@@ -121,15 +122,15 @@ fn an_original_is_on_record_once_when_taken_and_once_when_given_back() {
     assert!(checked.contains("ok    market"), "{checked}");
 }
 
-/// Method: a floor that no machine has.
+/// Method: a minimum that exceeds every machine.
 #[test]
-fn a_change_of_the_label_and_of_the_settings_is_on_record() {
+fn a_change_of_the_label_or_of_the_settings_is_recorded() {
     let (house, group) = (House::new(), Group::new());
     let settings = group.settings_between(&house, ("512", "512"));
     let settings = settings.to_str().unwrap();
     let server = house.up(&["--market", "act", "--config", settings]);
-    let all = until(&house, |told| {
-        count(told, "overloaded, was uncongested") == 1
+    let all = until(&house, |recorded| {
+        count(recorded, "overloaded, was uncongested") == 1
     });
     let overloaded = all.iter().find(|one| one.contains("overloaded")).unwrap();
     let words = ": overloaded, was uncongested: 1 pod needs 512000m, ";
@@ -137,15 +138,17 @@ fn a_change_of_the_label_and_of_the_settings_is_on_record() {
     assert!(overloaded.ends_with("m can be shared"), "{overloaded}");
     assert_eq!(server.interrupt(), 0);
     let server = acting(&house, &group);
-    // How much of the machine others use meanwhile is not for this test to say.
-    until(&house, |told| count(told, "congested, was overloaded") == 1);
+    // The CPU use of other processes is not known to this test.
+    until(&house, |recorded| {
+        count(recorded, "congested, was overloaded") == 1
+    });
     assert_eq!(server.interrupt(), 0);
-    // What is declared of a cgroup is no part of the settings; the policy is.
+    // The policy is part of the settings; the declaration of a cgroup is not.
     let text = std::fs::read_to_string(settings).unwrap();
     let text = text.replacen("[market]\n", "[market]\npolicy = \"weighted-nash\"\n", 1);
     std::fs::write(settings, text).unwrap();
     let server = house.up(&["--market", "act", "--config", settings]);
-    let all = told(&house);
+    let all = recorded(&house);
     assert_eq!(count(&all, "the market acts, policy"), 2, "{all:#?}");
     let last = all.iter().rfind(|one| one.contains("the market")).unwrap();
     assert!(last.contains("the market acts, policy weighted-nash, settings "));

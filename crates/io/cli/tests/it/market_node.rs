@@ -1,5 +1,5 @@
-//! The market of this machine through the real binary: it observes, acts, is looked at, and puts
-//! back what it found, whatever ends it. Needs root, as the executions do.
+//! The market of this machine with the real binary: it observes, acts, is shown, and restores the
+//! original limits however it ends. Needs root, as the executions do.
 
 use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,14 @@ use serde_json::Value;
 use crate::exec_running::{Running, program};
 use crate::house::{House, Server};
 
-/// What its user wrote for the group.
+/// The limit that the user wrote to the group.
 pub(crate) const WROTE_MILLI: u64 = 900;
-/// So often is looked for something before it counts as missing; each look is a process.
+/// Maximum number of looks for something. Each look is a process, so no sleep is needed.
 pub(crate) const LOOKS_MAX: u32 = 5_000;
-/// The period of a quota, in microseconds.
+/// Period of a quota.
 const PERIOD_US: u64 = 100_000;
 
-/// A cgroup of this machine with a quota, gone when the test ends.
+/// A cgroup with a quota, removed when the test ends.
 pub(crate) struct Group {
     name: PathBuf,
     directories: Vec<PathBuf>,
@@ -57,12 +57,12 @@ impl Group {
         limit.quota().unwrap().milli_ceil().unwrap()
     }
 
-    /// Settings under which a limit that is not needed falls at once.
+    /// Settings with which an unneeded limit falls at once.
     pub(crate) fn settings(&self, house: &House) -> PathBuf {
         self.settings_between(house, ("100m", "900m"))
     }
 
-    /// The same with another floor and ceiling.
+    /// The same settings with another minimum and maximum.
     pub(crate) fn settings_between(&self, house: &House, (min, max): (&str, &str)) -> PathBuf {
         let path = house.path("bursar.toml");
         let text = format!(
@@ -96,7 +96,7 @@ fn roots() -> Vec<PathBuf> {
     };
     let mut roots: Vec<PathBuf> = Vec::new();
     for (mount, _) in found.into_iter().flatten() {
-        // One mount may carry both, under one path or two.
+        // One mount may have both controllers, under one path or two.
         let real = mount.point.canonicalize().unwrap();
         if !roots.contains(&real) {
             roots.push(real);
@@ -110,7 +110,7 @@ pub(crate) fn acting(house: &House, group: &Group) -> Server {
     house.up(&["--market", "act", "--config", settings.to_str().unwrap()])
 }
 
-/// Looks until what is seen is what was awaited, and gives it; each look is a process, or asks one.
+/// Looks until the condition holds; returns the value. Each look starts or queries a process.
 pub(crate) fn until<T: Debug>(mut look: impl FnMut() -> T, is_it: impl Fn(&T) -> bool) -> T {
     let mut seen = look();
     for _ in 1..LOOKS_MAX {
@@ -122,7 +122,7 @@ pub(crate) fn until<T: Debug>(mut look: impl FnMut() -> T, is_it: impl Fn(&T) ->
     panic!("that does not come, this is there: {seen:#?}");
 }
 
-/// Looks until the limit of the group is not what its user wrote.
+/// Looks until the limit of the group differs from the user's.
 pub(crate) fn until_lowered(house: &House) -> Value {
     let look = || -> Value {
         let text = house.ok(&["top", "-o", "json"]);
@@ -134,7 +134,7 @@ pub(crate) fn until_lowered(house: &House) -> Value {
     })
 }
 
-/// The same where only the kernel knows, and whoever lowers it is at that address.
+/// The same by the kernel's file, for an agent without a ledger at that address.
 pub(crate) fn until_lowered_by(address: &str, group: &Group) {
     let look = || (get(address, "/metrics").0, group.milli());
     until(look, |(_, milli)| *milli < WROTE_MILLI);
@@ -146,12 +146,12 @@ pub(crate) fn node(house: &House) -> String {
 }
 
 #[test]
-fn a_cgroup_is_managed_shown_explained_and_put_back() {
+fn a_cgroup_is_managed_shown_explained_and_restored() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["market"]["mode"], "act");
-    assert_eq!(said["market"]["notManaged"], 1);
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["market"]["mode"], "act");
+    assert_eq!(announcement["market"]["notManaged"], 1);
     let market = until_lowered(&house);
     assert_eq!(market["pods"][0]["pod"], "web");
     assert_eq!(market["pods"][0]["originalMilli"], WROTE_MILLI);
@@ -204,7 +204,7 @@ fn a_cgroup_is_managed_shown_explained_and_put_back() {
 }
 
 #[test]
-fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
+fn every_end_of_the_server_restores_limits_and_after_kill_9_a_command_does() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
     until_lowered(&house);
@@ -241,7 +241,7 @@ fn what_ends_the_server_puts_limits_back_and_after_kill_9_a_command_does() {
 }
 
 #[test]
-fn the_record_of_the_market_is_played_back_and_checked_with_the_ledger() {
+fn the_record_of_the_market_is_explained_and_checked_with_the_ledger() {
     let (house, group) = (House::new(), Group::new());
     let server = acting(&house, &group);
     let market = until_lowered(&house);
@@ -258,7 +258,7 @@ fn the_record_of_the_market_is_played_back_and_checked_with_the_ledger() {
         "{then}"
     );
     assert!(then.contains("\nHOW     need "), "{then}");
-    // Nodes without an agent, before and behind, are not why nothing is known of then.
+    // Nodes without an agent, before and after ours by name, do not hide the record.
     let nodes = ["0-without", "zz-without"].map(|name| {
         let status = "status:\n  allocatable: {cpu: \"1\"}\n";
         format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n{status}")
@@ -306,7 +306,7 @@ fn executions_are_managed_while_they_run() {
     house.ok(&[&words[..], &["--", "sleep", "600"]].concat());
     let pods = || house.ok(&["top", "-o", "name"]);
     until(pods, |pods| pods == "pod/e-job\n");
-    // It goes by the name of its booking, too, and says how to leave.
+    // The id of the booking is accepted too, and the answer shows the way out.
     let explained = house.ok(&["explain", "pod/job"]);
     assert!(
         explained.starts_with("e-job may use 900m of CPU on "),
@@ -331,7 +331,7 @@ fn executions_are_managed_while_they_run() {
     );
     house.ok(&["booking", "cancel", "job"]);
     until(pods, String::is_empty);
-    // A server that is killed leaves the empty cgroup of its ledger to the next one.
+    // A killed server would leave the empty cgroup of its ledger.
     assert_eq!(server.interrupt(), 0);
 }
 
@@ -382,13 +382,13 @@ fn an_execution_may_be_given_more_than_it_is_charged() {
 }
 
 #[test]
-fn it_observes_unless_told_and_can_be_left_off() {
+fn the_market_observes_by_default_and_can_be_off() {
     let house = House::new();
     let settings = "[market]\nsense = \"100ms\"\nclear = \"500ms\"\n";
     std::fs::write(house.path("bursar.toml"), settings).unwrap();
     let server = house.up(&["--config", "bursar.toml"]);
-    let said: Value = serde_json::from_str(&server.said).unwrap();
-    assert_eq!(said["market"]["mode"], "observe");
+    let announcement: Value = serde_json::from_str(&server.announcement).unwrap();
+    assert_eq!(announcement["market"]["mode"], "observe");
     let top = house.ok(&["top"]);
     assert!(top.contains("nothing is managed here"), "{top}");
     house.ok(&[
@@ -408,9 +408,9 @@ fn it_observes_unless_told_and_can_be_left_off() {
     };
     let top = until(|| house.ok(&["top"]), |top| row(top).is_some());
     assert!(top.contains("\nOBSERVED "), "{top}");
-    // What holds it is no row of its own, though it has used CPU.
+    // Its parent cgroup has no row, although it has used CPU.
     assert!(!top.contains("NEED") && !top.contains(&base), "{top}");
-    // What it uses and used comes later, and is not for this test to say.
+    // The other cells depend on the CPU use, which varies.
     assert_eq!(row(&top).unwrap()[..2], ["e-job", "500m"], "{top}");
     let explained = house.ok(&["explain", "pod/job"]);
     assert!(explained.contains(": it is only observed\n"), "{explained}");
@@ -435,7 +435,7 @@ fn it_observes_unless_told_and_can_be_left_off() {
     assert_eq!(house.run(&["node", "restore", &node]).code, 1);
 }
 
-/// The body of an answer over plain HTTP, and its status.
+/// Status and body of an answer over plain HTTP.
 pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
     let host = address.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -449,7 +449,7 @@ pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 #[test]
-fn an_agent_alone_acts_tells_its_metrics_and_puts_back() {
+fn an_agent_alone_acts_serves_metrics_and_restores_limits() {
     let (house, group) = (House::new(), Group::new());
     let settings = group.settings(&house);
     let words = [
@@ -493,11 +493,11 @@ fn an_agent_alone_acts_tells_its_metrics_and_puts_back() {
     assert_eq!(group.milli(), WROTE_MILLI);
 }
 
-/// A screen of its own, and back.
+/// Enters and leaves the alternate screen.
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// A live view under a terminal of its own, and its process.
+/// A live view in a new terminal, and its process.
 pub(crate) fn live(house: &House, view: &str) -> (Running, Pid) {
     let mut command = program(house, "python3");
     command.args(["-c", include_str!("terminal.py")]).args([
@@ -509,7 +509,7 @@ pub(crate) fn live(house: &House, view: &str) -> (Running, Pid) {
     let pid = terminal.line().trim().parse().unwrap();
     terminal.until(ENTER);
     terminal.until("node ");
-    // Of a machine with much on it the window shows the beginning, and always this.
+    // On a busy machine the window shows only the first rows, but always this line.
     terminal.until("q quits");
     (terminal, Pid::from_raw(pid).unwrap())
 }
@@ -525,7 +525,7 @@ fn the_live_view_leaves_the_terminal_as_it_was() {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         assert!(ended.stdout.contains(LEAVE), "{:?}", ended.stdout);
     }
-    // What cannot be asked any more is shown with its age, and the view goes on.
+    // Without a server the view shows the last data with its age.
     let (mut terminal, _) = live(&house, "bursar top");
     server.kill();
     terminal.until("q quits; reconnecting, this is ");

@@ -57,7 +57,7 @@ fn every_command_that_prints_a_result_has_json_and_yaml() {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_table() {
+fn exit_codes_are_as_documented() {
     let house = House::new();
     assert_eq!(house.run(&["limits"]).code, 3, "no server");
     let server = house.up(&[]);
@@ -113,7 +113,7 @@ fn an_error_for_programs_is_one_problem_object_on_stderr() {
 }
 
 #[test]
-fn nobody_there_says_what_was_tried() {
+fn without_a_server_the_error_lists_the_settings_tried() {
     let house = House::new();
     let ended = house.run(&["bookings"]);
     let socket = house.path("run/bursar/api.sock");
@@ -143,7 +143,7 @@ fn a_closed_pipe_is_success() {
 }
 
 #[test]
-fn colour_and_letters_follow_the_environment() {
+fn colour_and_character_set_follow_the_environment() {
     let house = House::new();
     let _server = house.up(&[]);
     house.ok(&[
@@ -176,7 +176,7 @@ fn colour_and_letters_follow_the_environment() {
 }
 
 #[test]
-fn a_token_works_over_tcp_from_a_file_that_is_private() {
+fn a_token_from_a_private_file_works_over_tcp() {
     let house = House::new();
     let server = house.up(&[]);
     let secret = house.ok(&["token", "create", "ci", "--role", "use", "--tenant", "acme"]);
@@ -224,19 +224,20 @@ fn a_token_works_over_tcp_from_a_file_that_is_private() {
 }
 
 #[test]
-fn a_context_names_the_server_and_use_makes_it_current() {
+fn context_use_makes_a_context_current() {
     let house = House::new();
     let server = house.up(&[]);
     std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
     let config = format!("# mine\n[context.lab]\nserver = \"{}\"\n", server.address);
     std::fs::write(house.path(".config/bursar/config.toml"), config).unwrap();
     house.ok(&["context", "use", "lab"]);
-    let said = house.run(&["-v", "limits", "-o", "name"]);
+    let message = house.run(&["-v", "limits", "-o", "name"]);
     assert!(
-        said.stderr
+        message
+            .stderr
             .contains("context lab, ~/.config/bursar/config.toml"),
         "{}",
-        said.stderr
+        message.stderr
     );
     assert!(house.ok(&["contexts"]).contains("yes"));
     let wrong = house.run(&["context", "use", "lob"]);
@@ -267,7 +268,7 @@ fn a_changed_key_is_an_error_and_a_rotated_one_is_not() {
     house.ok(&["--server", &server.address, "limits"]);
     let pins = house.path(".local/state/bursar/known-ledgers");
     let known = std::fs::read_to_string(&pins).unwrap();
-    // Another ledger at the same address: what a stranger in between would look like.
+    // Another ledger at the same address, as with a man in the middle.
     let ledger = known.split_inclusive(' ').next().unwrap();
     std::fs::write(
         &pins,
@@ -315,7 +316,7 @@ fn a_copy_restored_elsewhere_leaves_the_live_ledger_trusted() {
 }
 
 #[test]
-fn a_cut_of_the_ledger_is_widened_until_it_verifies() {
+fn a_range_of_the_ledger_is_widened_until_it_verifies() {
     let house = House::new();
     let _server = house.up(&[]);
     for number in 0..6 {
@@ -352,7 +353,7 @@ fn a_cut_of_the_ledger_is_widened_until_it_verifies() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_a_warning() {
+fn a_state_directory_that_cannot_be_written_is_a_warning() {
     let house = House::new();
     let _server = house.up(&[]);
     std::fs::create_dir_all(house.path(".local")).unwrap();
@@ -381,7 +382,7 @@ fn an_unknown_state_names_the_states() {
 }
 
 #[test]
-fn the_doctor_exits_as_its_help_says() {
+fn exit_codes_of_doctor_are_as_documented() {
     let house = House::new();
     assert_eq!(house.run(&["doctor"]).code, 3);
     std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
@@ -392,7 +393,7 @@ fn the_doctor_exits_as_its_help_says() {
 }
 
 #[test]
-fn a_context_that_nobody_answers_is_named_with_its_file() {
+fn an_unreachable_context_is_named_with_its_file() {
     let house = House::new();
     std::fs::create_dir_all(house.path(".config/bursar")).unwrap();
     let config = "current = \"lab\"\n[context.lab]\nserver = \"http://127.0.0.1:1\"\n";
@@ -424,7 +425,7 @@ fn a_context_that_nobody_answers_is_named_with_its_file() {
 }
 
 #[test]
-fn a_ledger_restored_in_its_place_is_trusted_with_its_new_key() {
+fn a_ledger_restored_in_place_is_trusted_with_its_new_key() {
     let house = House::new();
     let server = house.up(&["--data", "mine"]);
     house.ok(&["ledger", "backup", "--out", "b.bak"]);
@@ -435,7 +436,7 @@ fn a_ledger_restored_in_its_place_is_trusted_with_its_new_key() {
 }
 
 #[test]
-fn a_demo_that_runs_is_a_context() {
+fn a_running_demo_is_a_context() {
     let house = House::new();
     let _demo = house.up(&["--demo"]);
     assert_eq!(house.ok(&["contexts", "-o", "name"]), "context/demo\n");

@@ -1,4 +1,4 @@
-//! Transcripts on virtual time: what the commands print is what the files say.
+//! Transcripts on virtual time.
 
 use crate::house::{House, tree};
 
@@ -9,7 +9,7 @@ fn check(path: &std::path::Path) {
 }
 
 #[test]
-fn the_transcripts_of_the_design_hold() {
+fn the_transcripts_hold() {
     let directory = tree().join("crates/io/cli/tests/scenarios");
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -23,12 +23,12 @@ fn the_transcripts_of_the_design_hold() {
 }
 
 #[test]
-fn the_guide_to_bookings_does_what_it_says() {
+fn the_transcripts_of_the_guide_to_bookings_hold() {
     check(&tree().join("docs/bookings.md"));
 }
 
 #[test]
-fn the_guide_to_the_market_does_what_it_says() {
+fn the_transcripts_of_the_guide_to_the_market_hold() {
     check(&tree().join("docs/market.md"));
 }
 
@@ -36,7 +36,7 @@ const SCRIPT: &str =
     "a script\n$ bursar limits -o name\nlimit/default\nlimit/tenants\n$ advance 5s\n";
 
 #[test]
-fn a_difference_is_shown_and_exits_1_and_update_writes_it_down() {
+fn a_difference_is_shown_and_exits_1_and_update_rewrites_the_file() {
     let house = House::new();
     let wrong = SCRIPT.replace("limit/default", "limit/other");
     std::fs::write(house.path("a.scenario"), &wrong).unwrap();
@@ -85,7 +85,7 @@ fn a_script_as_json_is_one_object_per_command() {
 }
 
 #[test]
-fn a_script_writes_nothing_beside_itself() {
+fn a_script_writes_no_files_beside_itself() {
     let house = House::new();
     let script = "$ bursar ledger export --out all.jsonl\n$ bursar man pages\n";
     std::fs::write(house.path("a.scenario"), script).unwrap();
@@ -98,7 +98,7 @@ fn a_script_writes_nothing_beside_itself() {
 }
 
 #[test]
-fn a_million_virtual_seconds_take_a_moment_and_end_what_is_due() {
+fn a_million_virtual_seconds_pass_quickly_and_bookings_expire() {
     let house = House::new();
     let script = "\
 $ bursar booking reserve python --id a --ttl 24h -o name

@@ -1,4 +1,4 @@
-//! A live view whose server takes requests and does not answer them any more.
+//! A live view whose server accepts requests but stops answering.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,31 +11,29 @@ use crate::house::{House, Server};
 use crate::market_end::has_ended;
 use crate::market_node::{get, live};
 
-/// What a view asks for first, each time it looks.
-const LOOK: &str = "/v1/nodes";
-/// So long is waited for a look that comes every two seconds.
+/// First request of each refresh of the view.
+const REFRESH: &str = "/v1/nodes";
+/// Time limit of the wait for a refresh, which comes every two seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Silence is told once.
-const ONCE: usize = 1;
 
-/// Stands before a server, passes its answers on for one look, and is silent from the second on;
-/// tells when that has come. The thread ends with the process.
-fn silent_from_the_second_look(server: &Server) -> (String, Receiver<()>) {
+/// A proxy that forwards answers for one refresh and does not answer from the second on. The
+/// receiver is notified of the second. The thread ends with the process.
+fn silent_from_the_second_refresh(server: &Server) -> (String, Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, receiver) = sync_channel(ONCE);
+    let (sender, receiver) = sync_channel(1);
     let behind = server.address.clone();
-    std::thread::spawn(move || pass_on(&listener, &behind, &sender));
+    std::thread::spawn(move || forward(&listener, &behind, &sender));
     (address, receiver)
 }
 
-fn pass_on(listener: &TcpListener, behind: &str, silence: &SyncSender<()>) {
-    let (mut looks, mut unanswered) = (0, Vec::new());
+fn forward(listener: &TcpListener, behind: &str, silence: &SyncSender<()>) {
+    let (mut refreshes, mut unanswered) = (0, Vec::new());
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();
         let target = target(&stream);
-        looks += u32::from(target.starts_with(LOOK) && !target.contains("/market"));
-        if looks >= 2 {
+        refreshes += u32::from(target.starts_with(REFRESH) && !target.contains("/market"));
+        if refreshes >= 2 {
             unanswered.push(stream);
             let _known = silence.try_send(());
             continue;
@@ -48,7 +46,7 @@ fn pass_on(listener: &TcpListener, behind: &str, silence: &SyncSender<()>) {
     }
 }
 
-/// What is asked for; the whole head is read.
+/// Path of a request; reads its whole head.
 fn target(stream: &TcpStream) -> String {
     let lines = BufReader::new(stream).lines().map(Result::unwrap);
     let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
@@ -60,7 +58,7 @@ fn keys_and_signals_end_a_view_that_waits_for_an_answer() {
     let house = House::new();
     let server = house.up(&[]);
     for end in [Some("q"), Some("\u{3}"), None] {
-        let (address, silence) = silent_from_the_second_look(&server);
+        let (address, silence) = silent_from_the_second_refresh(&server);
         let view = format!("bursar --server {address} --timeout 1h top");
         let (mut terminal, pid) = live(&house, &view);
         let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
@@ -71,12 +69,12 @@ fn keys_and_signals_end_a_view_that_waits_for_an_answer() {
         }
         let is_over = has_ended(&process);
         end_anyway(is_over, pid);
-        assert!(is_over, "{end:?} is not heard");
+        assert!(is_over, "{end:?} does not end the view");
         assert_eq!(terminal.end().code, 0, "{end:?}");
     }
 }
 
-/// Nothing is left of a view that did not end.
+/// Kills a view that did not end.
 fn end_anyway(is_over: bool, pid: Pid) {
     if !is_over {
         kill_process(pid, Signal::KILL).unwrap();

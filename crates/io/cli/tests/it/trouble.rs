@@ -1,5 +1,5 @@
-//! Data directories that cannot be used: each is told apart, and nothing is lost. Below: every
-//! trouble that an execution can meet.
+//! Data directories that cannot be used: each case has its own error, and no data is lost.
+//! Submodules: every failure that an execution can meet.
 
 mod cell;
 mod freezer;
@@ -11,10 +11,10 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 
 use crate::house::House;
 
-/// A data directory with some bookings in it, and nobody at work.
+/// A data directory with some bookings and without a running server.
 fn used() -> House {
     let house = House::new();
-    // A market would have records of its own.
+    // A market would add records.
     let server = house.up(&["--market", "off"]);
     for number in 0..5 {
         house.ok(&[
@@ -32,8 +32,7 @@ fn used() -> House {
     house
 }
 
-/// Changes bytes of the ledger file behind everybody's back: `to` in place of the first `from`
-/// after `mark`.
+/// Replaces the first `from` after `mark` by `to` in the ledger file.
 fn tamper(house: &House, mark: &str, from: &str, to: &str) {
     let path = house.data().join("ledger.db");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -49,7 +48,7 @@ fn tamper(house: &House, mark: &str, from: &str, to: &str) {
 }
 
 #[test]
-fn a_newer_format_asks_for_a_newer_program() {
+fn a_newer_format_needs_a_newer_program() {
     let house = used();
     // The user version of an SQLite file: four bytes of its header.
     let path = house.data().join("ledger.db");
@@ -65,7 +64,7 @@ fn a_newer_format_asks_for_a_newer_program() {
 }
 
 #[test]
-fn a_changed_record_is_found_and_named_and_a_backup_brings_the_ledger_back() {
+fn a_changed_record_is_named_and_a_backup_restores_the_ledger() {
     let house = used();
     tamper(&house, "\"seq\":7,", "job-2", "job-X");
     let checked = house.run(&["ledger", "check"]);
@@ -93,7 +92,7 @@ fn a_changed_record_is_found_and_named_and_a_backup_brings_the_ledger_back() {
 }
 
 #[test]
-fn a_flipped_bit_and_a_cut_file_are_told_with_exit_4() {
+fn a_flipped_bit_or_a_truncated_file_exits_4() {
     let house = used();
     let path = house.data().join("ledger.db");
     let whole = std::fs::read(&path).unwrap();
@@ -112,7 +111,7 @@ fn a_flipped_bit_and_a_cut_file_are_told_with_exit_4() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_told_with_exit_3() {
+fn a_directory_that_cannot_be_created_exits_3() {
     let house = House::new();
     std::fs::write(house.path("file"), "in the way").unwrap();
     let ended = house.run(&["up", "--data", "file/below", "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! The life of a server: ready, used, stopped, killed, and up again.
+//! `bursar up`: start, use, stop, kill and restart.
 
 use std::process::Stdio;
 
@@ -8,7 +8,11 @@ use crate::house::House;
 fn from_up_to_a_released_booking() {
     let house = House::new();
     let server = house.up(&[]);
-    assert!(server.said.contains("\"records\":0"), "{}", server.said);
+    assert!(
+        server.announcement.contains("\"records\":0"),
+        "{}",
+        server.announcement
+    );
     let granted = house.ok(&["booking", "reserve", "python", "--id", "job-1"]);
     assert!(
         granted.starts_with("booking job-1 granted, fence 1 (record "),
@@ -52,11 +56,11 @@ fn a_second_server_on_the_same_data_exits_3_and_names_the_first() {
 }
 
 #[test]
-fn all_that_was_acknowledged_survives_kill_9() {
+fn every_acknowledged_booking_survives_kill_9() {
     let house = House::new();
     for round in 0..3 {
         let server = house.up(&[]);
-        // Many are on their way when the server dies; whoever was told `granted` must be there.
+        // Many requests are in flight when the server dies; every `granted` one must survive.
         let mut asking: Vec<_> = (0..12)
             .map(|number| {
                 let id = format!("job-{round}-{number}");
@@ -103,7 +107,7 @@ fn all_that_was_acknowledged_survives_kill_9() {
 }
 
 #[test]
-fn a_stale_link_of_our_own_is_taken_over_and_a_live_one_is_left() {
+fn a_stale_link_is_replaced_and_a_live_one_is_left() {
     let house = House::new();
     house.up(&[]).kill();
     let first = house.up(&[]);
@@ -121,7 +125,7 @@ fn a_stale_link_of_our_own_is_taken_over_and_a_live_one_is_left() {
 }
 
 #[test]
-fn this_machine_is_in_the_inventory_so_percents_have_a_basis() {
+fn this_machine_is_in_the_inventory_so_limits_in_percent_have_a_basis() {
     let house = House::new();
     let _server = house.up(&[]);
     let text = house.ok(&[
@@ -137,7 +141,7 @@ fn this_machine_is_in_the_inventory_so_percents_have_a_basis() {
 }
 
 #[test]
-fn settings_come_from_a_file_and_a_typo_is_told_with_its_line() {
+fn settings_come_from_a_file_and_a_typo_is_reported_with_its_line() {
     let house = House::new();
     std::fs::write(
         house.path("bursar.toml"),
@@ -171,11 +175,15 @@ fn settings_come_from_a_file_and_a_typo_is_told_with_its_line() {
 }
 
 #[test]
-fn the_demo_shows_life_in_a_directory_of_its_own() {
+fn the_demo_makes_bookings_in_its_own_directory() {
     let house = House::new();
     let demo = house.up(&["--demo"]);
     let data = house.data().join("demo");
-    assert!(demo.said.contains(data.to_str().unwrap()), "{}", demo.said);
+    assert!(
+        demo.announcement.contains(data.to_str().unwrap()),
+        "{}",
+        demo.announcement
+    );
     assert_eq!(
         house.run(&["limits"]).code,
         3,
@@ -183,7 +191,7 @@ fn the_demo_shows_life_in_a_directory_of_its_own() {
     );
     let limits = house.ok(&["--context", "demo", "limits", "-o", "name"]);
     assert!(limits.contains("limit/python"), "{limits}");
-    // The first event of a booking is proof of life; it is waited for on the stream itself.
+    // The first event of a booking shows that the demo works.
     let mut watch = house
         .command(&["--context", "demo", "ledger", "tail", "-w", "--from", "0"])
         .stdout(Stdio::piped())
@@ -201,9 +209,9 @@ fn the_demo_shows_life_in_a_directory_of_its_own() {
     assert_eq!(
         std::fs::read_dir(house.data()).unwrap().count(),
         1,
-        "nothing but the demo is there"
+        "only the data of the demo exists"
     );
-    // It starts fresh, whatever the one before has signed.
+    // The next demo starts a new ledger although the former one left its checkpoint.
     assert!(data.join("ledger.checkpoint").exists());
     assert_eq!(house.up(&["--demo"]).interrupt(), 0);
 }

@@ -1,4 +1,4 @@
-//! The line of `bursar doctor` on each node whose CPU is shared.
+//! The finding of `bursar doctor` on each node whose CPU is shared.
 
 use bursar_client::Client;
 use bursar_client::api::{MarketActs, NodeMarket};
@@ -6,40 +6,39 @@ use bursar_engine::words;
 use bursar_node::market::silent_ms;
 use bursar_units::causes::chain;
 
-use super::{Line, fail, ok, warn};
+use super::{Finding, fail, ok, warn};
 use crate::command::spine::node::market_of;
 use crate::layout::Look;
 use crate::time::distance;
 
-/// Why an execution is not managed that asked for no CPU: as it should be.
+/// Reason of an unmanaged execution that asked for no CPU, which is normal.
 const NO_QUOTA: &str = "no-quota";
 
-/// One line a node that has an agent; none where the market is off.
-pub(super) async fn lines(client: &Client, look: &Look) -> Vec<Line> {
+/// A finding per node with an agent; none where the market is off.
+pub(super) async fn findings(client: &Client, look: &Look) -> Vec<Finding> {
     let nodes = match client.nodes().await {
         Ok(nodes) => nodes.items,
         Err(error) => return vec![fail("market", chain(&error), None)],
     };
-    let mut lines = Vec::new();
+    let mut findings = Vec::new();
     for node in nodes {
         match market_of(client, &node.metadata.name).await {
-            Ok(market) => lines.extend(market.map(|market| line(&market, look))),
-            Err(error) => lines.push(fail("market", chain(&error), None)),
+            Ok(market) => findings.extend(market.map(|market| finding(&market, look))),
+            Err(error) => findings.push(fail("market", chain(&error), None)),
         }
     }
-    lines
+    findings
 }
 
-fn line(market: &NodeMarket, look: &Look) -> Line {
+fn finding(market: &NodeMarket, look: &Look) -> Finding {
     let node = &market.node;
     let last = market.agent.cleared_at.unwrap_or(market.at);
     let age = look.now.since(last);
     if silent_ms(last.ms(), market.agent.clear_ms, look.now.ms()).is_some() {
         let age = distance(age);
         let detail = format!("{node}: no report for {age}, its limits are held as they are");
-        let hint =
-            format!("`bursar node show {node}` says what it saw last; start the server anew");
-        return fail("market", detail, Some(hint));
+        let hint = format!("`bursar node show {node}` shows its last report; restart the server");
+        return fail("market", detail, Some(&hint));
     }
     let cleared = match market.agent.cleared_at {
         Some(_) => format!("cleared {} ago", distance(age)),
@@ -69,7 +68,7 @@ fn doing(market: &NodeMarket) -> String {
     }
 }
 
-/// What is not as it was told to be.
+/// Differences from the settings, and errors.
 fn troubles(market: &NodeMarket) -> Vec<String> {
     let mut troubles = Vec::new();
     troubles.extend(market.acts_reason.clone());
@@ -95,11 +94,11 @@ mod tests {
     use bursar_node::market::{SILENT_CLEARINGS, SILENT_MS_MIN};
     use bursar_units::Millis;
 
-    use super::{Look, line};
+    use super::{Look, finding};
     use crate::command::doctor::text;
 
-    /// The node of design 80, 2.13, so many seconds after it was cleared.
-    fn told(seconds: u64, change: impl FnOnce(&mut NodeMarket)) -> (String, Option<String>) {
+    /// The finding on node w-17, `seconds` after its last clearing.
+    fn found(seconds: u64, change: impl FnOnce(&mut NodeMarket)) -> (String, Option<String>) {
         let file = include_str!("../../../tests/scenarios/market/w-17.json");
         let mut market: NodeMarket = serde_json::from_str(file).unwrap();
         market.unmanaged.clear();
@@ -110,23 +109,23 @@ mod tests {
             color: false,
         };
         change(&mut market);
-        let line = line(&market, &look);
-        (text(&line, &look), line.hint)
+        let finding = finding(&market, &look);
+        (text(&finding, &look), finding.hint)
     }
 
     #[test]
-    fn an_agent_that_works_one_that_cannot_and_one_that_is_silent() {
-        let (acts, _) = told(2, |_| {});
+    fn agents_that_act_observe_cannot_act_or_are_silent() {
+        let (acts, _) = found(2, |_| {});
         assert_eq!(
             acts,
             "ok    market    w-17: acting on 3 cgroups, cleared 2s ago\n"
         );
-        let (observes, _) = told(2, |market| market.acts = MarketActs::Observe);
+        let (observes, _) = found(2, |market| market.acts = MarketActs::Observe);
         assert_eq!(
             observes,
             "ok    market    w-17: observing 3 cgroups, cleared 2s ago\n"
         );
-        let (cannot, _) = told(2, |market| {
+        let (cannot, _) = found(2, |market| {
             market.acts = MarketActs::Observe;
             market.acts_reason = Some("no limit here may be written by this user".to_owned());
         });
@@ -135,7 +134,7 @@ mod tests {
             "warn  market    w-17: observing 3 cgroups, cleared 2s ago; \
              no limit here may be written by this user\n"
         );
-        let (silent, hint) = told(94, |_| {});
+        let (silent, hint) = found(94, |_| {});
         assert_eq!(
             silent,
             "FAIL  market    w-17: no report for 94s, its limits are held as they are\n"
@@ -144,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_the_same_to_us_and_to_the_alert_on_it() {
+    fn doctor_and_the_alert_agree_on_silence() {
         for (seconds, is_silent) in [(60, false), (61, true)] {
-            let (text, _) = told(seconds, |_| {});
+            let (text, _) = found(seconds, |_| {});
             assert_eq!(text.contains("no report"), is_silent, "{text}");
         }
-        let (text, _) = told(61, |market| market.agent.clear_ms = 21_000);
+        let (text, _) = found(61, |market| market.agent.clear_ms = 21_000);
         assert!(!text.contains("no report"), "{text}");
         let file = include_str!("../../../../../../deploy/alerts.yaml");
         let (_, alert) = file.split_once("alert: BursarAgentSilent").unwrap();
@@ -166,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_managed_is_named_unless_it_asked_for_nothing() {
+    fn an_unmanaged_pod_is_named_unless_it_asked_for_no_cpu() {
         let without = |reason: &str| {
-            told(2, |market| {
+            found(2, |market| {
                 let text = r#"{"reason": "", "words": "there is no such cgroup", "count": 1,
                                "pods": ["db"]}"#;
                 let mut without: bursar_client::api::UnmanagedPods =

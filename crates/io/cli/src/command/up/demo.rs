@@ -1,7 +1,7 @@
-//! `bursar up --demo`: a small organisation that books and runs programs in real time, so that
-//! there is something to see. It has a directory, a port and a socket of its own and touches
-//! nothing else. Its programs are real, short and held to small limits; some fail, hang, do not
-//! listen or are cancelled, and [`Tally`] says what was left behind.
+//! `bursar up --demo`: a small organisation that books slots and runs programs in real time. It
+//! has its own data directory, port and socket and touches nothing else. Its programs are real and
+//! short, and have small limits. Some fail, hang, ignore signals or are cancelled; [`Tally`] counts
+//! the processes, cgroups and slots that were left behind.
 
 mod booking;
 mod execution;
@@ -33,65 +33,37 @@ use booking::HABITS;
 use execution::SUBMITTERS;
 pub(super) use tally::Tally;
 
-/// A limit of the organisation.
-struct Bound {
-    name: &'static str,
-    class: Option<&'static str>,
-    tenant: Option<&'static str>,
-    slots: u64,
-    weight: Option<u64>,
-}
-
-const fn of_class(name: &'static str, slots: u64) -> Bound {
-    Bound {
-        name,
-        class: Some(name),
-        tenant: None,
-        slots,
-        weight: None,
-    }
-}
-
-/// How often it is said what became of everything.
+/// Interval of the tally.
 pub(super) const TALLY_EVERY: Duration = Duration::from_secs(30);
-/// How long everyone has to get home.
-const HOME_WITHIN: Duration = Duration::from_secs(20);
+/// Time limit for the workers to finish.
+const FINISH_WITHIN: Duration = Duration::from_secs(20);
 
-const LIMITS: &[Bound] = &[
-    of_class("python", 12),
-    of_class("node", 8),
-    of_class("train", 8),
-    Bound {
-        name: "everything",
-        class: None,
-        tenant: None,
-        slots: 24,
-        weight: None,
-    },
-    Bound {
-        name: "tenant",
-        class: None,
-        tenant: Some("each"),
-        slots: 14,
-        weight: None,
-    },
-    Bound {
-        name: "acme",
-        class: None,
-        tenant: Some("acme"),
-        slots: 14,
-        weight: Some(300),
-    },
+/// Name, class, tenant, slots and weight of each limit.
+type Bound = (
+    &'static str,
+    Option<&'static str>,
+    Option<&'static str>,
+    u64,
+    Option<u64>,
+);
+
+const LIMITS: [Bound; 6] = [
+    ("python", Some("python"), None, 12, None),
+    ("node", Some("node"), None, 8, None),
+    ("train", Some("train"), None, 8, None),
+    ("everything", None, None, 24, None),
+    ("tenant", None, Some("each"), 14, None),
+    ("acme", None, Some("acme"), 14, Some(300)),
 ];
 
-/// Removes what an earlier demo left, and nothing else, unless one still runs.
+/// Removes the files of an earlier demo, and no others. Fails if a demo is running.
 pub(super) fn clear(data: &Path) -> Result<(), Stop> {
     if !data.exists() {
         return Ok(());
     }
-    let held = Lock::take(data).map_err(|error| {
-        Failure::unavailable(format!("the demo runs already: {}", chain(&error)))
-            .hint("`bursar --context demo bookings` looks at it")
+    let lock = Lock::take(data).map_err(|error| {
+        Failure::unavailable(format!("the demo is already running: {}", chain(&error)))
+            .hint("`bursar --context demo bookings` shows its bookings")
     })?;
     end_executions(data)?;
     let files = [
@@ -114,19 +86,20 @@ pub(super) fn clear(data: &Path) -> Result<(), Stop> {
             _ => {}
         }
     }
-    // A directory that is not there needs no removing.
     for directory in [snapshots::DIRECTORY_NAME, executor::DIRECTORY] {
         let _absent = std::fs::remove_dir_all(data.join(directory));
     }
-    drop(held);
+    drop(lock);
     Ok(())
 }
 
-/// Ends what a demo that was killed left running: nobody else ever would, since the next one has
-/// a ledger of its own.
+/// Ends executions of an earlier demo that was killed. No other server would: every demo starts a
+/// new ledger.
 fn end_executions(data: &Path) -> Result<(), Stop> {
     let directory = data.join(executor::DIRECTORY);
-    let failed = |reason: String| Failure::unavailable(format!("an earlier demo: {reason}"));
+    let failed = |reason: String| {
+        Failure::unavailable(format!("the earlier demo cannot be removed: {reason}"))
+    };
     let signer = Signer::load(&data.join(key::FILE_NAME)).map_err(|error| failed(chain(&error)))?;
     let Some(ledger) = signer.as_ref().and_then(Signer::ledger_begun) else {
         return Ok(());
@@ -143,7 +116,7 @@ fn end_executions(data: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What is said once it runs.
+/// The text below the start message.
 pub(super) fn words(data: &str) -> String {
     format!(
         "
@@ -160,75 +133,73 @@ try, in another terminal:
     )
 }
 
-/// Everyone who plays.
+/// The workers of the demo.
 pub(super) struct Players {
-    /// They hold slots only: they may be dropped at any moment.
+    /// They only hold slots, so they may be dropped at any moment.
     bookers: JoinSet<()>,
     submitters: JoinSet<()>,
-    home: watch::Sender<bool>,
+    finish: watch::Sender<bool>,
 }
 
-/// Declares the limits and lets everyone begin.
+/// Declares the limits and starts the workers.
 pub(super) async fn start(service: &Arc<Service>, operator: &Client) -> Result<Players, Stop> {
-    for bound in LIMITS {
-        let name =
-            ObjectName::new(bound.name).map_err(|error| Failure::usage(error.to_string()))?;
+    for (name, class, tenant, slots, weight) in LIMITS {
+        let name = ObjectName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
         let spec = LimitSpec {
-            class: bound.class.map(ToOwned::to_owned),
-            tenant: bound.tenant.map(ToOwned::to_owned),
-            slots: Some(bound.slots),
-            weight: bound.weight,
+            class: class.map(ToOwned::to_owned),
+            tenant: tenant.map(ToOwned::to_owned),
+            slots: Some(slots),
+            weight,
             ..LimitSpec::default()
         };
-        operator
-            .put_limit(&Limit::new(name, spec), Mode::Do)
-            .await?;
+        let limit = Limit::new(name, spec);
+        operator.put_limit(&limit, Mode::Do).await?;
     }
     let mut players = Players {
         bookers: JoinSet::new(),
         submitters: JoinSet::new(),
-        home: watch::Sender::new(false),
+        finish: watch::Sender::new(false),
     };
     for habit in HABITS {
         let client = client_as(service, habit.tenant, Role::Use, habit.tenant)?;
         for _ in 0..habit.workers {
-            players.bookers.spawn(booking::live(client.clone(), *habit));
+            players.bookers.spawn(booking::work(client.clone(), *habit));
         }
     }
     for submitter in SUBMITTERS {
         let client = client_as(service, submitter.tenant, Role::Use, submitter.tenant)?;
         for _ in 0..submitter.workers {
-            let home = players.home.subscribe();
-            let life = execution::live(client.clone(), *submitter, home);
-            players.submitters.spawn(life);
+            let finish = players.finish.subscribe();
+            let worker = execution::work(client.clone(), *submitter, finish);
+            players.submitters.spawn(worker);
         }
     }
     Ok(players)
 }
 
 impl Players {
-    /// Sends everyone home: what runs is cancelled and seen to its end, if that comes in time.
+    /// Stops the workers: executions are cancelled and awaited, up to a time limit.
     pub(super) async fn finish(mut self) {
         self.bookers.abort_all();
-        self.home.send_replace(true);
-        let all_home = async { while self.submitters.join_next().await.is_some() {} };
-        // Whoever is later is shown as running.
-        let _late = tokio::time::timeout(HOME_WITHIN, all_home).await;
+        self.finish.send_replace(true);
+        let all_finished = async { while self.submitters.join_next().await.is_some() {} };
+        // Executions that take longer count as running in the tally.
+        let _late = tokio::time::timeout(FINISH_WITHIN, all_finished).await;
     }
 }
 
-/// Enough chance to look like life: `SplitMix64` from a random seed.
-struct Chance(u64);
+/// Random numbers by `SplitMix64` from a random seed.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn new() -> Self {
         let mut seed = [0; 8];
-        // Without randomness all workers move in step, which is dull but harmless.
+        // Without a random seed all workers act at the same times, which is harmless.
         let _absent = getrandom::fill(&mut seed);
         Self(u64::from_le_bytes(seed))
     }
 
-    /// A whole number from the first to the last.
+    /// A whole number in the inclusive range.
     fn between(&mut self, (first, last): (u64, u64)) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

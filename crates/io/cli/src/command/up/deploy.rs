@@ -1,5 +1,4 @@
-//! The files in `deploy/` are what a service is made from: they are read here as whoever uses
-//! them would, so that a key or a flag that does not exist is found before anybody installs it.
+//! Tests of the files in `deploy/`: every key and flag in them exists.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::path::Path;
@@ -10,8 +9,7 @@ use super::settings::File;
 use crate::config;
 use crate::grammar::{Arguments, Command, UpArguments};
 
-/// Every section and key that the unit has, spelled as systemd does, with what it must say where
-/// executions depend on it.
+/// Sections and keys of the unit, with the value where executions depend on it.
 const UNIT: &[(&str, &str, Option<&str>)] = &[
     ("Unit", "Description", None),
     ("Unit", "Documentation", None),
@@ -48,7 +46,7 @@ fn deployed(name: &str) -> String {
     std::fs::read_to_string(path.join(name)).unwrap()
 }
 
-/// Section, key and value of each line that is none of a comment, a blank or a head.
+/// Section, key and value of each assignment.
 fn assignments(unit: &str) -> Vec<(String, String, String)> {
     let mut section = String::new();
     let mut found = Vec::new();
@@ -75,7 +73,7 @@ fn started() -> UpArguments {
 }
 
 #[test]
-fn the_unit_has_the_keys_that_are_known_and_says_what_executions_need() {
+fn the_unit_has_exactly_the_known_keys_and_the_values_that_executions_need() {
     let found = assignments(&deployed("bursar.service"));
     let keys: Vec<(&str, &str)> = found
         .iter()
@@ -92,7 +90,7 @@ fn the_unit_has_the_keys_that_are_known_and_says_what_executions_need() {
 }
 
 #[test]
-fn the_unit_starts_a_server_on_the_file_of_settings_beside_it() {
+fn the_unit_starts_a_server_with_the_settings_file() {
     let arguments = started();
     let config = arguments.config.unwrap();
     assert_eq!(config, Path::new("/etc/bursar/bursar.toml"));
@@ -100,7 +98,7 @@ fn the_unit_starts_a_server_on_the_file_of_settings_beside_it() {
 }
 
 #[test]
-fn the_example_of_settings_is_read_and_agrees_with_the_unit() {
+fn the_example_settings_are_valid_and_agree_with_the_unit() {
     let file = config::parse::<File>(&deployed("bursar.toml"), "bursar.toml").unwrap();
     assert_eq!(
         file.server.data.as_deref(),

@@ -1,4 +1,4 @@
-//! Where executions run: this machine, and how well it keeps them apart (X3, X4).
+//! The executor of this machine, and the cgroups that isolate executions (X3, X4).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,42 +14,42 @@ use serde_json::{Value, json};
 use super::settings::Settings;
 use crate::failure::{Failure, Stop};
 
-/// Where executions of a ledger are kept, in its data directory.
+/// Directory of executions in the data directory.
 pub(super) const DIRECTORY: &str = "executions";
-/// The process whose cgroups are divided: our own.
+/// The process whose cgroup is the parent of those of executions.
 const PROCESS: &str = "/proc/self";
-/// What stands for the ledger's id while there is none.
+/// Ledger id in cgroup names while there is no ledger.
 const NO_LEDGER: &str = "none";
 
-/// The executor of this machine, and what it was found to be.
-pub(super) struct Found {
-    /// What runs executions.
+/// The executor of this machine, and its properties.
+pub(super) struct MachineExecutor {
     pub(super) local: Arc<Local>,
-    /// The hierarchies in which they are kept apart.
+    /// The cgroup hierarchies that isolate executions.
     pub(super) trees: Vec<Tree>,
-    /// How many the last server left running.
+    /// Number of executions that the last server left running.
     pub(super) adopted: usize,
-    /// Held until the end.
+    /// Held until the server ends.
     _sole: Sole,
 }
 
-/// Refuses to run a copy of a ledger beside its original, whose programs it would end.
+/// Refuses a second server of a ledger, for example on a copy: it would end programs of the first.
 fn only_server(ledger: &str) -> Result<Sole, Stop> {
     let taken = Sole::take(ledger).map_err(|error| {
         Failure::unavailable(format!(
-            "cannot tell whether ledger {ledger} runs here already: {error}"
+            "cannot check whether another server of ledger {ledger} runs here: {error}"
         ))
     })?;
     taken.map_err(|pid| {
-        let message = format!("another server of ledger {ledger} runs on this machine: process {pid}");
-        Failure::unavailable(message)
-            .hint("a copy would take its programs for its own; stop that server first, or start the copy on another machine")
-            .into()
+        let message =
+            format!("another server of ledger {ledger} runs on this machine: process {pid}");
+        let hint = "two servers of one ledger would end each other's programs; stop that server \
+                    first, or start the copy on another machine";
+        Failure::unavailable(message).hint(hint).into()
     })
 }
 
-impl Found {
-    /// Opens the executor of a ledger. Refuses where the settings want more than there is.
+impl MachineExecutor {
+    /// Opens the executor of a ledger; fails if a required isolation is not available.
     pub(super) fn open(settings: &Settings, data: &Data) -> Result<Self, Stop> {
         let (ledger, adopted) = {
             let state = data.ledger.view().read();
@@ -73,21 +73,21 @@ impl Found {
 
     /// `cgroups hybrid: cpu, memory, pids; adopts 3 executions`.
     pub(super) fn words(&self) -> String {
-        let kept_apart = match (self.trees.as_slice(), self.controllers().as_slice()) {
-            ([], _) => format!("isolation: none ({NOTHING})"),
+        let isolation = match (self.trees.as_slice(), self.controllers().as_slice()) {
+            ([], _) => format!("isolation: none ({NO_CGROUP})"),
             (_, []) => format!("cgroups {}: nothing can be limited", self.version()),
             (_, limits) => format!("cgroups {}: {}", self.version(), limits.join(", ")),
         };
         match u64::try_from(self.adopted) {
-            Ok(0) | Err(_) => kept_apart,
-            Ok(count) => format!("{kept_apart}; adopts {}", words::count(count, "execution")),
+            Ok(0) | Err(_) => isolation,
+            Ok(count) => format!("{isolation}; adopts {}", words::count(count, "execution")),
         }
     }
 
     /// The same for programs.
     pub(super) fn json(&self) -> Value {
         if self.trees.is_empty() {
-            return json!({"isolation": "none", "reason": NOTHING, "adopted": self.adopted});
+            return json!({"isolation": "none", "reason": NO_CGROUP, "adopted": self.adopted});
         }
         json!({
             "isolation": "cgroup",
@@ -106,7 +106,7 @@ impl Found {
         }
     }
 
-    /// What can be limited here.
+    /// Controllers of the limits that executions can have here.
     fn controllers(&self) -> Vec<&'static str> {
         let limits = [Controller::Cpu, Controller::Memory, Controller::Pids];
         let is_here = |limit: &Controller| {
@@ -118,7 +118,7 @@ impl Found {
     }
 }
 
-/// Refuses settings that want more than this machine has, before there is a ledger.
+/// Checks the settings before a ledger is created.
 pub(super) fn check(settings: &Settings) -> Result<(), Stop> {
     if settings.require_isolation {
         require_isolation(settings, &find(NO_LEDGER))?;
@@ -126,12 +126,12 @@ pub(super) fn check(settings: &Settings) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The hierarchies in which executions of a ledger are kept apart.
+/// The cgroup hierarchies for executions of a ledger.
 fn find(ledger: &str) -> Vec<Tree> {
     let trees = cgroup::find(Path::new(PROCESS), ledger);
     for tree in &trees {
-        // Looking made it. The first execution makes it again, so that a server which runs
-        // none leaves none behind, however it ends; one with executions in it stays.
+        // `find` created the cgroup. The first execution creates it again, so a server without
+        // executions leaves none behind. A cgroup with executions in it is not removed.
         let _in_use = std::fs::remove_dir(&tree.base);
     }
     trees
@@ -141,20 +141,21 @@ fn require_isolation(settings: &Settings, trees: &[Tree]) -> Result<(), Stop> {
     if !trees.is_empty() || !settings.require_isolation {
         return Ok(());
     }
-    let message = format!("executions cannot be kept apart: {NOTHING}");
+    let message = format!("executions cannot be isolated: {NO_CGROUP}");
     let hint = "leave out `--require-isolation`, or give this service a cgroup of its own \
                 (`Delegate=yes`)";
     Err(Failure::unavailable(message).hint(hint).into())
 }
 
-/// The executor of a ledger whose executions are kept in a directory.
+/// Opens the executor of a ledger on a directory of executions.
 pub(super) fn open(
     directory: PathBuf,
     ledger: &str,
     require_isolation: bool,
 ) -> Result<Local, Stop> {
-    let shim = std::env::current_exe()
-        .map_err(|error| Failure::unavailable(format!("cannot find this program: {error}")))?;
+    let shim = std::env::current_exe().map_err(|error| {
+        Failure::unavailable(format!("cannot find the path of this program: {error}"))
+    })?;
     let opened = Local::open(Options {
         directory,
         ledger: ledger.to_owned(),
@@ -163,10 +164,11 @@ pub(super) fn open(
         process: PROCESS.into(),
     });
     opened.map_err(|error| {
-        let hint = "move away what is in its place: what executions leave there is not needed for the ledger";
+        let hint =
+            "move that file or directory away; the ledger does not need the files of executions";
         Failure::unavailable(chain(&error)).hint(hint).into()
     })
 }
 
-/// Why nothing is kept apart.
-const NOTHING: &str = "no cgroup here may be divided by this user";
+/// Reason for missing isolation.
+const NO_CGROUP: &str = "this user cannot create cgroups here";

@@ -1,4 +1,4 @@
-//! The machine this runs on, as a node of the inventory.
+//! This machine as a node of the inventory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,6 @@ use bursar_units::quantity::format_memory;
 
 use crate::failure::{Failure, Stop};
 
-/// A machine.
 pub(in crate::command) struct Machine {
     name: String,
     cores: u64,
@@ -17,7 +16,6 @@ pub(in crate::command) struct Machine {
 }
 
 impl Machine {
-    /// The one this runs on.
     pub(in crate::command) fn read() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let system = rustix::system::sysinfo();
@@ -25,13 +23,8 @@ impl Machine {
             .nodename()
             .to_string_lossy()
             .to_lowercase();
-        let odd = |letter: char| {
-            !(letter.is_ascii_lowercase()
-                || letter.is_ascii_digit()
-                || letter == '.'
-                || letter == '-')
-        };
-        let name = name.replace(odd, "-");
+        let is_invalid = |c: char| !matches!(c, 'a'..='z' | '0'..='9' | '.' | '-');
+        let name = name.replace(is_invalid, "-");
         let name = name.trim_matches(['-', '.']);
         Self {
             name: if name.is_empty() {
@@ -44,16 +37,15 @@ impl Machine {
         }
     }
 
-    /// Its name, as a node has one.
     pub(in crate::command) fn name(&self) -> &str {
         &self.name
     }
 
-    /// As `v1/Node`, so that limits in percent have something to rest on.
+    /// The machine as `v1/Node`: limits in percent refer to its size.
     pub(super) fn node(&self) -> Result<Node, Stop> {
         let name = ObjectName::new(&self.name).map_err(|error| {
             Failure::unavailable(format!(
-                "the host's name `{}` cannot name a node: {error}",
+                "the host name `{}` cannot be used as a node name: {error}",
                 self.name
             ))
         })?;

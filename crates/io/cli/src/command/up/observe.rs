@@ -1,5 +1,4 @@
-//! What a running server says of itself to whoever keeps it: logs, counters, and poisoned
-//! commands in a file each.
+//! Logs and metrics of a running server, and files with poisoned commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,19 +18,18 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::log;
 use crate::session::Session;
 
-/// Where commands are kept whose deciding panicked (L2).
+/// Directory of commands that caused a panic in `decide` (L2).
 const POISON: &str = "poison";
 
-/// What to do where the files of the store are gone and its records are in another.
+/// Hint if the files of the store are missing and its records were written to another file.
 const RESCUED: &str = "all records were written to `path`; stop the server and run `bursar ledger \
                        restore` on it";
 
-/// What to do where they are nowhere else.
+/// Hint if only this process still has the records.
 const NOT_RESCUED: &str = "the records could not be written yet; do not stop the server: it holds \
                            the last copy, and tries again each second. Make room on the disk, or \
                            make the directory writable";
 
-/// Looks on.
 pub(super) struct Observer {
     metrics: Metrics,
     data: PathBuf,
@@ -42,7 +40,7 @@ impl Observer {
         Self { metrics, data }
     }
 
-    fn keep(&self, poison: &Poison) -> std::io::Result<PathBuf> {
+    fn write(&self, poison: &Poison) -> std::io::Result<PathBuf> {
         let directory = self.data.join(POISON);
         std::fs::create_dir_all(&directory)?;
         let path = directory.join(format!("{}.txt", poison.time.ms()));
@@ -54,7 +52,7 @@ impl Observer {
 impl Observe for Observer {
     fn poisoned(&self, poison: &Poison) {
         self.metrics.poisoned();
-        match self.keep(poison) {
+        match self.write(poison) {
             Ok(path) => {
                 tracing::error!(by = %poison.by, cause = poison.message, path = %path.display(), "{}", log::COMMAND_POISONED);
             }
@@ -98,7 +96,7 @@ impl Observe for Observer {
     }
 }
 
-/// Logs to stderr: warnings, or with `-v` everything; in colour only where a person looks.
+/// Logs to stderr: warnings, or with `-v` everything.
 pub(in crate::command) fn log_to_stderr(session: &Session) {
     let is_verbose = session.common.verbose;
     let filter = filter_fn(move |metadata| {
@@ -113,9 +111,9 @@ pub(in crate::command) fn log_to_stderr(session: &Session) {
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(session.paints_words())
-        // A terminal that went away takes no complaint either, and saying so would panic.
+        // Reporting a failed write to a closed terminal would panic.
         .log_internal_errors(false)
         .with_filter(filter);
-    // Somebody may have set one before; then that one it is.
+    // A subscriber that was set before stays.
     let _set = tracing_subscriber::registry().with(layer).try_init();
 }

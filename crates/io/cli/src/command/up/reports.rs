@@ -1,4 +1,4 @@
-//! What the ledger hears of the market of this machine, from the first word to the last (M12).
+//! Reports of this machine's CPU market to the ledger (M12).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,19 @@ use tokio::task::JoinSet;
 
 use crate::log;
 
-/// How long the first and the last word may take. Whatever is not said by then is said when the
-/// ledger takes it, or by the next start.
+/// Time limit of the first and of the last report. After it, later reports or the next start bring
+/// the ledger up to date.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Who tells the ledger, and of what.
 pub(super) struct Reports {
     reporter: Option<Reporter>,
     source: Source,
 }
 
-/// What there is to tell.
 enum Source {
-    /// What an agent shows.
     Agent(Arc<Agent>),
-    /// That nobody looks.
-    Nobody(Box<Options>),
+    /// The market is off.
+    Off(Box<Options>),
 }
 
 impl Reports {
@@ -38,12 +35,12 @@ impl Reports {
             reporter,
             source: match agent {
                 Some(agent) => Source::Agent(Arc::clone(agent)),
-                None => Source::Nobody(Box::new(options)),
+                None => Source::Off(Box::new(options)),
             },
         }
     }
 
-    /// Says the first word, and goes on until what is returned is dropped.
+    /// Sends the first report, then reports until the returned tasks are dropped.
     pub(super) async fn begin(&self) -> JoinSet<()> {
         self.settle().await;
         let mut tasks = JoinSet::new();
@@ -53,18 +50,18 @@ impl Reports {
         tasks
     }
 
-    /// Says the last word, once everything is put back.
+    /// Reports the present state. Called at the end after all limits were restored.
     pub(super) async fn settle(&self) {
         let Some(reporter) = &self.reporter else {
             return;
         };
-        let told = async {
+        let report = async {
             match &self.source {
                 Source::Agent(agent) => reporter.settle(agent).await,
-                Source::Nobody(options) => reporter.settle_off(options).await,
+                Source::Off(options) => reporter.settle_off(options).await,
             }
         };
-        if tokio::time::timeout(WITHIN, told).await.is_err() {
+        if tokio::time::timeout(WITHIN, report).await.is_err() {
             tracing::warn!("{}", log::MARKET_LEDGER_BEHIND);
         }
     }

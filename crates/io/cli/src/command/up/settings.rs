@@ -1,4 +1,4 @@
-//! What a server is started with: flags, then the file, then defaults (design 80, 5.5).
+//! Settings of a server: flags, then the file, then defaults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,29 +12,25 @@ use crate::failure::{Failure, Stop};
 use crate::grammar::UpArguments;
 use crate::session::Session;
 
-/// The port of a server, and of the demo beside it.
+/// Default ports of a server and of the demo.
 const PORT: u16 = 7171;
 const DEMO_PORT: u16 = 7172;
 
-/// What a server is started with.
 pub(super) struct Settings {
-    /// The data directory.
     pub(super) data: PathBuf,
-    /// Where to listen.
     pub(super) listen: SocketAddr,
-    /// What whoever sends no token on loopback may do.
+    /// Rights of callers without a token on loopback.
     pub(super) anonymous: Anonymous,
-    /// Whether to refuse where executions cannot be kept apart.
+    /// Whether to refuse a start if executions cannot be isolated by cgroups.
     pub(super) require_isolation: bool,
-    /// Who may have something run as the server's own user.
+    /// Callers whose executions may run as the server's user.
     pub(super) own_user: OwnUser,
-    /// How this machine's CPU is shared.
     pub(super) market: market::Settings,
-    /// Among which cgroups, beside our executions.
+    /// Cgroups that share the CPU with our executions.
     pub(super) cgroups: Vec<market::Cgroup>,
 }
 
-/// The file. Every key has a default.
+/// The settings file. Every key has a default.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(in crate::command) struct File {
@@ -62,18 +58,18 @@ pub(super) struct Executor {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 struct Auth {
-    anonymous: Option<Word>,
+    anonymous: Option<AnonymousAccess>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum AnonymousAccess {
     Read,
     None,
 }
 
 impl File {
-    /// The file of that path, or defaults.
+    /// Reads the file, or returns the defaults without one.
     pub(in crate::command) fn read(session: &Session, path: Option<&Path>) -> Result<Self, Stop> {
         let Some(path) = path else {
             return Ok(Self::default());
@@ -98,16 +94,14 @@ impl Settings {
             .or(file.server.data);
         let data = match named {
             Some(_) if arguments.demo => {
-                return Err(Failure::usage(
-                    "the demo has a directory of its own: leave out `--data`",
-                )
-                .into());
+                let message = "the demo has its own data directory: leave out `--data`";
+                return Err(Failure::usage(message).into());
             }
             Some(data) => data,
             None => {
                 let home = session.environment.data_home.clone();
                 let home = home.ok_or_else(|| {
-                    Failure::usage("there is no place for data: name one with `--data DIR`")
+                    Failure::usage("there is no default data directory: name one with `--data DIR`")
                 })?;
                 if arguments.demo {
                     home.join(DEMO)
@@ -120,11 +114,11 @@ impl Settings {
             data: std::path::absolute(&data).unwrap_or(data),
             listen: listen.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into()),
             anonymous: match file.auth.anonymous {
-                Some(Word::None) => Anonymous::None,
-                Some(Word::Read) | None => Anonymous::Read,
+                Some(AnonymousAccess::None) => Anonymous::None,
+                Some(AnonymousAccess::Read) | None => Anonymous::Read,
             },
             require_isolation: arguments.require_isolation || file.executor.require_isolation,
-            // The demo's people are its own, and run nothing but what is in the demo.
+            // Callers of the demo run only the programs of the demo.
             own_user: if file.executor.share_user || arguments.demo {
                 OwnUser::Everyone
             } else {

@@ -1,4 +1,4 @@
-//! One state of an execution and one trouble: how it ends, and how the two are brought together.
+//! One state of an execution and one trouble: the expected end, and how to produce the case.
 
 use std::time::Duration;
 
@@ -6,31 +6,29 @@ use bursar_client::api::{ExecutionOutcome as Outcome, ExecutionState, LogStream}
 use bursar_client::client::Follow;
 
 use super::freezer::{Freezer, Stranger};
-use super::rig::{BEGIN, Kept, Mounted, Rig, members, name, until};
+use super::rig::{BEGIN, Isolation, Mounted, Rig, members, name, until};
 
-/// Where an execution is when trouble comes.
+/// State of an execution when the trouble happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// It waits for a slot.
     Queued,
-    /// It starts: its shim lives, and has done nothing yet.
+    /// Starting: its shim is alive and has done nothing yet.
     Unborn,
-    /// It starts: its process is in its cgroup, and is not its program yet.
+    /// Starting: its process is in its cgroup and has not executed its program yet.
     Born,
-    /// It runs.
     Running,
-    /// It was cancelled, and takes its time.
+    /// Cancelled, but its program ignores SIGTERM.
     Stopping,
 }
 
-/// What happens to it.
+/// An event that happens to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Trouble {
     ExitZero,
     ExitOther,
     Signal,
     Cancel,
-    /// Of waiting, starting, running or ending, by the state.
+    /// Timeout of waiting, starting, running or stopping, depending on the state.
     Timeout,
     ServerKilled,
     ShimKilled,
@@ -45,34 +43,34 @@ pub(super) enum Trouble {
     StoreAway,
 }
 
-/// What comes of it.
+/// Expected result.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fate {
-    /// It ends like this, and its program has begun so often.
+    /// Outcome, exit and number of starts of the program.
     Ends(Outcome, Exit, usize),
-    /// The two cannot meet, and why.
+    /// Reason why the case cannot happen.
     Impossible(&'static str),
 }
 
-/// What is told of its process.
+/// The recorded exit of its process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Exit {
     Code(i32),
     Signal(i32),
-    /// Nobody knows, or it never ran.
+    /// Unknown, or it never ran.
     None,
 }
 
-/// What trouble needs of the server.
+/// Condition of the server during the trouble.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Group {
-    /// Nothing: it goes on.
+    /// It keeps running.
     Calm,
-    /// To be killed.
+    /// It is killed.
     Killed,
-    /// A disk without room.
+    /// Its disk is full.
     Full,
-    /// A store that does not answer.
+    /// Its store does not answer.
     Away,
 }
 
@@ -109,7 +107,7 @@ pub(super) const TROUBLES: [Trouble; 16] = [
     Trouble::StoreAway,
 ];
 
-/// The table.
+/// The table of expected results.
 #[expect(clippy::match_same_arms, reason = "a table, state by state")]
 fn fate(state: State, trouble: Trouble) -> Fate {
     use Fate::{Ends, Impossible};
@@ -130,16 +128,16 @@ fn fate(state: State, trouble: Trouble) -> Fate {
             Trouble::ServerKilled | Trouble::SwitchedOff | Trouble::DiskFull | Trouble::StoreAway,
         ) => Ends(judged, by_itself, 1),
         (State::Queued, Trouble::ShimKilled | Trouble::BothKilled) => {
-            Impossible("whoever waits has no shim")
+            Impossible("a queued execution has no shim")
         }
-        (State::Queued, Trouble::CgroupBusy) => Impossible("whoever waits has no cgroup"),
-        (State::Queued, _) => Impossible("whoever waits has no process that could do it"),
+        (State::Queued, Trouble::CgroupBusy) => Impossible("a queued execution has no cgroup"),
+        (State::Queued, _) => Impossible("a queued execution has no process that could do it"),
 
         (State::Unborn, Trouble::Cancel) => Ends(Outcome::Cancelled, Exit::None, 0),
         (State::Unborn, Trouble::Timeout | Trouble::DiskFull) => {
             Ends(Outcome::Failed, Exit::None, 0)
         }
-        // What was not begun can be, whoever dies.
+        // A program that has not started can still be started.
         (State::Unborn, _) => Ends(judged, by_itself, 1),
 
         (State::Born, Trouble::Cancel) => Ends(Outcome::Cancelled, Exit::Signal(TERM), 0),
@@ -165,17 +163,17 @@ fn fate(state: State, trouble: Trouble) -> Fate {
 const USR1: i32 = 10;
 const TERM: i32 = 15;
 const KILL: i32 = 9;
-/// How many processes a fork bomb may have.
+/// Process limit of the fork bomb.
 const BOMB_PIDS: u32 = 40;
-/// So much is written by one who floods, to each stream.
+/// Bytes that the flood writes to each stream.
 const FLOOD_BYTES: u64 = 11_000_000;
-/// So much of it is kept.
+/// Bytes of it that are kept.
 const KEPT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// The code with which a program ends by itself under a trouble, so that no two are mixed up.
+/// Exit code of a program under a trouble, different for each.
 fn code(trouble: Trouble) -> i32 {
-    let place = TROUBLES.iter().position(|one| *one == trouble).unwrap();
-    20 + i32::try_from(place).unwrap()
+    let index = TROUBLES.iter().position(|one| *one == trouble).unwrap();
+    20 + i32::try_from(index).unwrap()
 }
 
 impl Cell {
@@ -194,8 +192,8 @@ impl Cell {
             (_, Trouble::ServerKilled | Trouble::BothKilled | Trouble::SwitchedOff) => {
                 Group::Killed
             }
-            // What a program does while the ledger still says that it starts nobody may tell it:
-            // only then is the state what the table says.
+            // The server is killed, or it would record the start: the program must end while the
+            // ledger still has the execution as starting.
             (
                 State::Unborn | State::Born,
                 Trouble::ExitZero
@@ -210,12 +208,12 @@ impl Cell {
         }
     }
 
-    /// Whether it says anything where nothing is kept apart.
+    /// Whether the case needs cgroups.
     pub(super) fn needs_cgroup(self) -> bool {
         self.state == State::Born || matches!(self.trouble, Trouble::CgroupBusy | Trouble::ForkBomb)
     }
 
-    /// What its program does in the end.
+    /// Last part of the program's script.
     fn act(self, rig: &Rig) -> String {
         let code = code(self.trouble);
         match self.trouble {
@@ -231,33 +229,34 @@ impl Cell {
                     gate.display()
                 )
             }
-            // The one in the middle is gone before the first one ends.
+            // The process in the middle ends before the program does.
             Trouble::Daemon => "setsid sh -c 'setsid sleep 1000 & exit 0'; exit 0".to_owned(),
             Trouble::OwnSession => format!("setsid sleep 1000 & exit {code}"),
             _ => format!("exit {code}"),
         }
     }
 
-    /// Its program: it waits at its gate if trouble is to find it there.
+    /// Script of the program; it waits at its gate if the trouble happens while it runs.
     fn script(self, rig: &Rig) -> String {
         let act = self.act(rig);
         if !matches!(self.state, State::Running | State::Stopping) {
             return format!("{BEGIN}{act}");
         }
         let gate = rig.gate(&self.id());
-        let deaf = match self.state {
+        let ignores_term = match self.state {
             State::Stopping => "trap '' TERM",
             _ => "",
         };
-        // Somebody who would outlive a shim that is killed.
-        let child = match (self.trouble, rig.kept) {
-            (Trouble::ShimKilled | Trouble::BothKilled | Trouble::SwitchedOff, Kept::Apart) => {
-                "setsid sleep 1000 &"
-            }
+        // A child that would outlive a killed shim.
+        let child = match (self.trouble, rig.isolation) {
+            (
+                Trouble::ShimKilled | Trouble::BothKilled | Trouble::SwitchedOff,
+                Isolation::Cgroup,
+            ) => "setsid sleep 1000 &",
             _ => "",
         };
         let gate = gate.display();
-        format!("{deaf}\n{child}\n{BEGIN}read -r go < {gate}\n{act}")
+        format!("{ignores_term}\n{child}\n{BEGIN}read -r go < {gate}\n{act}")
     }
 
     async fn submit(self, rig: &Rig) {
@@ -282,7 +281,7 @@ impl Cell {
         .await;
     }
 
-    /// Brings it into its state.
+    /// Brings the execution into its state.
     pub(super) async fn prepare(self, rig: &Rig, freezer: &Freezer) {
         let id = self.id();
         match self.state {
@@ -297,7 +296,7 @@ impl Cell {
                 let group = freezer.freeze(&id);
                 self.submit(rig).await;
                 let is_born = || (!members(&group).is_empty()).then_some(());
-                until(&format!("{id} is born"), is_born).await;
+                until(&format!("{id} has a process"), is_born).await;
             }
             State::Running | State::Stopping => {
                 self.submit(rig).await;
@@ -311,12 +310,16 @@ impl Cell {
             }
         }
         if self.trouble != Trouble::Timeout {
-            assert_eq!(rig.look(&id).await.course.state, self.told(), "{id}");
+            assert_eq!(
+                rig.look(&id).await.course.state,
+                self.ledger_state(),
+                "{id}"
+            );
         }
     }
 
-    /// The state that the ledger tells.
-    pub(super) fn told(self) -> ExecutionState {
+    /// The state in the ledger.
+    pub(super) fn ledger_state(self) -> ExecutionState {
         match self.state {
             State::Queued => ExecutionState::Queued,
             State::Unborn | State::Born => ExecutionState::Starting,
@@ -325,7 +328,7 @@ impl Cell {
         }
     }
 
-    /// Lets it go on to what its program does.
+    /// Lets the program continue to its last part.
     pub(super) async fn release(self, rig: &Rig, freezer: &Freezer) {
         let id = self.id();
         match self.state {
@@ -342,7 +345,7 @@ impl Cell {
         }
     }
 
-    /// The trouble, where the server goes on.
+    /// Causes the trouble while the server keeps running.
     pub(super) async fn strike(self, rig: &Rig, freezer: &Freezer) {
         let id = self.id();
         match self.trouble {
@@ -363,13 +366,13 @@ impl Cell {
     pub(super) fn lose_shim(self, rig: &Rig) {
         let id = self.id();
         if self.state == State::Unborn {
-            // The next one is not held.
+            // The next shim must not wait at the gate.
             std::fs::remove_file(rig.house.path("gates").join(format!("shim-{id}"))).unwrap();
         }
         rig.kill_shim(&id);
     }
 
-    /// What is left when the machine is on again.
+    /// Simulates a power failure.
     pub(super) async fn switch_off(self, rig: &Rig) {
         let id = self.id();
         if self.state == State::Unborn {
@@ -378,7 +381,7 @@ impl Cell {
         rig.switch_off(&id).await;
     }
 
-    /// Waits until its shim has written down how it came out, and is gone.
+    /// Waits until its shim has written the status and is gone.
     pub(super) async fn wait_for_status(self, rig: &Rig) {
         let status = rig.place(&self.id()).join("status.json");
         let is_there = || status.exists().then_some(());
@@ -392,8 +395,8 @@ impl Cell {
         until(&format!("the shim of {id} is gone"), is_gone).await;
     }
 
-    /// Something in its cgroup keeps that from being removed, and somebody is in there who is not
-    /// its child: it is not over before both are gone.
+    /// A mount in its cgroup prevents its removal, and a foreign process is in the cgroup: the
+    /// execution does not end before both are gone.
     async fn hold_cgroup(self, rig: &Rig, freezer: &Freezer) {
         let id = self.id();
         let group = freezer.base.join(format!("e-{id}"));
@@ -416,21 +419,21 @@ impl Cell {
         drop(held);
     }
 
-    /// That it ended as the table says.
+    /// Asserts that it ended as in the table.
     pub(super) async fn judge(self, rig: &Rig) {
         let id = self.id();
         let Fate::Ends(outcome, exit, _) = self.fate() else {
-            panic!("{id} cannot be");
+            panic!("{id} is impossible");
         };
         let ended = rig.ended(&id).await;
-        let told = match (ended.exit_code, ended.course.signal) {
+        let recorded = match (ended.exit_code, ended.course.signal) {
             (Some(code), None) => Exit::Code(code),
             (None, Some(signal)) => Exit::Signal(signal),
             (None, None) => Exit::None,
             both => panic!("{id}: {both:?}"),
         };
         assert_eq!(
-            (ended.course.outcome, told),
+            (ended.course.outcome, recorded),
             (Some(outcome), exit),
             "{id}: {ended:?}"
         );
@@ -445,7 +448,7 @@ impl Cell {
             }
         }
         if self.state == State::Unborn && outcome != Outcome::Completed && exit == Exit::None {
-            // The shim that comes too late starts nothing.
+            // A late shim starts nothing.
             let gate = rig.house.path("gates").join(format!("shim-{id}"));
             if gate.exists() && !rig.shims_of(&id).is_empty() {
                 rig.open(&format!("shim-{id}")).await;
@@ -454,7 +457,7 @@ impl Cell {
     }
 }
 
-/// Forks, and whoever cannot any more waits: they are as many as they may be.
+/// Forks until the process limit is reached, then waits.
 const BOMB: &str = "
 import os, time
 while True:

@@ -1,18 +1,17 @@
-//! Cgroups in the hands of a test: they hold still, or have somebody in them who does not belong.
+//! Cgroups that a test freezes, or that contain a process of the test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::rig::{BEGIN, Kept, Rig};
+use super::rig::{BEGIN, Isolation, Rig};
 
-/// Where cgroups can be made to hold still before anybody is in them.
+/// The directory where cgroups can be frozen before an execution starts in them.
 pub(super) struct Freezer {
     pub(super) base: PathBuf,
 }
 
 impl Freezer {
-    /// Found by an execution that waits in all its cgroups; it goes on as long as the test wants,
-    /// so that the directories stay.
+    /// Finds it by an execution that waits until the end of the test, so that the directories stay.
     pub(super) async fn find(rig: &Rig) -> Self {
         let gate = rig.gate("probe");
         let script = format!("{BEGIN}read -r go < {}", gate.display());
@@ -23,9 +22,9 @@ impl Freezer {
         })
         .await;
         rig.wait_until_begun("probe").await;
-        let base = match rig.kept {
-            Kept::Nowhere => PathBuf::new(),
-            Kept::Apart => {
+        let base = match rig.isolation {
+            Isolation::None => PathBuf::new(),
+            Isolation::Cgroup => {
                 let bases = rig.bases();
                 let freezes = |base: &PathBuf| switch(&base.join("e-probe")).is_some();
                 let base = bases.iter().find(|base| freezes(base)).cloned();
@@ -49,7 +48,7 @@ impl Freezer {
     }
 }
 
-/// A process of the test's own.
+/// A process of the test, killed when dropped.
 pub(super) struct Stranger(Child);
 
 impl Stranger {
@@ -76,7 +75,7 @@ impl Drop for Stranger {
     }
 }
 
-/// The file of a cgroup by which it is made to hold still, with the words for on and off.
+/// The file that freezes a cgroup, with its values for on and off.
 fn switch(group: &Path) -> Option<(PathBuf, &'static str, &'static str)> {
     let files = [
         ("cgroup.freeze", "1", "0"),

@@ -1,4 +1,4 @@
-//! Many executions at once, one after another, twice, too early and on two ledgers (design 40).
+//! Many executions: at once, in sequence, repeated, cancelled early, and on two ledgers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use bursar_client::client::{Error, Mode, Query};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::rig::{BEGIN, Rig, kept, label, name, until};
+use super::rig::{BEGIN, Rig, isolation, label, name, until};
 
-/// Submits many ids at once, each with its own request; the answers in the order of the ids.
+/// Submits many requests at once; returns the answers in the order of the requests.
 async fn submit_all(
     rig: &Rig,
     requests: Vec<(String, ExecutionRequest)>,
@@ -23,25 +23,25 @@ async fn submit_all(
     let turns = Arc::new(Semaphore::new(AT_ONCE));
     let mut tasks = JoinSet::new();
     let count = requests.len();
-    for (place, (id, request)) in requests.into_iter().enumerate() {
+    for (index, (id, request)) in requests.into_iter().enumerate() {
         let (client, turns) = (client.clone(), Arc::clone(&turns));
         tasks.spawn(async move {
             let _turn = turns.acquire().await.unwrap();
-            (place, client.submit(&name(&id), &request, Mode::Do).await)
+            (index, client.submit(&name(&id), &request, Mode::Do).await)
         });
     }
     let mut answers: Vec<_> = std::iter::repeat_with(|| None).take(count).collect();
     while let Some(answer) = tasks.join_next().await {
-        let (place, answer) = answer.unwrap();
-        answers[place] = Some(answer);
+        let (index, answer) = answer.unwrap();
+        answers[index] = Some(answer);
     }
     answers.into_iter().flatten().collect()
 }
 
-/// How many requests are on their way at a time.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 50;
 
-/// That each has begun exactly once, and nobody else.
+/// Asserts that exactly these programs have started, each once.
 fn assert_each_began_once(rig: &Rig, ids: impl IntoIterator<Item = String>) {
     let mut begun = rig.begun();
     begun.sort_unstable();
@@ -50,8 +50,8 @@ fn assert_each_began_once(rig: &Rig, ids: impl IntoIterator<Item = String>) {
 }
 
 #[tokio::test]
-async fn what_is_killed_of_one_ledger_is_nothing_to_another() {
-    let (here, there) = (Rig::new(kept()), Rig::new(kept()));
+async fn kills_in_one_ledger_do_not_affect_another() {
+    let (here, there) = (Rig::new(isolation()), Rig::new(isolation()));
     for rig in [&here, &there] {
         let gate = rig.gate("gate");
         let script = format!("{BEGIN}read -r go < {}\nexit 3", gate.display());
@@ -75,7 +75,7 @@ async fn what_is_killed_of_one_ledger_is_nothing_to_another() {
         assert_eq!(running, ExecutionState::Running);
         assert_eq!(there.shims_of(id).len(), 1);
     }
-    // Its server too may come again: it finds its own.
+    // A restarted server finds only its own executions.
     there.kill();
     there.start();
     there.open("gate").await;
@@ -90,8 +90,8 @@ async fn what_is_killed_of_one_ledger_is_nothing_to_another() {
 }
 
 #[tokio::test]
-async fn a_restart_with_1000_queued_and_10_running_loses_none_and_doubles_none() {
-    let rig = Rig::new(kept());
+async fn a_restart_with_1000_queued_and_10_running_loses_and_repeats_none() {
+    let rig = Rig::new(isolation());
     rig.limit("python", 10).await;
     let gate = rig.gate("gate");
     let held = format!("{BEGIN}read -r go < {}", gate.display());
@@ -122,7 +122,7 @@ async fn a_restart_with_1000_queued_and_10_running_loses_none_and_doubles_none()
         assert_eq!(found.len(), count, "{state}");
     }
     rig.open("gate").await;
-    // Once more in the middle, where some are being started.
+    // Once more while some are being started.
     let some_have_begun = || (300 <= rig.begun().len()).then_some(());
     until("some have begun", some_have_begun).await;
     rig.kill();
@@ -136,8 +136,8 @@ async fn a_restart_with_1000_queued_and_10_running_loses_none_and_doubles_none()
 }
 
 #[tokio::test]
-async fn one_after_another_130_run_under_a_limit_of_100() {
-    let rig = Rig::new(kept());
+async fn a_sequence_of_130_runs_under_a_limit_of_100() {
+    let rig = Rig::new(isolation());
     rig.limit("python", 100).await;
     let ids: Vec<String> = (0..130).map(|number| format!("run-{number}")).collect();
     for id in &ids {
@@ -150,8 +150,8 @@ async fn one_after_another_130_run_under_a_limit_of_100() {
 }
 
 #[tokio::test]
-async fn of_fifty_at_once_one_has_the_slot_and_the_others_wait_or_hear_which_limit_it_is() {
-    let rig = Rig::new(kept());
+async fn of_fifty_at_once_one_gets_the_slot_and_the_others_wait_or_get_the_name_of_the_limit() {
+    let rig = Rig::new(isolation());
     rig.limit("one", 1).await;
     let gate = rig.gate("gate");
     let script = format!("{BEGIN}read -r go < {}", gate.display());
@@ -188,15 +188,15 @@ async fn of_fifty_at_once_one_has_the_slot_and_the_others_wait_or_hear_which_lim
 }
 
 #[tokio::test]
-async fn a_cancel_that_overtakes_the_start_leaves_nothing() {
-    let rig = Arc::new(Rig::new(kept()));
+async fn a_cancel_before_the_start_leaves_nothing_behind() {
+    let rig = Arc::new(Rig::new(isolation()));
     let mut tasks = JoinSet::new();
     for number in 0..40 {
         let rig = Arc::clone(&rig);
         tasks.spawn(async move {
             let id = format!("job-{number}");
             rig.submit(&id, "exec sleep 1000", |_| ()).await;
-            // Each a little later than the one before, so that each step of a start is met.
+            // Each a little later than the one before, to hit every step of a start.
             tokio::time::sleep(Duration::from_millis(number)).await;
             rig.cancel(&id).await;
             let ended = rig.ended(&id).await;
@@ -210,8 +210,8 @@ async fn a_cancel_that_overtakes_the_start_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_same_id_as_often_as_you_like_runs_once() {
-    let rig = Rig::new(kept());
+async fn an_id_that_is_submitted_many_times_runs_once() {
+    let rig = Rig::new(isolation());
     let request = rig.request(&format!("{BEGIN}exit 4"), |_| ());
     let again = || vec![("job".to_owned(), request.clone()); 20];
     for answer in submit_all(&rig, again()).await {

@@ -1,9 +1,9 @@
 //! Every state of an execution against every trouble, on the real kernel (X1 to X5).
 //!
-//! Method: one table says how each ends, the same as `docs/executions.md` does. Cells are brought
-//! into their state, many at a time under one server, and then met by their trouble. Afterwards
-//! each has ended as the table says, its program has begun as often as it should, and nothing is
-//! left: no slot, no process, no cgroup, no zombie, and the ledger checks.
+//! Method: one table has the end of each case, as `docs/executions.md` has. Many cells are brought
+//! into their states under one server, and then the troubles happen. Afterwards each execution has
+//! ended as in the table, its program has started the expected number of times, no slot, process,
+//! cgroup or zombie is left, and the ledger checks.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 
 use super::cell::{Cell, Fate, Group, STATES, State, TROUBLES, Trouble};
 use super::freezer::Freezer;
-use super::rig::{Kept, Rig, kept, name};
+use super::rig::{Isolation, Rig, isolation, name};
 use crate::house::House;
 
-/// The cells of a group that can be, here.
-fn cells(group: Group, kept: Kept) -> Vec<Cell> {
+/// The cells of a group that are possible with this isolation.
+fn cells(group: Group, isolation: Isolation) -> Vec<Cell> {
     let all = STATES.into_iter().flat_map(|state| {
         TROUBLES
             .into_iter()
@@ -29,11 +29,11 @@ fn cells(group: Group, kept: Kept) -> Vec<Cell> {
     });
     all.filter(|cell| cell.group() == group)
         .filter(|cell| matches!(cell.fate(), Fate::Ends(..)))
-        .filter(|cell| kept == Kept::Apart || !cell.needs_cgroup())
+        .filter(|cell| isolation == Isolation::Cgroup || !cell.needs_cgroup())
         .collect()
 }
 
-/// Does something with every cell at once; whoever fails says so, and all are heard.
+/// Runs `act` on all cells at once; a failure lists all failed cells.
 async fn together<F>(rig: &Arc<Rig>, freezer: &Arc<Freezer>, cells: &[Cell], act: F)
 where
     F: AsyncFn(Cell, &Rig, &Freezer) + Clone + 'static,
@@ -59,14 +59,14 @@ where
     assert!(failed.is_empty(), "of {}: {failed:?}", cells.len());
 }
 
-/// A server with a probe that runs and a class in which everybody waits.
+/// A server with a running probe and a class whose only slot is held.
 async fn ready(rig: Rig) -> (Arc<Rig>, Arc<Freezer>) {
     let freezer = Freezer::find(&rig).await;
     rig.fill("full").await;
     (Arc::new(rig), Arc::new(freezer))
 }
 
-/// That all is over and nothing is left.
+/// Asserts that everything has ended, and how often each program has started.
 async fn finish(rig: &Rig, cells: &[Cell]) {
     rig.open("probe").await;
     rig.ended("probe").await;
@@ -74,7 +74,7 @@ async fn finish(rig: &Rig, cells: &[Cell]) {
     let begun = rig.begun();
     for cell in cells {
         let Fate::Ends(_, _, count) = cell.fate() else {
-            panic!("{cell:?} cannot be");
+            panic!("{cell:?} is impossible");
         };
         let id = cell.id();
         assert_eq!(
@@ -85,9 +85,9 @@ async fn finish(rig: &Rig, cells: &[Cell]) {
     }
 }
 
-async fn calm(kept: Kept) {
-    let (rig, freezer) = ready(Rig::new(kept)).await;
-    let cells = cells(Group::Calm, kept);
+async fn calm(isolation: Isolation) {
+    let (rig, freezer) = ready(Rig::new(isolation)).await;
+    let cells = cells(Group::Calm, isolation);
     together(&rig, &freezer, &cells, async |cell, rig, freezer| {
         cell.prepare(rig, freezer).await;
         cell.strike(rig, freezer).await;
@@ -98,9 +98,9 @@ async fn calm(kept: Kept) {
     finish(&rig, &cells).await;
 }
 
-async fn killed(kept: Kept) {
-    let (rig, freezer) = ready(Rig::new(kept)).await;
-    let cells = cells(Group::Killed, kept);
+async fn killed(isolation: Isolation) {
+    let (rig, freezer) = ready(Rig::new(isolation)).await;
+    let cells = cells(Group::Killed, isolation);
     together(&rig, &freezer, &cells, async |cell, rig, freezer| {
         cell.prepare(rig, freezer).await;
     })
@@ -133,10 +133,10 @@ async fn killed(kept: Kept) {
     finish(&rig, &cells).await;
 }
 
-async fn full(kept: Kept) {
-    let rig = Rig::on(House::new(), Some(DISK_MEBIBYTES), kept);
+async fn full(isolation: Isolation) {
+    let rig = Rig::on(House::new(), Some(DISK_MEBIBYTES), isolation);
     let (rig, freezer) = ready(rig).await;
-    let cells = cells(Group::Full, kept);
+    let cells = cells(Group::Full, isolation);
     together(&rig, &freezer, &cells, async |cell, rig, freezer| {
         cell.prepare(rig, freezer).await;
     })
@@ -168,13 +168,13 @@ async fn full(kept: Kept) {
     finish(&rig, &cells).await;
 }
 
-/// More than the room below which a server takes nothing new.
+/// More than the free space below which a server refuses new requests.
 const DISK_MEBIBYTES: u32 = 400;
-/// More than anybody needs.
+/// More files than a test needs.
 const FILES: u64 = 10_000;
 
-/// Takes all the room that is left, for bytes and for files: a store that gives some of its room
-/// back, as a log does that is emptied, makes none for others.
+/// Takes all free space for bytes and files. Space that the store frees in its own files, such as
+/// its log, is still the store's only.
 fn fill(rig: &Rig) -> std::path::PathBuf {
     let disk = rig.data.parent().unwrap();
     let filler = disk.join("filler");
@@ -184,9 +184,9 @@ fn fill(rig: &Rig) -> std::path::PathBuf {
     filler
 }
 
-async fn away(kept: Kept) {
-    let (rig, freezer) = ready(Rig::new(kept)).await;
-    let cells = cells(Group::Away, kept);
+async fn away(isolation: Isolation) {
+    let (rig, freezer) = ready(Rig::new(isolation)).await;
+    let cells = cells(Group::Away, isolation);
     together(&rig, &freezer, &cells, async |cell, rig, freezer| {
         cell.prepare(rig, freezer).await;
     })
@@ -198,8 +198,8 @@ async fn away(kept: Kept) {
         if cell.state != State::Queued {
             cell.wait_for_status(rig).await;
         }
-        let told = rig.look(&cell.id()).await.course.state;
-        assert_eq!(told, cell.told(), "{} is not on record", cell.id());
+        let state = rig.look(&cell.id()).await.course.state;
+        assert_eq!(state, cell.ledger_state(), "{} is not recorded", cell.id());
     })
     .await;
     drop(holder);
@@ -212,13 +212,13 @@ async fn away(kept: Kept) {
     finish(&rig, &cells).await;
 }
 
-/// Submits until the server says that it takes nothing; which one it said that of.
+/// Submits until the server refuses for lack of its store; returns the refused id.
 async fn refused(rig: &Rig) -> String {
     let request = rig.request("exit 0", |_| ());
     for number in 0..20 {
         let id = format!("away-{number}");
         match rig.impatient().submit(&name(&id), &request, Mode::Do).await {
-            // The store may yet come back: nothing is known of this one.
+            // The outcome of this one is unknown, because the store may come back.
             Err(Error::Timeout { .. }) => {}
             Err(Error::Problem(problem)) if problem.code == Code::OutcomeUnknown => {}
             Err(Error::Problem(problem)) => {
@@ -229,7 +229,7 @@ async fn refused(rig: &Rig) -> String {
         }
     }
     panic!(
-        "a server whose store is away does not say so: {}",
+        "the server does not report that its store is away: {}",
         rig.log()
     );
 }
@@ -241,8 +241,7 @@ async fn assert_unknown(rig: &Rig, id: &str) {
     }
 }
 
-/// Somebody who holds the lock that every writer of a store needs, as a program does that was
-/// stopped in the middle of its work.
+/// A process that holds the writers' lock of a store, as a program stopped in a transaction does.
 struct Holder(Child);
 
 impl Holder {
@@ -254,10 +253,10 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut line = String::new();
         let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        assert_eq!(said, "held\n");
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n");
         Self(child)
     }
 }
@@ -269,8 +268,8 @@ impl Drop for Holder {
     }
 }
 
-/// One connection of SQLite writes at a time: the one that has locked byte 120 of its shared
-/// memory. The other two locks say that it lives, so that nobody takes that memory away.
+/// In SQLite only the connection that has locked byte 120 of the shared memory may write. The other
+/// two locks mark a live connection, so that no other one removes the shared memory.
 const HOLD: &str = "
 import fcntl, sys
 file = open(sys.argv[1], 'r+b')
@@ -283,31 +282,31 @@ sys.stdin.read()
 ";
 
 #[tokio::test]
-async fn whatever_a_program_does_its_slot_comes_back() {
-    calm(kept()).await;
+async fn the_slot_is_released_after_every_trouble() {
+    calm(isolation()).await;
 }
 
 #[tokio::test]
-async fn whatever_a_program_does_its_slot_comes_back_where_nothing_is_kept_apart() {
-    calm(Kept::Nowhere).await;
+async fn the_slot_is_released_after_every_trouble_without_isolation() {
+    calm(Isolation::None).await;
 }
 
 #[tokio::test]
-async fn whoever_is_killed_and_whatever_ends_meanwhile_the_next_server_finds_it() {
-    killed(kept()).await;
+async fn the_next_server_finds_every_execution_after_kills() {
+    killed(isolation()).await;
 }
 
 #[tokio::test]
-async fn the_next_server_finds_what_runs_where_nothing_is_kept_apart() {
-    killed(Kept::Nowhere).await;
+async fn the_next_server_finds_every_execution_after_kills_without_isolation() {
+    killed(Isolation::None).await;
 }
 
 #[tokio::test]
-async fn a_full_disk_costs_no_result_and_no_slot() {
-    full(kept()).await;
+async fn a_full_disk_loses_no_result_and_no_slot() {
+    full(isolation()).await;
 }
 
 #[tokio::test]
 async fn results_wait_for_a_store_that_is_away() {
-    away(kept()).await;
+    away(isolation()).await;
 }

@@ -1,8 +1,8 @@
-//! A server of its own for tests of executions that go wrong: killed, started again, looked into.
+//! A server for tests of executions that fail: it can be killed, restarted and inspected.
 //!
-//! The server runs from a link in the house, so every shim of it can be told from all others, and
-//! once it is up the link is replaced by a script that holds a shim at a gate before it begins.
-//! Whatever a test made is gone when its rig is dropped, also when the test fails.
+//! The server runs from a link in the house, which identifies its shims. Once it is up, the link is
+//! replaced by a script that holds a shim at a gate before it begins. A dropped rig removes
+//! everything that the test made, also when the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -25,23 +25,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::exec_running::program;
 use crate::house::{House, Server};
 
-/// How executions are kept apart.
+/// Isolation of executions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kept {
-    /// In cgroups, by a server that is root.
-    Apart,
-    /// Not at all, by a server that is nobody.
-    Nowhere,
+pub(crate) enum Isolation {
+    /// By cgroups; the server runs as root.
+    Cgroup,
+    /// None; the server runs as nobody.
+    None,
 }
 
-/// A server, its data, and all that it runs.
+/// A server, its data and its executions.
 pub(crate) struct Rig {
-    // Before the house: what is mounted in it must go first.
+    // Before the house: a file system in it must be unmounted first.
     disk: Option<Mounted>,
     gates: Mutex<Vec<OwnedFd>>,
     pub(crate) house: House,
     pub(crate) data: PathBuf,
-    pub(crate) kept: Kept,
+    pub(crate) isolation: Isolation,
     server: Mutex<Option<Server>>,
     ledger: Mutex<String>,
 }
@@ -49,13 +49,13 @@ pub(crate) struct Rig {
 /// A file system that is mounted until it is dropped.
 pub(crate) struct Mounted(PathBuf);
 
-/// The user that owns nothing.
+/// The user `nobody`.
 const NOBODY: u32 = 65_534;
-/// How long anything may take that is waited for, at most.
+/// Time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How often the machine is looked at while something is waited for.
+/// Pause between two looks during a wait.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How a script says that it has begun: a line is one write, so none is torn.
+/// Shell code that notes the start of a script. A line is one write, so lines do not mix.
 pub(crate) const BEGIN: &str = "echo $BURSAR_BOOKING >> $BEGUN\n";
 /// Holds a shim at its gate, if it has one.
 const SHIM: &str = r#"#!/bin/sh
@@ -66,19 +66,19 @@ exec "$0.real" "$@"
 
 impl Rig {
     /// A server whose data is in the house.
-    pub(crate) fn new(kept: Kept) -> Self {
-        Self::on(House::new(), None, kept)
+    pub(crate) fn new(isolation: Isolation) -> Self {
+        Self::on(House::new(), None, isolation)
     }
 
-    /// The same, maybe with a disk of so many MiB for its data alone.
-    pub(crate) fn on(house: House, mebibytes: Option<u32>, kept: Kept) -> Self {
+    /// A server in that house, with a file system of `mebibytes` for its data if given.
+    pub(crate) fn on(house: House, mebibytes: Option<u32>, isolation: Isolation) -> Self {
         let disk = house.path("disk");
         let rig = Self {
             disk: mebibytes.map(|size| Mounted::new(&disk, size)),
             gates: Mutex::default(),
             data: disk.join("data"),
             house,
-            kept,
+            isolation,
             server: Mutex::default(),
             ledger: Mutex::default(),
         };
@@ -93,18 +93,18 @@ impl Rig {
         rig
     }
 
-    /// Starts a server, the first or the next.
+    /// Starts the first or the next server.
     pub(crate) fn start(&self) {
         let bin = self.house.path("bin/bursar");
         let next = self.house.path("bin/next");
         link(&next);
         std::fs::rename(&next, &bin).unwrap();
         let server = House::started(self.command());
-        let said: serde_json::Value = serde_json::from_str(&server.said).unwrap();
-        if self.kept == Kept::Apart {
+        let announcement: serde_json::Value = serde_json::from_str(&server.announcement).unwrap();
+        if self.isolation == Isolation::Cgroup {
             assert_eq!(
-                said["executor"]["isolation"], "cgroup",
-                "cgroups are mounted here, but the server may not divide them: run the tests as \
+                announcement["executor"]["isolation"], "cgroup",
+                "cgroups are mounted here, but the server cannot create any: run the tests as \
                  root, or give them a cgroup of their own"
             );
         }
@@ -122,8 +122,8 @@ impl Rig {
         assert!(disk.resize(kibibytes, files), "cannot resize the disk");
     }
 
-    /// Leaves hardly any room for bytes, and none for files. Whoever makes a file meanwhile makes it
-    /// too small, which the kernel refuses.
+    /// Leaves hardly any room for bytes and none for files. The kernel refuses the new size if a
+    /// file was created meanwhile; then it is tried again.
     pub(crate) fn shrink_disk(&self) {
         let disk = self.disk.as_ref().unwrap();
         let is_done = (0..100).any(|_| {
@@ -139,7 +139,7 @@ impl Rig {
         self.data.join("executions").join(format!("e-{id}"))
     }
 
-    /// A server that writes its log to a file, which never makes it wait.
+    /// The server's command. Its log goes to a file, which never blocks it.
     fn command(&self) -> Command {
         let mut command = program(&self.house, "/bin/sh");
         command
@@ -147,7 +147,7 @@ impl Rig {
             .arg(self.house.path("bin/bursar"))
             .args(["up", "--listen", "127.0.0.1:0", "-o", "json", "--data"])
             .arg(&self.data);
-        if self.kept == Kept::Nowhere && rustix::process::getuid().is_root() {
+        if self.isolation == Isolation::None && rustix::process::getuid().is_root() {
             for path in ["", "gates"] {
                 chown(self.house.path(path), Some(NOBODY), Some(NOBODY)).unwrap();
             }
@@ -160,7 +160,7 @@ impl Rig {
         lock(&self.server).as_ref().unwrap().pid()
     }
 
-    /// Ends the server without any warning.
+    /// Ends the server by SIGKILL.
     pub(crate) fn kill(&self) {
         lock(&self.server).take().unwrap().kill();
     }
@@ -170,7 +170,7 @@ impl Rig {
         Client::new(Transport::to(address), Options::usual())
     }
 
-    /// A client that asks once.
+    /// A client without retries.
     pub(crate) fn impatient(&self) -> Client {
         let address = Address::Unix(self.data.join("api.sock"));
         let options = Options {
@@ -181,7 +181,7 @@ impl Rig {
         Client::new(Transport::to(address), options)
     }
 
-    /// Has a shell run a script under an id.
+    /// Submits a shell script under an id.
     pub(crate) async fn submit(
         &self,
         id: &str,
@@ -211,7 +211,7 @@ impl Rig {
         request
     }
 
-    /// Holds a class that has one slot, so that everybody else of it waits.
+    /// Holds the only slot of a class, so that all executions of it wait.
     pub(crate) async fn fill(&self, class: &str) {
         self.limit(class, 1).await;
         let mut request = BookingRequest::new(label(class));
@@ -221,7 +221,7 @@ impl Rig {
         client.reserve(&id, &request, Mode::Do).await.unwrap();
     }
 
-    /// Gives that slot back.
+    /// Releases the slot of [`Self::fill`].
     pub(crate) async fn empty(&self, class: &str) -> Result<(), bursar_client::client::Error> {
         let id = name(&format!("holder-{class}"));
         let request = ReleaseRequest {
@@ -250,7 +250,7 @@ impl Rig {
         self.client().execution(&name(id)).await.unwrap()
     }
 
-    /// Waits until an execution is in a state, by asking to be told.
+    /// Waits until an execution is in a state, by long polling.
     pub(crate) async fn wait_for(&self, id: &str, state: ExecutionState) -> Execution {
         let client = self.client();
         let waited = tokio::time::timeout(PATIENCE, async {
@@ -281,7 +281,7 @@ impl Rig {
         client.cancel_execution(&name(id), Mode::Do).await.unwrap()
     }
 
-    /// A gate at which whoever reads it waits.
+    /// A named pipe at which its readers wait.
     pub(crate) fn gate(&self, name: &str) -> PathBuf {
         let path = self.house.path("gates").join(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -290,7 +290,7 @@ impl Rig {
         path
     }
 
-    /// Opens a gate for all who wait there or come later, as soon as somebody does.
+    /// Opens a gate for present and later readers, once there is one.
     pub(crate) async fn open(&self, name: &str) {
         let path = self.house.path("gates").join(name);
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
@@ -300,7 +300,7 @@ impl Rig {
         lock(&self.gates).push(file);
     }
 
-    /// Those who have begun, each as often as it has.
+    /// The ids of started programs, one entry per start.
     pub(crate) fn begun(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.house.path("begun")).unwrap();
         text.lines().map(str::to_owned).collect()
@@ -311,7 +311,7 @@ impl Rig {
         until(&format!("{id} has begun"), has_begun).await;
     }
 
-    /// The shims of this server and of those before it, by process, with whose they are.
+    /// The shims of this server and of its predecessors: process and execution id.
     pub(crate) fn shims(&self) -> BTreeMap<i32, String> {
         let bin = self.house.path("bin");
         let bin = bin.to_str().unwrap();
@@ -340,17 +340,17 @@ impl Rig {
             .collect()
     }
 
-    /// Ends the shim of an execution without any warning.
+    /// Ends the shim of an execution by SIGKILL.
     pub(crate) fn kill_shim(&self, id: &str) {
         let shims = self.shims_of(id);
         assert!(!shims.is_empty(), "{id} has no shim");
         for pid in shims {
-            // Whoever is its parent now reaps it.
+            // Its present parent reaps it.
             kill(pid);
         }
     }
 
-    /// Every directory of this ledger in any hierarchy of cgroups.
+    /// The directories of this ledger in all cgroup hierarchies.
     pub(crate) fn bases(&self) -> Vec<PathBuf> {
         let name = format!("bursar-{}", lock(&self.ledger));
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -380,7 +380,7 @@ impl Rig {
         groups.filter(|group| group.is_dir()).collect()
     }
 
-    /// All processes in those.
+    /// The processes in the cgroups of an execution.
     pub(crate) fn members(&self, id: &str) -> BTreeSet<i32> {
         self.groups(id)
             .iter()
@@ -388,7 +388,7 @@ impl Rig {
             .collect()
     }
 
-    /// What a switched-off machine leaves of an execution when it is on again: nothing but files.
+    /// Leaves only the files of an execution, as after a power failure.
     pub(crate) async fn switch_off(&self, id: &str) {
         for pid in self.shims_of(id) {
             kill(pid);
@@ -400,8 +400,8 @@ impl Rig {
         until(&format!("{id} is gone"), is_gone).await;
     }
 
-    /// That nothing is held, nobody waits, nothing runs, nobody is left unburied, and that all of
-    /// it stands in a ledger that checks.
+    /// Asserts that no slot is held, no booking waits, no process, zombie or cgroup is left, and
+    /// that the ledger checks.
     pub(crate) async fn assert_nothing_left(&self) {
         let client = self.client();
         for limit in client.limits().await.unwrap().items {
@@ -409,7 +409,7 @@ impl Rig {
             assert_eq!(status.in_use.slots, 0, "{} is in use", limit.metadata.name);
             assert_eq!(
                 status.waiting, 0,
-                "somebody waits under {}",
+                "a booking waits under {}",
                 limit.metadata.name
             );
         }
@@ -434,7 +434,7 @@ impl Rig {
         let name = format!("bursar-{}", lock(&self.ledger));
         let is_ours = |pid: &i32| {
             let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
-            // The dead whose parent was killed are for the machine to bury.
+            // Process 1 reaps zombies whose parent was killed.
             text.is_ok_and(|text| text.contains(&name))
                 && stat(*pid).is_some_and(|(state, _)| state != "Z")
         };
@@ -445,7 +445,7 @@ impl Rig {
             .ok(&["ledger", "check", "--redecide", "--store", data]);
     }
 
-    /// What the servers said.
+    /// The log of all servers.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.house.path("log")).unwrap_or_default()
     }
@@ -473,7 +473,7 @@ impl Drop for Rig {
 }
 
 impl Mounted {
-    /// A file system in memory, of so many MiB.
+    /// Mounts a file system in memory.
     pub(crate) fn new(at: &Path, mebibytes: u32) -> Self {
         std::fs::create_dir_all(at).unwrap();
         mount(
@@ -489,7 +489,7 @@ impl Mounted {
         Self(at.to_owned())
     }
 
-    /// Whether the kernel takes it.
+    /// Whether the kernel accepts the new size.
     fn resize(&self, kibibytes: u64, files: u64) -> bool {
         let options = format!("remount,size={kibibytes}k,nr_inodes={files}");
         is_mounted(&["-o", &options], &self.0)
@@ -511,8 +511,8 @@ fn is_mounted(words: &[&str], at: &Path) -> bool {
     done.unwrap().success()
 }
 
-/// How executions are kept apart here: a machine without any cgroups runs what makes sense there.
-pub(crate) fn kept() -> Kept {
+/// The isolation of this machine; without cgroups only the tests that need none run.
+pub(crate) fn isolation() -> Isolation {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let has_cgroups = mounts.lines().any(|line| {
         line.split(' ')
@@ -520,23 +520,20 @@ pub(crate) fn kept() -> Kept {
             .is_some_and(|kind| kind.starts_with("cgroup"))
     });
     if has_cgroups {
-        return Kept::Apart;
+        return Isolation::Cgroup;
     }
-    eprintln!("this machine has no cgroups at all: only what needs none is tried");
-    Kept::Nowhere
+    eprintln!("this machine has no cgroups: only tests that need none are run");
+    Isolation::None
 }
 
-/// Looks again and again until something is there.
+/// Looks until there is a value.
 pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "waited in vain: {what}"
-        );
+        assert!(tokio::time::Instant::now() < deadline, "timed out: {what}");
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -549,7 +546,7 @@ pub(crate) fn label(text: &str) -> Label {
     Label::new(text).unwrap()
 }
 
-/// Who is in a cgroup, or in one below it.
+/// The processes in a cgroup and below it.
 pub(crate) fn members(group: &Path) -> Vec<i32> {
     let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -557,7 +554,7 @@ pub(crate) fn members(group: &Path) -> Vec<i32> {
     pids
 }
 
-/// Kills all in a cgroup, and removes what is empty of it.
+/// Kills the processes of a cgroup and removes its empty directories.
 fn remove(group: &Path) {
     members(group).into_iter().for_each(kill);
     for below in directories(group) {
@@ -578,7 +575,7 @@ fn directories(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The dead children that a process has not buried.
+/// Zombie children of a process.
 fn zombies(parent: u32) -> Vec<i32> {
     let is_one = |pid: &i32| stat(*pid).is_some_and(|found| found == ("Z".to_owned(), parent));
     numbers().filter(is_one).collect()
@@ -587,7 +584,7 @@ fn zombies(parent: u32) -> Vec<i32> {
 /// The state of a process, and its parent.
 fn stat(pid: i32) -> Option<(String, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything.
+    // The name, in parentheses, may contain any character.
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
@@ -599,11 +596,11 @@ fn numbers() -> impl Iterator<Item = i32> {
 }
 
 fn kill(pid: i32) {
-    // It may be gone already.
+    // The process may be gone already.
     let _gone = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
 }
 
-/// The binary under one more name.
+/// Links the binary at another path.
 fn link(path: &Path) {
     let binary = env!("CARGO_BIN_EXE_bursar");
     if std::fs::hard_link(binary, path).is_err() {

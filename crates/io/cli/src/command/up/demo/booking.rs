@@ -1,4 +1,4 @@
-//! Tenants that hold slots for work of their own: they renew, forget and lose patience.
+//! Tenants that hold slots: some renew and release them, some let them expire or stop waiting.
 
 use std::time::Duration;
 
@@ -8,33 +8,30 @@ use bursar_client::client::Mode;
 use bursar_units::Label;
 use tokio::time::sleep;
 
-use super::Chance;
+use super::Random;
 
-/// The habits of a tenant.
+/// Behaviour of a tenant. Times are ranges in milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Habit {
-    /// Who it is.
     pub(super) tenant: &'static str,
     class: &'static str,
-    /// How many of its workers are at it at once.
+    /// Number of concurrent workers.
     pub(super) workers: u64,
     slots: (u64, u64),
-    /// How long it holds, in milliseconds, from and to.
     holds: (u64, u64),
-    /// How long it rests between two bookings.
+    /// Pause between two bookings.
     rests: (u64, u64),
     priority: Priority,
     manner: Manner,
 }
 
-/// What a tenant is like.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manner {
-    /// Renews and gives back.
+    /// Renews and releases.
     Tidy,
-    /// Does not renew and never gives back: its bookings expire.
+    /// Neither renews nor releases: its bookings expire.
     Forgetful,
-    /// Loses patience in the queue.
+    /// Cancels after `PATIENCE` in the queue.
     Impatient,
 }
 
@@ -81,28 +78,28 @@ pub(super) const HABITS: &[Habit] = &[
     },
 ];
 
-/// How long a tidy one may wait in the queue.
+/// Maximum wait in the queue.
 const WAIT_MS: u64 = 60_000;
-/// How long an impatient one does.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The ttl of all: short, so that there is something to renew.
+const LONG_POLL: Duration = Duration::from_secs(30);
+/// The ttl of all bookings; short, so that renewals are needed.
 const TTL_MS: u64 = 6_000;
 
-/// One worker's life: rest, ask, hold, give back, for ever. It may end at any moment: what it held
-/// then expires.
-pub(super) async fn live(client: Client, habit: Habit) {
-    let mut chance = Chance::new();
+/// One worker: pauses, books, holds and releases in a loop. It may be dropped at any moment: its
+/// booking then expires.
+pub(super) async fn work(client: Client, habit: Habit) {
+    let mut random = Random::new();
     loop {
-        sleep(Duration::from_millis(chance.between(habit.rests))).await;
-        // What goes wrong here goes wrong for this worker only, and it tries again.
-        let _refused = once(&client, habit, &mut chance).await;
+        sleep(Duration::from_millis(random.between(habit.rests))).await;
+        // An error affects only this worker, which tries again.
+        let _refused = once(&client, habit, &mut random).await;
     }
 }
 
-async fn once(client: &Client, habit: Habit, chance: &mut Chance) -> Option<()> {
+async fn once(client: &Client, habit: Habit, random: &mut Random) -> Option<()> {
     let id = bursar_client::ids::new(habit.tenant).ok()?;
     let request = BookingRequest {
-        slots: chance.between(habit.slots),
+        slots: random.between(habit.slots),
         ttl_ms: Some(TTL_MS),
         wait_ms: Some(WAIT_MS),
         priority: Some(habit.priority),
@@ -117,15 +114,12 @@ async fn once(client: &Client, habit: Habit, chance: &mut Chance) -> Option<()> 
         }
     }
     while booking.state == State::Queued {
-        booking = client
-            .booking_wait(&id, Duration::from_secs(30))
-            .await
-            .ok()?;
+        booking = client.booking_wait(&id, LONG_POLL).await.ok()?;
     }
     let (State::Granted, Some(fence)) = (booking.state, booking.fence) else {
         return None;
     };
-    let mut left = chance.between(habit.holds);
+    let mut left = random.between(habit.holds);
     if habit.manner == Manner::Forgetful {
         sleep(Duration::from_millis(left)).await;
         return Some(());
@@ -134,26 +128,21 @@ async fn once(client: &Client, habit: Habit, chance: &mut Chance) -> Option<()> 
         let step = left.min(TTL_MS / 3);
         sleep(Duration::from_millis(step)).await;
         left -= step;
-        client
-            .renew(
-                &id,
-                &RenewRequest {
-                    fence,
-                    ttl_ms: None,
-                },
-                Mode::Do,
-            )
-            .await
-            .ok()?;
+        let renewal = RenewRequest {
+            fence,
+            ttl_ms: None,
+        };
+        client.renew(&id, &renewal, Mode::Do).await.ok()?;
     }
-    let is_failed = chance.between((0, 9)) == 0;
+    let is_failed = random.between((0, 9)) == 0;
+    let outcome = if is_failed {
+        Outcome::Failed
+    } else {
+        Outcome::Ok
+    };
     let release = ReleaseRequest {
         fence: Some(fence),
-        outcome: Some(if is_failed {
-            Outcome::Failed
-        } else {
-            Outcome::Ok
-        }),
+        outcome: Some(outcome),
         exit_code: Some(i32::from(is_failed)),
         ..ReleaseRequest::default()
     };

@@ -1,4 +1,4 @@
-//! Tenants that have real programs run: short, small, and not all of them well behaved.
+//! Tenants that run programs: short and small ones, some of which misbehave.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,17 +10,16 @@ use bursar_units::{BookingId, Label};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::Chance;
+use super::Random;
 
-/// A tenant and how busy it is.
+/// Behaviour of a tenant.
 #[derive(Clone, Copy)]
 pub(super) struct Submitter {
-    /// Who it is.
     pub(super) tenant: &'static str,
     class: &'static str,
-    /// How many of its workers are at it at once: so many executions it has at most.
+    /// Number of concurrent workers, each with one execution at most.
     pub(super) workers: u64,
-    /// How long a worker rests between two, in milliseconds, from and to.
+    /// Pause between two executions of a worker: range in milliseconds.
     rests: (u64, u64),
     priority: Priority,
 }
@@ -49,126 +48,123 @@ pub(super) const SUBMITTERS: &[Submitter] = &[
     },
 ];
 
-/// What a worker has run.
+/// A program that workers run.
 struct Job {
-    /// For a shell; `$1` is a number of seconds.
+    /// Shell script; `$1` is a number of seconds.
     script: &'static str,
-    /// How often it is chosen, against the others.
+    /// Relative frequency.
     weight: u64,
     seconds: (u64, u64),
     max_time_ms: u64,
-    /// After how many milliseconds somebody cancels it, if anybody does.
+    /// Time until it is cancelled: range in milliseconds.
     cancelled: Option<(u64, u64)>,
 }
+
+/// Common values of jobs.
+const JOB: Job = Job {
+    script: "",
+    weight: 1,
+    seconds: (0, 0),
+    max_time_ms: 30_000,
+    cancelled: None,
+};
 
 const JOBS: &[Job] = &[
     Job {
         script: "echo working; sleep \"$1\"; echo done",
         weight: 12,
         seconds: (1, 4),
-        max_time_ms: 30_000,
-        cancelled: None,
+        ..JOB
     },
     Job {
         script: "sleep \"$1\"; echo 'there is no such column' >&2; exit 3",
         weight: 2,
         seconds: (0, 2),
-        max_time_ms: 30_000,
-        cancelled: None,
+        ..JOB
     },
-    // It calculates, as fast as it is let.
+    // Uses as much CPU as it gets.
     Job {
         script: "timeout \"$1\" sh -c 'while :; do :; done'; echo done",
         weight: 3,
         seconds: (8, 20),
-        max_time_ms: 30_000,
-        cancelled: None,
+        ..JOB
     },
-    // It hangs, and is asked to end when its time is over.
+    // Hangs until its maximum time, and ends by SIGTERM.
     Job {
         script: "echo waiting for a lock; sleep 600",
-        weight: 1,
-        seconds: (0, 0),
         max_time_ms: 2_000,
-        cancelled: None,
+        ..JOB
     },
-    // It does not listen, and is made to end.
+    // Ignores SIGTERM, and is killed.
     Job {
         script: "trap '' TERM; echo not yet; while :; do sleep 600; done",
-        weight: 1,
-        seconds: (0, 0),
         max_time_ms: 1_500,
-        cancelled: None,
+        ..JOB
     },
-    // It leaves something behind that wants to outlive it.
+    // Leaves a process behind in a session of its own.
     Job {
         script: "(setsid sleep 600 &); sleep \"$1\"; echo done",
-        weight: 1,
         seconds: (1, 2),
-        max_time_ms: 30_000,
-        cancelled: None,
+        ..JOB
     },
-    // It takes more memory than it may have.
+    // Needs more memory than its limit.
     Job {
         script: "head -c 50331648 /dev/zero | tail -c 50331648 > /dev/null",
-        weight: 1,
-        seconds: (0, 0),
-        max_time_ms: 30_000,
-        cancelled: None,
+        ..JOB
     },
-    // Somebody changes his mind, while it waits or while it runs.
+    // Is cancelled while it waits or runs.
     Job {
         script: "echo working; sleep \"$1\"; echo done",
         weight: 2,
         seconds: (20, 20),
-        max_time_ms: 30_000,
         cancelled: Some((100, 2_000)),
+        ..JOB
     },
 ];
 
-/// What each may take: little, so that a small machine can play along. CPU that nobody else needs it
-/// may have twice over, where the market acts.
+/// Resources of each execution, small enough for a small machine. It may use twice the CPU if the
+/// market acts and CPU is free.
 const CPU_MILLI: u64 = 200;
 const CPU_LIMIT_MILLI: u64 = 400;
 const MEMORY_BYTES: u64 = 24 << 20;
 const PIDS: u32 = 16;
-/// How long each may wait in the queue.
+/// Maximum wait in the queue.
 const WAIT_MS: u64 = 60_000;
-/// How long one that is asked to end has for it.
+/// Time between SIGTERM and SIGKILL.
 const GRACE_MS: u64 = 1_000;
-/// How long one look at an execution waits for it to change.
-const LOOK: Duration = Duration::from_secs(20);
+/// Time limit of one request that waits for a change.
+const LONG_POLL: Duration = Duration::from_secs(20);
 
-/// One worker's life: rest, submit, see it end, until everyone is sent home; what then still runs
-/// is cancelled and seen to its end.
-pub(super) async fn live(client: Client, submitter: Submitter, mut home: watch::Receiver<bool>) {
-    let mut chance = Chance::new();
+/// One worker: pauses, submits and awaits the end in a loop until `finish` is set; then it cancels
+/// its execution and awaits the end.
+pub(super) async fn work(client: Client, submitter: Submitter, mut finish: watch::Receiver<bool>) {
+    let mut random = Random::new();
     loop {
-        let rest = Duration::from_millis(chance.between(submitter.rests));
+        let pause = Duration::from_millis(random.between(submitter.rests));
         tokio::select! {
-            () = sleep(rest) => {}
-            _ = home.wait_for(|home| *home) => return,
+            () = sleep(pause) => {}
+            _ = finish.wait_for(|finish| *finish) => return,
         }
-        // What goes wrong here goes wrong for this worker only, and it tries again.
-        let _refused = once(&client, submitter, &mut chance, &mut home).await;
+        // An error affects only this worker, which tries again.
+        let _refused = once(&client, submitter, &mut random, &mut finish).await;
     }
 }
 
 async fn once(
     client: &Client,
     submitter: Submitter,
-    chance: &mut Chance,
-    home: &mut watch::Receiver<bool>,
+    random: &mut Random,
+    finish: &mut watch::Receiver<bool>,
 ) -> Option<()> {
-    let job = job(chance)?;
+    let job = job(random)?;
     let id = bursar_client::ids::new(submitter.tenant).ok()?;
-    let request = request(submitter, job, chance)?;
+    let request = request(submitter, job, random)?;
     client.submit(&id, &request, Mode::Do).await.ok()?;
-    let patience = job.cancelled.map(|range| chance.between(range));
+    let patience = job.cancelled.map(|range| random.between(range));
     let is_over = tokio::select! {
         ended = end(client, &id) => ended.is_some(),
         () = until(patience) => false,
-        _ = home.wait_for(|home| *home) => false,
+        _ = finish.wait_for(|finish| *finish) => false,
     };
     if !is_over {
         client.cancel_execution(&id, Mode::Do).await.ok()?;
@@ -177,9 +173,9 @@ async fn once(
     Some(())
 }
 
-fn job(chance: &mut Chance) -> Option<&'static Job> {
+fn job(random: &mut Random) -> Option<&'static Job> {
     let total: u64 = JOBS.iter().map(|job| job.weight).sum();
-    let mut drawn = chance.between((1, total));
+    let mut drawn = random.between((1, total));
     JOBS.iter().find(|job| {
         let is_it = drawn <= job.weight;
         drawn = drawn.saturating_sub(job.weight);
@@ -187,8 +183,8 @@ fn job(chance: &mut Chance) -> Option<&'static Job> {
     })
 }
 
-fn request(submitter: Submitter, job: &Job, chance: &mut Chance) -> Option<ExecutionRequest> {
-    let seconds = chance.between(job.seconds).to_string();
+fn request(submitter: Submitter, job: &Job, random: &mut Random) -> Option<ExecutionRequest> {
+    let seconds = random.between(job.seconds).to_string();
     let class = Label::new(submitter.class).ok()?;
     let args = ["-c", job.script, "sh", &seconds];
     Some(ExecutionRequest {
@@ -206,10 +202,10 @@ fn request(submitter: Submitter, job: &Job, chance: &mut Chance) -> Option<Execu
     })
 }
 
-/// Resolves when it has ended; `None` where that cannot be known.
+/// Waits for the end of an execution; `None` if a request fails.
 async fn end(client: &Client, id: &BookingId) -> Option<Execution> {
     loop {
-        let execution = client.execution_wait(id, LOOK).await.ok()?;
+        let execution = client.execution_wait(id, LONG_POLL).await.ok()?;
         if execution.course.state == ExecutionState::Ended {
             return Some(execution);
         }

@@ -1,8 +1,8 @@
-//! What became of the demo's executions, and what they left behind: counted, not believed.
+//! Counts of the demo's ended executions by verdict, and of resources that they left behind.
 //!
-//! The ledger tells how each ended. What is left is looked for where it would be: groups and
-//! processes in this ledger's cgroups, processes anywhere that carry the id of an execution, and
-//! slots that no booking holds. Only what belongs to an execution that has ended is left behind.
+//! The verdicts come from the ledger. Leftovers are counted on the machine: cgroups of this ledger,
+//! processes with the id of an execution in their environment, and used slots that no booking
+//! holds. Only leftovers of ended executions count.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,9 @@ use bursar_ledger::view::View;
 use bursar_node::cgroup::Tree;
 use bursar_units::BookingId;
 
-/// The variable that every process of an execution inherits.
+/// Variable that every process of an execution inherits.
 const VARIABLE: &str = "BURSAR_BOOKING=";
 
-/// The numbers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::command::up) struct Tally {
     verdicts: BTreeMap<Verdict, u64>,
@@ -30,7 +29,6 @@ pub(in crate::command::up) struct Tally {
 }
 
 impl Tally {
-    /// Counts.
     pub(in crate::command::up) fn count(view: &View, trees: &[Tree]) -> Self {
         let is_ended = |id: &BookingId| {
             let state = view.read();
@@ -82,7 +80,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Slots that are counted as used and that nobody holds.
+/// Slots that are counted as used but that no booking holds.
 fn slots_left(state: &State) -> u64 {
     let holders = state.bookings.holders(None);
     let used: u64 = holders.iter().map(|(_, slots)| slots).sum();
@@ -95,8 +93,8 @@ fn slots_left(state: &State) -> u64 {
     used.saturating_sub(held)
 }
 
-/// Groups of executions that have ended, in every hierarchy. What is found is looked at again
-/// after the question whether it has ended: what ended meanwhile is gone by then.
+/// Cgroups of ended executions, in every hierarchy. Each is looked up again after the check of the
+/// ledger, because an execution that ended in between has removed its cgroup.
 fn groups_left(trees: &[Tree], is_ended: impl Fn(&BookingId) -> bool) -> usize {
     let entries = trees
         .iter()
@@ -105,30 +103,30 @@ fn groups_left(trees: &[Tree], is_ended: impl Fn(&BookingId) -> bool) -> usize {
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()));
     paths
-        .filter(|path| named(path).is_some_and(|id| is_ended(&id)))
+        .filter(|path| booking_of_group(path).is_some_and(|id| is_ended(&id)))
         .filter(|path| path.exists())
         .count()
 }
 
-/// The id is what follows the first dash of a name; all else there are files of the kernel's.
-fn named(path: &Path) -> Option<BookingId> {
+/// The id after the first dash of a directory's name. Other entries are files of the kernel.
+fn booking_of_group(path: &Path) -> Option<BookingId> {
     let (_, id) = path.file_name()?.to_str()?.split_once('-')?;
     BookingId::new(id).ok().filter(|_| path.is_dir())
 }
 
-/// Processes that carry the id of an execution that has ended; of those that we may look at, and
-/// looked at again like the groups.
+/// Processes with the id of an ended execution, among those whose environment we may read. Each is
+/// looked up again, as in [`groups_left`].
 fn processes_left(proc: &Path, is_ended: impl Fn(&BookingId) -> bool) -> usize {
     let entries = std::fs::read_dir(proc).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths
-        .filter_map(|path| Some((booking(&path)?, path)))
+        .filter_map(|path| Some((booking_of_process(&path)?, path)))
         .filter(|(id, _)| is_ended(id))
-        .filter(|(id, path)| booking(path).as_ref() == Some(id))
+        .filter(|(id, path)| booking_of_process(path).as_ref() == Some(id))
         .count()
 }
 
-fn booking(process: &Path) -> Option<BookingId> {
+fn booking_of_process(process: &Path) -> Option<BookingId> {
     let variables = std::fs::read(process.join("environ")).ok()?;
     let id = variables
         .split(|byte| *byte == 0)
@@ -156,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_what_has_ended_are_left_behind_and_others_are_not() {
+    fn only_cgroups_of_ended_executions_are_left_behind() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["e-gone-1", "e-gone-2", "e-live-gone"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
-        std::fs::write(directory.path().join("e-gone-3"), "a file of the kernel's").unwrap();
+        std::fs::write(directory.path().join("e-gone-3"), "a file of the kernel").unwrap();
         let tree = Tree {
             version: Version::V2,
             base: directory.path().to_owned(),
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_carries_an_id_is_found_wherever_it_is() {
+    fn a_process_with_an_id_in_its_environment_is_found() {
         let id = format!("gone-{}", std::process::id());
         let is_it = |found: &BookingId| found.as_str() == id;
         let mut child = std::process::Command::new("/bin/sh")
@@ -181,10 +179,10 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // A process has its variables for certain once it has said something.
+        // Once the process has written a line, its environment is in place.
         let mut here = String::new();
-        let mut says = BufReader::new(child.stdout.take().unwrap());
-        says.read_line(&mut here).unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut here).unwrap();
         let while_it_lives = processes_left(Path::new("/proc"), is_it);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_what_became_of_everything() {
+    fn the_line_has_every_verdict_and_the_leftovers() {
         let tally = Tally {
             verdicts: BTreeMap::from([
                 (Verdict::Completed, 1_371),
