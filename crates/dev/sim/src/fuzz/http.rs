@@ -39,10 +39,7 @@ struct PanicOnDefect;
 
 impl Observe for PanicOnDefect {
     fn poisoned(&self, poison: &Poison) {
-        #[expect(
-            clippy::panic,
-            reason = "a fuzz target panics if a promise is broken"
-        )]
+        #[expect(clippy::panic, reason = "a fuzz target panics if a promise is broken")]
         {
             panic!("deciding panicked: {poison:?}");
         }

@@ -189,11 +189,7 @@ pub fn tile(bytes: &[u8]) {
     let Ok(hashes) = tile_hashes(bytes) else {
         return;
     };
-    assert_eq!(
-        tile_bytes(&hashes),
-        bytes,
-        "a tile survives a round trip"
-    );
+    assert_eq!(tile_bytes(&hashes), bytes, "a tile survives a round trip");
     let (Some(first), Some(last)) = (hashes.first(), hashes.last()) else {
         return;
     };
