@@ -10,12 +10,12 @@ pub(super) mod literal;
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use bursar_market::clear::{Market, Pod, Policy, Want, clear};
 
+use super::begin;
 use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
 use super::usage::{self, Usage};
 use crate::rng::Rng;
