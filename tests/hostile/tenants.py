@@ -276,10 +276,10 @@ class Tenants(unittest.TestCase):
     def test_another_tenant_learns_nothing_and_changes_nothing(self) -> None:
         self.attack("the token of another tenant", self.intruder, "use", [MARKER, KNOWN, *self.fences])
 
-    def test_a_reader_sees_no_fence_and_no_output(self) -> None:
+    def test_a_view_token_sees_no_fence_and_no_output(self) -> None:
         self.attack("a view token", self.viewer, "view", [OUTPUT, *self.fences])
 
-    def test_nobody_sees_a_fence_or_an_output_and_changes_anything(self) -> None:
+    def test_a_caller_without_a_token_sees_no_fence_and_no_output_and_changes_nothing(self) -> None:
         self.attack("a caller without a token", None, "nobody", [OUTPUT, *self.fences])
 
     def test_the_victim_sees_its_own_data(self) -> None:

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 #[error("{promise}: {seen}")]
 pub struct Violation {
-    /// The promise, in words.
+    /// The broken promise.
     pub promise: &'static str,
     /// The observation that contradicts it.
     pub seen: String,
