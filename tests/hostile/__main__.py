@@ -1,4 +1,4 @@
-"""Hostile tests: attacks on the real program, which it must withstand.
+"""Hostile tests: attacks that the real program must withstand.
 
 `python3 tests/hostile` runs all of them against the program whose path is in `BURSAR_BIN`. Every random
 choice follows from the seed that is printed first; `--seed N` repeats the choices, not the timing.
@@ -17,12 +17,12 @@ import rig
 
 #: The files with tests, in the order in which they run.
 FILES = ["oracle_checks", "forgeries", "tenants", "streams", "losses", "kills"]
-#: How long all of them may take. Three minutes are enough; a busy machine gets twice that.
+#: Time limit of all tests. Three minutes are enough; a busy machine gets twice that.
 BUDGET_SECONDS = 360.0
 
 
 class Budget(unittest.TextTestResult):
-    """A result that fails the test that runs when the budget is spent, and runs no other."""
+    """A result that fails the running test when the time limit is reached, and starts no other."""
 
     seconds = BUDGET_SECONDS
 
@@ -38,7 +38,7 @@ class Budget(unittest.TextTestResult):
         super().stopTestRun()
 
     def spent(self, *_: object) -> None:
-        """Fails whatever runs now."""
+        """Fails the running test."""
         self.stop()
         raise AssertionError(f"the hostile tests took more than their budget of {self.seconds:.0f} s")
 
@@ -46,11 +46,11 @@ class Budget(unittest.TextTestResult):
 def main() -> None:
     """Runs the chosen tests, and exits as unittest does."""
     parser = argparse.ArgumentParser(prog="tests/hostile", description=__doc__)
-    parser.add_argument("--seed", type=int, help="what every random choice follows from")
+    parser.add_argument("--seed", type=int, help="seed of every random choice")
     seconds = rig.Options.seconds
-    parser.add_argument("--seconds", type=float, default=seconds, help="how long the kills go on")
-    which = f"which: {', '.join(FILES)}, or FILE.CLASS.TEST; all unless told"
-    budget = "how many seconds all of it may take; longer kills are added"
+    parser.add_argument("--seconds", type=float, default=seconds, help="duration of the kills")
+    which = f"tests: {', '.join(FILES)}, or FILE.CLASS.TEST; default all"
+    budget = "time limit in seconds; a longer duration of the kills is added"
     parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, help=budget)
     parser.add_argument("tests", nargs="*", default=FILES, help=which)
     chosen = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Forgeries: a changed export or proof never verifies; an untouched one always does (L11).
+"""Forgeries: a changed export or proof never verifies; an unchanged one always does (L11).
 
-Every forgery is made from a good file by one change. `bursar audit verify` must exit 4, or 2 where what
-is left is no such file at all. Exit 0 means that a forged file was called good.
+Every forgery is a good file with one change. `bursar audit verify` must exit 4, or 2 if the result is
+neither an export nor a proof. Exit 0 means that a forged file was accepted.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import rig
 
-#: What a forged file may exit with: it does not verify, or it is no export and no proof at all.
+#: Exit codes for a forged file: it does not verify, or it is neither an export nor a proof.
 REFUSED = (4, 2)
 
-#: The kinds of things that records speak of; a proof claims one of them.
+#: Kinds of objects; a proof names one of them.
 KINDS = ["record", "booking", "limit", "node", "pod", "token"]
 
 
 class Forgery(NamedTuple):
-    """A changed file, and what was changed."""
+    """A changed file, and a description of the change."""
 
     what: str
     data: bytes
 
 
 class Forgeries(unittest.TestCase):
-    """One ledger with records of several kinds, another one beside it, and files of both."""
+    """A ledger with records of several kinds, another ledger, and files of both."""
 
-    house: rig.House
-    other: rig.House
+    sandbox: rig.Sandbox
+    other: rig.Sandbox
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.house, cls.other = rig.House(), rig.House()
-        cls.addClassCleanup(cls.house.close)
+        cls.sandbox, cls.other = rig.Sandbox(), rig.Sandbox()
+        cls.addClassCleanup(cls.sandbox.close)
         cls.addClassCleanup(cls.other.close)
-        cls.key = cls.house.home / "key"
-        with cls.house.up() as server:
+        cls.key = cls.sandbox.home / "key"
+        with cls.sandbox.up() as server:
             server.must("PUT", "/v1/limits/py", rig.limit("py", **{"class": "py", "slots": 3}))
             server.token("reader", "view", [])
             for id, tenant in (("job-1", "victim"), ("job-2", "acme")):
@@ -63,32 +63,32 @@ class Forgeries(unittest.TestCase):
 
     @classmethod
     def fetch(cls, server: rig.Server, name: str) -> bytes:
-        """A proof as the command writes it."""
-        path = server.house.home / "fetched.proof"
+        """A proof, written by the command."""
+        path = server.sandbox.home / "fetched.proof"
         ended = server.command("audit", "proof", name, "--out", str(path))
         if ended.code != 0:
-            raise AssertionError(f"no proof of {name}: {ended.stderr}")
+            raise AssertionError(f"the proof of {name} failed: {ended.stderr}")
         return path.read_bytes()
 
-    def verify(self, forgery: Forgery, place: pathlib.Path) -> int:
-        """What the auditor says, who has seen nothing of this ledger before."""
-        place.mkdir()
-        (place / "file").write_bytes(forgery.data)
-        state = {"XDG_STATE_HOME": str(place / "state")}
-        ended = self.house.run(
-            "audit", "verify", str(place / "file"), "--key", str(self.key), environment=state
+    def verify(self, forgery: Forgery, directory: pathlib.Path) -> int:
+        """Exit code of an auditor who has not seen this ledger before."""
+        directory.mkdir()
+        (directory / "file").write_bytes(forgery.data)
+        state = {"XDG_STATE_HOME": str(directory / "state")}
+        ended = self.sandbox.run(
+            "audit", "verify", str(directory / "file"), "--key", str(self.key), environment=state
         )
         return ended.code
 
     def refuse(self, forgeries: List[Forgery], originals: List[bytes]) -> None:
-        """None of these verifies."""
+        """Asserts that none of these verifies."""
         self.assertGreater(len(forgeries), 0)
-        base = self.house.home / self.id()
+        base = self.sandbox.home / self.id()
         base.mkdir()
         changed = [forgery for forgery in forgeries if forgery.data not in originals]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            places = (base / str(number) for number in range(len(changed)))
-            codes = list(pool.map(self.verify, changed, places))
+            directories = (base / str(number) for number in range(len(changed)))
+            codes = list(pool.map(self.verify, changed, directories))
         wrong = [
             f"exit {code}: {forgery.what}"
             for forgery, code in zip(changed, codes)
@@ -101,7 +101,7 @@ class Forgeries(unittest.TestCase):
 
     def test_untouched_files_verify(self) -> None:
         for name, data in {"export": self.export, **self.proofs}.items():
-            place = self.house.home / f"good-{name.replace('/', '-')}"
+            place = self.sandbox.home / f"good-{name.replace('/', '-')}"
             self.assertEqual(self.verify(Forgery(name, data), place), 0, name)
 
     def test_no_line_of_an_export_can_be_dropped_doubled_swapped_or_edited(self) -> None:
@@ -122,7 +122,7 @@ class Forgeries(unittest.TestCase):
                 forgeries.append(forge(f"{name}: {what}", before + [changed] + after))
         self.refuse(forgeries, [self.export])
 
-    def test_what_no_signature_covers_does_not_verify(self) -> None:
+    def test_data_without_a_signature_does_not_verify(self) -> None:
         lines = self.export.splitlines(keepends=True)
         records = [line for line in lines if b'"seq":' in line[:20]]
         header, signed = lines[0], lines[len(records) + 1 :]
@@ -162,13 +162,13 @@ class Forgeries(unittest.TestCase):
             text = data.decode()
             note = re.search(r'"checkpoint":"((?:[^"\\]|\\.)*)"', text)
             assert note is not None
-            for place in chosen.sample(range(*note.span(1)), 100):
-                # Not the letter of an escape: that would be no JSON.
-                if not re.match(r"[\w+/=]", text[place]) or text[place - 1] == "\\":
+            for at in chosen.sample(range(*note.span(1)), 100):
+                # Not the letter of an escape, because the result would not be JSON.
+                if not re.match(r"[\w+/=]", text[at]) or text[at - 1] == "\\":
                     continue
-                new = "B" if text[place] == "A" else "A"
-                what = f"{name}: character {place - note.start(1)} of the checkpoint is {new}"
-                changed = text[:place] + new + text[place + 1 :]
+                new = "B" if text[at] == "A" else "A"
+                what = f"{name}: character {at - note.start(1)} of the checkpoint is {new}"
+                changed = text[:at] + new + text[at + 1 :]
                 forgeries.append(Forgery(what, changed.encode()))
         self.refuse(forgeries, [])
 
@@ -193,12 +193,12 @@ class Forgeries(unittest.TestCase):
     def test_a_proof_says_that_records_may_have_been_left_out(self) -> None:
         proof = json.loads(self.proofs["booking/job-2"])
         self.assertEqual(len(proof["records"]), 2)
-        path = self.house.home / "half.proof"
+        path = self.sandbox.home / "half.proof"
         path.write_bytes(compact({**proof, "records": proof["records"][:1]}))
-        ended = self.house.run("audit", "verify", str(path), "--key", str(self.key))
-        self.assertIn("not checked: that these are all", ended.stdout + ended.stderr)
+        ended = self.sandbox.run("audit", "verify", str(path), "--key", str(self.key))
+        self.assertIn("not checked: ", ended.stdout + ended.stderr)
 
-    def test_a_proof_is_only_of_what_its_records_are_about(self) -> None:
+    def test_a_proof_verifies_only_for_the_objects_of_its_records(self) -> None:
         kinds = [*KINDS, "wedding", "tenant", "class", "Booking", ""]
         forgeries = []
         for name in ("booking/job-1", "limit/py", "token/reader"):
@@ -216,25 +216,25 @@ class Forgeries(unittest.TestCase):
 
 
 def allowed(proof: Dict[str, Any], what: str) -> bool:
-    """Changes that leave a good proof: `keys` only proposes what to pin to readers without a key,
-    so it decides nothing here, and one of several records can be left out, which is said."""
+    """Whether a change leaves a valid proof: `keys` only proposes keys to readers without one, and
+    one of several records can be left out, which the output says."""
     shorter = len(proof["records"]) > 1 and re.fullmatch(r"records\.\d dropped", what) is not None
     return shorter or what.startswith("keys")
 
 
 def forge(what: str, lines: List[bytes]) -> Forgery:
-    """A file of these lines."""
+    """A forgery of these lines."""
     return Forgery(what, b"".join(lines))
 
 
 def compact(value: Any) -> bytes:
-    """JSON as the program writes it."""
+    """JSON in the format of the program."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def members(line: bytes) -> Iterator[Tuple[str, bytes]]:
-    """Every member of the JSON in a line dropped, edited and renamed; and every item of a list
-    dropped and doubled."""
+    """Changes of the JSON in a line: each member dropped, edited and renamed; each item of a list
+    dropped, edited and doubled."""
     whole = json.loads(line)
     for path in paths(whole):
         for what, changed in edits(whole, path):
@@ -242,7 +242,7 @@ def members(line: bytes) -> Iterator[Tuple[str, bytes]]:
 
 
 def paths(value: Any, prefix: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
-    """The way to everything in a JSON value."""
+    """Paths of all values in a JSON value."""
     items: List[Tuple[Any, Any]] = []
     if isinstance(value, dict):
         items = list(value.items())
@@ -254,7 +254,7 @@ def paths(value: Any, prefix: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]
 
 
 def edits(whole: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[str, Any]]:
-    """One thing in a JSON value changed in every way we know."""
+    """All changes of one value in a JSON value."""
 
     def change() -> Tuple[Any, Any]:
         changed = copy.deepcopy(whole)
@@ -282,7 +282,7 @@ def edits(whole: Any, path: Tuple[Any, ...]) -> Iterator[Tuple[str, Any]]:
 
 
 def another(value: Any) -> Any:
-    """A value of the same type that differs."""
+    """A different value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

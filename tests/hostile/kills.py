@@ -1,7 +1,7 @@
 """Kills: clients work over HTTP while the server is killed at random moments, and the oracle judges.
 
-In the middle of the run the ledger is put back from an earlier backup, so the run also shows that
-no fence is given out twice across a restore (S5).
+In the middle of the run the ledger is restored from an earlier backup, so the run also shows that no
+fence is issued twice across a restore (S5).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import rig
 CLIENTS = 6
 CLASSES = ["red", "green", "blue"]
 TENANTS = ["ada", "bob", "eve"]
-#: Every run has at least so many kills, however slow the machine is.
+#: Minimum number of kills, even on a slow machine.
 KILLS_MIN = 12
 
 #: The limits that change while the clients work: of every kind, named and `each`.
@@ -35,11 +35,11 @@ LIMITS: List[Dict[str, Any]] = [
 
 
 class Run:
-    """What all threads of a run share."""
+    """Shared state of all threads of a run."""
 
-    def __init__(self, house: rig.House) -> None:
-        self.house = house
-        self.socket = str(house.data / "api.sock")
+    def __init__(self, sandbox: rig.Sandbox) -> None:
+        self.sandbox = sandbox
+        self.socket = str(sandbox.data / "api.sock")
         self.generation = 0
         self.over = threading.Event()
         #: Clear while the clients must not send anything.
@@ -49,21 +49,21 @@ class Run:
         self.failures: List[BaseException] = []
 
     def send(self, what: str, name: str, sent: Optional[int], *request: Any) -> Dict[str, Any]:
-        """Sends a request and notes what came of it; an empty answer if none came."""
+        """Sends a request and notes the answer; returns an empty one if none came."""
         generation = self.generation
         status: Optional[int] = None
         body: Dict[str, Any] = {}
         try:
             answer = rig.ask(self.socket, *request, timeout=10)
             status, body = answer.status, answer.json()
-        except rig.Lost:
+        except rig.NoAnswer:
             self.over.wait(0.03)
         self.notes.append(oracle.Note(generation, what, name, sent, status, body))
         return body
 
 
 class Worker(threading.Thread):
-    """A thread that acts at random until the run is over; it can be held between two requests."""
+    """A thread that acts at random until the run is over; it can be paused between two requests."""
 
     def __init__(self, run: Run, name: str) -> None:
         super().__init__(name=name)
@@ -81,13 +81,13 @@ class Worker(threading.Thread):
                     continue
                 self.idle.clear()
                 self.act()
-        except BaseException as error:  # A thread has nobody to raise to.
+        except BaseException as error:  # An exception in a thread would be lost.
             self.run_.failures.append(error)
         finally:
             self.idle.set()
 
     def act(self) -> None:
-        """One request, or a few that belong together."""
+        """Sends one request, or a few that belong together."""
         raise NotImplementedError
 
 
@@ -97,16 +97,16 @@ class Client(Worker):
     def __init__(self, run: Run, number: int) -> None:
         super().__init__(run, f"client-{number}")
         self.made = 0
-        #: What it asked for, by id, and the fence if it knows one; ended ones are dropped.
-        self.asked: Dict[str, Dict[str, Any]] = {}
+        #: Requests of live bookings by id, and their fences if known.
+        self.requests: Dict[str, Dict[str, Any]] = {}
         self.fences: Dict[str, int] = {}
-        #: Some that ended, to repeat requests about them.
+        #: Some ended bookings, for repeated requests.
         self.old: List[str] = []
 
     def act(self) -> None:
         held = list(self.fences)
         act = self.random.random()
-        if act < 0.35 or not self.asked:
+        if act < 0.35 or not self.requests:
             self.reserve()
         elif act < 0.60 and held:
             self.release(self.random.choice(held))
@@ -114,7 +114,7 @@ class Client(Worker):
             id = self.random.choice(held)
             self.learn(id, self.post("renew", id, {"fence": self.fences[id]}))
         elif act < 0.82:
-            id = self.random.choice(list(self.asked))
+            id = self.random.choice(list(self.requests))
             self.learn(id, self.post("cancel", id, {}))
         elif act < 0.90:
             self.batch()
@@ -122,7 +122,7 @@ class Client(Worker):
             id = self.random.choice(self.old)
             self.post("release", id, {"fence": self.random.randrange(1, 1000)})
         else:
-            id = self.random.choice(list(self.asked))
+            id = self.random.choice(list(self.requests))
             path = f"/v1/bookings/{id}"
             self.learn(id, self.run_.send("look", id, None, "GET", path))
 
@@ -146,18 +146,18 @@ class Client(Worker):
         return f"{self.name}-{self.made}"
 
     def reserve(self) -> None:
-        """Asks for slots, and repeats the request if no answer came, as a client should."""
-        lost = [id for id in self.asked if id not in self.fences]
+        """Reserves slots, and sometimes repeats an earlier request, as a client should without an answer."""
+        lost = [id for id in self.requests if id not in self.fences]
         if lost and self.random.random() < 0.4:
             id = self.random.choice(lost)
         else:
             id = self.new_id()
-            self.asked[id] = self.request()
-        body = self.asked[id]
+            self.requests[id] = self.request()
+        body = self.requests[id]
         self.learn(id, self.run_.send("reserve", id, None, "PUT", f"/v1/bookings/{id}", body))
 
     def release(self, id: str) -> None:
-        """Gives slots back, sometimes with a wrong fence, sometimes twice."""
+        """Releases slots, sometimes with a wrong fence, sometimes twice."""
         fence = self.fences[id]
         if self.random.random() < 0.1:
             self.post("release", id, {"fence": fence + self.random.choice([-1, 1])})
@@ -169,8 +169,8 @@ class Client(Worker):
         operations: List[Dict[str, Any]] = []
         for _ in range(self.random.randrange(1, 8)):
             id = self.new_id()
-            self.asked[id] = self.request()
-            operations.append({"op": "reserve", "id": id, **self.asked[id]})
+            self.requests[id] = self.request()
+            operations.append({"op": "reserve", "id": id, **self.requests[id]})
         for id in self.random.sample(list(self.fences), min(2, len(self.fences))):
             operations.append({"op": "release", "id": id, "fence": self.fences[id]})
         generation = self.run_.generation
@@ -179,7 +179,7 @@ class Client(Worker):
             answer = rig.ask(self.run_.socket, "POST", "/v1/bookings", body, timeout=10)
             results = answer.json().get("results", [{}] * len(operations))
             record = answer.json().get("record", -1)
-        except rig.Lost:
+        except rig.NoAnswer:
             results, record = [{}] * len(operations), -1
         for operation, result in zip(operations, results):
             body = {"record": record, **result} if result else {}
@@ -194,19 +194,19 @@ class Client(Worker):
         return self.run_.send(what, id, body.get("fence"), "POST", path, body)
 
     def learn(self, id: str, body: Dict[str, Any]) -> None:
-        """Takes an answer to heart."""
+        """Updates the own state from an answer."""
         state, code = body.get("state"), body.get("code")
         if state == "granted" and "fence" in body:
             self.fences[id] = body["fence"]
         gone = state == "ended" or code in ("over-limit", "never-fits", "queue-full")
         if gone or code == "stale-fence":
             self.fences.pop(id, None)
-            if self.asked.pop(id, None) is not None and state == "ended":
+            if self.requests.pop(id, None) is not None and state == "ended":
                 self.old = [*self.old[-20:], id]
 
 
 class Operator(Worker):
-    """Changes limits while they are used, also to less than is in use, and takes slots back."""
+    """Changes limits, also to less than their use, and takes slots back."""
 
     def act(self) -> None:
         self.run_.over.wait(self.random.random() * 0.1)
@@ -228,16 +228,16 @@ class Operator(Worker):
 
 
 class Kills(unittest.TestCase):
-    """Whatever was answered is on record, and no rule is broken, however often the server dies."""
+    """All answers are recorded and no rule is broken, however often the server is killed."""
 
     def setUp(self) -> None:
         self.random = rig.random_of("killer")
         self.kills = 0
 
     def test_no_kill_breaks_a_limit_a_fence_or_an_answer(self) -> None:
-        with rig.House() as house:
-            run = Run(house)
-            server = house.up()
+        with rig.Sandbox() as sandbox:
+            run = Run(sandbox)
+            server = sandbox.up()
             workers: List[Worker] = [Client(run, number) for number in range(CLIENTS)]
             workers.append(Operator(run, "operator"))
             for worker in workers:
@@ -254,20 +254,20 @@ class Kills(unittest.TestCase):
             finally:
                 run.over.set()
                 for worker in workers:
-                    worker.join(rig.PATIENCE_SECONDS)
+                    worker.join(rig.TIMEOUT_SECONDS)
             self.assertEqual(run.failures, [])
             replay = self.judge("after.jsonl", server, run)
             server.stop()
             self.assertEqual(len(replay.restores), 1)
             self.assertGreater(replay.lowered_below_use, 0, "no limit was lowered below its use")
-            house.ok("ledger", "check", "--store", str(house.data))
-            self.assertFalse(rig.broken(server.log.read_text(errors="replace")))
+            sandbox.ok("ledger", "check", "--store", str(sandbox.data))
+            self.assertFalse(rig.crashed(server.log.read_text(errors="replace")))
             lost = sum(note.status is None for note in run.notes)
             print(f"{self.kills} kills, {len(run.notes)} requests, {lost} answers lost, ", end="")
             print(f"{len(replay.bookings)} bookings ... ", end="", flush=True)
 
     def kill_for(self, seconds: float, server: rig.Server, kills: int) -> rig.Server:
-        """Kills and starts the server again and again: for so long, and so often in all."""
+        """Kills and restarts the server for a time, and until there were `kills` in total."""
         end = time.monotonic() + seconds
         while time.monotonic() < end or self.kills < kills:
             time.sleep(self.random.choice([0.05, 0.3, 1.0, 2.0]) * self.random.random())
@@ -275,33 +275,33 @@ class Kills(unittest.TestCase):
             self.kills += 1
             if self.random.random() < 0.25:
                 # Also in the middle of a start.
-                server = rig.Server(server.house)
+                server = rig.Server(server.sandbox)
                 time.sleep(self.random.random() * 0.4)
                 server.kill()
                 self.kills += 1
-            server = server.house.up()
+            server = server.sandbox.up()
         return server
 
     def backup(self, server: rig.Server) -> None:
-        """Copies the ledger while it is used."""
-        ended = server.command("ledger", "backup", "--out", str(server.house.home / "early.backup"))
+        """Backs up the ledger while it is in use."""
+        ended = server.command("ledger", "backup", "--out", str(server.sandbox.home / "early.backup"))
         self.assertEqual(ended.code, 0, ended.stderr)
 
     def hold(self, run: Run, workers: List[Worker]) -> None:
-        """Waits until no request is under way."""
+        """Pauses all workers and waits until no request is in flight."""
         run.working.clear()
         for worker in workers:
-            self.assertTrue(worker.idle.wait(rig.PATIENCE_SECONDS), f"{worker.name} hangs")
+            self.assertTrue(worker.idle.wait(rig.TIMEOUT_SECONDS), f"{worker.name} hangs")
 
     def restore(self, run: Run, server: rig.Server) -> rig.Server:
-        """Puts the ledger back to the backup, as an operator does after a loss."""
-        house = server.house
+        """Restores the ledger from the backup, as an operator does after a loss."""
+        sandbox = server.sandbox
         server.kill()
         self.kills += 1
-        backup = str(house.home / "early.backup")
-        house.ok("ledger", "restore", backup, "--yes", "--store", str(house.data))
+        backup = str(sandbox.home / "early.backup")
+        sandbox.ok("ledger", "restore", backup, "--yes", "--store", str(sandbox.data))
         run.generation += 1
-        return house.up()
+        return sandbox.up()
 
     def judge(self, name: str, server: rig.Server, run: Run) -> oracle.Replay:
         """Compares the export with the answers, and the holders in it with the server's list."""
@@ -309,7 +309,7 @@ class Kills(unittest.TestCase):
         if replay.findings:
             self.fail(f"with seed {rig.Options.seed}:\n" + "\n".join(replay.findings))
         shown = self.holders(server)
-        # A few expire while we look, so the list stands between two exports.
+        # A few bookings expire meanwhile, so the list is compared with an export before and one after it.
         later = oracle.judge_records(oracle.read(server.export(f"later-{name}")), run.notes)
         self.assertLessEqual(replay.holders() & later.holders(), set(shown))
         for id, fence in shown.items():
@@ -318,7 +318,7 @@ class Kills(unittest.TestCase):
 
     @staticmethod
     def holders(server: rig.Server) -> Dict[str, int]:
-        """All bookings that the server says are held, with their fences."""
+        """All held bookings according to the server, with their fences."""
         shown: Dict[str, int] = {}
         path = "/v1/bookings?state=granted&limit=1000"
         page = server.must("GET", path)

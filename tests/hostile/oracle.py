@@ -1,7 +1,7 @@
-"""The oracle: judges a run by its export and by the answers that clients noted, and by nothing else.
+"""The oracle: judges a run only by its export and by the answers that clients noted.
 
 It is written from the rules of bookings (S1 to S7) and of the ledger (L1, L5, L7), not from the code.
-Events are replayed one by one; what contradicts a rule or a noted answer is a finding.
+It replays the events one by one; a contradiction to a rule or to a noted answer is a finding.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pathlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-#: Events that move no slot.
-_SILENT = {
+#: Events that do not change the use of slots.
+_WITHOUT_SLOTS = {
     "genesis",
     "level",
     "keyRotated",
@@ -29,39 +29,39 @@ _SILENT = {
     "marketDigested",
 }
 
-#: A write may be answered with a state that is this many records newer than its own: no more than
-#: that are committed together by the few clients of a run.
-_TOGETHER_MAX = 64
+#: Maximum number of records in one commit, with the few clients of a run: the answer to a write may
+#: reflect a state that is this many records newer than its own.
+_BATCH_MAX = 64
 
-#: After so many findings the rest is left out: one broken rule shows in many places.
+#: Maximum number of findings, because one broken rule has many consequences.
 _FINDINGS_MAX = 20
 
 
 class Note(NamedTuple):
-    """One request of a client, with what came of it."""
+    """One request of a client and its answer."""
 
-    #: How many restores there had been when it was sent.
+    #: Number of restores before it was sent.
     generation: int
-    #: What was asked: reserve, release, renew, cancel, force, look or limit.
+    #: Operation: reserve, release, renew, cancel, force, look or limit.
     what: str
-    #: Of which booking or limit.
+    #: Name of the booking or limit.
     name: str
-    #: The fence that was sent, or the slots of a limit that was set.
+    #: Fence in the request, or slots of the limit.
     sent: Optional[int]
-    #: The HTTP status; `None` if no answer came.
+    #: HTTP status; `None` without an answer.
     status: Optional[int]
-    #: The answer.
+    #: Body of the answer.
     body: Dict[str, Any]
 
     @property
     def record(self) -> int:
-        """The last record that the answer reflects."""
+        """Last record that the answer reflects."""
         return int(self.body.get("record", -1))
 
 
 @dataclass
 class Booking:
-    """A booking as the events tell it."""
+    """A booking according to the events."""
 
     class_: str
     tenant: str
@@ -69,9 +69,9 @@ class Booking:
     lane: Tuple[str, str, str]
     ttl: int
     reserved_seq: int
-    #: Until when it waits, at least.
+    #: Earliest time at which its wait may end.
     wait_until: int
-    #: Until when its holder may be silent, at least.
+    #: Earliest time at which it may expire.
     patience: int = 0
     fence: Optional[int] = None
     granted_seq: Optional[int] = None
@@ -82,28 +82,28 @@ class Booking:
 
 @dataclass
 class Replay:
-    """The state that follows from the events of an export."""
+    """State according to the events of an export."""
 
     bookings: Dict[str, Booking] = field(default_factory=dict)
     limits: Dict[str, Dict[str, Any]] = field(default_factory=dict)
-    #: For each limit the sequence of (record, slots); -1 is "no such limit", `None` "unbounded".
+    #: For each limit a list of (record, slots); -1 means deleted, `None` unbounded.
     limit_history: Dict[str, List[Tuple[int, Optional[int]]]] = field(default_factory=dict)
     used: Dict[Tuple[str, ...], int] = field(default_factory=dict)
     lanes: Dict[Tuple[str, str, str], List[str]] = field(default_factory=dict)
-    #: The records that say `restored`.
+    #: Records with the event `restored`.
     restores: List[int] = field(default_factory=list)
     last_fence: int = 0
-    #: Changes of limits to fewer slots than were in use, to see that the run had some.
+    #: Number of times that a limit was lowered below its use; a run must have some.
     lowered_below_use: int = 0
     findings: List[str] = field(default_factory=list)
 
-    def find(self, what: str) -> None:
-        """Notes what is wrong."""
+    def find(self, finding: str) -> None:
+        """Adds a finding."""
         if len(self.findings) < _FINDINGS_MAX:
-            self.findings.append(what)
+            self.findings.append(finding)
 
     def holders(self) -> Set[str]:
-        """The bookings that hold slots at the end."""
+        """Bookings that hold slots at the end."""
         held = (item for item in self.bookings.items() if item[1].fence is not None)
         return {id for id, booking in held if booking.end is None}
 
@@ -115,7 +115,7 @@ class Replay:
         for index, record in enumerate(records):
             seq, at = record["seq"], record["t"]
             if seq != index:
-                self.find(f"record {seq} stands where {index} should: the sequence has a gap")
+                self.find(f"record {seq} is in place of record {index}: the sequence has a gap")
             if at < last_time:
                 self.find(f"record {seq}: time went back from {last_time} to {at}")
             last_time = at
@@ -126,7 +126,7 @@ class Replay:
     def _event(self, seq: int, at: int, kind: str, body: Dict[str, Any]) -> None:
         at = body.get("t", at)
         if kind in ("granted", "renewed", "ended") and body["id"] not in self.bookings:
-            self.find(f"record {seq}: {body['id']} is {kind}, and was never reserved")
+            self.find(f"record {seq}: {body['id']} is {kind} but was never reserved")
         elif kind == "reserved":
             self._reserved(seq, at, body)
         elif kind == "granted":
@@ -144,7 +144,7 @@ class Replay:
             self._limit(seq, body["name"], None)
         elif kind == "restored":
             self.restores.append(seq)
-        elif kind not in _SILENT:
+        elif kind not in _WITHOUT_SLOTS:
             self.find(f"record {seq}: the oracle does not know the event `{kind}`")
 
     def _reserved(self, seq: int, at: int, body: Dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class Replay:
             size = self.limits[name].get("slots") if name else None
             if size is not None and self.used[key] > size:
                 self.find(
-                    f"record {seq}: {id} was granted, and limit {name} of {size} slots "
+                    f"record {seq}: {id} was granted, but limit {name} of {size} slots "
                     f"has {self.used[key]} in use ({'/'.join(key)})"
                 )
 
@@ -193,9 +193,9 @@ class Replay:
         if booking.fence is None:
             self.lanes[booking.lane].remove(id)
             if end not in ("cancelled", "wait-over", "forced"):
-                self.find(f"record {seq}: {id} was waiting, and ended as {end}")
+                self.find(f"record {seq}: {id} was waiting but ended as {end}")
             if end == "wait-over" and at < booking.wait_until:
-                self.find(f"record {seq}: the wait of {id} was over too early")
+                self.find(f"record {seq}: the wait of {id} ended too early")
             return
         if end == "expired" and at < booking.patience:
             early = booking.patience - at
@@ -204,7 +204,7 @@ class Replay:
             self.used[key] -= booking.slots
 
     def _resumed(self, at: int) -> None:
-        """Our own absence expires nobody (L5)."""
+        """Downtime of the server expires nobody (L5)."""
         for booking in self.bookings.values():
             if booking.end is not None:
                 continue
@@ -227,7 +227,7 @@ class Replay:
             self.lowered_below_use += any(self._limit_of(key) == name for key in above)
 
     def _limit_of(self, key: Tuple[str, ...]) -> Optional[str]:
-        """The one limit that bounds a counter: a limit that names a value beats `each`."""
+        """Name of the limit of a counter: a limit that names a value takes precedence over `each`."""
         kind, names = key[0], key[1:]
         members = {"class": ["class"], "tenant": ["tenant"], "pair": ["class", "tenant"]}
         wanted = members.get(kind, [])
@@ -248,83 +248,83 @@ class Replay:
     # The answers.
 
     def compare(self, notes: List[Note]) -> None:
-        """An answer implies its record (L1); what was lost to a restore is left out."""
+        """Checks that an answer implies its record (L1); answers that a restore made void are left out."""
         fences: Dict[int, str] = {}
         highest: Dict[int, int] = {}
-        asked: Set[str] = set()
+        requested: Set[str] = set()
         for note in notes:
             if note.what == "reserve":
-                asked.add(note.name)
+                requested.add(note.name)
             fence = note.body.get("fence")
             if fence is not None and note.body.get("state") in ("granted", "ended"):
                 if fences.setdefault(fence, note.name) != note.name:
-                    self.find(f"fence {fence} was told of {note.name} and of {fences[fence]}")
+                    self.find(f"fence {fence} was reported for {note.name} and for {fences[fence]}")
                 highest[note.generation] = max(highest.get(note.generation, 0), fence)
             if note.status is None or note.record < 0:
                 continue
             if note.generation < len(self.restores):
-                if note.record >= self.restores[note.generation] - _TOGETHER_MAX:
+                if note.record >= self.restores[note.generation] - _BATCH_MAX:
                     continue
             self._answer(note)
-        for id in set(self.bookings) - asked:
-            self.find(f"{id} is in the export, and no client asked for it")
+        for id in set(self.bookings) - requested:
+            self.find(f"{id} is in the export, but no client requested it")
         for generation, restored in enumerate(self.restores):
             before = max((highest.get(g, 0) for g in range(generation + 1)), default=0)
             for id, booking in self.bookings.items():
                 if (booking.granted_seq or 0) > restored and (booking.fence or 0) <= before:
                     self.find(
                         f"{id} got fence {booking.fence} after restore {generation + 1}, "
-                        f"although {before} was told before it"
+                        f"although {before} was reported before it"
                     )
 
     def _answer(self, note: Note) -> None:
-        told = f"{note.what} {note.name} was answered {note.status} as of record {note.record}"
+        answer = f"{note.what} {note.name} was answered {note.status} as of record {note.record}"
         if note.what == "limit":
-            self._limit_answer(note, told)
+            self._limit_answer(note, answer)
             return
         booking = self.bookings.get(note.name)
         known = booking is not None and booking.reserved_seq <= note.record
         code = note.body.get("code")
         if code in ("not-found", "over-limit", "never-fits", "queue-full"):
             if known and (note.what == "reserve" or code == "not-found"):
-                self.find(f"{told} ({code}), and it is on record before")
+                self.find(f"{answer} ({code}), but it was recorded before")
             return
         state = note.body.get("state")
         if state is None:
-            self._refused(note, booking, told)
+            self._refused(note, booking, answer)
             return
         if booking is None or not known:
-            self.find(f"{told} ({state}), and no such record is in the export")
+            self.find(f"{answer} ({state}), but no such record is in the export")
             return
         fence = note.body.get("fence")
         if fence is not None and fence != booking.fence:
-            self.find(f"{told} with fence {fence}; the export says {booking.fence}")
+            self.find(f"{answer} with fence {fence}; the export says {booking.fence}")
         granted = booking.granted_seq is not None and booking.granted_seq <= note.record
         ended = booking.ended_seq is not None and booking.ended_seq <= note.record
-        # A write is answered with its own record and with the present state, which may be newer.
+        # The answer to a write has its own record and the present state, which may be newer.
         is_write = note.what != "look"
         if state == "granted" and not (granted or is_write and booking.granted_seq is not None):
             grant = booking.granted_seq
-            self.find(f"{told} (granted); the export has its grant in record {grant}")
+            self.find(f"{answer} (granted); the export has its grant in record {grant}")
         end = note.body.get("end")
         if state == "ended" and (end != booking.end or not (ended or is_write)):
-            self.find(f"{told} (ended, {end}); the export says {booking.end}")
+            self.find(f"{answer} (ended, {end}); the export says {booking.end}")
         if state == "queued" and (granted or ended):
-            self.find(f"{told} (queued), and it was granted or ended before")
+            self.find(f"{answer} (queued), but it was granted or ended before")
         expires = note.body.get("expiresAt")
         if state == "granted" and expires is not None and booking.end == "expired":
             if booking.ended_at < _milliseconds(expires):
-                self.find(f"{told}, good until {expires}, and it expired before that")
+                self.find(f"{answer}, valid until {expires}, but it expired before that")
 
-    def _refused(self, note: Note, booking: Optional[Booking], told: str) -> None:
-        """A holder with the right fence is refused only if its booking has ended."""
+    def _refused(self, note: Note, booking: Optional[Booking], answer: str) -> None:
+        """Checks that a holder with the right fence is refused only if its booking has ended."""
         if note.body.get("code") != "stale-fence" or booking is None:
             return
         right = note.sent is not None and note.sent == booking.fence
         if right and (booking.ended_seq is None or booking.ended_seq > note.record):
-            self.find(f"{told} (stale-fence), and the holder had the right fence")
+            self.find(f"{answer} (stale-fence), but the holder had the right fence")
 
-    def _limit_answer(self, note: Note, told: str) -> None:
+    def _limit_answer(self, note: Note, answer: str) -> None:
         if note.status not in (200, 201):
             return
         slots: Optional[int] = -1
@@ -332,11 +332,11 @@ class Replay:
             if seq <= note.record:
                 slots = value
         if slots != note.sent:
-            self.find(f"{told} with {note.sent} slots; the export says {slots}")
+            self.find(f"{answer} with {note.sent} slots; the export says {slots}")
 
 
 def judge_records(records: List[Dict[str, Any]], notes: List[Note]) -> Replay:
-    """Everything that is wrong with records, given what clients were told."""
+    """Judges records by the rules and by the answers of clients."""
     replay = Replay()
     replay.replay(records)
     replay.compare(notes)
@@ -344,18 +344,18 @@ def judge_records(records: List[Dict[str, Any]], notes: List[Note]) -> Replay:
 
 
 def read(path: pathlib.Path) -> List[Dict[str, Any]]:
-    """The records of an export, without what proves them."""
+    """Records of an export, without checkpoints."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line for line in map(json.loads, lines) if "seq" in line]
 
 
 def judge(path: pathlib.Path, notes: List[Note]) -> Replay:
-    """Everything that is wrong with an export, given what clients were told."""
+    """Judges an export by the rules and by the answers of clients."""
     return judge_records(read(path), notes)
 
 
 def _counters(booking: Booking) -> List[Tuple[str, ...]]:
-    """What a booking is counted in: everything, its tenant, its class, and both."""
+    """Counters of a booking: everything, its tenant, its class, and both."""
     return [
         ("everything",),
         ("tenant", booking.tenant),

@@ -1,4 +1,4 @@
-"""Checks of the oracle itself: an oracle that finds nothing would call every run good."""
+"""Tests of the oracle: an oracle that finds nothing would accept every run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import oracle
 
 
 class Oracle(unittest.TestCase):
-    """The oracle finds what it is there to find: each broken rule in a small history of its own."""
+    """The oracle finds each broken rule in a small history."""
 
     def setUp(self) -> None:
-        asked = {"class": "red", "tenant": "ada", "slots": 1, "ttlMs": 1000, "waitMs": 60_000}
+        request = {"class": "red", "tenant": "ada", "slots": 1, "ttlMs": 1000, "waitMs": 60_000}
         self.events: List[List[Dict[str, Any]]] = [
             [{"genesis": {"ledger": "l", "format": 1}}],
             [{"limitSet": {"name": "red", "class": {"named": "red"}, "slots": 1}}],
-            [{"reserved": {"id": "a", **asked, "fence": 1}}],
-            [{"reserved": {"id": "b", **asked}}],
-            [{"reserved": {"id": "c", **asked}}],
+            [{"reserved": {"id": "a", **request, "fence": 1}}],
+            [{"reserved": {"id": "b", **request}}],
+            [{"reserved": {"id": "c", **request}}],
             [{"ended": {"id": "a", "end": "released"}}, {"granted": {"id": "b", "fence": 2}}],
             [{"resumed": {"wall": 6000}}],
             [{"ended": {"id": "b", "end": "expired", "t": 7000}}, {"granted": {"id": "c", "fence": 3}}],
@@ -35,11 +35,11 @@ class Oracle(unittest.TestCase):
     def note(
         what: str, name: str, sent: Optional[int], status: Optional[int], record: int, **body: Any
     ) -> oracle.Note:
-        """What a client was told."""
+        """An answer to a client."""
         return oracle.Note(0, what, name, sent, status, {**body, "record": record})
 
     def findings(self) -> str:
-        """What the oracle says of the history as it now is."""
+        """Findings in the present history."""
         records = [
             {"seq": seq, "t": seq * 1000, "ev": events} for seq, events in enumerate(self.events)
         ]
@@ -64,11 +64,11 @@ class Oracle(unittest.TestCase):
         self.events[7][1]["granted"] = {"id": "b", "fence": 3}
         self.assertIn("b was granted again", self.findings())
 
-    def test_it_finds_one_that_barged(self) -> None:
+    def test_it_finds_a_grant_out_of_turn(self) -> None:
         self.events[5][1]["granted"]["id"] = "c"
         self.assertIn("c was granted before b", self.findings())
 
-    def test_it_finds_an_expiry_in_our_absence(self) -> None:
+    def test_it_finds_an_expiry_caused_by_downtime(self) -> None:
         self.events[7][0]["ended"]["t"] = 6500
         self.assertIn("b expired 500 ms before", self.findings())
 
@@ -80,25 +80,25 @@ class Oracle(unittest.TestCase):
         self.notes.append(self.note("release", "c", 3, 409, 7, code="stale-fence"))
         self.notes.append(self.note("limit", "red", 7, 200, 7))
         for found in (
-            "reserve d was answered 201 as of record 7 (granted), and no such record",
+            "reserve d was answered 201 as of record 7 (granted), but no such record",
             "release c was answered 200 as of record 7 (ended, released); the export says None",
             "with fence 9; the export says 2",
-            "look a was answered 404 as of record 6 (not-found), and it is on record",
-            "(stale-fence), and the holder had the right fence",
+            "look a was answered 404 as of record 6 (not-found), but it was recorded",
+            "(stale-fence), but the holder had the right fence",
             "limit red was answered 200 as of record 7 with 7 slots; the export says 1",
         ):
             self.assertIn(found, self.findings())
 
-    def test_it_finds_records_without_a_request_and_fences_told_twice(self) -> None:
+    def test_it_finds_records_without_a_request_and_fences_reported_twice(self) -> None:
         self.notes = [note for note in self.notes if note.name != "c"]
         self.notes.append(self.note("look", "x", None, None, -1, state="granted", fence=1))
-        self.assertIn("c is in the export, and no client asked for it", self.findings())
-        self.assertIn("fence 1 was told of x and of a", self.findings())
+        self.assertIn("c is in the export, but no client requested it", self.findings())
+        self.assertIn("fence 1 was reported for x and for a", self.findings())
 
-    def test_it_finds_a_fence_that_a_restore_gave_out_again(self) -> None:
+    def test_it_finds_a_fence_that_was_issued_again_after_a_restore(self) -> None:
         self.notes.append(self.note("reserve", "lost", None, 201, 9, state="granted", fence=3))
         self.events[6].append({"restored": {"generation": 1}})
-        self.assertIn("c got fence 3 after restore 1, although 3 was told before", self.findings())
+        self.assertIn("c got fence 3 after restore 1, although 3 was reported before", self.findings())
 
     def test_it_finds_gaps_and_time_that_goes_back(self) -> None:
         records: List[Dict[str, Any]] = [{"seq": 0, "t": 5, "ev": []}, {"seq": 2, "t": 4, "ev": []}]

@@ -1,7 +1,7 @@
-"""The rig of the hostile tests: the real program on a directory of its own, reached over HTTP.
+"""The rig of the hostile tests: the real program in its own directory, called over HTTP.
 
-Nothing here knows how the program is built. It is started as a user starts it, asked over its socket
-or over loopback, and judged by its answers, its exit codes and its export.
+Nothing here depends on our code. The program is started as a user starts it, called over its socket or
+over loopback, and judged by its answers, its exit codes and its export.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, TypeVar
 
-#: How long anything is waited for before it counts as not happening.
-PATIENCE_SECONDS = 30.0
+#: Time limit of every wait.
+TIMEOUT_SECONDS = 30.0
 
-#: What a program that broke says of itself, in whatever language it was written.
-_BROKEN = re.compile(r"panicked at|RUST_BACKTRACE|stack backtrace|Traceback|core dumped")
+#: Signs of a crash in the output of a program.
+_CRASHED = re.compile(r"panicked at|RUST_BACKTRACE|stack backtrace|Traceback|core dumped")
 
 T = TypeVar("T")
 
 
 class Options:
-    """What the command line said; set once, before the first test."""
+    """Options of the command line; set once, before the first test."""
 
-    #: What every random choice of a run follows from.
+    #: Seed of every random choice.
     seed = 0
-    #: How long the kills go on.
+    #: Duration of the kills.
     seconds = 50.0
 
 
-class Lost(Exception):
-    """No answer came, so nobody knows whether the request was carried out."""
+class NoAnswer(Exception):
+    """No answer came, so the outcome of the request is unknown."""
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """Result of a command."""
 
     code: int
     stdout: str
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def json(self) -> Any:
-        """Its body as JSON; a list of objects where it is JSON lines."""
+        """Its body as JSON."""
         return json.loads(self.body)
 
     def text(self) -> str:
@@ -73,25 +73,25 @@ class NotStarted(Exception):
 
 
 def random_of(name: str) -> random.Random:
-    """The random choices of one part of a test; they follow from the seed and the name alone."""
+    """Random choices of one part of a test, determined by the seed and the name."""
     return random.Random(f"{Options.seed}/{name}")
 
 
-def eventually(condition: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
-    """What a condition gives once it gives something."""
+def eventually(condition: Callable[[], T], seconds: float = TIMEOUT_SECONDS) -> T:
+    """Waits until a condition returns a true value, and returns it."""
     deadline = time.monotonic() + seconds
     while True:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         if time.monotonic() > deadline:
-            raise AssertionError("it did not happen")
+            raise AssertionError(f"the condition was not met within {seconds} s")
         time.sleep(0.01)
 
 
-def broken(text: str) -> bool:
+def crashed(text: str) -> bool:
     """Whether a text shows a panic or a traceback."""
-    return _BROKEN.search(text) is not None
+    return _CRASHED.search(text) is not None
 
 
 def program() -> str:
@@ -99,8 +99,8 @@ def program() -> str:
     return os.environ["BURSAR_BIN"]
 
 
-class House:
-    """A home directory of its own, with the environment that keeps the program inside it."""
+class Sandbox:
+    """A temporary home directory, with an environment that keeps the program inside it."""
 
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="bursar-hostile-")
@@ -121,14 +121,14 @@ class House:
             "TZ": "UTC",
         }
 
-    def __enter__(self) -> "House":
+    def __enter__(self) -> "Sandbox":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stops what a failed test left running, and removes everything."""
+        """Stops servers that a failed test left running, and removes the directory."""
         for server in self.started:
             server.end(signal.SIGINT)
         self._home.cleanup()
@@ -141,12 +141,12 @@ class House:
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
         out, err = (part.decode("utf-8", "replace") for part in (ended.stdout, ended.stderr))
-        if broken(err):
-            raise AssertionError(f"`bursar {' '.join(words)}` broke: {err}")
+        if crashed(err):
+            raise AssertionError(f"`bursar {' '.join(words)}` crashed: {err}")
         return Ended(ended.returncode, out, err)
 
     def ok(self, *words: str) -> str:
@@ -157,40 +157,40 @@ class House:
         return ended.stdout
 
     def up(self) -> "Server":
-        """Starts a server on the data directory of this house, and waits until it is ready."""
+        """Starts a server on the data directory, and waits until it is ready."""
         return Server(self).ready()
 
 
 class Server:
-    """A started `bursar up`; leaving its block stops it as Ctrl-C does."""
+    """A running `bursar up`; leaving its block stops it as Ctrl-C does."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.log = house.home / "log"
-        words = ["up", "--data", str(house.data), "--listen", "127.0.0.1:0", "-o", "json"]
-        house.started.append(self)
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.log = sandbox.home / "log"
+        words = ["up", "--data", str(sandbox.data), "--listen", "127.0.0.1:0", "-o", "json"]
+        sandbox.started.append(self)
         self._before = self.log.stat().st_size if self.log.exists() else 0
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [program(), *words],
-                env=house.environment,
-                cwd=house.home,
+                env=sandbox.environment,
+                cwd=sandbox.home,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
         self.address = ""
-        self.socket = str(house.data / "api.sock")
+        self.socket = str(sandbox.data / "api.sock")
 
     def ready(self) -> "Server":
-        """Waits until it says that it is ready; raises `NotStarted` if it ends instead."""
+        """Waits until it reports that it is ready; raises `NotStarted` if it ends instead."""
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        if not said:
+        line = self.process.stdout.readline()
+        if not line:
             self.process.stdout.close()
-            code = self.process.wait(PATIENCE_SECONDS)
-            raise NotStarted(Ended(code, "", self.said()))
-        self.address = json.loads(said)["server"].split("//")[1]
+            code = self.process.wait(TIMEOUT_SECONDS)
+            raise NotStarted(Ended(code, "", self.log_text()))
+        self.address = json.loads(line)["server"].split("//")[1]
         return self
 
     def __enter__(self) -> "Server":
@@ -199,8 +199,8 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def said(self) -> str:
-        """What this server has written to its log."""
+    def log_text(self) -> str:
+        """The log of this server."""
         with open(self.log, "rb") as log:
             log.seek(self._before)
             return log.read().decode("utf-8", "replace")
@@ -212,31 +212,31 @@ class Server:
     def stop(self) -> None:
         """Ends it as Ctrl-C does; a second call has no effect."""
         self.end(signal.SIGINT)
-        if broken(self.said()):
-            raise AssertionError(f"the server broke: {self.said()}")
+        if crashed(self.log_text()):
+            raise AssertionError(f"the server crashed: {self.log_text()}")
 
     def end(self, how: signal.Signals) -> None:
-        """Ends it by a signal, if it still runs."""
+        """Sends a signal, if it still runs, and waits for its end."""
         assert self.process.stdout is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
             try:
-                self.process.wait(PATIENCE_SECONDS)
+                self.process.wait(TIMEOUT_SECONDS)
             finally:
                 self.process.kill()
                 self.process.wait()
         self.process.stdout.close()
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
-        """Asks over the socket, where this user operates the server; see `ask`."""
+        """Sends a request over the socket, as an operator; see `ask`."""
         return ask(self.socket, method, path, body, **options)
 
     def ask_tcp(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
-        """Asks over loopback, as the bearer of a token or as nobody; see `ask`."""
+        """Sends a request over loopback, with or without a token; see `ask`."""
         return ask(self.address, method, path, body, **options)
 
     def must(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        """Asks over the socket for something that must be done."""
+        """Sends a request over the socket that must succeed."""
         answer = self.ask(method, path, body, **options)
         if answer.status >= 300:
             raise AssertionError(f"{method} {path}: {answer.status} {answer.text()}")
@@ -244,18 +244,18 @@ class Server:
 
     def command(self, *words: str) -> Ended:
         """Runs a command against this server."""
-        return self.house.run(*words, "--server", f"unix:{self.socket}")
+        return self.sandbox.run(*words, "--server", f"unix:{self.socket}")
 
     def export(self, name: str) -> pathlib.Path:
         """Writes an export to a file, as an operator does."""
-        path = self.house.home / name
+        path = self.sandbox.home / name
         ended = self.command("ledger", "export", "--out", str(path))
         if ended.code != 0:
-            raise AssertionError(f"no export: {ended.stderr}")
+            raise AssertionError(f"the export failed: {ended.stderr}")
         return path
 
     def token(self, name: str, role: str, tenants: List[str]) -> str:
-        """Makes a token and gives its secret."""
+        """Creates a token and returns its secret."""
         body = {"name": name, "roles": [role], "tenants": tenants}
         secret: str = self.must("POST", "/v1/tokens", body)["secret"]
         return secret
@@ -274,7 +274,7 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def connect(target: str, timeout: float = PATIENCE_SECONDS) -> http.client.HTTPConnection:
+def connect(target: str, timeout: float = TIMEOUT_SECONDS) -> http.client.HTTPConnection:
     """A connection to a socket (a path) or to an address and port."""
     if target.startswith("/"):
         return _SocketConnection(target, timeout)
@@ -289,9 +289,9 @@ def ask(
     *,
     token: Optional[str] = None,
     headers: Optional[Dict[str, str]] = None,
-    timeout: float = PATIENCE_SECONDS,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> Answer:
-    """One request on a connection of its own; raises `Lost` if no whole answer came."""
+    """Sends one request on a new connection; raises `NoAnswer` if no complete answer came."""
     sent = dict(headers or {})
     if token is not None:
         sent["Authorization"] = f"Bearer {token}"
@@ -302,13 +302,13 @@ def ask(
         response = connection.getresponse()
         return Answer(response.status, response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise Lost(f"{method} {path}: {error!r}") from error
+        raise NoAnswer(f"{method} {path}: {error!r}") from error
     finally:
         connection.close()
 
 
 def limit(name: str, **spec: Any) -> Dict[str, Any]:
-    """A declared limit, as `PUT /v1/limits/{name}` takes it."""
+    """A declared limit, as the body of `PUT /v1/limits/{name}`."""
     metadata = {"name": name}
     return {
         "apiVersion": "bursar.dev/v1alpha1",

@@ -1,8 +1,8 @@
-"""Tenants: what a caller gets who has no business with a tenant, on every route of the server.
+"""Tenants: answers to callers who may not see a tenant, on every route of the server.
 
 The table has at least one row for each method and path of `openapi.json`; a route without a row
-fails, and so does a row without a route. The victim's names hold a marker that must be in no answer to
-the token of another tenant, and nobody's answer holds a fence or what an execution wrote.
+fails, and so does a row without a route. The victim's names contain a marker that must be in no answer
+to the token of another tenant. No answer contains a fence or the output of an execution.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import rig
 
 #: Part of the victim's tenant and class, of its arguments and of its output.
 MARKER = "zq7x"
-#: Begins the names of the victim's things; an intruder may guess them, and learns nothing.
+#: Prefix of the names of the victim's objects; an intruder may guess them but must learn nothing.
 KNOWN = "known-"
 TENANT, CLASS = f"{MARKER}-tenant", f"{MARKER}-class"
 OUTPUT = f"{MARKER}-output"
 
-#: The answers, in groups: it is done, not for this caller, and as if it did not exist.
+#: Groups of statuses: done, forbidden for this caller, and as if the object did not exist.
 DONE, FORBIDDEN, ABSENT = {200, 201, 202}, {401, 403}, {404}
 HIDDEN = FORBIDDEN | ABSENT
 
 
 class Row(NamedTuple):
-    """One request, and what callers must get."""
+    """One request, and the statuses that callers may get."""
 
-    #: The path with its query; a template is filled in as it is.
+    #: The path with its query; `{held}` is the record of the victim's grant.
     path: str
-    #: What the token of another tenant gets.
+    #: Statuses for the token of another tenant.
     use: Set[int]
-    #: What a reader gets: a `view` token, and on loopback a caller without a token.
+    #: Statuses for a reader: a `view` token, and on loopback a caller without a token.
     view: Set[int]
     body: Any = None
-    #: What a caller without a token gets, where that is less.
+    #: Statuses for a caller without a token, if they differ.
     nobody: Optional[Set[int]] = None
 
 
@@ -66,7 +66,7 @@ ROWS: Dict[str, List[Row]] = {
     "GET /log/inclusion/{record}": [Row("/log/inclusion/9", DONE, DONE)],
     "GET /log/tile/{path}": [
         Row("/log/tile/0/000.p/9", DONE, DONE),
-        # Entries are the records as they are stored, with their fences.
+        # Entries are the raw records, with their fences.
         Row("/log/tile/entries/000.p/9", HIDDEN, HIDDEN),
     ],
     "POST /v1/apply": [Row("/v1/apply", FORBIDDEN, FORBIDDEN, {"objects": [LIMIT]})],
@@ -150,7 +150,7 @@ ROWS: Dict[str, List[Row]] = {
         Row("/v1/explain/limit/shared", DONE, DONE),
         Row("/v1/explain/limit/tenants", DONE, DONE),
         Row("/v1/explain/limit/default", DONE, DONE),
-        # It waits behind the victim.
+        # The intruder's booking waits behind the victim's.
         Row("/v1/explain/booking/mine", DONE, DONE),
     ],
     "GET /v1/identity": [Row("/v1/identity", DONE, DONE)],
@@ -173,7 +173,7 @@ ROWS: Dict[str, List[Row]] = {
         Row("/v1/limits/shared", DONE, DONE),
         Row("/v1/limits/tenants", DONE, DONE),
         Row("/v1/limits/default", DONE, DONE),
-        # A name beside it: no suggestion gives the right one away.
+        # A similar name: no suggestion may reveal the right one.
         Row("/v1/limits/nown-limit", ABSENT, ABSENT),
     ],
     "PUT /v1/limits/{name}": [
@@ -216,18 +216,18 @@ ROWS: Dict[str, List[Row]] = {
 
 
 class Tenants(unittest.TestCase):
-    """A server with a victim, and callers who should learn nothing and change nothing."""
+    """A server with a victim, and callers who must learn nothing and change nothing."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.house = rig.House()
-        cls.addClassCleanup(cls.house.close)
-        backup = str(cls.house.home / "backup")
-        with cls.house.up() as server:
+        cls.sandbox = rig.Sandbox()
+        cls.addClassCleanup(cls.sandbox.close)
+        backup = str(cls.sandbox.home / "backup")
+        with cls.sandbox.up() as server:
             assert server.command("ledger", "backup", "--out", backup).code == 0
-        # Fences after a restore are long numbers, which are in no answer by chance.
-        cls.house.ok("ledger", "restore", backup, "--yes", "--store", str(cls.house.data))
-        cls.server = server = cls.house.up()
+        # Fences after a restore are long numbers, which do not occur in an answer by chance.
+        cls.sandbox.ok("ledger", "restore", backup, "--yes", "--store", str(cls.sandbox.data))
+        cls.server = server = cls.sandbox.up()
         limits: Dict[str, Dict[str, Any]] = {
             "everything": {"slots": 500},
             "shared": {"class": "shared", "slots": 1},
@@ -254,7 +254,7 @@ class Tenants(unittest.TestCase):
         mine = {**MINE, "waitMs": hour}
         queued = server.ask_tcp("PUT", "/v1/bookings/mine", mine, token=cls.intruder)
         assert queued.status == 202, queued.text()
-        # Proofs are of signed records.
+        # Proofs exist only for signed records.
         rig.eventually(lambda: server.must("GET", "/v1/ledger")["checkpoint"]["records"] > answer["record"])
 
     @classmethod
@@ -276,26 +276,26 @@ class Tenants(unittest.TestCase):
     def test_another_tenant_learns_nothing_and_changes_nothing(self) -> None:
         self.attack("the token of another tenant", self.intruder, "use", [MARKER, KNOWN, *self.fences])
 
-    def test_a_reader_sees_no_fence_and_no_output(self) -> None:
+    def test_a_view_token_sees_no_fence_and_no_output(self) -> None:
         self.attack("a view token", self.viewer, "view", [OUTPUT, *self.fences])
 
-    def test_nobody_sees_a_fence_or_an_output_and_changes_anything(self) -> None:
+    def test_a_caller_without_a_token_sees_no_fence_and_no_output_and_changes_nothing(self) -> None:
         self.attack("a caller without a token", None, "nobody", [OUTPUT, *self.fences])
 
-    def test_the_victim_itself_sees_its_things(self) -> None:
-        # Without this the other tests could pass because there is nothing to see.
-        for path, seen in (
+    def test_the_victim_sees_its_own_data(self) -> None:
+        # Otherwise the other tests could pass because there is nothing to see.
+        for path, expected in (
             ("/v1/bookings", "known-held"),
             ("/v1/bookings/known-held", self.fences[0]),
             ("/v1/limits", "known-limit"),
             ("/v1/executions/known-run/logs", OUTPUT),
         ):
             answer = self.server.ask_tcp("GET", path, token=self.victim)
-            self.assertIn(seen, answer.text(), path)
+            self.assertIn(expected, answer.text(), path)
 
     def attack(self, who: str, token: Optional[str], column: str, secrets: List[str]) -> None:
-        """Sends every row as one caller; afterwards the victim's things are as they were."""
-        before = self.belongings()
+        """Sends every row as one caller; the victim's objects must not change."""
+        before = self.victims_objects()
         wrong = []
         for route, rows in ROWS.items():
             for row in rows:
@@ -305,39 +305,39 @@ class Tenants(unittest.TestCase):
                 path = row.path.replace("{held}", self.held)
                 method = route.split()[0]
                 status, text = self.send(method, path, row.body, token)
-                told = f"{who}: {method} {path}"
+                request = f"{who}: {method} {path}"
                 if status not in expected:
-                    wrong.append(f"{told} answered {status}, not {sorted(expected)}: {text[:200]}")
+                    wrong.append(f"{request} was answered {status}, not {sorted(expected)}: {text[:200]}")
                 found = leaks(text, path, row.body, secrets)
                 if found:
-                    wrong.append(f"{told} answered {status} and told {found}")
-        self.assertEqual(self.belongings(), before, "the victim's things have changed")
+                    wrong.append(f"{request} was answered {status} and revealed {found}")
+        self.assertEqual(self.victims_objects(), before, "the victim's objects have changed")
         if wrong:
             self.fail(f"{len(wrong)} wrong answers:\n" + "\n".join(wrong))
 
     def send(self, method: str, path: str, body: Any, token: Optional[str]) -> Tuple[int, str]:
-        """The status and the text of an answer; of a stream what comes within a moment."""
+        """Status and text of an answer; of a stream the text until a pause."""
         if not path.startswith("/v1/events"):
             answer = self.server.ask_tcp(method, path, body, token=token)
             return answer.status, answer.text()
         return stream(self.server, path, token)
 
-    def belongings(self) -> Dict[str, Any]:
-        """What the operator sees of the victim."""
-        seen: Dict[str, Any] = {}
+    def victims_objects(self) -> Dict[str, Any]:
+        """The victim's objects as the operator sees them."""
+        objects: Dict[str, Any] = {}
         for name in ("known-held", "known-shared", "known-queued", "known-run"):
             booking = self.server.must("GET", f"/v1/bookings/{name}")
             kept = ("state", "fence", "end", "class", "tenant", "slots", "expiresAt")
-            seen[name] = {key: booking.get(key) for key in kept}
+            objects[name] = {key: booking.get(key) for key in kept}
         for name in ("known-limit", "known-pair"):
-            seen[name] = self.server.must("GET", f"/v1/limits/{name}")["spec"]
-        seen["tokens"] = [token["name"] for token in self.server.must("GET", "/v1/tokens")["items"]]
-        seen["ledger"] = self.server.must("GET", "/v1/ledger")["key"]
-        return seen
+            objects[name] = self.server.must("GET", f"/v1/limits/{name}")["spec"]
+        objects["tokens"] = [token["name"] for token in self.server.must("GET", "/v1/tokens")["items"]]
+        objects["ledger"] = self.server.must("GET", "/v1/ledger")["key"]
+        return objects
 
 
 def stream(server: rig.Server, path: str, token: Optional[str]) -> Tuple[int, str]:
-    """What a stream of events sends until it is silent for a moment."""
+    """Status and text of a stream of events until it pauses for a second."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     connection = rig.connect(server.address, timeout=1.0)
     try:
@@ -358,7 +358,7 @@ def stream(server: rig.Server, path: str, token: Optional[str]) -> Tuple[int, st
 
 
 def leaks(text: str, path: str, body: Any, secrets: List[str]) -> List[str]:
-    """The secrets in an answer; what the caller sent itself may come back."""
+    """The secrets in an answer, except for words that the caller itself sent."""
     sent = re.findall(r"[\w.-]+", f"{path} {json.dumps(body)}")
     for word in sorted(sent, key=len, reverse=True):
         if MARKER in word or word.startswith(KNOWN):

@@ -1,9 +1,9 @@
-//! Measures the plane of bookings, with peers beside it in the same run (design 50, "Speed"), and
-//! in [`executions`] that of executions, in [`market`] and [`market_replay`] the market of a node.
+//! Benches: bookings, with peers in the same run; [`executions`]; the market of a node in [`market`]
+//! and [`market_replay`].
 //!
-//! Every row is bounded in count and time, talks over loopback or a socket in a directory of its
-//! own, and ends what it started. Load follows from fixed seeds; times are the machine's. It
-//! judges nothing but the stated goals, and says which resource each row was near.
+//! Every row is bounded in count and time, communicates over loopback or a socket in its own
+//! directory, and ends all processes that it started. Load is generated from fixed seeds; times are
+//! real. Each row is compared with its goal, if it has one, and names the resource that limited it.
 
 mod chains;
 mod disk;
@@ -31,7 +31,7 @@ use tempfile::TempDir;
 use table::{Goal, Row, Table};
 use usage::Usage;
 
-/// What can be measured by itself.
+/// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Part {
     /// Memory per million remembered ids.
@@ -42,28 +42,27 @@ pub enum Part {
     Latency,
     /// Requests and batched operations over HTTP.
     Http,
-    /// A start without a snapshot.
+    /// Start without a snapshot.
     Recovery,
-    /// The records of one booking, by a scan and by the index.
+    /// Search for the records of one booking, by a scan and by the index.
     Search,
-    /// The same pairs in the peer that speaks SQL.
+    /// The same pairs in `PostgreSQL`.
     Postgres,
-    /// The same pairs in the peer that runs Lua.
+    /// The same pairs in Redis.
     Redis,
 }
 
-/// What to measure, and how long.
+/// Options of the bench of bookings.
 #[derive(Debug)]
 pub struct Options {
-    /// Only these; all of them if empty.
+    /// Parts to measure; all if empty.
     pub only: Vec<Part>,
-    /// A tenth of the counts and times: to see that it runs, not to quote.
+    /// Run a tenth of the work, as a smoke test.
     pub quick: bool,
-    /// Where data is kept meanwhile; must be on a disk.
+    /// Directory for temporary data; must be on a disk.
     pub directory: PathBuf,
 }
 
-/// How much of everything.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     measured: Duration,
@@ -72,14 +71,12 @@ struct Scale {
     ids: u64,
 }
 
-/// What the parts share.
 struct Bench<'a> {
     scale: Scale,
     directory: &'a Path,
     interrupted: &'a AtomicBool,
 }
 
-/// The goals of the issue, and of design 50.
 mod goal {
     pub(super) const PAIRS_PER_SECOND: u64 = 100_000;
     pub(super) const LATENCY_P99_US: u64 = 5_000;
@@ -91,8 +88,7 @@ mod goal {
     pub(super) const TIMES_REDIS: u64 = 1;
 }
 
-/// Measures bookings and says what was seen. Between two parts it looks at `interrupted`, so
-/// that whoever stops it finds nothing left behind.
+/// Measures bookings. Checks `interrupted` between two parts, so that an interrupted run cleans up.
 pub fn bookings(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     disk::check_is_disk(&options.directory)?;
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
@@ -109,7 +105,7 @@ pub fn bookings(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<T
         interrupted,
     };
     let mut table = heading(directory.path(), options.quick)?;
-    // Memory comes first: it is a growth of this very process, which later parts would blur.
+    // Memory comes first: it is the growth of this process, which other parts would distort.
     if wanted(Part::Memory) {
         bench.memory(&mut table)?;
     }
@@ -161,42 +157,51 @@ impl Scale {
 impl Bench<'_> {
     fn memory(&self, table: &mut Table) -> anyhow::Result<()> {
         self.begin("memory of remembered ids")?;
-        let seen = memory::measure(&self.place("memory")?, self.scale.ids)?;
+        let measured = memory::measure(&self.part_directory("memory")?, self.scale.ids)?;
         table.push(Row {
             name: "memory per million remembered ids".to_owned(),
-            seen: format!("{} MiB", seen.mib_per_million),
+            value: format!("{} MiB", measured.mib_per_million),
             ratio: None,
-            goal: Some(Goal::at_most(seen.mib_per_million, goal::MEMORY_MIB, "MiB")),
-            near: seen.near,
+            goal: Some(Goal::at_most(
+                measured.mib_per_million,
+                goal::MEMORY_MIB,
+                "MiB",
+            )),
+            near: measured.near,
         });
         Ok(())
     }
 
     fn pairs(&self, table: &mut Table) -> anyhow::Result<u64> {
         self.begin("pairs on one hot limit, in process")?;
-        let seen = pairs::measure(&self.place("pairs")?, self.scale)?;
+        let measured = pairs::measure(&self.part_directory("pairs")?, self.scale)?;
         let outstanding = table::grouped(u64::try_from(chains::OUTSTANDING)?);
         table.push(Row {
             name: format!("hot limit, bursar in process, {outstanding} outstanding"),
-            seen: format!("{} pairs/s", table::grouped(seen.pairs_per_second)),
+            value: format!("{} pairs/s", table::grouped(measured.pairs_per_second)),
             ratio: None,
             goal: Some(Goal::at_least(
-                seen.pairs_per_second,
+                measured.pairs_per_second,
                 goal::PAIRS_PER_SECOND,
             )),
-            near: seen.near,
+            near: measured.near,
         });
-        Ok(seen.pairs_per_second)
+        Ok(measured.pairs_per_second)
     }
 
     fn postgres(&self, table: &mut Table, ours: Option<u64>) -> anyhow::Result<()> {
         self.begin("the same in PostgreSQL")?;
-        let peer = peer::postgres::start(&self.place("postgres")?)?;
+        let peer = peer::postgres::start(&self.part_directory("postgres")?)?;
         table.note(peer.version().to_owned());
         for way in peer::postgres::WAYS {
             self.begin(way.name)?;
-            let seen = peer.measure(way, self.scale.measured)?;
-            table.push(peer_row(way.name, &seen, ours, Some(goal::TIMES_POSTGRES)));
+            let measured = peer.measure(way, self.scale.measured)?;
+            table.push(peer_row(
+                way.name,
+                &measured,
+                ours,
+                Some(goal::TIMES_POSTGRES),
+            ));
         }
         Ok(())
     }
@@ -204,82 +209,88 @@ impl Bench<'_> {
     fn redis(&self, table: &mut Table, ours: Option<u64>) -> anyhow::Result<()> {
         for way in peer::redis::WAYS {
             self.begin(way.name)?;
-            let peer = peer::redis::start(&self.place(way.directory)?, way)?;
-            let seen = peer.measure(self.scale.warm_up, self.scale.measured)?;
+            let peer = peer::redis::start(&self.part_directory(way.directory)?, way)?;
+            let measured = peer.measure(self.scale.warm_up, self.scale.measured)?;
             if way.is_durable {
                 table.note(peer.version().to_owned());
             }
             let times = way.is_durable.then_some(goal::TIMES_REDIS);
-            table.push(peer_row(way.name, &seen, ours, times));
+            table.push(peer_row(way.name, &measured, ours, times));
         }
         Ok(())
     }
 
     fn latency(&self, table: &mut Table) -> anyhow::Result<()> {
         self.begin("latency at a fixed rate")?;
-        let seen = latency::measure(&self.place("latency")?, self.scale)?;
+        let measured = latency::measure(&self.part_directory("latency")?, self.scale)?;
         let rate = table::grouped(latency::RECORDS_PER_SECOND);
         table.push(Row {
             name: format!("latency p50 at {rate} records/s"),
-            seen: format!("{} ms", table::thousandths(seen.p50_us)),
+            value: format!("{} ms", table::thousandths(measured.p50_us)),
             ratio: None,
             goal: None,
-            near: seen.near,
+            near: measured.near,
         });
         table.push(Row {
             name: format!("latency p99 at {rate} records/s"),
-            seen: format!("{} ms", table::thousandths(seen.p99_us)),
+            value: format!("{} ms", table::thousandths(measured.p99_us)),
             ratio: None,
             goal: Some(Goal {
                 text: format!("≤ {} ms", goal::LATENCY_P99_US / 1_000),
-                is_met: seen.p99_us <= goal::LATENCY_P99_US,
+                is_met: measured.p99_us <= goal::LATENCY_P99_US,
             }),
-            near: seen.detail,
+            near: measured.detail,
         });
         Ok(())
     }
 
     fn http(&self, table: &mut Table) -> anyhow::Result<()> {
         self.begin("HTTP, one operation a request")?;
-        let seen = http::measure(&self.place("http")?, self.scale, http::UNBATCHED)?;
+        let measured = http::measure(&self.part_directory("http")?, self.scale, http::UNBATCHED)?;
         table.push(Row {
             name: format!(
                 "HTTP unbatched, {} connections",
                 http::UNBATCHED.connections
             ),
-            seen: format!("{} requests/s", table::grouped(seen.per_second)),
+            value: format!("{} requests/s", table::grouped(measured.per_second)),
             ratio: None,
-            goal: Some(Goal::at_least(seen.per_second, goal::REQUESTS_PER_SECOND)),
-            near: seen.near,
+            goal: Some(Goal::at_least(
+                measured.per_second,
+                goal::REQUESTS_PER_SECOND,
+            )),
+            near: measured.near,
         });
         self.begin("HTTP, batched")?;
         let shape = http::BATCHED;
-        let seen = http::measure(&self.place("http-batched")?, self.scale, shape)?;
+        let measured = http::measure(&self.part_directory("http-batched")?, self.scale, shape)?;
         table.push(Row {
             name: format!(
                 "HTTP {} a batch, {} connections",
                 shape.batch, shape.connections
             ),
-            seen: format!("{} operations/s", table::grouped(seen.per_second)),
+            value: format!("{} operations/s", table::grouped(measured.per_second)),
             ratio: None,
-            goal: Some(Goal::at_least(seen.per_second, goal::OPERATIONS_PER_SECOND)),
-            near: seen.near,
+            goal: Some(Goal::at_least(
+                measured.per_second,
+                goal::OPERATIONS_PER_SECOND,
+            )),
+            near: measured.near,
         });
         Ok(())
     }
 
     fn recovery(&self, table: &mut Table) -> anyhow::Result<()> {
         self.begin("a start without a snapshot")?;
-        let seen = recovery::measure(&self.place("recovery")?, self.scale.records)?;
+        let measured = recovery::measure(&self.part_directory("recovery")?, self.scale.records)?;
         table.push(Row {
             name: format!("recovery of {} records", table::grouped(self.scale.records)),
-            seen: format!("{} s", table::thousandths(seen.took_ms)),
+            value: format!("{} s", table::thousandths(measured.took_ms)),
             ratio: None,
             goal: Some(Goal {
                 text: format!("≤ {} s", goal::RECOVERY_MS / 1_000),
-                is_met: seen.took_ms <= goal::RECOVERY_MS,
+                is_met: measured.took_ms <= goal::RECOVERY_MS,
             }),
-            near: seen.near,
+            near: measured.near,
         });
         Ok(())
     }
@@ -288,38 +299,46 @@ impl Bench<'_> {
         for records in [self.scale.records / 50, self.scale.records / 5] {
             let size = table::grouped(records);
             self.begin(&format!("a search of {size} records"))?;
-            let seen = search::measure(&self.place(&format!("search-{records}"))?, records)?;
-            for (how, took_us) in [("a scan", seen.scan_us), ("the index", seen.index_us)] {
+            let measured =
+                search::measure(&self.part_directory(&format!("search-{records}"))?, records)?;
+            for (how, took_us) in [
+                ("a scan", measured.scan_us),
+                ("the index", measured.index_us),
+            ] {
                 table.push(Row {
                     name: format!("a booking's records of {size}, by {how}"),
-                    seen: format!("{} ms", table::thousandths(took_us)),
+                    value: format!("{} ms", table::thousandths(took_us)),
                     ratio: None,
                     goal: None,
-                    near: seen.near.clone(),
+                    near: measured.near.clone(),
                 });
             }
         }
         Ok(())
     }
 
-    /// Says on stderr what comes next, unless somebody wants it to end.
-    fn begin(&self, what: &str) -> anyhow::Result<()> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted before: {what}");
-        }
-        eprintln!("measuring: {what}");
-        Ok(())
+    fn begin(&self, part: &str) -> anyhow::Result<()> {
+        begin(part, self.interrupted)
     }
 
-    /// An empty directory for one part.
-    fn place(&self, name: &str) -> anyhow::Result<PathBuf> {
+    /// Creates the directory of one part.
+    fn part_directory(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.directory.join(name);
         std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(path)
     }
 }
 
-/// An empty table under what there is to know about disk and machine.
+/// Prints the next part on stderr; fails if the run was interrupted.
+fn begin(part: &str, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if interrupted.load(Ordering::Relaxed) {
+        bail!("interrupted before: {part}");
+    }
+    eprintln!("measuring: {part}");
+    Ok(())
+}
+
+/// An empty table with a description of disk and machine.
 fn heading(directory: &Path, is_quick: bool) -> anyhow::Result<Table> {
     let quiet = Usage::start();
     let disk = disk::describe(directory)?;
@@ -333,22 +352,28 @@ fn heading(directory: &Path, is_quick: bool) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-fn peer_row(name: &str, seen: &peer::Seen, ours: Option<u64>, times: Option<u64>) -> Row {
-    let ratio_milli = ours.map(|ours| ours.saturating_mul(1_000) / seen.pairs_per_second.max(1));
+fn peer_row(
+    name: &str,
+    measured: &peer::Measurement,
+    ours: Option<u64>,
+    times: Option<u64>,
+) -> Row {
+    let ratio_milli =
+        ours.map(|ours| ours.saturating_mul(1_000) / measured.pairs_per_second.max(1));
     Row {
         name: format!("hot limit, {name}"),
-        seen: format!("{} pairs/s", table::grouped(seen.pairs_per_second)),
+        value: format!("{} pairs/s", table::grouped(measured.pairs_per_second)),
         ratio: ratio_milli.map(|milli| format!("{}×", table::tenths(milli / 100))),
         goal: ratio_milli.zip(times).map(|(milli, times)| Goal {
             text: format!("ours ≥ {times}×"),
             is_met: milli >= times * 1_000,
         }),
-        near: seen.near.clone(),
+        near: measured.near.clone(),
     }
 }
 
-/// A directory that disappears with its guard. Others may pass through it, since `PostgreSQL`
-/// refuses to run as root and has a user of its own.
+/// A directory that is removed on drop. Other users may enter it, because `PostgreSQL` refuses to run
+/// as root and uses its own user.
 fn private_directory(parent: &Path) -> anyhow::Result<TempDir> {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::Builder::new()
@@ -357,7 +382,7 @@ fn private_directory(parent: &Path) -> anyhow::Result<TempDir> {
         .tempdir_in(parent)
         .with_context(|| {
             format!(
-                "cannot create a directory in {}; name another with --directory",
+                "cannot create a directory in {}; choose another with --directory",
                 parent.display()
             )
         })?;

@@ -1,4 +1,4 @@
-//! The clocks of a simulated machine: set, suspended and stepped at will.
+//! The clocks of a simulated machine, which can be set, suspended and stepped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,36 +6,36 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bursar_ledger::clock::Clock;
 use bursar_units::{Instant, Millis};
 
-/// What every wall clock shows when a world begins.
+/// Wall-clock time at the start of every world.
 pub const BEGINNING_MS: u64 = 1_794_823_200_000;
 
-/// A machine's two clocks. Clones are the same machine.
+/// The two clocks of a machine. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Machine(Arc<Hands>);
+pub struct Machine(Arc<Offsets>);
 
 #[derive(Debug, Default)]
 #[expect(clippy::struct_field_names, reason = "units stand last in names")]
-struct Hands {
-    /// The time of the world, which no machine knows.
+struct Offsets {
+    /// True time of the world, which no machine can read.
     world_ms: AtomicU64,
-    /// How far the wall clock is ahead of the world.
+    /// Offset of the wall clock from the world.
     ahead_ms: AtomicI64,
-    /// How long the machine has slept, its monotonic clock with it.
+    /// Total suspended time, during which the monotonic clock stands still.
     asleep_ms: AtomicU64,
 }
 
 impl Machine {
-    /// Lets the time of the world be that.
+    /// Sets the time of the world.
     pub fn set_world(&self, world_ms: u64) {
         self.0.world_ms.store(world_ms, Ordering::Relaxed);
     }
 
-    /// Somebody sets the wall clock.
+    /// Steps the wall clock.
     pub fn step_wall(&self, by_ms: i64) {
         self.0.ahead_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
 
-    /// The machine sleeps: its monotonic clock stands still, the wall clock goes on.
+    /// Suspends the machine: its monotonic clock stands still, the wall clock continues.
     pub fn sleep(&self, length_ms: u64) {
         self.0.asleep_ms.fetch_add(length_ms, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Bytes at every parser: a corpus that is replayed, and seeded mutations of it.
+//! Fuzzing of every parser: replays a corpus, then seeded mutations of it.
 //!
-//! A target is a plain function: it takes any bytes and must neither panic nor take long. What an
-//! input is depends on the seed alone; the clock only says when to stop. `fuzz/` holds the corpus
-//! and the same targets for those who have `cargo fuzz`.
+//! A target is a plain function: it takes any bytes and must neither panic nor take long. Inputs
+//! depend on the seed alone; the clock only ends the run. `fuzz/` contains the corpus and the same
+//! targets for `cargo fuzz`.
 
 pub mod corpus;
 pub mod http;
@@ -20,12 +20,12 @@ use self::corpus::Corpus;
 use self::targets::Target;
 use crate::rng::Rng;
 
-/// How long one input may take: a parser that needs more can be used to stop a server.
+/// Time limit of one input: a slower parser could be used to stop a server.
 const INPUT_WITHIN: Duration = Duration::from_secs(5);
-/// How long one target is at work before the next has its turn.
+/// Run time of one target before the next one runs.
 const TURN: Duration = Duration::from_millis(20);
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Inputs of the corpus.
@@ -34,20 +34,20 @@ pub struct Report {
     pub mutated: u64,
 }
 
-/// An input that a target could not take.
+/// An input on which a target failed.
 #[derive(Clone, Debug, Error)]
-#[error("target `{target}`: {what}")]
+#[error("target `{target}`: {cause}")]
 pub struct Failure {
-    /// The target's name.
+    /// Name of the target.
     pub target: &'static str,
-    /// What it did.
-    pub what: String,
+    /// Message of the panic, or the time it took.
+    pub cause: String,
     /// The input.
     pub input: Vec<u8>,
 }
 
 impl Failure {
-    /// A name for the file that keeps the input.
+    /// Name of the file in which the input is kept.
     pub fn file_name(&self) -> String {
         let hash = sha256(&self.input).to_string();
         let short: String = hash.chars().take(16).collect();
@@ -58,15 +58,15 @@ impl Failure {
 /// Gives one input to a target.
 pub fn run_one(target: &Target, input: &[u8]) -> Result<(), Box<Failure>> {
     let start = Instant::now();
-    let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
-    let what = match outcome {
-        Err(panic) => crate::panic_words(panic.as_ref()),
+    let result = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
+    let cause = match result {
+        Err(panic) => crate::panic_message(panic.as_ref()),
         Ok(()) if start.elapsed() > INPUT_WITHIN => format!("took {:?}", start.elapsed()),
         Ok(()) => return Ok(()),
     };
     Err(Box::new(Failure {
         target: target.name,
-        what,
+        cause,
         input: input.to_vec(),
     }))
 }
@@ -99,7 +99,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Each target has its own chance, so that one more target changes nothing for the others.
+/// Generator of a target. Each target has its own, so that a new target changes nothing for the others.
 fn rng_of(seed: u64, target: &Target) -> Rng {
     let name = target.name.bytes();
     let mixed = name.fold(seed, |mixed, byte| {

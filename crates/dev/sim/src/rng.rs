@@ -1,6 +1,6 @@
-//! The one source of chance: `SplitMix64`, so that a seed is all there is to know.
+//! The only source of randomness: `SplitMix64`, determined by its seed.
 
-/// A generator of numbers that look random and follow from a seed.
+/// A pseudo-random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -19,7 +19,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; zero where there is none.
+    /// A number below `bound`; zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.number()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)
@@ -30,33 +30,33 @@ impl Rng {
         least + self.below(most.saturating_sub(least).saturating_add(1))
     }
 
-    /// A place in something of that length; zero where it is empty.
+    /// An index into a sequence of that length; zero if it is empty.
     pub fn place(&mut self, length: usize) -> usize {
         let bound = u64::try_from(length).unwrap_or(u64::MAX);
         usize::try_from(self.below(bound)).unwrap_or(0)
     }
 
-    /// Whether something that happens `often` times in a thousand happens now.
+    /// True with a probability of `often` in a thousand.
     pub fn per_mille(&mut self, often: u64) -> bool {
         self.below(1_000) < often
     }
 
-    /// Whether something that happens once in `often` happens now; never where that is zero.
+    /// True with a probability of one in `often`; never if `often` is zero.
     pub fn once_in(&mut self, often: u64) -> bool {
         often > 0 && self.below(often) == 0
     }
 
-    /// One of several; `None` where there is none.
+    /// A random element; `None` if there is none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         from.get(self.place(from.len()))
     }
 
-    /// One of several numbers.
+    /// A random element of an array.
     pub fn one_of<const N: usize>(&mut self, from: [u64; N]) -> u64 {
         self.pick(&from).copied().unwrap_or(0)
     }
 
-    /// A generator of its own, which follows from this one.
+    /// A new generator, seeded from this one.
     #[must_use]
     pub const fn split(&mut self) -> Self {
         Self(self.number())

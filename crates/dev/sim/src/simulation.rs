@@ -1,4 +1,4 @@
-//! Worlds, one after another, until there were enough steps.
+//! Runs worlds one after another until enough steps are done.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,25 +10,25 @@ use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::world::World;
 
-/// How far a run goes.
+/// Length of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// It ends with the world in which this many steps are reached.
+    /// The run ends with the world in which this many steps are reached.
     pub steps: u64,
-    /// It ends after this many worlds.
+    /// The run ends after this many worlds.
     pub worlds: u64,
-    /// How many actions a failure shows.
+    /// Number of last actions that a failure shows.
     pub shown: usize,
 }
 
-/// What a run saw.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many worlds there were.
+    /// Number of worlds.
     pub worlds: u64,
-    /// What happened in them.
+    /// Counts of events in them.
     pub tally: Tally,
-    /// A hash over every word of every trace.
+    /// Hash over the text of all traces.
     pub trace_hash: u64,
 }
 
@@ -41,15 +41,15 @@ pub struct Report {
 pub struct Failure {
     /// The seed of the world; a run with it begins with that world.
     pub seed: u64,
-    /// Which step.
+    /// Step number, from 1.
     pub step: u64,
-    /// Which promise, or what a panic said.
+    /// Broken promise, or message of a panic.
     pub cause: String,
-    /// The last actions, one a line.
+    /// Last actions, one per line.
     pub tail: String,
 }
 
-/// Runs worlds that all follow from `seed`.
+/// Runs worlds that are determined by `seed`.
 pub fn run(seed: u64, extent: Extent) -> Result<Report, Box<Failure>> {
     let mut seeds = Rng::new(seed);
     let mut report = Report::default();
@@ -58,7 +58,7 @@ pub fn run(seed: u64, extent: Extent) -> Result<Report, Box<Failure>> {
         let trace = run_world(world_seed, extent.shown, &mut report.tally)?;
         report.trace_hash = report.trace_hash.rotate_left(1) ^ trace.hash();
         report.worlds += 1;
-        // The first world is that of the seed itself, so that one world can be asked for.
+        // The first world has the seed itself, so that a failing world can be repeated alone.
         world_seed = seeds.number();
     }
     Ok(report)
@@ -71,8 +71,8 @@ fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Fa
     }));
     let cause = match result {
         Ok(Ok(())) => return Ok(trace),
-        Ok(Err(violation)) => words(&violation),
-        Err(panic) => format!("a panic: {}", crate::panic_words(panic.as_ref())),
+        Ok(Err(Violation { promise, seen })) => format!("{promise}\n  seen: {seen}"),
+        Err(panic) => format!("a panic: {}", crate::panic_message(panic.as_ref())),
     };
     Err(Box::new(Failure {
         seed,
@@ -80,8 +80,4 @@ fn run_world(seed: u64, shown: usize, tally: &mut Tally) -> Result<Trace, Box<Fa
         cause,
         tail: trace.tail(),
     }))
-}
-
-fn words(violation: &Violation) -> String {
-    format!("{}\n  seen: {}", violation.promise, violation.seen)
 }

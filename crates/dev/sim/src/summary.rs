@@ -1,4 +1,4 @@
-//! What a run saw: counts by name, printed as a table, and the list of what it must have seen.
+//! Counts of events in a run, printed as a table, and the list of events that a long run must have.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use bursar_booking::{End, Event as BookingEvent, Refusal as BookingRefusal, Repl
 use bursar_engine::codec::Record;
 use bursar_engine::{Answer, Command, Event, Refusal, market, spine};
 
-/// What a run of a million steps must have met, or it has become tame.
+/// Events that must occur in a run of a million steps; otherwise the simulation tests too little.
 pub const MUST_BE_MET: &[&str] = &[
     "answers lost",
     "answers out of order",
@@ -108,19 +108,19 @@ pub const MUST_BE_MET: &[&str] = &[
 pub struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
-    /// Counts something.
+    /// Adds to a count.
     pub fn add(&mut self, what: &'static str, times: u64) {
         if times > 0 {
             *self.0.entry(what).or_default() += times;
         }
     }
 
-    /// How often it was counted.
+    /// The count of a name.
     pub fn count(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }
 
-    /// What must have been met and was not.
+    /// Required events that did not occur.
     pub fn unmet(&self) -> Vec<&'static str> {
         let unmet = MUST_BE_MET.iter().filter(|what| self.count(what) == 0);
         unmet.copied().collect()
@@ -136,7 +136,7 @@ impl Tally {
         out
     }
 
-    /// Counts what a record holds.
+    /// Counts the contents of a record.
     pub(crate) fn record(&mut self, record: &Record) {
         self.add("records", 1);
         if matches!(
@@ -148,7 +148,7 @@ impl Tally {
         for event in &record.events {
             match event {
                 Event::Booking(event) => {
-                    self.add(word_of(event), 1);
+                    self.add(name_of(event), 1);
                     self.execution(event);
                 }
                 Event::Spine(spine::Event::NodeSet(_) | spine::Event::NodeDropped { .. }) => {
@@ -159,9 +159,9 @@ impl Tally {
         }
     }
 
-    /// Counts how an execution came out.
+    /// Counts the verdict of an execution.
     pub(crate) fn verdict(&mut self, verdict: Verdict) {
-        let word = match verdict {
+        let name = match verdict {
             Verdict::Completed => "verdict: completed",
             Verdict::Failed => "verdict: failed",
             Verdict::Lost => "verdict: lost",
@@ -169,10 +169,10 @@ impl Tally {
             Verdict::TimedOut => "verdict: timed out",
             Verdict::WaitOver => "verdict: wait over",
         };
-        self.add(word, 1);
+        self.add(name, 1);
     }
 
-    /// Counts what only executions have.
+    /// Counts events that only executions have.
     fn execution(&mut self, event: &BookingEvent) {
         match event {
             BookingEvent::Submitted(Submission { order, .. }) => {
@@ -187,9 +187,9 @@ impl Tally {
         }
     }
 
-    /// Counts an answer that left no record.
+    /// Counts an answer without a record.
     pub(crate) fn answer(&mut self, result: &Result<Answer, Refusal>) {
-        let word = match result {
+        let name = match result {
             Err(Refusal::Booking(refusal)) => match refusal {
                 BookingRefusal::OverLimit { .. } => "refused: over limit",
                 BookingRefusal::OthersFirst { .. } => "refused: others first",
@@ -215,11 +215,11 @@ impl Tally {
             Ok(Answer::Booking(Reply::Renewed { .. })) => "renewals answered",
             _ => return,
         };
-        self.add(word, 1);
+        self.add(name, 1);
     }
 }
 
-fn word_of(event: &BookingEvent) -> &'static str {
+fn name_of(event: &BookingEvent) -> &'static str {
     match event {
         BookingEvent::Reserved(request)
         | BookingEvent::Submitted(Submission {

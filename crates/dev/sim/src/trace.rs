@@ -1,8 +1,8 @@
-//! What happened, in words: the last actions for a reader, a hash of all of them for a test.
+//! Trace of a world: the last actions as text for people, and a hash of all actions for tests.
 
 use std::collections::VecDeque;
 
-/// How many actions a failure shows unless more are asked for.
+/// Default number of last actions that a failure shows.
 pub const SHOWN_DEFAULT: usize = 20;
 
 /// The actions of one world.
@@ -25,7 +25,7 @@ impl Trace {
         }
     }
 
-    /// Begins a step.
+    /// Starts a step.
     pub fn step(&mut self, line: String) {
         self.steps += 1;
         self.mix(&line);
@@ -35,7 +35,7 @@ impl Trace {
         self.last.push_back(line);
     }
 
-    /// Adds to what the present step did.
+    /// Appends a note to the current step.
     pub fn note(&mut self, words: &str) {
         self.mix(words);
         if let Some(line) = self.last.back_mut() {
@@ -44,17 +44,17 @@ impl Trace {
         }
     }
 
-    /// How many steps there were.
+    /// Number of steps.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// A hash over every word of it.
+    /// Hash over the whole text.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The last actions, oldest first, each with its step.
+    /// Last actions, oldest first, each with its step number.
     pub fn tail(&self) -> String {
         let shown = u64::try_from(self.last.len()).unwrap_or(0);
         let first = self.steps - shown + 1;
@@ -65,7 +65,7 @@ impl Trace {
         lines.concat()
     }
 
-    /// FNV-1a: small, and the same everywhere.
+    /// FNV-1a: short, and the same on every platform.
     fn mix(&mut self, words: &str) {
         for byte in words.bytes() {
             self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);

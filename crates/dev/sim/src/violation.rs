@@ -1,18 +1,18 @@
-//! A promise that was seen broken.
+//! A broken promise.
 
 use thiserror::Error;
 
-/// Which promise, and how one sees.
+/// A broken promise with the observed values.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 #[error("{promise}: {seen}")]
 pub struct Violation {
-    /// The promise, in words.
+    /// The broken promise.
     pub promise: &'static str,
-    /// What was seen instead.
+    /// The observation that contradicts it.
     pub seen: String,
 }
 
-/// The word for a broken promise.
+/// Creates a violation.
 pub fn broken(promise: &'static str, seen: impl Into<String>) -> Violation {
     Violation {
         promise,
@@ -20,7 +20,7 @@ pub fn broken(promise: &'static str, seen: impl Into<String>) -> Violation {
     }
 }
 
-/// Demands that something holds.
+/// Returns a violation unless `holds`.
 pub fn demand(
     holds: bool,
     promise: &'static str,

@@ -1,19 +1,20 @@
-//! Which crate may depend on which: arrows point inward (style rules 1, 7 and 26).
+//! Permitted dependencies between crates: they point inward (style rules 1, 7 and 26).
 //!
 //! ```text
-//! dev/sim ──▶ io/cli ──▶ io/server ──▶ io/ledger ─┐
-//!                  │         ├───────▶ io/client ─┼──▶ pure/engine ──▶ pure/…
-//!                  │         └───────▶ io/node ───┤
-//!                  └─────────────────────▲────────┘        (pure never points out)
+//! dev/sim ──┐
+//! io/cli ───┴─▶ io/server ──▶ io/ledger ─┐
+//!                   ├───────▶ io/client ─┼──▶ pure/engine ──▶ pure/…
+//!                   └───────▶ io/node ───┘       (pure never points out)
 //! ```
-//! Nothing points at the command line (`dev/sim` starts it as a program), and nothing points at dev.
+//! `dev/sim` and `io/cli` may also depend on every crate to the right of the server. No crate depends
+//! on the command line (`dev/sim` starts it as a program) or on dev.
 
 use anyhow::Context as _;
 
 use crate::Finding;
 use crate::metadata::Metadata;
 
-/// Crates from outside that a pure crate may link: they compute, and touch nothing.
+/// External crates that a pure crate may link: they compute and have no side effects.
 pub const PURE_MAY_LINK: &[&str] = &[
     "base64",
     "ed25519-dalek",
@@ -25,7 +26,7 @@ pub const PURE_MAY_LINK: &[&str] = &[
     "thiserror",
 ];
 
-/// Which of our io crates each io crate may point at, besides pure ones.
+/// The io crates that each io crate may depend on.
 const IO_MAY_USE: &[(&str, &[&str])] = &[
     (
         "bursar",
@@ -45,8 +46,8 @@ const IO_MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates from outside that only some of ours may name, with the reason.
-/// Dev crates may name all but the database: they build the worlds in which the others are tested.
+/// External crates that only some of our crates may use, with the reason. Dev crates may use all but
+/// the database, because they simulate and test the other crates.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("axum", &["bursar-server"], "only the server has routes"),
     (
@@ -77,47 +78,47 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// The one crate that not even dev crates may reach past.
+/// The confined crate that dev crates may not use either.
 const CONFINED_FOR_ALL: &str = "rusqlite";
 
-/// The crate that builds before everything else and so points at none of ours.
-const CHORES: &str = "xtask";
+/// The crate that builds before everything else and so depends on none of ours.
+const XTASK: &str = "xtask";
 
-/// The binary; a program is started, not linked.
+/// The binary, which is started and never linked.
 const COMMAND_LINE: &str = "bursar";
 
-/// Where a crate lives, which decides where its arrows may point.
+/// Group of a crate, which determines its permitted dependencies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ring {
     /// `crates/pure`: computes.
     Pure,
-    /// `crates/io`: talks.
+    /// `crates/io`: does IO.
     Io,
     /// `crates/dev`: tests, measures, builds.
     Dev,
 }
 
-/// One of our crates with all it names in its manifest.
+/// One of our crates with its dependencies.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The package's name.
+    /// Package name.
     pub name: String,
-    /// Where it lives.
+    /// Group.
     pub ring: Ring,
-    /// What it links, in any kind of build.
+    /// Dependencies of all kinds.
     pub arrows: Vec<Arrow>,
 }
 
 /// One dependency.
 #[derive(Clone, Debug)]
 pub struct Arrow {
-    /// The crate it points at.
+    /// Name of the crate that is depended on.
     pub to: String,
     /// Whether only its tests need it.
     pub for_tests: bool,
 }
 
-/// The graph of our own crates, from cargo's answer.
+/// Dependency graph of our own crates.
 pub fn graph(metadata: &Metadata) -> anyhow::Result<Vec<Node>> {
     let members = metadata
         .packages
@@ -138,7 +139,7 @@ pub fn graph(metadata: &Metadata) -> anyhow::Result<Vec<Node>> {
         .collect()
 }
 
-/// Every arrow that points where it must not.
+/// Forbidden dependencies.
 pub fn check(graph: &[Node]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in graph {
@@ -159,13 +160,13 @@ pub fn check(graph: &[Node]) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with an arrow between two of our crates. Tests obey too: a test that needs an outer
-/// crate belongs to that crate.
+/// Reason why one of our crates must not depend on another. Also applies to tests: a test that needs an
+/// outer crate belongs to that crate.
 fn inside(from: &Node, to: &Node) -> Option<&'static str> {
     if to.name == COMMAND_LINE {
         return Some("nothing links the command line; start the program instead");
     }
-    if from.name == CHORES {
+    if from.name == XTASK {
         return Some("`cargo xtask` builds before everything else");
     }
     match (from.ring, to.ring) {
@@ -187,7 +188,7 @@ fn inside(from: &Node, to: &Node) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with an arrow to a crate that is not ours.
+/// Reason why a crate must not depend on an external crate.
 fn outside(from: &Node, arrow: &Arrow) -> Option<&'static str> {
     if let Some((_, may, reason)) = CONFINED.iter().find(|(name, ..)| *name == arrow.to) {
         let exempt = from.ring == Ring::Dev && arrow.to != CONFINED_FOR_ALL;
@@ -203,15 +204,15 @@ fn outside(from: &Node, arrow: &Arrow) -> Option<&'static str> {
 }
 
 fn ring(root: &str, manifest: &str) -> anyhow::Result<Ring> {
-    let place = manifest
+    let path = manifest
         .strip_prefix(root)
         .unwrap_or(manifest)
         .replace('\\', "/");
-    match place.trim_start_matches('/').split('/').nth(1) {
+    match path.trim_start_matches('/').split('/').nth(1) {
         Some("pure") => Some(Ring::Pure),
         Some("io") => Some(Ring::Io),
         Some("dev") => Some(Ring::Dev),
         _ => None,
     }
-    .with_context(|| format!("{place} is outside crates/pure, crates/io and crates/dev"))
+    .with_context(|| format!("{path} is outside crates/pure, crates/io and crates/dev"))
 }

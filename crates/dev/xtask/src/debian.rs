@@ -1,7 +1,7 @@
-//! Packages of Debian: installed where that can be done without asking anybody, or only fetched.
+//! Debian packages: installed as root without questions, or only downloaded.
 //!
-//! Promises: a fresh system without lists of packages, lists that are out of date, a mirror that
-//! fails once and another program that is just installing something are waited for or mended.
+//! Promises: missing or outdated package lists are updated, a failed download is retried, and a
+//! concurrent installation is waited for.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use anyhow::Context as _;
 
 use crate::invocation::Invocation;
 
-/// What is there only on a system whose packages `apt-get` installs.
+/// A file that exists only on systems with `apt-get`.
 const DEBIAN: &str = "/etc/debian_version";
 
-/// How `apt-get` behaves where nobody watches: it tries again, waits for others, draws no bars, and
-/// does not mind that its own user cannot see our directories.
+/// Options of an unattended `apt-get`: it retries, waits for the lock, draws no progress bars, and
+/// runs as root, because its own user cannot read our directories.
 const OPTIONS: [&str; 4] = [
     "Acquire::Retries=3",
     "DPkg::Lock::Timeout=120",
@@ -21,19 +21,19 @@ const OPTIONS: [&str; 4] = [
     "APT::Sandbox::User=root",
 ];
 
-/// Whether this is such a system.
+/// Whether this is a Debian system.
 pub fn is_here() -> bool {
     Path::new(DEBIAN).exists()
 }
 
-/// Whether packages can be installed here without asking anybody.
+/// Whether packages can be installed here without questions.
 pub fn may_install(root: &Path) -> bool {
     let user = Invocation::new("id", &["-u"]).output(root);
     user.is_ok_and(|user| user.trim() == "0") && is_here()
 }
 
-/// Sees to it that a program is there, by installing its package where that can be done; whether it
-/// is there now.
+/// Installs the package of a missing program where that is possible. Returns whether the program is
+/// available now.
 pub fn ensure(root: &Path, package: &str, is_there: impl Fn() -> bool) -> anyhow::Result<bool> {
     if !is_there() && may_install(root) {
         install(root, package)?;
@@ -50,18 +50,18 @@ pub fn install(root: &Path, package: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot install the package `{package}`"))
 }
 
-/// Fetches packages into a directory, which needs no rights.
+/// Downloads packages into a directory, which needs no privileges.
 pub fn download(directory: &Path, packages: &[&str]) -> anyhow::Result<()> {
     let names = packages.join("` and `");
-    eprintln!("fetching the packages `{names}`, once for this user; they are not installed");
+    eprintln!("downloading the packages `{names}`, once for this user; they are not installed");
     let download = apt(&["download"]).with(packages.iter().copied());
     with_lists(directory, || download.output(directory))
         .map(drop)
-        .with_context(|| format!("cannot fetch the packages `{names}`"))
+        .with_context(|| format!("cannot download the packages `{names}`"))
 }
 
-/// Does something that needs lists of packages; a fresh system has none yet, and old ones name
-/// packages that are no longer to be had.
+/// Runs an action that needs package lists, and repeats it after an update of the lists: a fresh
+/// system has none, and old ones name packages that no longer exist.
 pub fn with_lists<T>(
     directory: &Path,
     action: impl Fn() -> anyhow::Result<T>,
@@ -70,12 +70,12 @@ pub fn with_lists<T>(
     if done.is_ok() || !may_install(directory) {
         return done;
     }
-    eprintln!("bringing the lists of packages up to date");
+    eprintln!("updating the package lists");
     apt(&["update"]).output(directory)?;
     action()
 }
 
-/// `apt-get` that says nothing but what went wrong.
+/// `apt-get` that prints only errors.
 fn apt(arguments: &[&str]) -> Invocation {
     let options = OPTIONS.iter().flat_map(|option| ["-o", *option]);
     Invocation::new("apt-get", &["-q", "-q"])
@@ -87,7 +87,7 @@ fn apt(arguments: &[&str]) -> Invocation {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn nobody_is_asked_and_others_are_waited_for() {
+    fn apt_get_asks_no_questions_and_waits_for_the_lock() {
         let expected = "DEBIAN_FRONTEND=noninteractive apt-get -q -q -o Acquire::Retries=3 \
                         -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 -o APT::Sandbox::User=root update";
         assert_eq!(super::apt(&["update"]).to_string(), expected);

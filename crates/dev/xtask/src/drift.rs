@@ -1,4 +1,4 @@
-//! Files in the tree that are written by a program: they must be what the program writes today.
+//! Generated files in the tree: they must equal the present output of their generator.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 
 use crate::programs::Programs;
 
-/// The description of the HTTP API, served and committed.
+/// Description of the HTTP API, served and committed.
 pub const OPENAPI: &str = "openapi.json";
 
 /// Fails if the committed file differs from the generated one.
@@ -16,24 +16,24 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot read {OPENAPI} in the tree"))?;
     if let Some(difference) = first_difference(&committed, &generated) {
         bail!(
-            "{OPENAPI} is not what the routes say; {difference}\nhint: `cargo xtask update` writes it anew"
+            "{OPENAPI} differs from the routes; {difference}\nhint: `cargo xtask update` regenerates it"
         );
     }
     eprintln!(
-        "{OPENAPI} is what the routes say ({} bytes)",
+        "{OPENAPI} agrees with the routes ({} bytes)",
         generated.len()
     );
     Ok(())
 }
 
-/// Writes every generated file anew.
+/// Regenerates every generated file.
 pub fn update(root: &Path) -> anyhow::Result<()> {
     let generated = generate(root)?;
     std::fs::write(root.join(OPENAPI), generated).with_context(|| format!("cannot write {OPENAPI}"))
 }
 
 fn generate(root: &Path) -> anyhow::Result<String> {
-    // An example of `bursar-server`: it prints the description that the routes themselves give.
+    // An example of `bursar-server` that prints the description of its routes.
     let invocation = Programs::build(root)?.start("examples/openapi", &[]);
     eprintln!("$ {invocation}");
     let generated = invocation.output(root)?;
@@ -43,7 +43,7 @@ fn generate(root: &Path) -> anyhow::Result<String> {
     Ok(generated)
 }
 
-/// The first line in which the two texts differ, in words.
+/// Describes the first line in which the two texts differ.
 pub fn first_difference(committed: &str, generated: &str) -> Option<String> {
     if committed == generated {
         return None;

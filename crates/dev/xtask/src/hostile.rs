@@ -1,17 +1,17 @@
 //! The hostile tests: attacks that the real program must withstand.
 //!
-//! They are Python without packages and know nothing of our crates: what they judge by is an export,
-//! an answer or an exit code. Their random choices follow from a seed that they print.
+//! They are Python without packages and use none of our crates: they judge an export, an answer or
+//! an exit code. Their random choices follow from a seed that they print.
 
 use std::path::Path;
 
 use crate::invocation::Invocation;
 use crate::programs::Programs;
 
-/// Where the tests are; a directory with a `__main__.py` is a program to Python.
+/// Directory of the tests; Python runs its `__main__.py`.
 const TESTS: &str = "tests/hostile";
 
-/// Runs the whole part, with the Python that [`find`](crate::python::find) saw to.
+/// Runs the part. [`find`](crate::python::find) has made sure that Python is available.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     tests(&Programs::build(root)?).run(root)
 }
@@ -26,7 +26,7 @@ mod tests {
     use crate::programs::Programs;
 
     #[test]
-    fn a_person_could_type_what_is_run() {
+    fn the_command_is_printed_as_a_person_would_type_it() {
         let expected = "PYTHONPYCACHEPREFIX=t/python BURSAR_BIN=t/debug/bursar \
                         python3 -W error tests/hostile";
         assert_eq!(super::tests(&Programs::below("t")).to_string(), expected);

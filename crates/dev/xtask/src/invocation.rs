@@ -15,7 +15,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// `program` with `arguments`, found through the search path.
+    /// `program`, found through the search path, with `arguments`.
     pub fn new(program: &str, arguments: &[&str]) -> Self {
         Self {
             program: program.to_owned(),
@@ -32,14 +32,14 @@ impl Invocation {
         Self::new("cargo", arguments)
     }
 
-    /// The same with more arguments at the end.
+    /// Adds arguments at the end.
     #[must_use]
     pub fn with<T: Into<String>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
-    /// The same with one variable set for the program.
+    /// Sets an environment variable of the program.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -59,7 +59,7 @@ impl Invocation {
         Ok(())
     }
 
-    /// Runs it in `directory` and returns what it wrote to stdout; fails unless it succeeds.
+    /// Runs it in `directory` and returns its stdout; fails unless it succeeds.
     pub fn output(&self, directory: &Path) -> anyhow::Result<String> {
         let output = self
             .command(directory)
@@ -73,7 +73,7 @@ impl Invocation {
             .with_context(|| format!("`{self}` wrote bytes that are not UTF-8"))
     }
 
-    /// Whether it can be started and succeeds; its output is dropped.
+    /// Whether it can be started and succeeds; its output is discarded.
     pub fn succeeds(&self, directory: &Path) -> bool {
         let status = self
             .command(directory)
@@ -85,7 +85,7 @@ impl Invocation {
 
     fn command(&self, directory: &Path) -> Command {
         let mut command = Command::new(&self.program);
-        // No check asks a question, so none may wait for an answer.
+        // No check may wait for input.
         command
             .args(&self.arguments)
             .current_dir(directory)
@@ -110,7 +110,7 @@ impl fmt::Display for Invocation {
     }
 }
 
-/// The word as a shell would need it, so that a printed line can be pasted.
+/// Quotes an argument for a shell, so that a printed line can be pasted.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

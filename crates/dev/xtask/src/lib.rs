@@ -1,12 +1,11 @@
-//! The project's own chores, started as `cargo xtask`.
+//! Development tasks, started as `cargo xtask`.
 //!
-//! Promises: a check either runs or fails, it never skips; everything it runs is plain `cargo` and
-//! `git`, so a machine with a Rust toolchain, a C compiler and git is enough. Some parts
-//! need more and install it where they may: `unit`, `python` and `hostile` a Python, and `vm` an
-//! emulator with a kernel.
+//! Promises: a check runs or fails, it never skips. Most checks need only a Rust toolchain, a C
+//! compiler and git. `unit`, `python` and `hostile` also need Python, `unit` strace, and `vm` an
+//! emulator with a kernel; they install what is missing where they may.
 //!
-//! Deliberately absent: any crate of ours. Simulation, fuzzing and benches are binaries of
-//! `bursar-sim`, which this crate starts through cargo, so that `cargo xtask` itself builds in seconds.
+//! Deliberately absent: dependencies on other crates of the workspace, so that `cargo xtask` builds
+//! in seconds. Simulation, fuzzing and benches are binaries of `bursar-sim`, started as programs.
 
 pub mod arrows;
 pub mod debian;
@@ -24,31 +23,31 @@ pub mod tidy;
 pub mod tree;
 pub mod vm;
 
-/// One thing that is wrong in the tree, and where.
+/// A mistake in the tree and its location.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Finding {
     /// The file or crate, relative to the root of the tree.
-    pub place: String,
-    /// The line, counted from 1, where one line is to blame.
+    pub location: String,
+    /// Line number from 1, if the finding is about one line.
     pub line: Option<usize>,
-    /// What is wrong and what to do instead.
+    /// The mistake and its fix.
     pub message: String,
 }
 
 impl Finding {
     /// A finding about a whole file or crate.
-    pub fn of(place: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn of(location: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
-            place: place.into(),
+            location: location.into(),
             line: None,
             message: message.into(),
         }
     }
 
     /// A finding about one line; `index` counts from 0, as `lines().enumerate()` does.
-    pub fn at(place: impl Into<String>, index: usize, message: impl Into<String>) -> Self {
+    pub fn at(location: impl Into<String>, index: usize, message: impl Into<String>) -> Self {
         Self {
-            place: place.into(),
+            location: location.into(),
             line: Some(index + 1),
             message: message.into(),
         }
@@ -58,8 +57,8 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.line {
-            Some(line) => write!(out, "{}:{line}: {}", self.place, self.message),
-            None => write!(out, "{}: {}", self.place, self.message),
+            Some(line) => write!(out, "{}:{line}: {}", self.location, self.message),
+            None => write!(out, "{}: {}", self.location, self.message),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask`: one command for everything that is checked, simulated or measured here.
+//! `cargo xtask`: runs checks, simulations and benches of the workspace.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -9,48 +9,48 @@ use xtask::programs::Programs;
 use xtask::suite::{self, Part};
 use xtask::{drift, simulator, tree};
 
-/// The project's own chores
+/// Development tasks of Bursar
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
-    /// Check everything, or the named parts
+enum Task {
+    /// Run all checks, or the named parts
     #[command(after_help = "Example: cargo xtask test format lint")]
     Test {
-        /// Which parts; all of them if none is named
+        /// Parts to run; all if none is named
         #[arg(value_name = "PART", value_enum)]
         parts: Vec<Part>,
     },
     /// Run the simulation with one seed; a failing seed is printed as this command
     #[command(after_help = "Example: cargo xtask simulate --seed 7")]
     Simulate {
-        /// What the whole run follows from
+        /// Seed of the run
         #[arg(long)]
         seed: u64,
-        /// How far to go; the simulation's own default if not given
+        /// Number of steps; the default is that of the simulation
         #[arg(long)]
         steps: Option<u64>,
     },
-    /// Measure, ours and peers in the same run
+    /// Measure Bursar and peers in the same run
     #[command(after_help = "Example: cargo xtask bench bookings")]
     Bench {
-        /// Which bench: bookings, executions, market or market-replay
+        /// Name of the bench: bookings, executions, market or market-replay
         name: String,
-        /// Handed to the bench as they are
+        /// Arguments of the bench
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Write the generated files in the tree anew (see the part `drift`)
+    /// Regenerate the generated files in the tree (see the part `drift`)
     Update,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().chore) {
+    match run(&Arguments::parse().task) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -59,34 +59,34 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: &Chore) -> anyhow::Result<ExitCode> {
+fn run(task: &Task) -> anyhow::Result<ExitCode> {
     let root = tree::root()?;
-    match chore {
-        Chore::Test { parts } => {
-            let outcomes = suite::run(&root, parts);
+    match task {
+        Task::Test { parts } => {
+            let results = suite::run(&root, parts);
             eprintln!();
             std::io::stdout()
-                .write_all(suite::summary(&outcomes).as_bytes())
+                .write_all(suite::summary(&results).as_bytes())
                 .context("cannot print the summary")?;
-            let failed = suite::failed(&outcomes).join(" ");
+            let failed = suite::failed(&results).join(" ");
             if failed.is_empty() {
                 return Ok(ExitCode::SUCCESS);
             }
             eprintln!(
-                "error: failed: {failed}\n\nhint: `cargo xtask test {failed}` repeats only that"
+                "error: failed: {failed}\n\nhint: `cargo xtask test {failed}` repeats only these"
             );
             return Ok(ExitCode::FAILURE);
         }
-        Chore::Simulate { seed, steps } => {
+        Task::Simulate { seed, steps } => {
             simulator::simulation(&Programs::build(&root)?, *seed, *steps).run(&root)?;
         }
-        Chore::Bench { name, arguments } => {
+        Task::Bench { name, arguments } => {
             if simulator::STARTS_THE_PROGRAM.contains(&name.as_str()) {
                 simulator::program().run(&root)?;
             }
             simulator::bench(name, arguments).run(&root)?;
         }
-        Chore::Update => drift::update(&root)?,
+        Task::Update => drift::update(&root)?,
     }
     Ok(ExitCode::SUCCESS)
 }

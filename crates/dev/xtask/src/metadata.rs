@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the workspace and all it depends on.
+//! Output of `cargo metadata` about the workspace and its dependencies.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use crate::invocation::Invocation;
 
-/// The part of cargo's answer that our checks read.
+/// The fields that our checks read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Metadata {
     /// Our crates and every crate that any of them needs on any platform.
     pub packages: Vec<Package>,
     /// The ids of our crates.
     pub workspace_members: Vec<String>,
-    /// Where the workspace is.
+    /// Directory of the workspace.
     pub workspace_root: String,
 }
 
@@ -29,26 +29,26 @@ pub struct Package {
     pub version: String,
     /// An SPDX expression, if the manifest has one.
     pub license: Option<String>,
-    /// Where it was fetched from; nothing for a crate in a directory.
+    /// Registry or repository; none for a crate in a directory.
     pub source: Option<String>,
-    /// Where its manifest is.
+    /// Path of its manifest.
     pub manifest_path: String,
-    /// What its manifest asks for.
+    /// Dependencies in its manifest.
     pub dependencies: Vec<Dependency>,
 }
 
-/// One line of a manifest's dependencies.
+/// One dependency in a manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Dependency {
-    /// The crate's name, whatever it is renamed to.
+    /// Name of the crate, before any renaming.
     pub name: String,
-    /// `dev` or `build`; nothing for a plain dependency.
+    /// `dev` or `build`; none for a normal dependency.
     pub kind: Option<String>,
 }
 
-/// Asks cargo, without changing the lock file.
+/// Runs `cargo metadata`, without changing the lock file.
 pub fn read(root: &Path) -> anyhow::Result<Metadata> {
     let text =
         Invocation::cargo(&["metadata", "--format-version", "1", "--locked"]).output(root)?;
-    serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")
+    serde_json::from_str(&text).context("cannot parse the output of `cargo metadata`")
 }

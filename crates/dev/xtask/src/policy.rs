@@ -1,8 +1,8 @@
-//! What we are willing to link: licences, sources, banned and doubled crates.
+//! Rules for linked crates: licences, sources, banned crates, duplicate versions.
 //!
-//! Promises: one list, in deny.toml, read both by `cargo deny` and by the check here, which needs
-//! nothing but cargo and so runs on every machine. Deliberately not here: security advisories, which
-//! need a fetch from the network at the moment of the check (deny.toml says how to run them).
+//! Promises: one list, in deny.toml, read both by `cargo deny` and by this check, which needs only
+//! cargo and so runs on every machine. Deliberately absent: security advisories, which need the
+//! network (deny.toml describes how to check them).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::invocation::Invocation;
 use crate::metadata::{self, Metadata};
 use crate::{Finding, arrows, report};
 
-/// What cargo writes as the source of a crate from the default registry, whichever mirror served it.
+/// Source that cargo records for a crate from the default registry, whichever mirror served it.
 /// In two halves, because tidy forbids such addresses in the tree.
 pub const DEFAULT_REGISTRY: &str =
     concat!("registry+https://github.com/rust-lang/crates", ".io-index");
@@ -21,18 +21,18 @@ pub const DEFAULT_REGISTRY: &str =
 /// The file with our rules.
 const RULES_FILE: &str = "deny.toml";
 
-/// Our rules about crates from outside.
+/// Rules about external crates.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules {
     /// Licences that may be linked into an Apache-2.0 program.
     pub licenses: BTreeSet<String>,
-    /// Crates that must not appear, not even behind others.
+    /// Crates that must not appear, not even as indirect dependencies.
     pub banned: BTreeSet<String>,
     /// Crates of which several versions are accepted.
     pub doubled: BTreeSet<String>,
 }
 
-/// Runs the whole part: arrows, our own check, and `cargo deny` where it is installed.
+/// Runs the part: dependencies between crates, our own check, and `cargo deny` if it is installed.
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(root.join(RULES_FILE))
         .with_context(|| format!("cannot read {RULES_FILE}"))?;
@@ -41,7 +41,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     findings.extend(check(&metadata, &read(&text)));
     let crates = metadata.packages.len();
     eprintln!(
-        "arrows, licences, sources, bans and doubles of {crates} crates: {} findings",
+        "dependencies, licences, sources, bans and duplicates of {crates} crates: {} findings",
         findings.len()
     );
     report(&findings)?;
@@ -52,7 +52,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads our rules from the text of deny.toml, which keeps one entry a line.
+/// Reads the rules from the text of deny.toml, which has one entry per line.
 pub fn read(text: &str) -> Rules {
     let mut rules = Rules::default();
     let (mut section, mut list) = ("", "");
@@ -83,21 +83,21 @@ pub fn read(text: &str) -> Rules {
     rules
 }
 
-/// Every crate that breaks a rule, and every rule that no crate needs any more.
+/// Crates that break a rule, and exceptions that are no longer needed.
 pub fn check(metadata: &Metadata, rules: &Rules) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in &metadata.packages {
-        let place = format!("{} {}", package.name, package.version);
+        let name = format!("{} {}", package.name, package.version);
         versions
             .entry(&package.name)
             .or_default()
             .insert(&package.version);
         match &package.license {
-            None => findings.push(Finding::of(&place, "states no licence")),
+            None => findings.push(Finding::of(&name, "states no licence")),
             Some(license) if !accepted(license, &rules.licenses) => {
                 findings.push(Finding::of(
-                    &place,
+                    &name,
                     format!("licence `{license}` is not in {RULES_FILE}'s list"),
                 ));
             }
@@ -107,13 +107,13 @@ pub fn check(metadata: &Metadata, rules: &Rules) -> Vec<Finding> {
         if !ours && package.source.as_deref() != Some(DEFAULT_REGISTRY) {
             let source = package.source.as_deref().unwrap_or("a directory");
             findings.push(Finding::of(
-                &place,
+                &name,
                 format!("comes from {source}, not from the default registry"),
             ));
         }
         if rules.banned.contains(&package.name) {
             findings.push(Finding::of(
-                &place,
+                &name,
                 format!("is banned in {RULES_FILE}, which gives the reason"),
             ));
         }
@@ -185,7 +185,7 @@ pub fn accepted(expression: &str, allowed: &BTreeSet<String>) -> bool {
     groups.len() == 1 && groups.last().is_some_and(Group::met)
 }
 
-/// One pair of parentheses while it is read: alternatives so far, and the one being read.
+/// A parenthesised group while it is parsed: earlier alternatives, and the current one.
 #[derive(Default)]
 struct Group {
     any_met: bool,

@@ -1,7 +1,7 @@
 //! The programs of the workspace that parts of `cargo xtask test` start.
 //!
-//! The whole workspace is built, always: cargo builds a package that is named alone with other features
-//! of its dependencies, which is a second build of them.
+//! The whole workspace is always built: for a single named package cargo would enable other features
+//! of its dependencies and build them a second time.
 
 use std::path::Path;
 
@@ -10,31 +10,30 @@ use serde::Deserialize;
 
 use crate::invocation::Invocation;
 
-/// The programs, built.
+/// The built programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// Where cargo puts what it builds.
+    /// Target directory of cargo.
     target: String,
 }
 
-/// The part of cargo's answer that says where it builds.
 #[derive(Deserialize)]
 struct Metadata {
     target_directory: String,
 }
 
 impl Programs {
-    /// Builds them; after the part `unit`, which builds them for its tests, nothing is left to do.
+    /// Builds the programs. After the part `unit`, which builds them for its tests, this is quick.
     pub fn build(root: &Path) -> anyhow::Result<Self> {
         invocation().run(root)?;
         let arguments = ["metadata", "--format-version", "1", "--locked", "--no-deps"];
         let text = Invocation::cargo(&arguments).output(root)?;
         let metadata: Metadata =
-            serde_json::from_str(&text).context("cannot read the answer of `cargo metadata`")?;
+            serde_json::from_str(&text).context("cannot parse the output of `cargo metadata`")?;
         Ok(Self::below(&metadata.target_directory))
     }
 
-    /// Those of a target directory.
+    /// The programs in a target directory.
     pub fn below(target: &str) -> Self {
         Self {
             target: target.to_owned(),
@@ -46,13 +45,12 @@ impl Programs {
         format!("{}/debug/{name}", self.target)
     }
 
-    /// Starts a program, with `arguments`.
+    /// Invocation of a program.
     pub fn start(&self, name: &str, arguments: &[&str]) -> Invocation {
         Invocation::new(&self.file(name), arguments)
     }
 
-    /// Starts something in Python that finds the server in `BURSAR_BIN`; what Python would only warn of
-    /// fails.
+    /// Invocation of Python with the path of the server in `BURSAR_BIN`; warnings are errors.
     pub fn start_python(&self, arguments: &[&str]) -> Invocation {
         let python = Invocation::new("python3", &["-W", "error"]).with(arguments.iter().copied());
         python
@@ -61,7 +59,7 @@ impl Programs {
     }
 }
 
-/// Builds what the parts start.
+/// Builds all programs.
 pub fn invocation() -> Invocation {
     Invocation::cargo(&["build", "--workspace", "--locked", "--bins", "--examples"])
 }

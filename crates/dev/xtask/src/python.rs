@@ -1,8 +1,7 @@
 //! The Python client: it compiles without a warning, and its tests pass against the real server.
 //!
-//! Promises: any `python3` from 3.9 on will do, and it needs no package beside its own library; where
-//! there is none, it is installed if that can be done without asking anybody. Nothing is written
-//! into the tree: compiled files go below the target directory.
+//! Promises: needs only `python3` from 3.9 on and its standard library. A missing Python is installed
+//! as root on Debian. Nothing is written into the tree: compiled files go below the target directory.
 
 use std::path::Path;
 
@@ -12,13 +11,13 @@ use crate::debian;
 use crate::invocation::Invocation;
 use crate::programs::Programs;
 
-/// Where the client and its tests are.
+/// Directory of the client and its tests.
 const CLIENT: &str = "clients/python";
 
-/// Succeeds on a Python that is new enough.
+/// A script that succeeds if Python is new enough.
 const IS_NEW_ENOUGH: &str = "import sys; sys.exit(sys.version_info < (3, 9))";
 
-/// Runs the whole part, with the Python that [`find`] saw to.
+/// Runs the part. [`find`] has made sure that Python is available.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let programs = Programs::build(root)?;
     let client = root.join(CLIENT);
@@ -26,7 +25,7 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
     tests(&programs).run(&client)
 }
 
-/// Sees to it that there is a Python.
+/// Makes sure that Python is available.
 pub fn find(root: &Path) -> anyhow::Result<()> {
     let is_there = || Invocation::new("python3", &["-c", IS_NEW_ENOUGH]).succeeds(root);
     if debian::ensure(root, "python3", is_there)? {
@@ -52,7 +51,7 @@ mod tests {
     use crate::programs::Programs;
 
     #[test]
-    fn a_person_could_type_what_is_run() {
+    fn the_commands_are_printed_as_a_person_would_type_them() {
         let programs = Programs::below("t");
         let python = "PYTHONPYCACHEPREFIX=t/python BURSAR_BIN=t/debug/bursar python3 -W error -m";
         let expected = format!("{python} unittest --verbose test_bursar");

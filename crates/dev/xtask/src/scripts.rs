@@ -1,4 +1,4 @@
-//! The pages of the documentation that are also scripts: every command in them runs.
+//! Documentation pages with `console` blocks: every command in them runs.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use anyhow::bail;
 use crate::programs::Programs;
 use crate::tree::{self, File};
 
-/// A fence with this first line starts a block that `bursar scenario` runs.
+/// First line of a block that `bursar scenario` runs.
 const FENCE: &str = "```console";
 
-/// Pages that must be scripts; without them a broken search for scripts would pass unnoticed.
+/// Pages that must have scripts, so that a broken search for scripts fails.
 const REQUIRED: &[&str] = &["README.md", "docs/bookings.md"];
 
 /// The paths of the scripts among `files`: the README and the pages below `docs/` with a `console` block.
@@ -23,13 +23,13 @@ pub fn among(files: &[File]) -> Vec<&str> {
     scripts.map(|file| file.path.as_str()).collect()
 }
 
-/// Runs every script against the real engine and compares what it prints.
+/// Runs every script against the real engine and compares its output.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let files = tree::files(root)?;
     let scripts = among(&files);
     for required in REQUIRED {
         if !scripts.contains(required) {
-            bail!("{required} has no `console` block, so nothing proves that its commands work");
+            bail!("{required} has no `console` block, so its commands are not tested");
         }
     }
     Programs::build(root)?

@@ -1,19 +1,19 @@
-//! How the binaries of `bursar-sim` are started: simulation, fuzzing, benches.
+//! Invocations of the binaries of `bursar-sim`: simulation, fuzzing, benches.
 
 use crate::invocation::Invocation;
 use crate::programs::Programs;
 
-/// Steps of the simulation in `cargo xtask test`; the promise is at least a million.
+/// Steps of the simulation in `cargo xtask test`; CONTRIBUTING.md promises a million.
 const TEST_STEPS: u64 = 1_000_000;
 
-/// The seed of the simulation and of the mutations in `cargo xtask test`. Fixed, so that the same tree
-/// gives the same verdict; other seeds are for `cargo xtask simulate`.
+/// Seed of the simulation and of the mutations in `cargo xtask test`. Fixed, so that the same tree
+/// gives the same result; `cargo xtask simulate` takes other seeds.
 const TEST_SEED: u64 = 1;
 
-/// How long the fuzz targets run in `cargo xtask test`, over all of them together.
+/// Run time of all fuzz targets together in `cargo xtask test`.
 const FUZZ_SECONDS: u64 = 10;
 
-/// The benches that start the program as users have it.
+/// Benches that start the program in the profile of packages.
 pub const STARTS_THE_PROGRAM: [&str; 2] = ["executions", "market"];
 
 /// The simulation that `cargo xtask test` runs.
@@ -30,16 +30,16 @@ pub fn simulation(programs: &Programs, seed: u64, steps: Option<u64>) -> Invocat
     }
 }
 
-/// The corpus of every fuzz target, then seeded mutations of it.
+/// Runs the corpus of every fuzz target, then seeded mutations of it.
 pub fn test_fuzz(programs: &Programs) -> Invocation {
     let (seed, seconds) = (TEST_SEED.to_string(), FUZZ_SECONDS.to_string());
     programs.start("fuzz", &["--seed", &seed, "--seconds", &seconds])
 }
 
-/// The profile of packages.
+/// Profile of packages.
 const DIST: [&str; 2] = ["--profile", "dist"];
 
-/// Builds the program that packages ship, which some benches start.
+/// Builds the program in the profile of packages.
 pub fn program() -> Invocation {
     Invocation::cargo(&["build", "--locked", "--package", "bursar"]).with(DIST)
 }

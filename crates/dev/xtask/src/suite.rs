@@ -1,4 +1,4 @@
-//! The parts of `cargo xtask test`: what each runs, in which order, and how the result is told.
+//! The parts of `cargo xtask test`: commands, order, and summary of results.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,22 +8,22 @@ use crate::invocation::Invocation;
 use crate::programs::Programs;
 use crate::{debian, drift, hostile, policy, python, report, scripts, simulator, tidy, tree, vm};
 
-/// One part, in the order in which all of them run: what fails fast comes first.
+/// One part. Parts run in this order: parts that fail fast come first.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Part {
     /// Code is formatted as rustfmt writes it
     Format,
     /// Text, layout and manifests follow the house rules
     Tidy,
-    /// Arrows between crates, licences, sources, bans
+    /// Dependencies between crates, licences, sources, bans
     Policy,
-    /// Clippy has nothing to say
+    /// Clippy reports nothing
     Lint,
     /// All unit, integration and documentation tests
     Unit,
     /// API documentation builds, and every command in the guides runs
     Docs,
-    /// Generated files in the tree are what their generator writes
+    /// Generated files in the tree equal the output of their generator
     Drift,
     /// The Python client against the real server
     Python,
@@ -54,7 +54,7 @@ impl Part {
         Self::Vm,
     ];
 
-    /// The name to type.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Format => "format",
@@ -72,13 +72,13 @@ impl Part {
         }
     }
 
-    /// Whether it starts `python3`: the client's tests and the hostile ones do, and tests of the
-    /// program, as a command that people run. Whatever else tests start is part of every Debian.
+    /// Whether the part starts `python3`. In `unit`, tests of the program run it as a user's command;
+    /// all other programs that tests start are part of every Debian.
     fn needs_python(self) -> bool {
         matches!(self, Self::Unit | Self::Python | Self::Hostile)
     }
 
-    /// What a person would type to do the same by hand, for parts that are one command of cargo.
+    /// Cargo command of the part, if it is one command.
     pub fn invocation(self) -> Option<Invocation> {
         let deny_warnings = ["--", "--deny", "warnings"];
         match self {
@@ -129,7 +129,7 @@ impl Part {
     }
 }
 
-/// Sees to it that there is `strace`, with which a test of the store records system calls.
+/// Makes sure that `strace` is available: a test of the store records system calls with it.
 fn find_strace(root: &Path) -> anyhow::Result<()> {
     let is_there = || Invocation::new("strace", &["-V"]).succeeds(root);
     if debian::ensure(root, "strace", is_there)? {
@@ -138,22 +138,22 @@ fn find_strace(root: &Path) -> anyhow::Result<()> {
     anyhow::bail!("no strace is on the search path\nhint: install the package `strace`")
 }
 
-/// How one part ended.
+/// Result of one part.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Which part.
+pub struct PartResult {
+    /// The part.
     pub part: Part,
-    /// How long it took.
+    /// Run time.
     pub elapsed: Duration,
-    /// Why it failed, if it did.
+    /// Error, if the part failed.
     pub failure: Option<String>,
 }
 
-/// Runs `chosen` parts, or all if none is chosen, in their order; a failure does not stop the next.
-pub fn run(root: &Path, chosen: &[Part]) -> Vec<Outcome> {
+/// Runs `chosen` parts, or all if none is chosen, in their order. A failure does not stop the next part.
+pub fn run(root: &Path, chosen: &[Part]) -> Vec<PartResult> {
     let is_wanted = |part: &Part| chosen.is_empty() || chosen.contains(part);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(is_wanted).collect();
-    let mut outcomes = Vec::new();
+    let mut results = Vec::new();
     for (index, part) in parts.iter().copied().enumerate() {
         eprintln!("\n== {} ({} of {})", part.name(), index + 1, parts.len());
         let start = Instant::now();
@@ -167,46 +167,46 @@ pub fn run(root: &Path, chosen: &[Part]) -> Vec<Outcome> {
                 seconds(elapsed)
             ),
         }
-        outcomes.push(Outcome {
+        results.push(PartResult {
             part,
             elapsed,
             failure,
         });
     }
-    outcomes
+    results
 }
 
-/// The table at the end, closed by one plain line of counts.
-pub fn summary(outcomes: &[Outcome]) -> String {
+/// Table of results, with a last line of counts.
+pub fn summary(results: &[PartResult]) -> String {
     let mut out = String::new();
-    for outcome in outcomes {
-        let verdict = if outcome.failure.is_some() {
+    for result in results {
+        let verdict = if result.failure.is_some() {
             "failed"
         } else {
             "passed"
         };
-        let failure = outcome
+        let failure = result
             .failure
             .as_deref()
             .and_then(|failure| failure.lines().next());
         let line = format!(
             "{:<8}  {verdict}  {:>9}  {}",
-            outcome.part.name(),
-            seconds(outcome.elapsed),
+            result.part.name(),
+            seconds(result.elapsed),
             failure.unwrap_or_default()
         );
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
-    let failed = failed(outcomes).len();
-    let _ = writeln!(out, "{} passed, {failed} failed", outcomes.len() - failed);
+    let failed = failed(results).len();
+    let _ = writeln!(out, "{} passed, {failed} failed", results.len() - failed);
     out
 }
 
-/// The names of the parts that failed.
-pub fn failed(outcomes: &[Outcome]) -> Vec<&'static str> {
-    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some());
-    failed.map(|outcome| outcome.part.name()).collect()
+/// Names of the failed parts.
+pub fn failed(results: &[PartResult]) -> Vec<&'static str> {
+    let failed = results.iter().filter(|result| result.failure.is_some());
+    failed.map(|result| result.part.name()).collect()
 }
 
 /// A duration with tenths of a second, rounded down.

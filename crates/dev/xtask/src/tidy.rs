@@ -1,7 +1,7 @@
 //! Rules about the text of the tree that no compiler checks.
 //!
 //! Promises: works on text alone and in path order, so the same tree gives the same findings on every
-//! machine. Deliberately not here: what rustfmt and clippy already say.
+//! machine. Deliberately absent: checks that rustfmt and clippy already make.
 
 mod layout;
 mod manifests;
@@ -12,7 +12,7 @@ mod text;
 use crate::Finding;
 use crate::tree::File;
 
-/// One rule: looks at the whole tree and says what breaks it.
+/// One rule: returns its violations in the whole tree.
 type Rule = fn(&[File]) -> Vec<Finding>;
 
 /// Every rule, in the order in which their findings are printed.
@@ -35,7 +35,7 @@ const RULES: &[Rule] = &[
     reasons::every_dependency_has_one,
 ];
 
-/// Everything untidy in `files`.
+/// Violations of all rules in `files`.
 pub fn check(files: &[File]) -> Vec<Finding> {
     RULES.iter().flat_map(|rule| rule(files)).collect()
 }

@@ -1,7 +1,7 @@
 //! The files of the working tree, as git sees them.
 //!
 //! Promises: tracked files and new files that git does not ignore, in path order, so that a check
-//! fails before the commit and not after it. Files that are not UTF-8 are left out: they are data.
+//! already fails before the commit. Files that are not UTF-8 are left out as data.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ impl File {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// What follows the last dot of the name, or nothing.
+    /// The part of the name after its last dot, or an empty text.
     pub fn extension(&self) -> &str {
         self.name()
             .rsplit_once('.')
@@ -65,7 +65,7 @@ pub fn files(root: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = Vec::new();
     for path in paths {
         let whole = root.join(&path);
-        // A deleted file stays listed until the deletion is staged, and a link is its target's text.
+        // Git lists a deleted file until the deletion is staged; a link would repeat its target.
         if !whole.is_file() || whole.is_symlink() {
             continue;
         }

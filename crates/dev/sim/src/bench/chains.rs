@@ -1,7 +1,7 @@
-//! Callers in process: each asks, gives back what it was granted, and asks again.
+//! Callers in process: each reserves, releases, and reserves again.
 //!
-//! A chain has one operation outstanding at any time and goes on in the reply to it, as a caller
-//! does that waits for nothing else. There is no task and no channel between it and the ledger.
+//! A chain has one outstanding operation at any time and sends the next one in the reply to it. There
+//! is no task and no channel between a chain and the ledger.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,22 +15,22 @@ use bursar_ledger::intake::{Failure, Outcome, Submission};
 use bursar_ledger::pipeline::Ledger;
 use bursar_units::{BookingId, Label};
 
-use super::world::{Ids, Wish, label};
+use super::world::{Ids, RequestTemplate, label};
 
-/// Operations outstanding at any time, one for each chain.
+/// Number of outstanding operations, one for each chain.
 pub(super) const OUTSTANDING: usize = 1_024;
-/// Chains are spread over so many principals, since the ledger bounds what waits for one.
+/// Number of principals of the chains: the ledger bounds the waiting commands of each.
 const PRINCIPALS: usize = 4;
-/// How long the last answers may take.
+/// Time limit of the last answers.
 const END_MAX: Duration = Duration::from_secs(30);
 
-/// Chains at work.
+/// Running chains.
 pub(super) struct Chains {
     ledger: Ledger,
     ids: Ids,
-    wish: Wish,
+    template: RequestTemplate,
     principals: Vec<Label>,
-    /// Pairs that may still be begun.
+    /// Pairs that may still be started.
     budget: AtomicU64,
     pairs: AtomicU64,
     refused: AtomicU64,
@@ -40,13 +40,13 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// Starts all chains; they end by themselves after that many pairs together.
+    /// Starts all chains; they end after `pairs_max` pairs in total.
     pub(super) fn start(ledger: &Ledger, seed: u64, pairs_max: u64) -> anyhow::Result<Arc<Self>> {
         let principals = (0..PRINCIPALS).map(|number| label(&format!("caller-{number}")));
         let chains = Arc::new(Self {
             ledger: ledger.clone(),
             ids: Ids::new(seed),
-            wish: Wish::usual()?,
+            template: RequestTemplate::usual()?,
             principals: principals.collect::<anyhow::Result<_>>()?,
             budget: AtomicU64::new(pairs_max),
             pairs: AtomicU64::new(0),
@@ -61,24 +61,24 @@ impl Chains {
         Ok(chains)
     }
 
-    /// Pairs that are done.
+    /// Number of completed pairs.
     pub(super) fn pairs(&self) -> u64 {
         self.pairs.load(Ordering::Relaxed)
     }
 
-    /// Waits that long, or until all chains have ended.
+    /// Waits for a time, or until all chains have ended.
     pub(super) fn wait(&self, time: Duration) {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.ended.wait_timeout_while(live, time, |live| *live > 0));
     }
 
-    /// Lets every chain finish its pair, and fails if anything went wrong.
+    /// Lets every chain finish its pair; fails after a refusal.
     pub(super) fn end(&self) -> anyhow::Result<()> {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.finish(END_MAX)
     }
 
-    /// Waits until all chains have ended, and fails if they do not, or if anything went wrong.
+    /// Waits until all chains have ended; fails if they do not, or after a refusal.
     pub(super) fn finish(&self, time_max: Duration) -> anyhow::Result<()> {
         self.wait(time_max);
         let live = *self.live.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Chains {
         let Some(id) = self.ids.next(self.ledger.now().ms()) else {
             return self.refuse();
         };
-        let command = Command::Reserve(self.wish.request(id.clone()));
+        let command = Command::Reserve(self.template.request(id.clone()));
         self.send(chain, command, move |chains, answer| match answer {
             Some(Answer::Booking(Reply::Granted(fence))) => chains.release(chain, id, fence),
             _ => chains.refuse(),

@@ -1,4 +1,4 @@
-//! The disk under it all: how long it takes to make a small write durable.
+//! Time that the disk needs to make a small write durable.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -9,31 +9,31 @@ use anyhow::{Context as _, bail};
 
 use super::table::thousandths;
 
-/// How often it is tried.
+/// Number of writes.
 const TRIES: usize = 200;
-/// One page of the ledger's file.
+/// One page of the ledger's file, in bytes.
 const WRITE_BYTES: usize = 8_192;
-/// What the kernel calls memory that looks like a disk.
+/// File system type of tmpfs, which is in memory.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Fails where nothing is durable, since every figure would be a lie.
+/// Fails if the directory is in memory: without durability every result would be wrong.
 pub(super) fn check_is_disk(directory: &Path) -> anyhow::Result<()> {
-    let found = rustix::fs::statfs(directory).with_context(|| {
+    let stat = rustix::fs::statfs(directory).with_context(|| {
         format!(
-            "cannot look at {}; name another with --directory",
+            "cannot examine {}; choose another directory with --directory",
             directory.display()
         )
     })?;
-    if u64::try_from(found.f_type).is_ok_and(|kind| kind == TMPFS_MAGIC) {
+    if u64::try_from(stat.f_type).is_ok_and(|kind| kind == TMPFS_MAGIC) {
         bail!(
-            "{} is memory, not a disk; name one with --directory",
+            "{} is in memory, not on a disk; choose another directory with --directory",
             directory.display()
         );
     }
     Ok(())
 }
 
-/// Writes and syncs, and says how long that took.
+/// Measures writes with sync and describes the result.
 pub(super) fn describe(directory: &Path) -> anyhow::Result<String> {
     let path = directory.join("fsync");
     let mut times = syncs(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -50,7 +50,7 @@ pub(super) fn describe(directory: &Path) -> anyhow::Result<String> {
     ))
 }
 
-/// Over the same page again and again, as a write-ahead log of constant size does.
+/// Overwrites the same page repeatedly, as a write-ahead log of constant size does.
 fn syncs(path: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = File::create(path)?;
     let page = [7; WRITE_BYTES];

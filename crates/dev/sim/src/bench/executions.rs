@@ -1,8 +1,8 @@
-//! Measures the plane of executions, on a real disk and a real kernel (design 40, X1 to X5).
+//! Bench of executions, on a real disk and a real kernel (X1 to X5).
 //!
-//! The same rules as for bookings: every part is bounded in count and time, follows from fixed
-//! seeds, and ends what it started. What leaks is counted from the ledger's own records and
-//! from the kernel, never from the counters of what is measured.
+//! The same rules as for bookings: every part is bounded in count and time, uses fixed seeds, and
+//! ends all processes that it started. Leaks are counted from the ledger's records and from the
+//! kernel, never from the counters of the measured code.
 
 mod handover;
 mod kills;
@@ -30,22 +30,22 @@ use bursar_units::{BookingId, Millis};
 use tokio::runtime::Runtime;
 
 use super::table::{Goal, Row, Table, grouped, thousandths};
-use super::world::Wish;
+use super::world::RequestTemplate;
 use super::{Bench, Scale, disk, heading, private_directory};
 use trace::Trace;
 
-/// What can be measured by itself.
+/// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Part {
-    /// Executions through engine and journal, with an executor that runs nothing.
+    /// Rate of executions with the null executor.
     Rate,
-    /// Slots lost to crashes, cancels and timeouts, on virtual time.
+    /// Slots leaked by crashes, cancels and timeouts, on virtual time.
     Leaks,
-    /// Real processes, beside a plain loop that starts them.
+    /// Real processes, compared with a plain loop that starts them.
     Processes,
-    /// Real processes under a server that is killed again and again.
+    /// Real processes under a server that is killed repeatedly.
     Kills,
-    /// From the end of a process to the grant of the next.
+    /// Time from the end of a process to the next grant.
     Handover,
     /// Memory of a running execution.
     Memory,
@@ -53,48 +53,46 @@ pub enum Part {
     Replay,
 }
 
-/// What to measure, and how long.
+/// Options of the bench of executions.
 #[derive(Debug)]
 pub struct Options {
-    /// Only these; all of them if empty.
+    /// Parts to measure; all if empty.
     pub only: Vec<Part>,
-    /// A tenth of the counts and times: to see that it runs, not to quote.
+    /// Run a tenth of the work, as a smoke test.
     pub quick: bool,
-    /// Where data is kept meanwhile; must be on a disk.
+    /// Directory for temporary data; must be on a disk.
     pub directory: PathBuf,
-    /// The program that users have, for what needs real processes.
+    /// Path of the `bursar` binary, for real processes.
     pub program: PathBuf,
-    /// The trace to replay; one that a seed makes where it is not present.
+    /// Trace to replay; if none, one is generated from a seed.
     pub trace: Option<PathBuf>,
 }
 
-/// The goals of the issue, and of design 50.
 mod goal {
     pub(super) const EXECUTIONS_PER_SECOND: u64 = 10_000;
     pub(super) const HANDOVER_P99_US: u64 = 10_000;
     pub(super) const PRIVATE_KIB: u64 = 1_024;
 }
 
-/// Executions that run nothing and of which some are crashed, cancelled and timed out.
+/// Executions with the null executor, some of them crashed, cancelled or timed out.
 const TROUBLED: u64 = 100_000;
 /// Real executions under a server that is killed.
 const REAL: u64 = 2_000;
-/// How often it is.
+/// Number of kills.
 const KILLS: u64 = 50;
-/// How many slots are handed over.
+/// Number of slots that are handed over.
 const HANDOVERS: u64 = 1_000;
-/// Executions that run at once while their memory is looked at.
+/// Executions that run at once while their memory is measured.
 const SLEEPERS: u64 = 200;
-/// What every part that draws lots follows from.
+/// Seed of all random choices.
 const SEED: u64 = 1;
 
-/// Measures executions and says what was seen. Between two parts it looks at `interrupted`, so
-/// that whoever stops it finds nothing left behind.
+/// Measures executions. Checks `interrupted` between two parts, so that an interrupted run cleans up.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     disk::check_is_disk(&options.directory)?;
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let real = [Part::Processes, Part::Kills, Part::Handover, Part::Memory];
-    // What is started has another directory.
+    // Started processes have another working directory.
     let program = std::path::absolute(&options.program).context("cannot find this directory")?;
     if real.into_iter().any(wanted) {
         check_program(&program)?;
@@ -140,40 +138,43 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
 impl Bench<'_> {
     fn rate(&self, table: &mut Table) -> anyhow::Result<()> {
         self.begin("executions that run nothing")?;
-        let seen = rate::measure(&self.place("rate")?, self.scale)?;
+        let measured = rate::measure(&self.part_directory("rate")?, self.scale)?;
         let outstanding = grouped(rate::OUTSTANDING);
         table.push(Row {
             name: format!("null executor, {outstanding} outstanding"),
-            seen: format!("{} executions/s", grouped(seen.per_second)),
+            value: format!("{} executions/s", grouped(measured.per_second)),
             ratio: None,
-            goal: Some(Goal::at_least(seen.per_second, goal::EXECUTIONS_PER_SECOND)),
-            near: seen.near,
+            goal: Some(Goal::at_least(
+                measured.per_second,
+                goal::EXECUTIONS_PER_SECOND,
+            )),
+            near: measured.near,
         });
         Ok(())
     }
 
     fn leaks(&self, table: &mut Table, count: u64) -> anyhow::Result<()> {
         self.begin("crashes, cancels and timeouts that run nothing")?;
-        let seen = leaks::measure(count, SEED)?;
+        let measured = leaks::measure(count, SEED)?;
         table.push(Row {
             name: format!("leaked by {} executions, null executor", grouped(count)),
-            seen: grouped(seen.leaked),
+            value: grouped(measured.leaked),
             ratio: None,
-            goal: Some(none(seen.leaked)),
-            near: seen.detail,
+            goal: Some(none(measured.leaked)),
+            near: measured.detail,
         });
         Ok(())
     }
 
     fn processes(&self, table: &mut Table, program: &Path) -> anyhow::Result<()> {
         self.begin("real processes")?;
-        let ours = processes::measure(&self.place("processes")?, self.scale, program)?;
+        let ours = processes::measure(&self.part_directory("processes")?, self.scale, program)?;
         self.begin("the same without us")?;
         let plain = processes::measure_plain(self.scale)?;
         let at_a_time = processes::AT_A_TIME;
         table.push(Row {
             name: format!("/bin/true with shim and cgroup, {at_a_time} at a time"),
-            seen: format!("{} executions/s", grouped(ours.per_second)),
+            value: format!("{} executions/s", grouped(ours.per_second)),
             ratio: None,
             goal: None,
             near: ours.near,
@@ -181,7 +182,7 @@ impl Bench<'_> {
         let permille = ours.per_second * 1_000 / plain.per_second.max(1);
         table.push(Row {
             name: format!("/bin/true, fork, exec and wait only, {at_a_time} at a time"),
-            seen: format!("{} processes/s", grouped(plain.per_second)),
+            value: format!("{} processes/s", grouped(plain.per_second)),
             ratio: Some(format!("{}×", thousandths(permille))),
             goal: None,
             near: plain.near,
@@ -197,57 +198,61 @@ impl Bench<'_> {
         program: &Path,
     ) -> anyhow::Result<()> {
         self.begin("real processes under a server that is killed")?;
-        let seen = kills::measure(&self.place("kills")?, count, kills, program)?;
+        let measured = kills::measure(&self.part_directory("kills")?, count, kills, program)?;
         table.push(Row {
             name: format!(
                 "leaked by {} real executions, {kills} kills -9",
                 grouped(count)
             ),
-            seen: grouped(seen.leaked),
+            value: grouped(measured.leaked),
             ratio: None,
-            goal: Some(none(seen.leaked)),
-            near: seen.detail,
+            goal: Some(none(measured.leaked)),
+            near: measured.detail,
         });
         Ok(())
     }
 
     fn handover(&self, table: &mut Table, times: u64, program: &Path) -> anyhow::Result<()> {
         self.begin("from exit to the next grant")?;
-        let seen = handover::measure(&self.place("handover")?, times, program)?;
+        let measured = handover::measure(&self.part_directory("handover")?, times, program)?;
         let (slots, waiting) = (handover::SLOTS, handover::WAITING);
         table.push(Row {
             name: format!("exit to next grant p50, {slots} slots, {waiting} waiting"),
-            seen: format!("{} ms", thousandths(seen.p50_us)),
+            value: format!("{} ms", thousandths(measured.p50_us)),
             ratio: None,
             goal: None,
-            near: seen.near,
+            near: measured.near,
         });
         table.push(Row {
             name: format!("exit to next grant p99, {slots} slots, {waiting} waiting"),
-            seen: format!("{} ms", thousandths(seen.p99_us)),
+            value: format!("{} ms", thousandths(measured.p99_us)),
             ratio: None,
             goal: Some(Goal {
                 text: format!("≤ {} ms", goal::HANDOVER_P99_US / 1_000),
-                is_met: seen.p99_us <= goal::HANDOVER_P99_US,
+                is_met: measured.p99_us <= goal::HANDOVER_P99_US,
             }),
-            near: seen.detail,
+            near: measured.detail,
         });
         Ok(())
     }
 
     fn shims(&self, table: &mut Table, count: u64, program: &Path) -> anyhow::Result<()> {
         self.begin("memory of running executions")?;
-        let seen = memory::measure(&self.place("memory")?, count, program)?;
+        let measured = memory::measure(&self.part_directory("memory")?, count, program)?;
         table.push(Row {
             name: format!("private memory of a shim beyond the first, {count} running"),
-            seen: format!("{} KiB", grouped(seen.private.mean)),
+            value: format!("{} KiB", grouped(measured.private.mean)),
             ratio: None,
-            goal: Some(Goal::at_most(seen.private.most, goal::PRIVATE_KIB, "KiB")),
+            goal: Some(Goal::at_most(
+                measured.private.most,
+                goal::PRIVATE_KIB,
+                "KiB",
+            )),
             near: format!(
                 "mean; most {} KiB; resident {} KiB, most {} KiB, shared pages counted in each",
-                grouped(seen.private.most),
-                grouped(seen.resident.mean),
-                grouped(seen.resident.most)
+                grouped(measured.private.most),
+                grouped(measured.resident.mean),
+                grouped(measured.resident.most)
             ),
         });
         Ok(())
@@ -255,37 +260,36 @@ impl Bench<'_> {
 
     fn replay(&self, table: &mut Table, trace: &Trace) -> anyhow::Result<()> {
         self.begin("the trace of LoRA requests over HTTP")?;
-        let seen = replay::measure(&self.place("replay")?, trace)?;
+        let measured = replay::measure(&self.part_directory("replay")?, trace)?;
         let name = format!(
             "{} LoRA requests at {}×, limit {}",
-            grouped(seen.requests),
+            grouped(measured.requests),
             grouped(replay::TIMES_AS_FAST),
             replay::SLOTS
         );
         table.push(Row {
             name: format!("{name}: holders left"),
-            seen: grouped(seen.leaked),
+            value: grouped(measured.leaked),
             ratio: None,
-            goal: Some(none(seen.leaked)),
-            near: seen.near,
+            goal: Some(none(measured.leaked)),
+            near: measured.near,
         });
         table.push(Row {
             name: format!("{name}: over-admissions"),
-            seen: grouped(seen.over),
+            value: grouped(measured.over),
             ratio: None,
-            goal: Some(none(seen.over)),
-            near: seen.detail,
+            goal: Some(none(measured.over)),
+            near: measured.detail,
         });
-        table.below(seen.waits);
+        table.below(measured.waits);
         Ok(())
     }
 }
 
-/// That there is none of it.
-fn none(seen: u64) -> Goal {
+fn none(value: u64) -> Goal {
     Goal {
         text: "0".to_owned(),
-        is_met: seen == 0,
+        is_met: value == 0,
     }
 }
 
@@ -294,23 +298,23 @@ fn check_program(program: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "there is no program at {}\n\nhint: `cargo build --release --package bursar` builds it, or \
-         name another with --program",
+        "there is no program at {}\n\nhint: `cargo build --profile dist --package bursar` builds it; \
+         --program chooses another",
         program.display()
     )
 }
 
-/// Says on stderr how far something long has come, ten times in all.
+/// Prints the progress of a long part on stderr, ten times in total.
 struct Progress {
-    what: &'static str,
+    name: &'static str,
     whole: u64,
     next: u64,
 }
 
 impl Progress {
-    fn new(what: &'static str, whole: u64) -> Self {
+    fn new(name: &'static str, whole: u64) -> Self {
         let next = whole / 10;
-        Self { what, whole, next }
+        Self { name, whole, next }
     }
 
     fn at(&mut self, done: u64) {
@@ -318,12 +322,12 @@ impl Progress {
             return;
         }
         let (done, whole) = (done.min(self.whole), self.whole);
-        eprintln!("  {} of {} {}", grouped(done), grouped(whole), self.what);
+        eprintln!("  {} of {} {}", grouped(done), grouped(whole), self.name);
         self.next = done + (whole / 10).max(1);
     }
 }
 
-/// A runtime of its own for one part, whose threads are told apart by their name.
+/// A runtime for one part; its threads have the given name, by which their CPU use is reported.
 fn runtime(name: &str) -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .thread_name(name)
@@ -332,7 +336,7 @@ fn runtime(name: &str) -> anyhow::Result<Runtime> {
         .context("cannot start a runtime")
 }
 
-/// A program with arguments and nothing else.
+/// A program with arguments.
 fn work(command: &str, args: &[&str]) -> Work {
     Work {
         command: command.to_owned(),
@@ -344,16 +348,16 @@ fn work(command: &str, args: &[&str]) -> Work {
     }
 }
 
-/// An execution of one slot that is willing to wait; it is submitted again and again.
+/// Template of executions of one slot that wait up to an hour.
 struct Job {
-    wish: Wish,
+    template: RequestTemplate,
     order: Order,
 }
 
 impl Job {
     fn new(tenant: &str, class: &str, work: Hash) -> anyhow::Result<Self> {
         Ok(Self {
-            wish: Wish::new(class, tenant)?,
+            template: RequestTemplate::new(class, tenant)?,
             order: Order {
                 work,
                 pids: None,
@@ -365,13 +369,12 @@ impl Job {
         })
     }
 
-    /// What to submit under an id.
     fn submission(&self, id: BookingId) -> Submission {
         Submission {
             booking: Request {
                 ttl: Millis::ZERO,
                 wait: Millis::from_hours(1),
-                ..self.wish.request(id)
+                ..self.template.request(id)
             },
             order: self.order.clone(),
         }

@@ -1,5 +1,5 @@
-//! The real server on loopback, and clients on the same cores: every request is authenticated by
-//! a token, durable when answered, and read to its end.
+//! The real server on loopback, with clients on the same cores. Every request has a token, is durable
+//! when answered, and its answer is read completely.
 
 mod client;
 pub(super) mod server;
@@ -22,20 +22,18 @@ use super::world::{Ids, TENANT, World, label, near};
 use client::Connection;
 use server::Server;
 
-/// How requests come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) connections: usize,
-    /// Operations of one request.
+    /// Operations per request.
     pub(super) batch: usize,
 }
 
-/// One operation a request.
 pub(super) const UNBATCHED: Shape = Shape {
     connections: 64,
     batch: 1,
 };
-/// As much outstanding as the ledger takes of one caller: 1,024 operations.
+/// As many outstanding operations as the ledger accepts from one caller: 1,024.
 pub(super) const BATCHED: Shape = Shape {
     connections: 8,
     batch: 128,
@@ -43,17 +41,16 @@ pub(super) const BATCHED: Shape = Shape {
 
 pub(super) const SECRET: &str = "bursar_0123456789abcdef0123456789abcdef";
 
-/// What was seen.
-pub(super) struct Seen {
-    /// Operations; with one of them a request, requests.
+pub(super) struct Measurement {
+    /// Operations; if unbatched, also requests.
     pub(super) per_second: u64,
     pub(super) near: String,
 }
 
-/// Serves a fresh ledger, and books over it for a while; the warm-up is not counted.
-pub(super) fn measure(directory: &Path, scale: Scale, shape: Shape) -> anyhow::Result<Seen> {
+/// Serves a new ledger and books over HTTP; the warm-up is not counted.
+pub(super) fn measure(directory: &Path, scale: Scale, shape: Shape) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
-    world.ask(Command::CreateToken(token(world.ledger().now())?))?;
+    world.submit(Command::CreateToken(token(world.ledger().now())?))?;
     let server = Server::start(&world)?;
     let clients = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -67,13 +64,13 @@ pub(super) fn measure(directory: &Path, scale: Scale, shape: Shape) -> anyhow::R
     let (used, committed) = (usage.used(), world.commits.so_far().since(commits));
     server.stop()?;
     world.stop()?;
-    Ok(Seen {
+    Ok(Measurement {
         per_second: per_second(operations, used.took),
         near: near(&used, committed),
     })
 }
 
-/// All connections at once, on this thread; each reserves and gives back until the time is over.
+/// Runs all connections on this thread; each reserves and releases until the time is over.
 async fn book(address: SocketAddr, ids: &Ids, shape: Shape, time: Duration) -> anyhow::Result<u64> {
     let end = Instant::now() + time;
     let all = (0..shape.connections).map(|_| async move {
@@ -91,7 +88,7 @@ async fn book(address: SocketAddr, ids: &Ids, shape: Shape, time: Duration) -> a
     Ok(operations.into_iter().sum())
 }
 
-/// A token of somebody who may act as anyone.
+/// A token of an operator.
 pub(super) fn operator(now: Moment) -> anyhow::Result<Token> {
     Ok(Token {
         roles: [Role::Operate].into(),

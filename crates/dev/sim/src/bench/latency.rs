@@ -1,7 +1,7 @@
-//! How long an answer takes when records come at a fixed rate, whatever the answers do.
+//! Latency at a fixed rate of records, independent of the answers (an open loop).
 //!
-//! Operations are due at set times and are timed from then, not from when they could be sent: a
-//! ledger that falls behind pays for everything that piled up meanwhile.
+//! Operations are timed from their due time, not from when they were sent, so that a backlog counts
+//! as latency.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,28 +19,26 @@ use bursar_units::{BookingId, Label};
 use super::Scale;
 use super::table::{grouped, thousandths};
 use super::usage::Usage;
-use super::world::{Ids, Wish, World, label, near};
+use super::world::{Ids, RequestTemplate, World, label, near};
 
-/// What is offered.
+/// Offered load.
 pub(super) const RECORDS_PER_SECOND: u64 = 50_000;
-/// Operations fall due in small groups, so often.
+/// Interval between two groups of operations.
 const TICK: Duration = Duration::from_micros(400);
-/// Reserves of a group; as many releases are due with them.
+/// Reserves in a group; it has as many releases.
 const RESERVES_PER_TICK: usize = 10;
-/// A booking is held for so many ticks: 20 ms.
+/// Ticks for which a booking is held: 20 ms.
 const HELD_TICKS: usize = 50;
-/// How long the last answers may take.
+/// Time limit of the last answers.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) p50_us: u64,
     pub(super) p99_us: u64,
     pub(super) near: String,
     pub(super) detail: String,
 }
 
-/// What the answers say.
 #[derive(Default)]
 struct Answers {
     latencies_us: Mutex<Vec<u64>>,
@@ -48,7 +46,7 @@ struct Answers {
     refused: AtomicU64,
 }
 
-/// A booking on its way; its fence is zero until the grant is known.
+/// A requested booking; its fence is zero until it is granted.
 struct Held {
     id: BookingId,
     fence: Arc<AtomicU64>,
@@ -58,20 +56,20 @@ struct Held {
 struct Load {
     ledger: Ledger,
     ids: Ids,
-    wish: Wish,
+    template: RequestTemplate,
     principals: Vec<Label>,
     answers: Arc<Answers>,
     sent: usize,
 }
 
-/// Offers the load for a while; the warm-up is not counted.
-pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
+/// Offers the load; the warm-up is not counted.
+pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     let principals = (0..RESERVES_PER_TICK).map(|number| label(&format!("caller-{number}")));
     let mut load = Load {
         ledger: world.ledger().clone(),
         ids: Ids::new(5),
-        wish: Wish::usual()?,
+        template: RequestTemplate::usual()?,
         principals: principals.collect::<anyhow::Result<_>>()?,
         answers: Arc::default(),
         sent: 0,
@@ -90,7 +88,7 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
         let last = latencies.len().saturating_sub(1);
         latencies.get(last * permille / 1_000).copied().unwrap_or(0)
     };
-    Ok(Seen {
+    Ok(Measurement {
         p50_us: at(500),
         p99_us: at(990),
         near: near(&used, committed),
@@ -104,7 +102,7 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
 }
 
 impl Load {
-    /// Sends what falls due until the time is over, then the releases that are left.
+    /// Sends operations when they are due until the time is over, then the remaining releases.
     fn offer(&mut self, time: Duration) {
         let started = Instant::now();
         let mut held = std::collections::VecDeque::new();
@@ -137,7 +135,7 @@ impl Load {
         let id = self.ids.next(self.ledger.now().ms())?;
         let fence = Arc::new(AtomicU64::new(0));
         let granted = Arc::clone(&fence);
-        let command = Command::Reserve(self.wish.request(id.clone()));
+        let command = Command::Reserve(self.template.request(id.clone()));
         self.send(caller, command, due, move |answer| match answer {
             Some(Answer::Booking(Reply::Granted(fence))) => {
                 granted.store(fence.0, Ordering::Release);
@@ -148,7 +146,7 @@ impl Load {
         Some(Held { id, fence, due })
     }
 
-    /// Gives a booking back; it comes back itself if its grant is not known yet.
+    /// Releases a booking; returns it if it is not granted yet.
     fn release(&mut self, held: Held) -> Option<Held> {
         let fence = match held.fence.load(Ordering::Acquire) {
             0 => return Some(held),
@@ -190,26 +188,26 @@ impl Load {
         });
     }
 
-    /// Waits for the last answers.
+    /// Waits for the last answers and returns the latencies.
     fn finish(&self) -> anyhow::Result<Vec<u64>> {
         let answers = &self.answers;
-        let seen = answers
+        let latencies = answers
             .latencies_us
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let waited = answers
             .grown
-            .wait_timeout_while(seen, END_MAX, |seen| seen.len() < self.sent);
-        let (mut seen, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            .wait_timeout_while(latencies, END_MAX, |latencies| latencies.len() < self.sent);
+        let (mut latencies, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let refused = answers.refused.load(Ordering::Relaxed);
-        if seen.len() < self.sent || refused > 0 {
+        if latencies.len() < self.sent || refused > 0 {
             bail!(
-                "{} of {} were answered, {refused} of them refused",
-                seen.len(),
+                "{} of {} operations were answered, {refused} of them refused",
+                latencies.len(),
                 self.sent
             );
         }
-        Ok(std::mem::take(&mut *seen))
+        Ok(std::mem::take(&mut *latencies))
     }
 }
 
@@ -229,7 +227,7 @@ impl Answers {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "an open loop keeps its own pace: there is no event to wait for"
+    reason = "an open loop has a fixed rate: there is no event to wait for"
 )]
 fn wait_until(due: Instant) {
     let left = due.saturating_duration_since(Instant::now());

@@ -1,59 +1,59 @@
-//! Measures how long one clearing takes, beside the seeds' own loops in the same run, and what an
-//! agent costs that does it on real cgroups (design 10).
+//! Bench of the market: time of one clearing, compared with two prototypes in the same run, and the
+//! cost of an agent on real cgroups.
 //!
-//! The same seeded pods for ours and for the loops. Ours also bounds every step by what each pod has
-//! now, which the loops do not do; theirs keep their pods in hash maps, as written, and find them
-//! filled. Neither copies the names of pods.
+//! All clear the same generated pods. Ours also applies guards to the present limits, which the
+//! prototypes do not. The prototypes keep their pods in hash maps, which are filled beforehand. None
+//! copies the names of pods.
 
 mod cost;
 pub(super) mod literal;
 
 use std::hint::black_box;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use bursar_market::clear::{Market, Pod, Policy, Want, clear};
 
+use super::begin;
 use super::table::{Goal, Row, Table, grouped, tenths, thousandths};
 use super::usage::{self, Usage};
 use crate::rng::Rng;
 
-/// How many pods, and what one clearing of them may take.
+/// Numbers of pods, with the goal for one clearing in nanoseconds.
 const SIZES: [(usize, u64); 2] = [(250, 15_000), (10_000, 1_000_000)];
-/// How many times faster than the literal loop.
+/// Goal for the speed relative to a prototype.
 const TIMES: u64 = 20;
 /// The seed of the pods.
 const SEED: u64 = 1;
 
-/// What an agent may cost.
+/// Goals for the cost of an agent.
 const AGENT_MILLI: u64 = 5;
 const AGENT_MIB: u64 = 20;
-/// For how long the machine is watched before the start.
+/// Time for which the machine's load is measured before the start.
 const WATCHED: Duration = Duration::from_millis(500);
 
-/// What can be measured by itself.
+/// Part that can be measured alone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Part {
-    /// One clearing, beside the seeds' loops.
+    /// One clearing, compared with the prototypes.
     Clear,
-    /// A real agent with a hundred real cgroups.
+    /// An agent with a hundred cgroups.
     Agent,
 }
 
-/// What to measure, and how long.
+/// Options of the bench of the market.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only these; all of them if empty.
+    /// Parts to measure; all if empty.
     pub only: Vec<Part>,
-    /// A tenth of the time: to see that it runs, not to quote.
+    /// Run a tenth of the time, as a smoke test.
     pub quick: bool,
-    /// The program that users have.
+    /// Path of the `bursar` binary.
     pub program: PathBuf,
 }
 
-/// Measures clearings, then an agent, and says what was seen.
+/// Measures clearings, then an agent.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     let quiet = Usage::start();
     pause(WATCHED);
@@ -71,39 +71,30 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
     }
     if wanted(Part::Agent) {
         begin("an agent with real cgroups", interrupted)?;
-        // One clearing takes five seconds to come.
+        // The agent clears every five seconds.
         let time = time(Duration::from_mins(1)).max(Duration::from_secs(10));
-        let seen = cost::measure(&options.program, time, interrupted)?;
-        push_agent(&mut table, &seen, time);
+        let measured = cost::measure(&options.program, time, interrupted)?;
+        push_agent(&mut table, &measured, time);
     }
     Ok(table)
-}
-
-/// Says on stderr what comes next, unless somebody wants it to end.
-fn begin(what: &str, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    if interrupted.load(Ordering::Relaxed) {
-        bail!("interrupted before: {what}");
-    }
-    eprintln!("measuring: {what}");
-    Ok(())
 }
 
 fn clearings(table: &mut Table, time: Duration, interrupted: &AtomicBool) -> anyhow::Result<()> {
     for (count, goal_ns) in SIZES {
         for policy in Policy::ALL {
-            let what = format!("{} pods, {}", grouped(u64::try_from(count)?), policy.word());
-            begin(&what, interrupted)?;
+            let name = format!("{} pods, {}", grouped(u64::try_from(count)?), policy.word());
+            begin(&name, interrupted)?;
             let market = market(count, policy, SEED);
             let ours_ns = median_ns(time, || clear(black_box(&market)).shares.len());
             let theirs = literal::Loop::of(&market);
             let theirs_ns = median_ns(time, || theirs.run().len());
-            push(table, &what, policy, [ours_ns, theirs_ns], goal_ns);
+            push(table, &name, policy, [ours_ns, theirs_ns], goal_ns);
         }
     }
     Ok(())
 }
 
-fn push_agent(table: &mut Table, seen: &cost::Seen, time: Duration) {
+fn push_agent(table: &mut Table, measured: &cost::Measurement, time: Duration) {
     let name = format!(
         "agent that acts, {} cgroups at 1 Hz, {} s",
         cost::GROUPS,
@@ -111,23 +102,23 @@ fn push_agent(table: &mut Table, seen: &cost::Seen, time: Duration) {
     );
     table.push(Row {
         name: format!("{name}: CPU"),
-        seen: format!("{}m", thousandths(seen.microcores)),
+        value: format!("{}m", thousandths(measured.microcores)),
         ratio: None,
         goal: Some(Goal {
             text: format!("≤ {AGENT_MILLI}m"),
-            is_met: seen.microcores <= AGENT_MILLI * 1_000,
+            is_met: measured.microcores <= AGENT_MILLI * 1_000,
         }),
         near: format!(
             "{} clearings, {} limits written and read back; in each cgroup a shell counts for 1 ms a second, a quarter of them in turn for up to 30 ms",
-            seen.clearings,
-            grouped(seen.writes)
+            measured.clearings,
+            grouped(measured.writes)
         ),
     });
     let mib_tenths = |kib: u64| tenths(kib * 10 / 1_024);
-    let memory = seen.memory;
+    let memory = measured.memory;
     table.push(Row {
         name: format!("{name}: memory"),
-        seen: format!("{} MiB", mib_tenths(memory.resident_kib)),
+        value: format!("{} MiB", mib_tenths(memory.resident_kib)),
         ratio: None,
         goal: Some(Goal {
             text: format!("≤ {AGENT_MIB} MiB"),
@@ -140,11 +131,11 @@ fn push_agent(table: &mut Table, seen: &cost::Seen, time: Duration) {
     });
 }
 
-fn push(table: &mut Table, what: &str, policy: Policy, [ours, theirs]: [u64; 2], goal_ns: u64) {
+fn push(table: &mut Table, name: &str, policy: Policy, [ours, theirs]: [u64; 2], goal_ns: u64) {
     let times_tenths = theirs.saturating_mul(10) / ours.max(1);
     table.push(Row {
-        name: format!("clear {what}"),
-        seen: format!("{} µs", thousandths(ours)),
+        name: format!("clear {name}"),
+        value: format!("{} µs", thousandths(ours)),
         ratio: None,
         goal: Some(Goal {
             text: format!("≤ {} µs", grouped(goal_ns / 1_000)),
@@ -154,7 +145,7 @@ fn push(table: &mut Table, what: &str, policy: Policy, [ours, theirs]: [u64; 2],
     });
     table.push(Row {
         name: format!("the same, {}", literal::name(policy)),
-        seen: format!("{} µs", thousandths(theirs)),
+        value: format!("{} µs", thousandths(theirs)),
         ratio: Some(format!("{}×", tenths(times_tenths))),
         goal: Some(Goal {
             text: format!("ours ≥ {TIMES}×"),
@@ -166,13 +157,13 @@ fn push(table: &mut Table, what: &str, policy: Policy, [ours, theirs]: [u64; 2],
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what is measured is another program, in real time"
+    reason = "another program is measured, in real time"
 )]
 fn pause(length: Duration) {
     std::thread::sleep(length);
 }
 
-/// A node that is too small by half of what its pods want above their floors.
+/// A node with a capacity halfway between the minimums and the needs of its pods.
 pub(super) fn market(count: usize, policy: Policy, seed: u64) -> Market {
     let mut rng = Rng::new(seed);
     let pods: Vec<Pod> = (0..count)
@@ -202,7 +193,7 @@ pub(super) fn market(count: usize, policy: Policy, seed: u64) -> Market {
     market
 }
 
-/// The median of as many runs as fit into that time, and at least eleven.
+/// Median time of at least eleven runs, and of as many as fit into `time`.
 fn median_ns(time: Duration, mut run: impl FnMut() -> usize) -> u64 {
     let began = Instant::now();
     let mut took = Vec::new();

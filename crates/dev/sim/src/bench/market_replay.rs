@@ -1,17 +1,17 @@
-//! Replays a day of 64 machines as pods on one node, in virtual time (design 10).
+//! Replays a day of 64 machines as pods on one node, in virtual time.
 //!
 //! ```text
 //! load (a trace, cut into bursts) ─► plant (quotas, and the kernel's shares where they exceed the
 //! node) ─► counters ─► one way to set limits ─► plant
 //! ```
-//! Ours is the very node that the agent drives, with its own estimator. What a pod may not use at
-//! once is lost: demand does not depend on limits, so that every way sees the same day.
+//! Our rows use the same `market::node` as the agent, with its estimator. Work that cannot be done at
+//! once is lost: demand does not depend on limits, so that every way has the same day.
 //!
-//! Nothing was chosen by its result. The node is the smallest whole number of processors that
-//! carries the busiest five minutes of the day, by the means of the trace: what is wanted on
-//! average always fits, and peaks do not. `SIZES_PERCENT` repeats the comparison on smaller and
-//! larger nodes. The autoscaler runs twice, on samples of a minute as it is deployed and on
-//! samples of a second as ours, and the goals are set against both.
+//! No parameter was chosen by its result. The node is the smallest whole number of processors that
+//! carries the busiest five minutes of the day, by the means of the trace: the means always fit, and
+//! the peaks do not. `SIZES_PERCENT` repeats the comparison on smaller and larger nodes. The
+//! autoscaler runs twice, with samples of a minute as in a usual deployment and with samples of a
+//! second as ours; the goals refer to both.
 
 mod load;
 mod picture;
@@ -27,48 +27,47 @@ use bursar_market::clear::Policy;
 
 use super::table::{Goal, Row, Table, grouped, tenths};
 use load::Load;
-use plant::{Outcome, Plant};
+use plant::{DayResult, Plant};
 use ways::{Sample, Way};
 
-/// How many machines of the trace take part, by name.
+/// Number of machines of the trace that are used, in the order of their names.
 const PODS: usize = 64;
-/// What each of them may use, in millicores; also what 100 % of the trace is.
+/// Maximum of each pod, in millicores; 100 % in the trace.
 const MAX_MILLI: u64 = 1_000;
-/// What each of them keeps.
+/// Minimum of each pod.
 const MIN_MILLI: u64 = 50;
-/// A processor.
 const PROCESSOR_MILLI: u64 = 1_000;
-/// On which parts of the node the comparison is repeated.
+/// Sizes of the node for the second table.
 const SIZES_PERCENT: [u64; 4] = [75, 100, 150, 200];
-/// Who is compared there.
+/// Ways in the second table.
 const COMPARED: [Way; 3] = [
     Way::Ours(Policy::Proportional),
     Way::VerticalAutoscaler(Sample::Minute),
     Way::VerticalAutoscaler(Sample::Second),
 ];
-/// The seed of the bursts, and of the whole load where the trace is not present.
+/// Seed of the bursts, and of the whole load if there is no trace.
 const SEED: u64 = 1;
 
-/// What to replay, and where to draw it.
+/// Options of the replay.
 #[derive(Debug)]
 pub struct Options {
-    /// The trace, if it is present.
+    /// Trace to replay; if none, a day is generated from a seed.
     pub trace: Option<PathBuf>,
-    /// Where the picture goes.
+    /// Output file of the picture.
     pub picture: PathBuf,
-    /// A tenth of the day: to see that it runs, not to quote.
+    /// Replay a tenth of the day, as a smoke test.
     pub quick: bool,
 }
 
-/// One day, one node, one way to set limits, and what came of it.
+/// Result of one way to set limits on one node.
 #[derive(Debug)]
 struct Run {
     way: Way,
     node_milli: u64,
-    outcome: Outcome,
+    result: DayResult,
 }
 
-/// Replays the day once for each way and says what was seen.
+/// Replays the day once for each way.
 pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Table> {
     let mut load = match &options.trace {
         Some(path) => Load::read(path, PODS, SEED)?,
@@ -97,7 +96,7 @@ pub fn measure(options: &Options, interrupted: &AtomicBool) -> anyhow::Result<Ta
     Ok(table)
 }
 
-/// Replays them all, in their order, on as many threads as there are cores.
+/// Runs all replays on as many threads as there are cores; returns them in order.
 fn replay(
     load: &Load,
     wanted: &[(Way, u64)],
@@ -109,22 +108,22 @@ fn replay(
         for _ in 0..cores {
             scope.spawn(|| {
                 loop {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((way, node_milli)) = wanted.get(place).copied() else {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((way, node_milli)) = wanted.get(index).copied() else {
                         return;
                     };
                     if interrupted.load(Ordering::Relaxed) {
                         return;
                     }
                     eprintln!("replaying on {}m: {}", grouped(node_milli), way.name());
-                    let outcome = Plant::new(load, node_milli).run(way);
+                    let result = Plant::new(load, node_milli).run(way);
                     let run = Run {
                         way,
                         node_milli,
-                        outcome,
+                        result,
                     };
                     if let Ok(mut done) = done.lock() {
-                        done.push((place, run));
+                        done.push((index, run));
                     }
                 }
             });
@@ -134,7 +133,7 @@ fn replay(
     if done.len() < wanted.len() {
         bail!("interrupted after {} of {} days", done.len(), wanted.len());
     }
-    done.sort_by_key(|(place, _)| *place);
+    done.sort_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, run)| run).collect())
 }
 
@@ -174,7 +173,7 @@ fn notes(load: &Load, node_milli: u64, options: &Options) -> Vec<String> {
     notes
 }
 
-/// All ways on the one node.
+/// First table: all ways on the node.
 fn ways_lines(day: &[Run]) -> Vec<String> {
     let head = [
         "WAY",
@@ -186,15 +185,15 @@ fn ways_lines(day: &[Run]) -> Vec<String> {
         "OVER",
     ]
     .map(str::to_owned);
-    let lines = day.iter().map(|Run { way, outcome, .. }| {
+    let lines = day.iter().map(|Run { way, result, .. }| {
         [
             way.name().to_owned(),
-            percent(outcome.throttled_ppm()),
-            percent(outcome.lost_ppm()),
-            times(outcome.held_percent()),
-            hundredths(outcome.writes_hundredths(PODS)),
-            hundredths(outcome.jain_ppm() / 10_000),
-            percent(outcome.over_ppm()),
+            percent(result.throttled_ppm()),
+            percent(result.lost_ppm()),
+            times(result.held_percent()),
+            hundredths(result.writes_hundredths(PODS)),
+            hundredths(result.jain_ppm() / 10_000),
+            percent(result.over_ppm()),
         ]
     });
     let lines: Vec<[String; 7]> = std::iter::once(head).chain(lines).collect();
@@ -212,7 +211,7 @@ fn ways_lines(day: &[Run]) -> Vec<String> {
     all
 }
 
-/// Ours against the autoscalers on smaller and larger nodes: throttled, lost, and held over used.
+/// Second table: ours and the autoscalers on smaller and larger nodes.
 fn sizes_lines(runs: &[Run], sizes: [u64; 4]) -> Vec<String> {
     let mut head = vec!["THROTTLED / LOST / HELD OVER USED".to_owned()];
     for (size, percent) in sizes.into_iter().zip(SIZES_PERCENT) {
@@ -222,9 +221,9 @@ fn sizes_lines(runs: &[Run], sizes: [u64; 4]) -> Vec<String> {
         let cell = |size: u64| {
             let is_it = |run: &&Run| run.way == way && run.node_milli == size;
             runs.iter().find(is_it).map_or_else(String::new, |run| {
-                let outcome = &run.outcome;
-                let [throttled, lost] = [outcome.throttled_ppm(), outcome.lost_ppm()].map(percent);
-                format!("{throttled} / {lost} / {}", times(outcome.held_percent()))
+                let result = &run.result;
+                let [throttled, lost] = [result.throttled_ppm(), result.lost_ppm()].map(percent);
+                format!("{throttled} / {lost} / {}", times(result.held_percent()))
             })
         };
         let cells = sizes.into_iter().map(cell);
@@ -236,7 +235,7 @@ fn sizes_lines(runs: &[Run], sizes: [u64; 4]) -> Vec<String> {
     aligned(&lines)
 }
 
-/// Cells under one another, below an empty line; the first column to the left.
+/// Aligned columns below an empty line; only the first is left-aligned.
 fn aligned(lines: &[impl AsRef<[String]>]) -> Vec<String> {
     let columns = lines.iter().map(|line| line.as_ref().len()).max();
     let mut widths = vec![0; columns.unwrap_or(0)];
@@ -248,7 +247,7 @@ fn aligned(lines: &[impl AsRef<[String]>]) -> Vec<String> {
     let line = |line: &[String]| {
         let cells = line.iter().zip(&widths).enumerate();
         let text: Vec<String> = cells
-            .map(|(place, (cell, width))| match place {
+            .map(|(column, (cell, width))| match column {
                 0 => format!("{cell:width$}"),
                 _ => format!("{cell:>width$}"),
             })
@@ -259,7 +258,7 @@ fn aligned(lines: &[impl AsRef<[String]>]) -> Vec<String> {
     std::iter::once(String::new()).chain(lines).collect()
 }
 
-/// The goals are the default policy's, on the one node, against both autoscalers.
+/// Goals of the default policy on the node, against both autoscalers.
 fn push_goals(table: &mut Table, runs: &[Run], day: &[Run]) {
     let of = |way: Way| day.iter().find(|run| run.way == way);
     let peers = [Sample::Minute, Sample::Second].map(Way::VerticalAutoscaler);
@@ -267,21 +266,21 @@ fn push_goals(table: &mut Table, runs: &[Run], day: &[Run]) {
         let Some((ours, theirs)) = of(Way::Ours(Policy::default())).zip(of(peer)) else {
             continue;
         };
-        let both = [&ours.outcome, &theirs.outcome];
-        let throttled = both.map(|outcome| outcome.throttled_ppm() / 100);
+        let both = [&ours.result, &theirs.result];
+        let throttled = both.map(|result| result.throttled_ppm() / 100);
         table.push(goal("throttled time", peer, throttled, "%"));
-        let held = both.map(Outcome::held_percent);
+        let held = both.map(DayResult::held_percent);
         table.push(goal("CPU held over used", peer, held, "×"));
     }
     let ours: Vec<&Run> = runs
         .iter()
         .filter(|run| matches!(run.way, Way::Ours(_)))
         .collect();
-    let broken = ours.iter().map(|run| run.outcome.broken).sum();
-    let clearings = ours.iter().map(|run| run.outcome.clearings).sum();
+    let broken = ours.iter().map(|run| run.result.broken).sum();
+    let clearings = ours.iter().map(|run| run.result.clearings).sum();
     table.push(Row {
         name: format!("invariants broken, {} runs of ours", ours.len()),
-        seen: grouped(broken),
+        value: grouped(broken),
         ratio: None,
         goal: Some(Goal {
             text: "0".to_owned(),
@@ -295,10 +294,10 @@ fn push_goals(table: &mut Table, runs: &[Run], day: &[Run]) {
     });
 }
 
-fn goal(what: &str, peer: Way, [ours, theirs]: [u64; 2], unit: &str) -> Row {
+fn goal(name: &str, peer: Way, [ours, theirs]: [u64; 2], unit: &str) -> Row {
     Row {
-        name: format!("{what}, {}", Policy::default().word()),
-        seen: format!("{}{unit}", hundredths(ours)),
+        name: format!("{name}, {}", Policy::default().word()),
+        value: format!("{}{unit}", hundredths(ours)),
         ratio: Some(format!("{}×", hundredths(theirs * 100 / ours.max(1)))),
         goal: Some(Goal {
             text: format!("< {}{unit}", hundredths(theirs)),

@@ -1,5 +1,5 @@
-//! What a remembered booking costs: the growth of this process over a million of them, in the
-//! working state and the view, with everything that the allocator and the store keep besides.
+//! Memory of remembered bookings: the growth of this process over a million of them, in working
+//! state and view, with the overhead of allocator and store.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,19 +11,18 @@ use super::table::grouped;
 use super::usage::resident_bytes;
 use super::world::World;
 
-/// Pairs before the first look, so that threads, buffers and caches are there already.
+/// Pairs before the first measurement, which fill buffers and caches.
 const FIRST: u64 = 5_000;
-/// How long a million pairs may take on a slow disk.
+/// Time limit of a million pairs on a slow disk.
 const TIME_MAX: Duration = Duration::from_secs(90);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) mib_per_million: u64,
     pub(super) near: String,
 }
 
-/// Ends that many bookings through a running ledger and looks at the process before and after.
-pub(super) fn measure(directory: &Path, ids: u64) -> anyhow::Result<Seen> {
+/// Ends `ids` bookings in a running ledger and measures the growth of this process.
+pub(super) fn measure(directory: &Path, ids: u64) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     Chains::start(world.ledger(), 2, FIRST)?.finish(TIME_MAX)?;
     let before = resident_bytes();
@@ -35,7 +34,7 @@ pub(super) fn measure(directory: &Path, ids: u64) -> anyhow::Result<Seen> {
         bail!("{ended} bookings are remembered, {ids} were expected");
     }
     let per_id = grown / (ids - FIRST);
-    Ok(Seen {
+    Ok(Measurement {
         mib_per_million: (per_id * 1_000_000) >> 20,
         near: format!(
             "{} bytes an id, in working state and view; {} remembered",

@@ -8,14 +8,13 @@ use super::table::per_second;
 use super::usage::Usage;
 use super::world::{World, near};
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) pairs_per_second: u64,
     pub(super) near: String,
 }
 
-/// Runs chains for a while and counts what they did after a warm-up.
-pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
+/// Runs chains and counts the pairs after a warm-up.
+pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     let chains = Chains::start(world.ledger(), 1, u64::MAX)?;
     chains.wait(scale.warm_up);
@@ -25,7 +24,7 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
     let (used, committed) = (usage.used(), world.commits.so_far().since(commits));
     chains.end()?;
     world.stop()?;
-    Ok(Seen {
+    Ok(Measurement {
         pairs_per_second: per_second(pairs, used.took),
         near: near(&used, committed),
     })

@@ -1,7 +1,7 @@
-//! Other programs that people use for the same, each in a directory of its own.
+//! Other programs that are used for the same purpose, each in its own directory.
 //!
-//! A peer is installed from Debian's packages if it is absent, runs as a child of ours on a socket
-//! in its directory, listens nowhere else, and is ended with its guard, whatever happened.
+//! A missing peer is installed from Debian's packages. It runs as a child process, listens only on a
+//! socket in its directory, and is ended when its guard is dropped.
 
 pub mod postgres;
 pub mod redis;
@@ -15,26 +15,26 @@ use anyhow::{Context as _, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// How long a peer may take to be ready.
+/// Time limit for a peer to be ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How often it is asked meanwhile.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a peer may take to end in order.
+/// Pause between two checks.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+/// Time limit of a regular end.
 const END_MAX: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
 
-/// What a peer did.
+/// Result of a peer.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// Pairs of reserve and release.
+pub struct Measurement {
+    /// Rate of pairs of reserve and release.
     pub pairs_per_second: u64,
-    /// What bound it.
+    /// Limiting resource.
     pub near: String,
 }
 
-/// A child that ends when this is dropped.
+/// A child process that is ended on drop.
 #[derive(Debug)]
 pub(super) struct Server {
     name: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a program that writes its words into a file, and waits until it is ready.
+    /// Starts a program with its output in a file, and waits until it is ready.
     fn start(
         name: &'static str,
         mut command: Command,
@@ -66,18 +66,18 @@ impl Server {
                 .context("cannot watch a child")?
                 .is_some();
             if has_ended || started.elapsed() > READY_MAX {
-                bail!("{name} is not ready; it says:\n{}", server.words());
+                bail!("{name} is not ready; its output:\n{}", server.last_output());
             }
             pause();
         }
         Ok(server)
     }
 
-    fn words(&self) -> String {
+    fn last_output(&self) -> String {
         last_lines(&std::fs::read_to_string(&self.log).unwrap_or_default())
     }
 
-    /// Asks it to end, and waits for that no longer than is decent.
+    /// Interrupts the process, and kills it after a time limit.
     fn end(&mut self) -> std::io::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
@@ -105,18 +105,18 @@ impl Drop for Server {
     }
 }
 
-/// Installs Debian's package, unless `is_present` says that it need not.
+/// Installs Debian's package, unless it is present.
 fn install(package: &str, is_present: impl Fn() -> bool) -> anyhow::Result<()> {
     if is_present() {
         return Ok(());
     }
     let hint = format!("install {package} yourself, or leave it out with --only");
     if !rustix::process::geteuid().is_root() {
-        bail!("{package} is not installed, and only root can install it\n\nhint: {hint}");
+        bail!("{package} is not installed, and installing it needs root\n\nhint: {hint}");
     }
     eprintln!("installing Debian's package {package}");
     if !apt(&["install", "--yes", "--no-install-recommends", package]) {
-        // The lists may be missing or old; one look is enough.
+        // The package lists may be missing or old.
         apt(&["update"]);
         apt(&["install", "--yes", "--no-install-recommends", package]);
     }
@@ -130,7 +130,7 @@ fn apt(arguments: &[&str]) -> bool {
     let status = Command::new("apt-get")
         .args(["--quiet", "--quiet"])
         .args(arguments)
-        // No questions, and no service started beside the private one.
+        // No questions, and no system service beside the private server.
         .env("DEBIAN_FRONTEND", "noninteractive")
         .env("RUNLEVEL", "1")
         .stdin(Stdio::null())
@@ -139,7 +139,7 @@ fn apt(arguments: &[&str]) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Runs a program to its end and returns what it wrote.
+/// Runs a program to its end and returns its output.
 fn output(command: &mut Command) -> anyhow::Result<String> {
     let shown = command.get_program().display().to_string();
     let output = command
@@ -147,8 +147,11 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
         .output()
         .with_context(|| format!("cannot start {shown}"))?;
     if !output.status.success() {
-        let words = last_lines(&String::from_utf8_lossy(&output.stderr));
-        bail!("{shown} ended with {}; it says:\n{words}", output.status);
+        let errors = last_lines(&String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "{shown} ended with {}; its output:\n{errors}",
+            output.status
+        );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -163,19 +166,18 @@ fn last_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// The path of a program that is looked for where programs are.
+/// Path of an installed program.
 fn find(program: &str) -> Option<PathBuf> {
-    let places = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"];
-    places
+    ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"]
         .iter()
-        .map(|place| Path::new(place).join(program))
+        .map(|directory| Path::new(directory).join(program))
         .find(|path| path.is_file())
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a program of others says nothing when it is ready: it can only be asked again"
+    reason = "the peers do not report when they are ready, so they must be polled"
 )]
 fn pause() {
-    std::thread::sleep(ASK_AGAIN);
+    std::thread::sleep(CHECK_EVERY);
 }

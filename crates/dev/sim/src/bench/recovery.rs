@@ -1,4 +1,5 @@
-//! A start from records alone, as `bursar up` does it: open, lead, read, hash, decode, fold.
+//! Start from records alone, as in `bursar up`: opens the store, takes the lead, and reads, hashes,
+//! decodes and folds the records.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,17 +10,16 @@ use super::chains::Chains;
 use super::usage::Usage;
 use super::world::World;
 
-/// How long writing the records may take on a slow disk.
+/// Time limit for writing the records on a slow disk.
 const TIME_MAX: Duration = Duration::from_secs(90);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) took_ms: u64,
     pub(super) near: String,
 }
 
-/// Writes that many records through a running ledger, and starts again from them.
-pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
+/// Writes records through a running ledger, and restarts from them.
+pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     let first = world.ledger().view().read().spine.head;
     Chains::start(world.ledger(), 4, (records - first) / 2)?.finish(TIME_MAX)?;
@@ -31,7 +31,7 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     let used = usage.used();
     let recovered = world.data.records;
     world.stop()?;
-    // A pair is two records, so one may be missing to the round number.
+    // A pair is two records, so an odd number falls short by one.
     if recovered != written || records - written > 1 {
         bail!("{recovered} records were recovered, {written} of {records} were written");
     }
@@ -40,7 +40,7 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     } else {
         "CPU of one thread"
     };
-    Ok(Seen {
+    Ok(Measurement {
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         near: format!("{bound}; {}; the file is in the page cache", used.words()),
     })

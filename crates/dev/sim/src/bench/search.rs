@@ -1,5 +1,5 @@
-//! The records of one booking, found by a scan of all records and by the index, as a proof finds
-//! them: a reader is opened, and each record found is decoded.
+//! Search for the records of one booking by a scan of all records and by the index, as for a proof:
+//! a reader is opened, and each matching record is decoded.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,22 +14,21 @@ use bursar_ledger::store::Reader;
 use super::chains::Chains;
 use super::world::World;
 
-/// How long writing the records may take on a slow disk.
+/// Time limit for writing the records on a slow disk.
 const TIME_MAX: Duration = Duration::from_secs(90);
-/// How long the index may take to follow.
+/// Time limit for the index to be complete.
 const INDEXED_MAX: Duration = Duration::from_mins(2);
-/// How often each way is taken; the median is told.
+/// Number of searches, of which the median is reported.
 const TIMES: usize = 21;
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) scan_us: u64,
     pub(super) index_us: u64,
     pub(super) near: String,
 }
 
-/// Writes that many records through a running ledger, waits for its index, and searches.
-pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
+/// Writes records through a running ledger, waits for its index, and searches.
+pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     let first = world.ledger().view().read().spine.head;
     Chains::start(world.ledger(), 5, (records - first) / 2)?.finish(TIME_MAX)?;
@@ -38,10 +37,10 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     let (readers, index) = (world.data.readers(), world.data.index());
     let subject = booking_at(readers()?.as_ref(), head / 2)?;
     let reader = readers()?;
-    // The last few wait for more: they are scanned.
+    // The indexer batches records, so the last few are scanned.
     while index.about(reader.as_ref(), &subject, 0, 1).records + 256 < head {
         if INDEXED_MAX < written.elapsed() {
-            bail!("the index did not follow within {INDEXED_MAX:?}");
+            bail!("the index was not complete within {INDEXED_MAX:?}");
         }
         std::thread::park_timeout(Duration::from_millis(10));
     }
@@ -63,7 +62,7 @@ pub(super) fn measure(directory: &Path, records: u64) -> anyhow::Result<Seen> {
     let (scan_us, index_us) = (took(None)?, took(Some(&index))?);
     world.stop()?;
     let size = std::fs::metadata(directory.join(bursar_ledger::index::FILE_NAME))?.len();
-    Ok(Seen {
+    Ok(Measurement {
         scan_us,
         index_us,
         near: format!(

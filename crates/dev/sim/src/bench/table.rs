@@ -1,34 +1,34 @@
-//! The one table that is printed: what was seen, against which goal, near which limit.
+//! The printed table: measured values, goals, and limiting resources.
 
 use std::fmt::{self, Write as _};
 
 pub use bursar_units::words::number as grouped;
 
-/// One measured line.
+/// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
-    /// The figure with its unit.
-    pub seen: String,
-    /// How many times the peer's figure ours is.
+    /// Measured value with its unit.
+    pub value: String,
+    /// Our value divided by the peer's.
     pub ratio: Option<String>,
-    /// What was hoped for.
+    /// Goal, if there is one.
     pub goal: Option<Goal>,
-    /// What bound it, as far as it could be seen.
+    /// Limiting resource, as far as it is known, and details.
     pub near: String,
 }
 
-/// What was hoped for.
+/// A goal.
 #[derive(Clone, Debug)]
 pub struct Goal {
-    /// In words.
+    /// The goal as text.
     pub text: String,
-    /// Whether it is so.
+    /// Whether the goal is met.
     pub is_met: bool,
 }
 
-/// Lines under a few words about the machine.
+/// Rows below a description of the machine.
 #[derive(Clone, Debug)]
 pub struct Table {
     notes: Vec<String>,
@@ -37,25 +37,25 @@ pub struct Table {
 }
 
 impl Goal {
-    /// A rate that should be reached.
-    pub fn at_least(seen: u64, least: u64) -> Self {
+    /// A minimum.
+    pub fn at_least(value: u64, least: u64) -> Self {
         Self {
             text: format!("≥ {}", grouped(least)),
-            is_met: seen >= least,
+            is_met: value >= least,
         }
     }
 
-    /// A cost that should not be passed.
-    pub fn at_most(seen: u64, most: u64, unit: &str) -> Self {
+    /// A maximum.
+    pub fn at_most(value: u64, most: u64, unit: &str) -> Self {
         Self {
             text: format!("≤ {} {unit}", grouped(most)),
-            is_met: seen <= most,
+            is_met: value <= most,
         }
     }
 }
 
 impl Table {
-    /// A table under these words.
+    /// An empty table below these notes.
     pub fn new(notes: Vec<String>) -> Self {
         Self {
             notes,
@@ -64,22 +64,22 @@ impl Table {
         }
     }
 
-    /// One more line above the table.
+    /// Adds a line above the table.
     pub fn note(&mut self, note: String) {
         self.notes.push(note);
     }
 
-    /// One more line of the table.
+    /// Adds a row.
     pub fn push(&mut self, row: Row) {
         self.rows.push(row);
     }
 
-    /// Words below the table, which end with a newline.
-    pub fn below(&mut self, words: String) {
-        self.below.push(words);
+    /// Adds text below the table, which must end with a newline.
+    pub fn below(&mut self, text: String) {
+        self.below.push(text);
     }
 
-    /// The names of the lines whose goal is not met.
+    /// Names of the rows whose goal is not met.
     pub fn not_met(&self) -> impl Iterator<Item = &str> {
         let missed = |row: &&Row| row.goal.as_ref().is_some_and(|goal| !goal.is_met);
         self.rows.iter().filter(missed).map(|row| row.name.as_str())
@@ -109,8 +109,8 @@ impl fmt::Display for Table {
             }
             writeln!(out, "{}", text.trim_end())?;
         }
-        for words in &self.below {
-            write!(out, "\n{words}")?;
+        for text in &self.below {
+            write!(out, "\n{text}")?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ fn cells(row: &Row) -> [String; 6] {
     let ratio = row.ratio.clone().unwrap_or_else(dash);
     [
         row.name.clone(),
-        row.seen.clone(),
+        row.value.clone(),
         ratio,
         goal,
         met,
@@ -151,7 +151,7 @@ pub fn tenths(number: u64) -> String {
     format!("{}.{}", grouped(number / 10), number % 10)
 }
 
-/// How many of `count` go into one second, if they took that many microseconds.
+/// Rate per second of `count` operations.
 pub fn per_second(count: u64, took: std::time::Duration) -> u64 {
     let micros = took.as_micros().max(1);
     u64::try_from(u128::from(count) * 1_000_000 / micros).unwrap_or(u64::MAX)
@@ -176,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_one_another_and_a_missed_goal_is_named() {
+    fn columns_are_aligned_and_a_missed_goal_is_named() {
         let mut table = Table::new(vec!["disk".to_owned()]);
         let row = |name: &str, goal| Row {
             name: name.to_owned(),
-            seen: "5 a/s".to_owned(),
+            value: "5 a/s".to_owned(),
             ratio: None,
             goal,
             near: "CPU".to_owned(),

@@ -1,11 +1,11 @@
-//! Which cores and threads were busy meanwhile, from `/proc`: what a row was near.
+//! Use of cores by this process and its threads, from `/proc`: the limiting resource of a row.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::table::{tenths, thousandths};
 
-/// A beginning.
+/// Start of a measurement.
 #[derive(Debug)]
 pub struct Usage {
     started: Instant,
@@ -14,33 +14,33 @@ pub struct Usage {
     threads: BTreeMap<String, u64>,
 }
 
-/// What was used since.
+/// Use since the start.
 #[derive(Debug)]
 pub struct Used {
-    /// How long it was.
+    /// Elapsed time.
     pub took: Duration,
-    /// Thousandths of a core that were busy, by anybody.
+    /// Thousandths of a core that were busy, with all processes.
     pub busy_milli: u64,
-    /// Thousandths of a core that this process used, threads that have ended included.
+    /// Thousandths of a core that this process used, ended threads included.
     pub own_milli: u64,
-    /// Thousandths of a core by name of our threads, largest first.
+    /// Thousandths of a core by thread name, largest first.
     pub threads_milli: Vec<(String, u64)>,
 }
 
-/// Ticks since boot.
+/// CPU ticks since boot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Machine {
     idle: u64,
     total: u64,
 }
 
-/// More than this, in thousandths of a core, by other programs makes every figure doubtful.
+/// Use by other programs, in thousandths of a core, above which results are doubtful.
 const QUIET_MILLI: u64 = 200;
-/// From here on a machine counts as busy, in thousandths of all its cores.
+/// Use of all cores, in thousandths, from which the machine counts as busy.
 const BUSY_MILLI: u64 = 850;
 
 impl Usage {
-    /// Begins to watch.
+    /// Starts a measurement.
     pub fn start() -> Self {
         Self {
             started: Instant::now(),
@@ -50,7 +50,7 @@ impl Usage {
         }
     }
 
-    /// What was used since the start.
+    /// Use since the start.
     pub fn used(&self) -> Used {
         let took = self.started.elapsed();
         let now = machine();
@@ -78,12 +78,12 @@ impl Usage {
 }
 
 impl Used {
-    /// Whether there was next to no core left.
+    /// Whether nearly all cores were busy.
     pub fn is_busy(&self) -> bool {
         self.busy_milli >= cores() * BUSY_MILLI
     }
 
-    /// Words of warning, if other programs used the cores meanwhile.
+    /// A warning, if other programs used the cores.
     pub fn warning(&self) -> Option<String> {
         let others_milli = self.busy_milli.saturating_sub(self.own_milli);
         let words = || {
@@ -95,7 +95,7 @@ impl Used {
         (others_milli > QUIET_MILLI).then(words)
     }
 
-    /// In words: the cores, and which of our threads used them.
+    /// Use of the cores and of our threads, as text.
     pub fn words(&self) -> String {
         let threads: Vec<String> = self
             .threads_milli
@@ -116,24 +116,24 @@ impl Used {
     }
 }
 
-/// What a process was charged for so far, children that have ended included.
+/// CPU time of a process, ended children included.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charged {
-    /// On a core, in milliseconds.
+    /// Milliseconds.
     pub(super) ms: u64,
 }
 
-/// What a process holds of memory, in KiB.
+/// Memory of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// All that is resident.
+    /// Resident memory.
     pub(super) resident_kib: u64,
-    /// Of that, what is no file: its own.
+    /// The part of it that is not backed by files.
     pub(super) own_kib: u64,
 }
 
 impl Charged {
-    /// Of a process that is there.
+    /// Reads it; `None` if the process has ended.
     pub(super) fn of(process: u32) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
         Some(Self {
@@ -143,7 +143,7 @@ impl Charged {
 }
 
 impl Memory {
-    /// Of a process that is there.
+    /// Reads it; `None` if the process has ended.
     pub(super) fn of(process: u32) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         Some(Self {
@@ -153,7 +153,7 @@ impl Memory {
     }
 }
 
-/// The machine in a few words.
+/// Describes the machine.
 pub fn describe_machine() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = field(&memory, "MemTotal:").unwrap_or(0);
@@ -166,7 +166,7 @@ pub fn describe_machine() -> String {
     )
 }
 
-/// Bytes of memory that this process holds.
+/// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmRSS:").unwrap_or(0) * 1_024
@@ -204,7 +204,7 @@ fn machine() -> Machine {
         })
 }
 
-/// Milliseconds on a core of this process.
+/// CPU time of this process, in milliseconds.
 fn own_ms() -> u64 {
     ticks_ms(
         &std::fs::read_to_string("/proc/self/stat").unwrap_or_default(),
@@ -212,10 +212,10 @@ fn own_ms() -> u64 {
     )
 }
 
-/// The first of user and system time, and the same of children that have ended, which are in
-/// hundredths of a second.
+/// Sum of the first `count` of these fields, in milliseconds: user and system time of the process,
+/// then of its ended children. The fields are in hundredths of a second.
 fn ticks_ms(stat: &str, count: usize) -> u64 {
-    // The name of the program comes second and may hold anything, in parentheses.
+    // The second field is the program name in parentheses, which may contain any character.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = after_name.split_whitespace().skip(11).take(count);
     ticks
@@ -224,7 +224,7 @@ fn ticks_ms(stat: &str, count: usize) -> u64 {
         * 10
 }
 
-/// Nanoseconds on a core by name of thread.
+/// CPU time in nanoseconds by thread name.
 fn threads() -> BTreeMap<String, u64> {
     let mut by_name = BTreeMap::new();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
@@ -252,16 +252,16 @@ mod tests {
     use super::{Usage, Used, field, resident_bytes, ticks_ms};
 
     #[test]
-    fn a_thread_that_works_is_seen_by_its_name() {
+    fn a_busy_thread_is_reported_by_its_name() {
         let usage = Usage::start();
         let threads = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("worker".to_owned());
             let worker = thread.spawn_scoped(scope, || {
-                // It works until it sees itself, so no time is assumed.
+                // It runs until it is measured, so the test assumes no time.
                 loop {
-                    let seen = usage.used().threads_milli;
-                    if seen.iter().any(|(name, _)| name == "worker") {
-                        return seen;
+                    let used = usage.used().threads_milli;
+                    if used.iter().any(|(name, _)| name == "worker") {
+                        return used;
                     }
                 }
             });
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_used_by_others_is_told() {
+    fn use_by_other_programs_gives_a_warning() {
         let used = |busy_milli, own_milli| Used {
             took: Duration::from_secs(1),
             busy_milli,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn time_on_a_core_is_read_whatever_the_program_is_called() {
+    fn cpu_time_is_read_for_any_program_name() {
         let stat = "7 (a ) 1 2) S 1 2 3 4 5 6 7 8 9 10 40 2 300 1 20 0 1";
         assert_eq!(ticks_ms(stat, 2), 420);
         assert_eq!(ticks_ms(stat, 4), 3_430);

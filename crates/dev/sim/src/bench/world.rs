@@ -1,4 +1,4 @@
-//! A real ledger on a real disk with one hot limit, and what to ask of it.
+//! A real ledger on a real disk with one hot limit, and requests for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,21 +22,19 @@ use bursar_units::{BookingId, Label, ObjectName};
 use super::table::{grouped, thousandths};
 use super::usage::Used;
 
-/// The class that everybody wants.
 pub(super) const CLASS: &str = "python";
-/// Whom it counts for.
 pub(super) const TENANT: &str = "acme";
-/// The hot limit: as many slots as operations are ever outstanding, so that each is granted.
+/// Slots of the hot limit: more than there are outstanding operations, so that each is granted.
 pub(super) const SLOTS: u64 = 8_192;
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// A ledger at work.
+/// A running ledger.
 pub(super) struct World {
     pub(super) data: Data,
     pub(super) commits: Arc<Commits>,
 }
 
-/// What the store's thread told.
+/// Counts of commits and failures of the ledger.
 #[derive(Default)]
 pub(super) struct Commits {
     batches: AtomicU64,
@@ -45,7 +43,7 @@ pub(super) struct Commits {
     failures: AtomicU64,
 }
 
-/// Commits between two looks.
+/// Commits in a period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Committed {
     pub(super) batches: u64,
@@ -53,7 +51,7 @@ pub(super) struct Committed {
     pub(super) micros: u64,
 }
 
-/// Ids as our clients make them: they end in a `UUIDv7`, whose random part follows from a seed.
+/// Generator of ids in the form of our clients: they end in a `UUIDv7`, with its random part from a seed.
 pub(super) struct Ids {
     next: AtomicU64,
 }
@@ -72,46 +70,45 @@ impl World {
         Ok(Self { data, commits })
     }
 
-    /// Begins a new ledger with the hot limit.
+    /// Creates a ledger with the hot limit.
     pub(super) fn begin(directory: &Path) -> anyhow::Result<Self> {
         Self::begin_with(directory, SLOTS)
     }
 
-    /// The same with that many slots.
+    /// Creates a ledger with a limit of `slots`.
     pub(super) fn begin_with(directory: &Path, slots: u64) -> anyhow::Result<Self> {
         let world = Self::open(directory)?;
         let changes = vec![limit(CLASS, slots)?, tenants(slots)];
-        world.ask(spine::Command::change(changes))?;
+        world.submit(spine::Command::change(changes))?;
         Ok(world)
     }
 
-    /// The ledger.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.data.ledger
     }
 
-    /// Ends it in order.
+    /// Stops the ledger; fails if its store failed.
     pub(super) fn stop(self) -> anyhow::Result<()> {
         self.data.stop();
         match self.commits.failures.load(Ordering::Relaxed) {
             0 => Ok(()),
-            failures => bail!("the store failed {failures} times; the figures mean nothing"),
+            failures => bail!("the store failed {failures} times, so the results are invalid"),
         }
     }
 
-    /// Asks, and waits for the answer, which must be good.
-    pub(super) fn ask(&self, command: impl Into<Command>) -> anyhow::Result<()> {
-        let (tell, told) = sync_channel(1);
+    /// Submits a command and waits for the answer; fails if it is refused.
+    pub(super) fn submit(&self, command: impl Into<Command>) -> anyhow::Result<()> {
+        let (sender, receiver) = sync_channel(1);
         let reply = Box::new(move |result| {
-            // Whoever asked has given up waiting.
-            let _gone = tell.send(result);
+            // The receiver is gone after a timeout.
+            let _closed = sender.send(result);
         });
         self.ledger().push(Submission {
             by: label("operator")?,
             commands: vec![command.into()],
             reply,
         });
-        let outcomes = told
+        let outcomes = receiver
             .recv_timeout(ANSWER_MAX)
             .context("the ledger did not answer")??;
         for outcome in outcomes {
@@ -123,19 +120,17 @@ impl World {
     }
 }
 
-/// What is asked for again and again: one slot, now or not at all.
-pub(super) struct Wish {
+/// Class and tenant of repeated requests for one slot without waiting.
+pub(super) struct RequestTemplate {
     class: Label,
     tenant: Label,
 }
 
-impl Wish {
-    /// What everybody asks for.
+impl RequestTemplate {
     pub(super) fn usual() -> anyhow::Result<Self> {
         Self::new(CLASS, TENANT)
     }
 
-    /// The same of another class and tenant.
     pub(super) fn new(class: &str, tenant: &str) -> anyhow::Result<Self> {
         Ok(Self {
             class: label(class)?,
@@ -143,18 +138,16 @@ impl Wish {
         })
     }
 
-    /// The request for it under an id.
     pub(super) fn request(&self, id: BookingId) -> Request {
         Request::new(id, self.class.clone(), self.tenant.clone())
     }
 }
 
-/// A class, tenant or principal.
 pub(super) fn label(text: &str) -> anyhow::Result<Label> {
-    Label::new(text).with_context(|| format!("{text:?} is no label"))
+    Label::new(text).with_context(|| format!("{text:?} is not a valid label"))
 }
 
-/// Room for one tenant that holds everything: the limit that ships is smaller.
+/// A limit on each tenant that lets one tenant hold all slots; the default is smaller.
 pub(super) fn tenants(slots: u64) -> Change {
     Change::SetLimit(Limit {
         slots: Some(slots),
@@ -162,7 +155,7 @@ pub(super) fn tenants(slots: u64) -> Change {
     })
 }
 
-/// A limit on a class, named like it.
+/// A limit on a class, with the name of the class.
 pub(super) fn limit(class: &str, slots: u64) -> anyhow::Result<Change> {
     let scope = Some(Scope::Named(label(class)?));
     let limit = Limit {
@@ -173,14 +166,12 @@ pub(super) fn limit(class: &str, slots: u64) -> anyhow::Result<Change> {
 }
 
 impl Ids {
-    /// Ids that follow from a seed and the time.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             next: AtomicU64::new(seed << 40),
         }
     }
 
-    /// The text of the next id.
     pub(super) fn text(&self, now_ms: u64) -> String {
         let random = mixed(self.next.fetch_add(1, Ordering::Relaxed));
         let (high, low) = (now_ms >> 16, now_ms & 0xffff);
@@ -189,7 +180,6 @@ impl Ids {
         format!("job-{high:08x}-{low:04x}-7{a:03x}-{b:04x}-{c:012x}")
     }
 
-    /// The next id.
     pub(super) fn next(&self, now_ms: u64) -> Option<BookingId> {
         BookingId::new(&self.text(now_ms)).ok()
     }
@@ -204,7 +194,6 @@ fn mixed(number: u64) -> u64 {
 }
 
 impl Commits {
-    /// All so far.
     pub(super) fn so_far(&self) -> Committed {
         Committed {
             batches: self.batches.load(Ordering::Relaxed),
@@ -215,7 +204,6 @@ impl Commits {
 }
 
 impl Committed {
-    /// What came since an earlier look.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
             batches: self.batches.saturating_sub(earlier.batches),
@@ -224,7 +212,6 @@ impl Committed {
         }
     }
 
-    /// In words.
     pub(super) fn words(self) -> String {
         let batches = self.batches.max(1);
         format!(
@@ -235,7 +222,7 @@ impl Committed {
     }
 }
 
-/// What bound a ledger at work: the cores where none was left, else the store's commits.
+/// Limiting resource of a running ledger: the CPU if all cores are busy, else the disk.
 pub(super) fn near(used: &Used, committed: Committed) -> String {
     let bound = if used.is_busy() { "CPU" } else { "disk" };
     format!("{bound}; {}; {}", used.words(), committed.words())
@@ -280,7 +267,7 @@ mod tests {
     use super::Ids;
 
     #[test]
-    fn an_id_knows_when_it_was_made_and_the_seed_gives_the_same_again() {
+    fn an_id_contains_its_time_and_follows_from_the_seed() {
         let made = 0x0198_f3c2_1a2b;
         let id = Ids::new(7).next(made);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Measures, ours and peers in the same run: `cargo xtask bench bookings`.
+//! `cargo xtask bench`: measures Bursar and peers in the same run.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Measure, ours and peers in the same run
+/// Measure Bursar and peers in the same run
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask bench", disable_help_subcommand = true)]
 struct Arguments {
@@ -25,69 +25,69 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Plane {
-    /// Bookings on one hot limit, with peers beside it
+    /// Bookings on one hot limit, compared with peers
     #[command(after_help = "Example: cargo xtask bench bookings --only pairs")]
     Bookings {
-        /// Measure only this; may be given several times
+        /// Measure only this part; can be repeated
         #[arg(long, value_enum, value_name = "PART")]
         only: Vec<Part>,
-        /// A tenth of the counts and times: to see that it runs, not to quote
+        /// Run a tenth of the work, as a smoke test
         #[arg(long)]
         quick: bool,
-        /// Where data is kept meanwhile; must be on a disk
+        /// Directory for temporary data; must be on a disk
         #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
         directory: PathBuf,
     },
-    /// Executions, from those that run nothing to real processes
+    /// Executions, with a null executor and with real processes
     #[command(after_help = "Example: cargo xtask bench executions --only rate")]
     Executions {
-        /// Measure only this; may be given several times
+        /// Measure only this part; can be repeated
         #[arg(long, value_enum, value_name = "PART")]
         only: Vec<executions::Part>,
-        /// A tenth of the counts and times: to see that it runs, not to quote
+        /// Run a tenth of the work, as a smoke test
         #[arg(long)]
         quick: bool,
-        /// Where data is kept meanwhile; must be on a disk
+        /// Directory for temporary data; must be on a disk
         #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
         directory: PathBuf,
-        /// The program that users have, for real processes; the one built beside this
+        /// The `bursar` binary for real processes; by default the one built beside this program
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
-        /// The trace to replay; without it, the public one where it is present, else one from a seed
+        /// Trace to replay; by default the public trace if it exists, else one generated from a seed
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
     },
-    /// One clearing of a node, beside the seeds' own loops, and what an agent costs
+    /// One clearing of a node, compared with two prototypes, and the cost of an agent
     #[command(after_help = "Example: cargo xtask bench market --only clear")]
     Market {
-        /// Measure only this; may be given several times
+        /// Measure only this part; can be repeated
         #[arg(long, value_enum, value_name = "PART")]
         only: Vec<market::Part>,
-        /// A tenth of the time: to see that it runs, not to quote
+        /// Run a tenth of the time, as a smoke test
         #[arg(long)]
         quick: bool,
-        /// The program that users have, for the agent; the one built beside this
+        /// The `bursar` binary for the agent; by default the one built beside this program
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
-    /// A day of 64 pods on one node, beside other ways to set limits
+    /// A day of 64 pods on one node, compared with other ways to set limits
     #[command(
         after_help = "Example: cargo xtask bench market-replay --picture docs/market-replay.svg"
     )]
     MarketReplay {
-        /// A tenth of the day: to see that it runs, not to quote
+        /// Replay a tenth of the day, as a smoke test
         #[arg(long)]
         quick: bool,
-        /// The trace to replay; without it, the public one where it is present, else one from a seed
+        /// Trace to replay; by default the public trace if it exists, else one generated from a seed
         #[arg(long, value_name = "FILE")]
         trace: Option<PathBuf>,
-        /// Where the picture goes
+        /// Output file of the picture
         #[arg(long, value_name = "FILE", default_value = "target/market-replay.svg")]
         picture: PathBuf,
     },
 }
 
-/// Where the public traces are, if they are.
+/// Paths of the public traces, which may be absent.
 const TRACE: &str = "../shared/traces/lora_requests.csv.gz";
 const DAY: &str = "../shared/traces/planetlab_20110303.csv.gz";
 
@@ -166,16 +166,16 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program that was built with this one.
+/// Path of the `bursar` binary that was built with this one.
 fn beside() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
     Ok(own.with_file_name("bursar"))
 }
 
-/// The first interrupt lets the present part end and cleans up; what is measured is bounded.
+/// After an interrupt the current part ends and cleans up; every part has a bounded run time.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&interrupted);
+    let flag = Arc::clone(&interrupted);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -185,8 +185,8 @@ fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
         .spawn(move || {
             runtime.block_on(async {
                 if tokio::signal::ctrl_c().await.is_ok() {
-                    eprintln!("interrupted: ending after the present part");
-                    seen.store(true, Ordering::Relaxed);
+                    eprintln!("interrupted: ending after the current part");
+                    flag.store(true, Ordering::Relaxed);
                 }
             });
         })

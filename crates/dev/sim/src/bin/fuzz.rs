@@ -11,19 +11,19 @@ use bursar_sim::fuzz::targets::{TARGETS, Target};
 use bursar_sim::fuzz::{Failure, Report, run, run_one};
 use clap::Parser;
 
-/// Throw bytes at every parser
+/// Fuzz every parser
 #[derive(Parser)]
 struct Arguments {
-    /// What the mutations follow from
+    /// Seed of the mutations
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long to mutate, over all targets together
+    /// Seconds of mutations, for all targets together
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only this target
+    /// Run only this target
     #[arg(long)]
     target: Option<String>,
-    /// Only this input, which needs a target
+    /// Run only this input; needs a target
     #[arg(long, requires = "target")]
     input: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ struct Arguments {
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let targets = chosen(arguments.target.as_deref())?;
-    let outcome = if let Some(path) = &arguments.input {
+    let result = if let Some(path) = &arguments.input {
         let unread = || format!("cannot read {}", path.display());
         let input = std::fs::read(path).with_context(unread)?;
         let runs = targets
@@ -47,17 +47,17 @@ fn main() -> anyhow::Result<ExitCode> {
         let length = Duration::from_secs(arguments.seconds);
         run(&targets, &corpora, arguments.seed, length)
     };
-    match outcome {
+    match result {
         Ok(report) => {
             let Report { replayed, mutated } = report;
             let line = format!(
-                "{} targets took {replayed} inputs of the corpus and {mutated} mutations\n",
+                "{} targets accepted {replayed} inputs of the corpus and {mutated} mutations\n",
                 targets.len()
             );
             std::io::stdout().write_all(line.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(failure) => tell(&failure),
+        Err(failure) => report(&failure),
     }
 }
 
@@ -66,17 +66,17 @@ fn chosen(name: Option<&str>) -> anyhow::Result<Vec<&'static Target>> {
     let targets: Vec<_> = TARGETS.iter().filter(is_chosen).collect();
     if targets.is_empty() {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        anyhow::bail!("there is no such target; there are {}", names.join(", "));
+        anyhow::bail!("unknown target; the targets are {}", names.join(", "));
     }
     Ok(targets)
 }
 
-/// Keeps the input and says how to repeat it.
-fn tell(failure: &Failure) -> anyhow::Result<ExitCode> {
+/// Stores the input and prints the command that repeats it.
+fn report(failure: &Failure) -> anyhow::Result<ExitCode> {
     let directory = corpus::root().join("failures");
-    std::fs::create_dir_all(&directory).context("cannot make the directory of failures")?;
+    std::fs::create_dir_all(&directory).context("cannot create the directory of failures")?;
     let name = failure.file_name();
-    std::fs::write(directory.join(&name), &failure.input).context("cannot keep the input")?;
+    std::fs::write(directory.join(&name), &failure.input).context("cannot store the input")?;
     eprintln!(
         "error: {failure}\n\nrepeat it: cargo run --package bursar-sim --bin fuzz -- --target {} \
          --input fuzz/failures/{name}",

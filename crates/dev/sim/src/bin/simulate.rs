@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: the whole system on virtual time, with faults, from one seed.
+//! `cargo xtask simulate`: simulates the whole system on virtual time, with faults, from one seed.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -7,22 +7,22 @@ use bursar_sim::simulation::{Extent, Report, run};
 use bursar_sim::trace::SHOWN_DEFAULT;
 use clap::Parser;
 
-/// The steps of a run that names none, and from which on a run must have met everything.
+/// Default number of steps. A run of at least this many must contain all required events.
 const STEPS_DEFAULT: u64 = 1_000_000;
 
 /// Run the whole system on virtual time, with injected faults
 #[derive(Parser)]
 struct Arguments {
-    /// What the whole run follows from
+    /// Seed of the run
     #[arg(long)]
     seed: u64,
-    /// Go on until there were this many steps
+    /// Stop at the end of the world in which this many steps are reached
     #[arg(long, default_value_t = STEPS_DEFAULT)]
     steps: u64,
     /// Stop after this many worlds
     #[arg(long, default_value_t = u64::MAX)]
     worlds: u64,
-    /// How many of the last actions a failure shows
+    /// Number of last actions that a failure shows
     #[arg(long, default_value_t = SHOWN_DEFAULT)]
     actions: usize,
 }
@@ -57,14 +57,14 @@ fn finish(report: &Report) -> ExitCode {
         report.trace_hash,
         report.tally.table()
     );
-    // A reader that went away needs no table.
-    let _gone = std::io::stdout().write_all(table.as_bytes());
+    // A closed pipe is not an error.
+    let _closed = std::io::stdout().write_all(table.as_bytes());
     let unmet = report.tally.unmet();
     if report.tally.count("steps") < STEPS_DEFAULT || unmet.is_empty() {
         return ExitCode::SUCCESS;
     }
     eprintln!(
-        "error: the simulation has become tame, it never met: {}",
+        "error: the simulation tests too little; these events never occurred: {}",
         unmet.join(", ")
     );
     ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! The inputs in the tree: one file each, in a directory named as its target.
+//! The fuzz inputs in the tree: one file each, in a directory with the name of the target.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct Corpus(Vec<Vec<u8>>);
 
 impl Corpus {
-    /// Reads the corpus of a target, in the order of names. No directory is no input.
+    /// Reads the corpus of a target, sorted by file name; empty if there is no directory.
     pub fn read(root: &Path, target: &str) -> io::Result<Self> {
         let directory = root.join("corpus").join(target);
         if !directory.is_dir() {

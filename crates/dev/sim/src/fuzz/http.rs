@@ -1,7 +1,7 @@
-//! The HTTP layer: requests as text, given to the real router over a ledger in memory.
+//! Fuzz target of the HTTP layer: requests as text, sent to the real router over a ledger in memory.
 //!
-//! An input is several requests, each with its line, headers, an empty line and a body, parted by
-//! a line `===`. Time is virtual; every input has a ledger of its own.
+//! An input is several requests, each with request line, headers, an empty line and a body, separated
+//! by a line `===`. Time is virtual; every input has its own ledger.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -29,19 +29,17 @@ use tower::ServiceExt as _;
 use crate::clock::Machine;
 
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
-/// How long virtual time may run for one answer.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Requests of one input.
+/// Timeout of one answer, in virtual time.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum number of requests in one input.
 const REQUESTS_MAX: usize = 8;
 
-struct Attentive;
+/// Turns panics and broken invariants of the ledger into panics of the target.
+struct PanicOnDefect;
 
-impl Observe for Attentive {
+impl Observe for PanicOnDefect {
     fn poisoned(&self, poison: &Poison) {
-        #[expect(
-            clippy::panic,
-            reason = "a fuzz target panics where a promise is broken"
-        )]
+        #[expect(clippy::panic, reason = "a fuzz target panics if a promise is broken")]
         {
             panic!("deciding panicked: {poison:?}");
         }
@@ -63,12 +61,12 @@ impl Observe for Attentive {
     }
 }
 
-/// Gives the requests of an input to the router, one after another.
+/// Sends the requests of an input to the router, one after another.
 pub fn requests(bytes: &[u8]) {
     drop(statuses(bytes));
 }
 
-/// The same, with the status of every answer that came.
+/// The same, and returns the status of every answer.
 pub fn statuses(bytes: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(bytes);
     let parts = text.split("\n===\n").take(REQUESTS_MAX);
@@ -84,34 +82,34 @@ pub fn statuses(bytes: &[u8]) -> Vec<u16> {
         clippy::expect_used,
         reason = "without a runtime there is nothing to fuzz"
     )]
-    runtime.expect("a runtime can be made").block_on(async {
+    runtime.expect("a runtime can be created").block_on(async {
         let router = service();
         let mut statuses = Vec::new();
         for request in requests {
-            statuses.extend(give(&router, request).await);
+            statuses.extend(send(&router, request).await);
         }
         statuses
     })
 }
 
-async fn give(router: &Router, request: Request<Body>) -> Option<u16> {
-    let what = format!("{} {}", request.method(), request.uri());
-    let answer = tokio::time::timeout(PATIENCE, router.clone().oneshot(request)).await;
+async fn send(router: &Router, request: Request<Body>) -> Option<u16> {
+    let name = format!("{} {}", request.method(), request.uri());
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, router.clone().oneshot(request)).await;
     let response = answer.ok()?.ok()?;
     let status = response.status();
-    assert_ne!(status.as_u16(), 500, "{what} was answered with 500");
-    let body = tokio::time::timeout(PATIENCE, response.into_body().collect()).await;
-    // A stream has no end; what was waited for of it came without a panic.
+    assert_ne!(status.as_u16(), 500, "{name} was answered with 500");
+    let body = tokio::time::timeout(ANSWER_TIMEOUT, response.into_body().collect()).await;
+    // A stream does not end; it is read until the timeout.
     let Ok(Ok(body)) = body else {
         return Some(status.as_u16());
     };
-    if status.is_client_error() && !what.starts_with("HEAD") {
+    if status.is_client_error() && !name.starts_with("HEAD") {
         let problem: Result<serde_json::Value, _> = serde_json::from_slice(&body.to_bytes());
         let problem = problem.unwrap_or_default();
         let has_code = problem
             .get("code")
             .is_some_and(serde_json::Value::is_string);
-        assert!(has_code, "{what}: {status} is no problem with a code");
+        assert!(has_code, "{name}: {status} without a problem code");
     }
     Some(status.as_u16())
 }
@@ -128,7 +126,7 @@ fn read_request(text: &str) -> Option<Request<Body>> {
     request.body(Body::from(body.to_owned())).ok()
 }
 
-/// A new ledger in memory and a router on it, for an operator.
+/// A router over a new ledger in memory, called by an operator.
 fn service() -> Router {
     let machine = Machine::default();
     let clock: Arc<dyn Clock> = Arc::new(machine);
@@ -158,7 +156,7 @@ fn service() -> Router {
         reason = "without a ledger there is nothing to fuzz"
     )]
     let begun = begun.expect("a ledger in memory begins");
-    let (ledger, task) = Ledger::inline(begun, Arc::clone(&clock), Arc::new(Attentive));
+    let (ledger, task) = Ledger::inline(begun, Arc::clone(&clock), Arc::new(PanicOnDefect));
     tokio::spawn(task.run());
     let info = ServerInfo {
         version: "0.1.0".to_owned(),
@@ -172,7 +170,7 @@ fn service() -> Router {
     router(Arc::new(service), CallerSource::Fixed(Arc::new(operator())))
 }
 
-/// One key for all inputs: making one writes a file.
+/// One key for all inputs, because creating a key writes a file.
 fn signer() -> Arc<Mutex<Signer>> {
     static SIGNER: OnceLock<Arc<Mutex<Signer>>> = OnceLock::new();
     let make = || {
@@ -182,7 +180,7 @@ fn signer() -> Arc<Mutex<Signer>> {
         Some(Arc::new(Mutex::new(signer)))
     };
     #[expect(clippy::expect_used, reason = "without a key there is nothing to fuzz")]
-    Arc::clone(SIGNER.get_or_init(|| make().expect("a key can be made")))
+    Arc::clone(SIGNER.get_or_init(|| make().expect("a key can be created")))
 }
 
 fn operator() -> Caller {

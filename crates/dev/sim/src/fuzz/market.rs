@@ -1,8 +1,8 @@
-//! The targets of the node market: files of the kernel, names of Kubernetes, files of people, and
-//! what an agent reads back of its own after a crash.
+//! Fuzz targets of the node market: kernel files, names of Kubernetes, files of users, and the files
+//! that an agent reads after a crash.
 //!
-//! Each compares with a naive reader or reads again what it has written: a key that is missing is
-//! absent and not zero, and nothing is made up.
+//! Each target compares with a naive reader or checks a round trip: a missing key is absent, not zero,
+//! and no value is invented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -27,9 +27,9 @@ use bursar_node::market::record::{self, Record};
 use bursar_node::market::{Options, Rules, Unmanaged};
 use tempfile::TempDir;
 
-/// How many lines of a file of the kernel's are read.
+/// Number of lines that are read of a kernel file.
 const LINES_MAX: usize = 64;
-/// The counters of both versions.
+/// Counters of both cgroup versions.
 const COUNTERS: [&str; 5] = [
     "usage_usec",
     "throttled_usec",
@@ -37,20 +37,20 @@ const COUNTERS: [&str; 5] = [
     "nr_periods",
     "nr_throttled",
 ];
-/// Where such an input begins its second file.
+/// Separator between two files in one input.
 const NEXT_FILE: &str = "\n===\n";
-/// What stands in a file of originals for this start of the machine.
-const BOOT_WORD: &str = "THIS-BOOT";
-/// The file of a record that is being written.
+/// Placeholder for the boot id in a file of originals.
+const BOOT_PLACEHOLDER: &str = "THIS-BOOT";
+/// Name of the file of the present record.
 const RECORD: &str = "record.jsonl";
-/// Where the kernel names this start of the machine.
+/// The kernel's file with the boot id.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// Where files cost no disk.
+/// Directory in memory, for speed.
 const MEMORY: &str = "/dev/shm";
-/// Lists of processors below this are counted one by one.
+/// Lists with only processors below this number are compared with a naive count.
 const COUNTED_MAX: u64 = 4_096;
 
-/// Counters, quotas and pressure of a cgroup, of either version: every reader gets every text.
+/// Counters, quotas and pressure of a cgroup, of both versions: every parser gets every text.
 pub fn cgroup_files(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     stat(&text);
@@ -66,7 +66,7 @@ pub fn cgroup_files(bytes: &[u8]) {
     }
 }
 
-/// The counters as a naive reader finds them: the first line of each name that holds a number.
+/// Compares with a naive reader: the first line of each name with a number counts.
 fn stat(text: &str) {
     let mut found = BTreeMap::new();
     for line in text.lines().take(LINES_MAX) {
@@ -97,8 +97,7 @@ fn stat(text: &str) {
     }
 }
 
-/// What is read of a quota is written so that the same is read again, and a limit in its period
-/// allows no more than was asked for.
+/// A quota survives a round trip, and a limit in its period allows no more than requested.
 fn quotas(text: &str) {
     let (first, second) = text.split_once('\n').unwrap_or((text, ""));
     for quota in [cgroup::cpu_max(text), cgroup::cfs(first, second)]
@@ -124,7 +123,7 @@ fn quotas(text: &str) {
     }
 }
 
-/// The processors of a machine: `/proc/self/status` and the list of those online.
+/// The processors of a machine: `/proc/self/status`, then the list of online processors.
 pub fn processor_lists(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (status, online) = text.split_once(NEXT_FILE).unwrap_or((&text, "0-3\n"));
@@ -141,7 +140,7 @@ pub fn processor_lists(bytes: &[u8]) {
     }
 }
 
-/// Every processor of a list, unless there are too many to count.
+/// Every processor of a list; `None` if a number is too large.
 fn one_by_one(list: &str) -> Option<BTreeSet<u64>> {
     let mut all = BTreeSet::new();
     for part in list.trim().split(',') {
@@ -155,7 +154,7 @@ fn one_by_one(list: &str) -> Option<BTreeSet<u64>> {
     Some(all)
 }
 
-/// The mounts of a machine and the groups we are in: `mountinfo`, then `cgroup`.
+/// The mounts of a machine and the cgroups of a process: `mountinfo`, then `cgroup`.
 pub fn hierarchies(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (mountinfo, memberships) = text.split_once(NEXT_FILE).unwrap_or((&text, "0::/\n"));
@@ -190,17 +189,17 @@ pub fn hierarchies(bytes: &[u8]) {
     }
 }
 
-/// A mount as the kernel writes it.
+/// A mount in the kernel's format.
 fn mount_line(mount: &Mount) -> String {
     let escaped = |path: &Path| {
         let mut out = String::new();
-        for letter in path.to_string_lossy().chars() {
-            match letter {
+        for character in path.to_string_lossy().chars() {
+            match character {
                 ' ' | '\t' | '\n' | '\\' => {
                     // Writing to a string cannot fail.
-                    let _ = write!(out, "\\{:03o}", u32::from(letter));
+                    let _ = write!(out, "\\{:03o}", u32::from(character));
                 }
-                letter => out.push(letter),
+                character => out.push(character),
             }
         }
         out
@@ -213,7 +212,7 @@ fn mount_line(mount: &Mount) -> String {
     format!("36 25 0:31 {root} {point} rw - {kind} {kind} {options}")
 }
 
-/// Paths of cgroups, one a line, of which some are of Kubernetes.
+/// Paths of cgroups, one per line, some of them of Kubernetes.
 pub fn kubernetes_names(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for line in text.lines() {
@@ -221,11 +220,11 @@ pub fn kubernetes_names(bytes: &[u8]) {
             let mut parts = plain.components();
             assert!(parts.all(|part| matches!(part, Component::Normal(_))));
         }
-        let found = pod_group(Path::new(line));
-        let is_theirs = |name: &OsStr| name == "kubepods" || name == "kubepods.slice";
+        let parsed = pod_group(Path::new(line));
+        let is_kubepods = |name: &OsStr| name == "kubepods" || name == "kubepods.slice";
         let mut names = Path::new(line).iter();
-        assert!(found.is_none() || names.any(is_theirs), "{line}");
-        let Some(group) = found else { continue };
+        assert!(parsed.is_none() || names.any(is_kubepods), "{line}");
+        let Some(group) = parsed else { continue };
         assert!(!group.uid.is_empty() && !group.uid.contains('_'), "{line}");
         for path in kubernetes_paths(&group) {
             assert_eq!(pod_group(Path::new(&path)).as_ref(), Some(&group), "{path}");
@@ -233,8 +232,8 @@ pub fn kubernetes_names(bytes: &[u8]) {
     }
 }
 
-/// Both drivers' names of a group. An id with a dash is one that systemd's driver cannot tell
-/// from the name of a runtime, and no runtime makes one.
+/// Names of a group under both cgroup drivers. In a name of the systemd driver, an id with a dash
+/// would be ambiguous; no runtime creates such ids.
 fn kubernetes_paths(group: &PodGroup) -> Vec<String> {
     let PodGroup {
         qos,
@@ -262,7 +261,7 @@ fn kubernetes_paths(group: &PodGroup) -> Vec<String> {
     paths
 }
 
-/// A file for `market clear`: it is read as it was meant, cleared within bounds, and explained.
+/// A file for `market clear`: it survives a round trip, is cleared within bounds, and is explained.
 pub fn market_file(bytes: &[u8]) {
     let file = |bytes: Vec<u8>| File {
         name: "market.yaml".to_owned(),
@@ -280,7 +279,7 @@ pub fn market_file(bytes: &[u8]) {
     assert_eq!(
         again.ok().as_ref(),
         Some(&market),
-        "a node reads back as it was"
+        "a node survives a round trip"
     );
     let cleared = clear(&market);
     within_bounds(&cleared);
@@ -292,7 +291,7 @@ pub fn market_file(bytes: &[u8]) {
     }
 }
 
-/// The node in words that every reader of YAML takes too.
+/// The node as JSON, which is also YAML.
 fn market_json(market: &Market) -> String {
     let pods = market.pods.iter().map(|pod| {
         let mut value = serde_json::json!({
@@ -317,23 +316,23 @@ fn market_json(market: &Market) -> String {
     .to_string()
 }
 
-/// INV-1 and INV-2 (M4).
+/// min ≤ share ≤ max, or share ≤ min in overload, and the sum is at most the capacity (M4).
 fn within_bounds(cleared: &Cleared) {
     let mut sum = 0_u64;
     for share in &cleared.shares {
-        let got = share.allocated_milli;
+        let allocated = share.allocated_milli;
         let (least, most) = if cleared.mode == Mode::Overloaded {
             (0, share.min_milli)
         } else {
             (share.min_milli, share.max_milli)
         };
-        assert!((least..=most).contains(&got), "{share:?}");
-        sum = sum.saturating_add(got);
+        assert!((least..=most).contains(&allocated), "{share:?}");
+        sum = sum.saturating_add(allocated);
     }
     assert!(sum <= cleared.capacity_milli, "{cleared:?}");
 }
 
-/// The lines of an agent's record: whatever reads as true was cleared by the rule, and goes on.
+/// The lines of an agent's record: accepted lines follow from the rule, and lines can be appended.
 pub fn market_record(bytes: &[u8]) {
     let Some(directory) = directory_with(RECORD, bytes) else {
         return;
@@ -362,7 +361,7 @@ pub fn market_record(bytes: &[u8]) {
     }
 }
 
-/// Adds a clearing of nobody.
+/// Appends a clearing without pods.
 fn add(record: &mut Record) -> Result<(), bursar_node::market::Error> {
     let settings = Settings::default();
     let rules = Rules::of(&Options {
@@ -386,10 +385,10 @@ fn add(record: &mut Record) -> Result<(), bursar_node::market::Error> {
     record.add(1, &rules, node.clear(1, supply), Vec::new())
 }
 
-/// The originals that a killed agent has left: what is read is stored so that the same is read.
+/// The originals of a killed agent: they survive a round trip.
 pub fn market_originals(bytes: &[u8]) {
     let boot = fs::read_to_string(BOOT).unwrap_or_default();
-    let text = String::from_utf8_lossy(bytes).replace(BOOT_WORD, boot.trim());
+    let text = String::from_utf8_lossy(bytes).replace(BOOT_PLACEHOLDER, boot.trim());
     let Some(directory) = directory_with("originals.json", text.as_bytes()) else {
         return;
     };
@@ -404,7 +403,7 @@ pub fn market_originals(bytes: &[u8]) {
         };
         let (group, identity) = (kept.group.as_path(), kept.identity);
         assert_eq!(originals.original(pod, group, identity, known), known);
-        // Another group of that name owes nothing.
+        // Another cgroup with the same name has its own original.
         let other = originals.original(pod, group, identity ^ 1, present);
         assert_eq!(other, present);
     }

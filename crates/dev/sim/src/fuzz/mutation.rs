@@ -1,12 +1,12 @@
-//! Inputs that are nearly right: the kind that finds what a parser takes for granted.
+//! Mutations of valid inputs, which find wrong assumptions of a parser.
 
 use super::corpus::Corpus;
 use crate::rng::Rng;
 
-/// Bytes that an input may have: more than a record, less than would only cost time.
+/// Maximum size of an input in bytes: more than a record, but not so much that runs get slow.
 const LENGTH_MAX: usize = 80_000;
 
-/// Pieces that texts break on.
+/// Fragments that often break parsers.
 const PIECES: [&str; 40] = [
     "",
     "0",
@@ -50,10 +50,10 @@ const PIECES: [&str; 40] = [
     "8Ei",
 ];
 
-/// What can be opened without end.
+/// Prefixes that can be nested without end.
 const NESTS: [&str; 5] = ["[", "{\"a\":", "- ", "(", "a:\n "];
 
-/// An input made from those of a corpus.
+/// A mutated input of a corpus.
 pub fn mutated(rng: &mut Rng, corpus: &Corpus) -> Vec<u8> {
     let mut input = rng.pick(corpus.inputs()).cloned().unwrap_or_default();
     for _ in 0..rng.between(1, 6) {
@@ -112,7 +112,7 @@ fn set(rng: &mut Rng, input: &mut [u8], at: usize) {
     }
 }
 
-/// Puts an edge value where the next number stands.
+/// Replaces the next number with an edge value.
 fn replace_number(rng: &mut Rng, input: &mut Vec<u8>, at: usize) {
     let rest = input.get(at..).unwrap_or_default();
     let Some(first) = rest.iter().position(u8::is_ascii_digit) else {

@@ -1,4 +1,4 @@
-//! The targets: every place where bytes from outside become types.
+//! The fuzz targets: every function that turns external bytes into types.
 
 use bursar_client::object::{File, Object, read_files};
 use bursar_engine::codec::{Record, decode, decode_events, encode};
@@ -12,84 +12,40 @@ use bursar_units::{BookingId, Label, Millis, ObjectName, quantity};
 
 use super::market;
 
-/// A name and a function that any bytes may be given to.
+/// A function that accepts any bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is that of its corpus.
+    /// Name of the target and of its corpus.
     pub name: &'static str,
-    /// Takes any bytes. It panics where a promise is broken.
+    /// The function. It panics if a promise is broken.
     pub run: fn(&[u8]),
 }
 
-/// All of them, by name.
+/// All targets, sorted by name.
 pub const TARGETS: &[Target] = &[
-    Target {
-        name: "body",
-        run: bursar_server::fuzz::fuzz_target,
-    },
-    Target {
-        name: "cgroup",
-        run: market::cgroup_files,
-    },
-    Target {
-        name: "checkpoint",
-        run: checkpoint,
-    },
-    Target {
-        name: "cpus",
-        run: market::processor_lists,
-    },
-    Target {
-        name: "hierarchy",
-        run: market::hierarchies,
-    },
-    Target {
-        name: "http",
-        run: super::http::requests,
-    },
-    Target {
-        name: "kubepods",
-        run: market::kubernetes_names,
-    },
-    Target {
-        name: "market",
-        run: market::market_file,
-    },
-    Target {
-        name: "market_record",
-        run: market::market_record,
-    },
-    Target {
-        name: "objects",
-        run: objects,
-    },
-    Target {
-        name: "originals",
-        run: market::market_originals,
-    },
-    Target {
-        name: "proof",
-        run: proof,
-    },
-    Target {
-        name: "record",
-        run: record,
-    },
-    Target {
-        name: "snapshot",
-        run: snapshot_lines,
-    },
-    Target {
-        name: "tile",
-        run: tile,
-    },
-    Target {
-        name: "units",
-        run: units,
-    },
+    target("body", bursar_server::fuzz::fuzz_target),
+    target("cgroup", market::cgroup_files),
+    target("checkpoint", checkpoint),
+    target("cpus", market::processor_lists),
+    target("hierarchy", market::hierarchies),
+    target("http", super::http::requests),
+    target("kubepods", market::kubernetes_names),
+    target("market", market::market_file),
+    target("market_record", market::market_record),
+    target("objects", objects),
+    target("originals", market::market_originals),
+    target("proof", proof),
+    target("record", record),
+    target("snapshot", snapshot_lines),
+    target("tile", tile),
+    target("units", units),
 ];
 
-/// A record as it is stored; the blob it names, where it names one, is what follows a line feed.
+const fn target(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run }
+}
+
+/// A stored record. The text after a line feed is the blob that the record refers to.
 pub fn record(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let line = parts.next().unwrap_or_default();
@@ -104,11 +60,11 @@ pub fn record(bytes: &[u8]) {
     let mut state = State::default();
     state.apply_record(record.time, &record.events);
     drop(summary::notices(record.time, &record.events));
-    written_again(&record);
+    round_trip(&record);
 }
 
-/// Whatever was read is written so that the same is read again.
-fn written_again(record: &Record) {
+/// A decoded record is encoded and decoded to the same record.
+fn round_trip(record: &Record) {
     let Ok(encoded) = encode(record) else { return };
     let find = |sha256: &Hash| {
         let blob = encoded.blobs.iter().find(|blob| blob.sha256 == *sha256);
@@ -118,11 +74,11 @@ fn written_again(record: &Record) {
     assert_eq!(
         again.as_ref(),
         Some(record),
-        "a record reads back as it was"
+        "a record survives a round trip"
     );
 }
 
-/// The number that a record states, so that its place is not what it fails on.
+/// Sequence number in the text of a record, so that decoding does not fail on a wrong position.
 fn stated_seq(line: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(line);
     let number = text.split_once("\"seq\":").map(|(_, rest)| rest);
@@ -134,8 +90,8 @@ fn stated_seq(line: &[u8]) -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// The lines of a snapshot. Lines that no state could have written may change the next state, but
-/// never stop the program: a snapshot is believed only by its hash.
+/// The lines of a snapshot. Lines that no state would write may give a wrong state but no panic:
+/// a snapshot is trusted only by its hash.
 pub fn snapshot_lines(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -181,7 +137,7 @@ pub fn objects(bytes: &[u8]) {
     match read_files(&[file(bytes.to_vec())]) {
         Ok(objects) => {
             let again = read_files(&[file(Object::to_yaml(&objects).into_bytes())]);
-            assert_eq!(again.ok(), Some(objects), "objects read back as they were");
+            assert_eq!(again.ok(), Some(objects), "objects survive a round trip");
         }
         Err(mistakes) => {
             drop(mistakes.to_problem());
@@ -190,7 +146,7 @@ pub fn objects(bytes: &[u8]) {
     }
 }
 
-/// A proof file, with a key that signs nothing in it.
+/// A proof file, verified with a key that did not sign it.
 pub fn proof(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(proof) = Proof::parse(&text) else {
@@ -203,17 +159,17 @@ pub fn proof(bytes: &[u8]) {
         .to_text()
         .ok()
         .and_then(|text| Proof::parse(&text).ok());
-    assert_eq!(again, Some(proof), "a proof reads back as it was");
+    assert_eq!(again, Some(proof), "a proof survives a round trip");
 }
 
-/// A signed note, and the texts of keys.
+/// A signed checkpoint, and the text form of keys.
 pub fn checkpoint(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(name) = Name::ledger("0198f3c2-0000-7000-8000-000000000000", 0) {
         let key = SigningKey::from_seed(name, [7; 32]);
         if let Ok(checkpoint) = Checkpoint::open(&text, &key.verifier()) {
             let again = Checkpoint::open(&checkpoint.sign([&key]), &key.verifier());
-            assert_eq!(again, Ok(checkpoint), "a checkpoint reads back as it was");
+            assert_eq!(again, Ok(checkpoint), "a checkpoint survives a round trip");
         }
     }
     for part in text.lines() {
@@ -232,11 +188,7 @@ pub fn tile(bytes: &[u8]) {
     let Ok(hashes) = tile_hashes(bytes) else {
         return;
     };
-    assert_eq!(
-        tile_bytes(&hashes),
-        bytes,
-        "a tile is written as it was read"
-    );
+    assert_eq!(tile_bytes(&hashes), bytes, "a tile survives a round trip");
     let (Some(first), Some(last)) = (hashes.first(), hashes.last()) else {
         return;
     };

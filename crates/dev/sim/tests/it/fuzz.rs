@@ -1,4 +1,4 @@
-//! The corpus in the tree is replayed with every test run.
+//! The corpus in the tree is replayed in every test run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bursar_sim::fuzz::targets::{TARGETS, Target};
 use bursar_sim::fuzz::{http, run, run_one};
 
 #[test]
-fn every_target_takes_its_corpus() {
+fn every_target_accepts_its_corpus() {
     for target in TARGETS {
         let corpus = Corpus::read(&root(), target.name).unwrap();
         assert!(!corpus.inputs().is_empty(), "{} has no corpus", target.name);
@@ -18,33 +18,34 @@ fn every_target_takes_its_corpus() {
     }
 }
 
-/// Method: a target that fails on a word that only mutations make.
+/// Method: a target that fails on a byte that only mutations produce.
 #[test]
 fn a_panic_is_found_and_its_input_kept() {
-    let fussy = Target {
+    let failing = Target {
         name: "units",
-        run: |bytes| assert!(!bytes.contains(&0xFF), "it came"),
+        run: |bytes| assert!(!bytes.contains(&0xFF), "byte 255"),
     };
-    let corpus = Corpus::read(&root(), fussy.name).unwrap();
-    let failure = run(&[&fussy], &[corpus], 1, Duration::from_mins(1)).unwrap_err();
+    let corpus = Corpus::read(&root(), failing.name).unwrap();
+    let failure = run(&[&failing], &[corpus], 1, Duration::from_mins(1)).unwrap_err();
     assert_eq!(failure.target, "units");
-    assert_eq!(failure.what, "it came");
+    assert_eq!(failure.cause, "byte 255");
     assert!(failure.input.contains(&0xFF));
     assert!(failure.file_name().starts_with("units-"));
 }
 
-/// Method: a target that sees only bad requests would find nothing.
+/// Method: two inputs of the corpus get the expected answers; a target that sees only invalid requests
+/// would find nothing.
 #[test]
-fn the_http_target_reaches_what_is_behind_the_parser() {
+fn the_http_target_reaches_the_code_behind_the_parser() {
     let input = |name: &str| std::fs::read(root().join("corpus/http").join(name)).unwrap();
     assert_eq!(http::statuses(&input("life")), [201, 200, 200, 200, 200]);
     assert_eq!(http::statuses(&input("limits")), [201, 200, 200, 200]);
 }
 
-/// Method: a corpus of files that nobody writes any more would find nothing. A new record is what
-/// the example `market` of `bursar-node` leaves in its directory.
+/// Method: the present readers accept the corpus; files in an old format would find nothing. To make
+/// a new record, run the example `market` of `bursar-node`.
 #[test]
-fn the_targets_of_the_market_have_files_as_they_are_written() {
+fn the_corpus_of_the_market_is_in_the_present_format() {
     let input = |name: &str| std::fs::read(root().join("corpus").join(name)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("record.jsonl");
@@ -65,7 +66,7 @@ fn the_targets_of_the_market_have_files_as_they_are_written() {
     assert_eq!(originals.unwrap().kept().len(), 2);
 }
 
-/// Method: the list of the crate for `cargo fuzz` against ours.
+/// Method: compares the targets in `fuzz/` with our list.
 #[test]
 fn cargo_fuzz_has_the_same_targets() {
     let directory = root().join("fuzz_targets");

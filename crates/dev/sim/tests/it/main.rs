@@ -1,10 +1,6 @@
-//! The simulation and the fuzz targets, in the small.
+//! Short runs of the simulation and of the fuzz targets.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test may panic, and says what it means"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod fuzz;
 mod simulation;

@@ -1,4 +1,4 @@
-//! A short simulation with every test run; `cargo xtask test simulate` runs the long one.
+//! A short simulation in every test run; `cargo xtask test simulate` runs the long one.
 
 use bursar_sim::simulation::{Extent, Report, run};
 use bursar_sim::trace::SHOWN_DEFAULT;
@@ -30,11 +30,11 @@ fn promises_hold_through_crashes_faults_and_clock_jumps() {
         "recovered from record 0",
         "renewals answered",
     ] {
-        assert!(report.tally.count(met) > 0, "never met: {met}");
+        assert!(report.tally.count(met) > 0, "never occurred: {met}");
     }
 }
 
-/// Method: every word of every trace is hashed; a second run of the seed must say the same.
+/// Method: traces are hashed; a second run with the seed must give the same hash.
 #[test]
 fn one_seed_gives_one_trace_and_another_seed_another() {
     let first = report(SEED, 5_000);

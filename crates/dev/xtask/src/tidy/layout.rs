@@ -1,9 +1,9 @@
-//! Rules about where files are and what they are called (style rules 15, 16 and 39).
+//! Rules about paths and names of files (style rules 15, 16 and 39).
 
 use crate::Finding;
 use crate::tree::File;
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe a module's content.
 const VAGUE: &[&str] = &[
     "common", "helper", "helpers", "manager", "misc", "util", "utils",
 ];
@@ -38,7 +38,7 @@ pub(super) fn vague_names(files: &[File]) -> Vec<Finding> {
         .collect()
 }
 
-/// Each test file directly below `tests/` would be one more binary to link.
+/// Each file directly below `tests/` would be another binary to link.
 pub(super) fn one_test_binary(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files

@@ -1,11 +1,11 @@
 //! Rules about manifests: one list of dependencies, sorted, used, and one set of lints (style rule 48).
 //!
-//! Our own manifests keep one entry a line, so lines are enough and no parser is linked.
+//! Our manifests have one entry per line, so no TOML parser is needed.
 
 use crate::Finding;
 use crate::tree::File;
 
-/// The workspace's own manifest.
+/// Manifest of the workspace.
 const ROOT: &str = "Cargo.toml";
 
 /// One `key = value` line of a manifest.
@@ -14,11 +14,11 @@ pub(super) struct Entry<'a> {
     pub(super) section: &'a str,
     pub(super) key: &'a str,
     pub(super) value: &'a str,
-    /// Counted from 0.
+    /// Line number from 0.
     pub(super) index: usize,
 }
 
-/// Every crate takes the workspace's lints.
+/// Every crate inherits the workspace's lints.
 pub(super) fn workspace_lints(files: &[File]) -> Vec<Finding> {
     let without = members(files).filter(|file| {
         let inherits = |entry: Entry| {
@@ -68,7 +68,7 @@ pub(super) fn sorted(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// What is declared is used by some crate.
+/// Every declared dependency is used by some crate.
 pub(super) fn unused(files: &[File]) -> Vec<Finding> {
     let used = |name: &str| {
         members(files).any(|file| {
@@ -94,7 +94,7 @@ pub(super) fn unused(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The crates from outside that the workspace declares, with their lines.
+/// External crates that the workspace declares.
 pub(super) fn declared_from_outside(files: &[File]) -> impl Iterator<Item = Entry<'_>> {
     let root = files.iter().filter(|file| file.path == ROOT);
     root.flat_map(|file| entries(&file.text))
@@ -106,14 +106,13 @@ fn is_declaration(entry: &Entry) -> bool {
     entry.section == "workspace.dependencies"
 }
 
-/// The manifests of our crates.
 fn members(files: &[File]) -> impl Iterator<Item = &File> {
     files
         .iter()
         .filter(|file| file.name() == "Cargo.toml" && file.path.starts_with("crates/"))
 }
 
-/// The `key = value` lines of a manifest, each with the section it stands in.
+/// The `key = value` lines of a manifest with their sections.
 pub(super) fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {

@@ -1,13 +1,13 @@
-//! Every crate from outside has a reason in ARCHITECTURE.md (style rule 48).
+//! Every external crate has a reason in ARCHITECTURE.md (style rule 48).
 
 use crate::Finding;
 use crate::tidy::manifests::declared_from_outside;
 use crate::tree::File;
 
-/// Where the reasons are: rows of the form ``| `name` | why |``, under a heading with [`HEADING`].
+/// File with the reasons: rows of the form ``| `name` | why |`` under a heading with [`HEADING`].
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// The part of the heading by which the table of reasons is found.
+/// Part of the heading above the table of reasons.
 const HEADING: &str = "ependenc";
 
 /// Each declared crate has a row with a reason, and each row a declared crate.
@@ -15,7 +15,7 @@ pub(super) fn every_dependency_has_one(files: &[File]) -> Vec<Finding> {
     let Some(document) = files.iter().find(|file| file.path == DOCUMENT) else {
         return vec![Finding::of(
             DOCUMENT,
-            "missing; it holds the reason for each dependency",
+            "missing; it contains the reason for each dependency",
         )];
     };
     let rows = rows(&document.text);

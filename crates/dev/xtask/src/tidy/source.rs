@@ -1,11 +1,11 @@
-//! Rules about Rust code. Comments and literals are blanked first, so that a rule can be named in one.
+//! Rules about Rust code. Comments and literals are blanked first, so that they may contain any word.
 
 use crate::Finding;
 use crate::tidy::text::holds_word;
 use crate::tree::File;
 
-/// Modules of the standard library that reach outside. Clippy forbids their functions one by one, with
-/// reasons; a name is enough here, so that a function nobody listed is caught too.
+/// Modules of the standard library with side effects. Clippy forbids their functions one by one, with
+/// reasons; this rule also catches functions that are not listed there.
 const OUTSIDE_WORLD: &[&str] = &[
     "std::env",
     "std::fs",
@@ -15,7 +15,7 @@ const OUTSIDE_WORLD: &[&str] = &[
     "std::thread",
 ];
 
-/// Exceptions from lints are `expect`, with a reason: one that is no longer needed then fails the build.
+/// Lint exceptions use `expect` with a reason, because an exception that is no longer needed then fails.
 pub(super) fn lint_exceptions(files: &[File]) -> Vec<Finding> {
     attributes(files, concat!("all", "ow"), |inner| {
         let silenced = inner.split(',').any(|part| {
@@ -27,15 +27,15 @@ pub(super) fn lint_exceptions(files: &[File]) -> Vec<Finding> {
     })
 }
 
-/// A slow class of tests is a part of its own, never a skip.
+/// Slow tests are a separate part of `cargo xtask test`; no test is skipped.
 pub(super) fn skipped_tests(files: &[File]) -> Vec<Finding> {
     attributes(files, "ignore", |inner| {
         let skipped = holds_word(inner, "ignore") && !inner.contains("serde");
-        skipped.then_some("no test is skipped: mend it, or make it a part of `cargo xtask test`")
+        skipped.then_some("no test is skipped: fix it, or make it a part of `cargo xtask test`")
     })
 }
 
-/// Decisions are made with integers.
+/// Pure crates decide with integers.
 pub(super) fn floats_in_pure_crates(files: &[File]) -> Vec<Finding> {
     in_pure_sources(files, |line| {
         let named = holds_word(line, "f32") || holds_word(line, "f64");
@@ -44,7 +44,7 @@ pub(super) fn floats_in_pure_crates(files: &[File]) -> Vec<Finding> {
     })
 }
 
-/// Pure crates reach nothing outside themselves.
+/// Pure crates have no side effects.
 pub(super) fn outside_world_in_pure_crates(files: &[File]) -> Vec<Finding> {
     in_pure_sources(files, |line| {
         let reaches = OUTSIDE_WORLD.iter().any(|module| holds_word(line, module));
@@ -52,7 +52,7 @@ pub(super) fn outside_world_in_pure_crates(files: &[File]) -> Vec<Finding> {
     })
 }
 
-/// One finding for each code line below `crates/pure/*/src` to which `complain` has something to say.
+/// One finding for each code line below `crates/pure/*/src` for which `complain` returns a message.
 fn in_pure_sources(
     files: &[File],
     complain: impl Fn(&str) -> Option<&'static str>,
@@ -73,7 +73,7 @@ fn in_pure_sources(
     findings
 }
 
-/// One finding for each attribute that names `word` and to which `complain` has something to say.
+/// One finding for each attribute that contains `word` and for which `complain` returns a message.
 fn attributes(
     files: &[File],
     word: &str,
@@ -118,7 +118,7 @@ fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.extension() == "rs")
 }
 
-/// Whether a number with a decimal point or an exponent stands in `line`; `pair.0.1` and `0..9` do not count.
+/// Whether `line` contains a number with a decimal point or an exponent; `pair.0.1` and `0..9` do not count.
 fn holds_float_literal(line: &str) -> bool {
     let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'));
     words.flat_map(|word| word.split("..")).any(|number| {
@@ -163,7 +163,7 @@ pub(super) fn code_only(text: &str) -> String {
     out
 }
 
-/// How many bytes at the start of `rest` are a comment or a literal.
+/// Length in bytes of the comment or literal at the start of `rest`.
 fn blank_length(rest: &str) -> Option<usize> {
     comment_length(rest)
         .or_else(|| raw_length(rest))
@@ -230,7 +230,7 @@ fn character_length(rest: &str) -> Option<usize> {
     closing(body, '\'').map(|found| found + 2)
 }
 
-/// Where the first `quote` without a backslash before it stands.
+/// Offset of the first `quote` without a backslash before it.
 fn closing(body: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (offset, c) in body.char_indices() {

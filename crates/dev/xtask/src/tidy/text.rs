@@ -1,14 +1,14 @@
-//! Rules for every text that people write: whitespace, and what must never be in a public tree.
+//! Rules for all text files: whitespace, and content that must never be in a public tree.
 //!
-//! A word that a rule looks for is spelled in two halves here, or the rule would find itself.
+//! A word that a rule searches for is written in two halves here, or the rule would find itself.
 
 use crate::Finding;
 use crate::tree::File;
 
-/// Directories whose files are inputs of tests, kept byte for byte.
+/// Directories with test inputs, which must not be reformatted.
 const BYTE_FOR_BYTE: &[&str] = &["/corpus/", "/journals/"];
 
-/// Words that promise work instead of doing it.
+/// Words that announce later work.
 const PROMISES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 /// Directories that exist on one machine only.
@@ -58,10 +58,10 @@ pub(super) fn whitespace(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Nothing is promised for later: it is done, or it is an issue.
+/// No notes about later work: it is done now, or it is an issue.
 pub(super) fn promises_to_come_back(files: &[File]) -> Vec<Finding> {
     let message =
-        |word: &str| format!("`{word}`: do it now, or open an issue and say nothing here");
+        |word: &str| format!("`{word}`: do it now, or open an issue and remove this note");
     find(files, |line| {
         PROMISES
             .iter()
@@ -73,7 +73,7 @@ pub(super) fn promises_to_come_back(files: &[File]) -> Vec<Finding> {
 /// No path that only one machine has.
 pub(super) fn machine_paths(files: &[File]) -> Vec<Finding> {
     let message = |root: &str| {
-        format!("a path of one machine (`{root}`): say it relative to the tree or to `~`")
+        format!("a path of one machine (`{root}`): write it relative to the tree or to `~`")
     };
     find(files, |line| {
         MACHINE_ROOTS
@@ -117,7 +117,7 @@ pub(super) fn registry_addresses(files: &[File]) -> Vec<Finding> {
     others.into_iter().chain(locked).collect()
 }
 
-/// One finding for each line to which `complain` has something to say.
+/// One finding for each line for which `complain` returns a message.
 fn find(files: &[File], complain: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in written(files) {
@@ -128,7 +128,7 @@ fn find(files: &[File], complain: impl Fn(&str) -> Option<String>) -> Vec<Findin
     findings
 }
 
-/// The files that a person wrote, as opposed to recorded inputs of tests.
+/// All files except recorded inputs of tests.
 fn written(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| {
         !BYTE_FOR_BYTE
@@ -137,7 +137,7 @@ fn written(files: &[File]) -> impl Iterator<Item = &File> {
     })
 }
 
-/// Whether `word` stands in `line` with no letter, digit or underscore beside it.
+/// Whether `line` contains `word` with no letter, digit or underscore beside it.
 pub(super) fn holds_word(line: &str, word: &str) -> bool {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(start, _)| {
@@ -149,7 +149,7 @@ pub(super) fn holds_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a path in `line` begins with `root`, as opposed to `root` being the middle of a longer path.
+/// Whether a path in `line` begins with `root`; `root` in the middle of a longer path does not count.
 fn starts_path(line: &str, root: &str) -> bool {
     line.match_indices(root).any(|(start, _)| {
         let before = line.get(..start).and_then(|text| text.chars().next_back());

@@ -1,7 +1,7 @@
-//! The archive that a kernel unpacks as its first file system: cpio in the form "newc".
+//! The archive that a kernel unpacks as its first file system: cpio in the format "newc".
 //!
-//! Promises: directories come before what is in them, and the same content gives the same bytes.
-//! Deliberately absent: owners, times and devices, which nobody asks for there.
+//! Promises: directories come before their entries, and the same content gives the same bytes.
+//! Deliberately absent: owners, times and devices, which are not needed there.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
-/// The name by which the end is known.
+/// Name of the entry that ends an archive.
 const END: &str = "TRAILER!!!";
 
-/// Everything in an archive is aligned to so many bytes.
+/// Alignment of headers and contents, in bytes.
 const ALIGNMENT: usize = 4;
 
-/// An archive in the making. Paths begin without a slash.
+/// An archive that is being built. Paths have no leading slash.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a directory, unless it is there, and those above it.
+    /// Adds a directory and its parents, unless they exist.
     pub(super) fn directory(&mut self, path: &str) -> anyhow::Result<()> {
         let ends = path.match_indices('/').map(|(index, _)| index);
         let above: Vec<&str> = ends.filter_map(|end| path.get(..end)).collect();
@@ -40,23 +40,21 @@ impl Archive {
 
     /// Adds a file that everybody may read and run.
     pub(super) fn file(&mut self, path: &str, content: &[u8]) -> anyhow::Result<()> {
-        self.above(path)?;
+        self.parents(path)?;
         self.entry(path, PROGRAM, content)
     }
 
-    /// Adds a symbolic link.
     pub(super) fn link(&mut self, path: &str, target: &str) -> anyhow::Result<()> {
-        self.above(path)?;
+        self.parents(path)?;
         self.entry(path, LINK, target.as_bytes())
     }
 
-    /// The whole archive.
     pub(super) fn finish(mut self) -> anyhow::Result<Vec<u8>> {
         self.entry(END, 0, &[])?;
         Ok(self.bytes)
     }
 
-    fn above(&mut self, path: &str) -> anyhow::Result<()> {
+    fn parents(&mut self, path: &str) -> anyhow::Result<()> {
         match path.rsplit_once('/') {
             Some((directory, _)) => self.directory(directory),
             None => Ok(()),
@@ -69,7 +67,7 @@ impl Archive {
         let name_size = u32::try_from(path.len() + 1).with_context(too_large)?;
         self.entries += 1;
         self.bytes.extend(b"070701");
-        // Number, mode, owner, group, links, time, size, four halves of devices, name, check.
+        // Inode, mode, owner, group, links, time, size, two device numbers twice, name size, checksum.
         let number = self.entries;
         for field in [number, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0] {
             self.bytes.extend(format!("{field:08x}").bytes());
@@ -95,7 +93,7 @@ mod tests {
     use super::Archive;
 
     #[test]
-    fn directories_come_once_and_before_what_is_in_them() {
+    fn directories_come_once_and_before_their_entries() {
         let mut archive = Archive::default();
         archive.file("a/b/one", b"1").unwrap();
         archive.link("a/two", "b/one").unwrap();

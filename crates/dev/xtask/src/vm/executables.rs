@@ -1,5 +1,5 @@
-//! What runs in the machine: the tests of `bursar-node` with the programs they start, the program
-//! that users get, and the libraries that all of them need.
+//! Executables of the machine: the tests of `bursar-node` with the programs they start, `bursar`
+//! itself, and the libraries that all of them need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use serde::Deserialize;
 
 use crate::invocation::Invocation;
 
-/// An executable and where the tests look for it.
+/// An executable and its path in the machine.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Executable {
     pub(super) built: PathBuf,
-    /// Without a slash at the beginning.
-    pub(super) place: String,
+    /// Without a leading slash.
+    pub(super) guest_path: String,
 }
 
-/// One line of what cargo says while it builds.
+/// One line of cargo's JSON output.
 #[derive(Deserialize)]
 struct Message {
     target: Option<Target>,
@@ -38,24 +38,23 @@ struct Target {
     src_path: String,
 }
 
-/// Where the sources of the tests are.
+/// Directory of the tested crate.
 const TESTED: &str = "/crates/io/node/";
 
-/// Builds all of them.
 pub(super) fn build(root: &Path) -> anyhow::Result<Vec<Executable>> {
     let build = invocation();
     eprintln!("$ {build}");
     executables(&build.output(root)?)
 }
 
-/// Builds what the part `unit` builds, and says where it is.
+/// Builds the same as the part `unit` and prints the paths.
 fn invocation() -> Invocation {
     let build = ["test", "--workspace", "--locked", "--no-run"];
     Invocation::cargo(&build).with(["--message-format", "json-render-diagnostics"])
 }
 
-/// The same executable without what only a debugger reads, most of it, where that can be taken
-/// away; otherwise itself: the machine only takes longer to begin.
+/// A copy of the executable without debug information, which is most of its size; the executable
+/// itself if `strip` fails, which only makes the machine boot more slowly.
 pub(super) fn without_debugging(root: &Path, executable: &Path, scratch: &Path) -> PathBuf {
     let name = executable.file_name().unwrap_or_default();
     let small = scratch.join(name);
@@ -67,19 +66,20 @@ pub(super) fn without_debugging(root: &Path, executable: &Path, scratch: &Path) 
     }
 }
 
-/// The libraries of an executable, as the loader of this machine finds them.
+/// Shared libraries of an executable on this machine.
 pub(super) fn libraries(root: &Path, executable: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let executable = executable.to_string_lossy();
     let text = Invocation::new("ldd", &[&executable]).output(root)?;
     Ok(loaded(&text))
 }
 
-/// The tests have a directory beside that of the programs they start, as cargo arranges them.
+/// Finds the executables in cargo's output. As in cargo's target directory, the tests are in a
+/// directory beside that of the programs they start.
 fn executables(text: &str) -> anyhow::Result<Vec<Executable>> {
     let mut executables = Vec::new();
     for line in text.lines() {
         let message: Message =
-            serde_json::from_str(line).context("cannot read the answer of `cargo test`")?;
+            serde_json::from_str(line).context("cannot parse the output of `cargo test`")?;
         let (Some(target), Some(built)) = (message.target, message.executable) else {
             continue;
         };
@@ -94,13 +94,13 @@ fn executables(text: &str) -> anyhow::Result<Vec<Executable>> {
         } else {
             continue;
         };
-        let place = format!("{directory}/{}", target.name);
-        executables.push(Executable { built, place });
+        let guest_path = format!("{directory}/{}", target.name);
+        executables.push(Executable { built, guest_path });
     }
     Ok(executables)
 }
 
-/// The files in the words of `ldd`: `name => /file (address)`, or the loader itself, `/file (address)`.
+/// Paths in the output of `ldd`: `name => /file (address)`, or the loader itself, `/file (address)`.
 fn loaded(text: &str) -> BTreeSet<PathBuf> {
     let words = text.lines().flat_map(str::split_whitespace);
     words
@@ -116,14 +116,14 @@ mod tests {
     use super::{Executable, executables, invocation, loaded};
 
     #[test]
-    fn a_person_could_type_what_is_run() {
+    fn the_command_is_printed_as_a_person_would_type_it() {
         let expected =
             "cargo test --workspace --locked --no-run --message-format json-render-diagnostics";
         assert_eq!(invocation().to_string(), expected);
     }
 
     #[test]
-    fn tests_examples_and_programs_are_found_among_what_was_built() {
+    fn tests_examples_and_programs_are_found_in_the_output_of_cargo() {
         let artifact = |name: &str, kind: &str, source: &str, test: bool, file: &str| {
             serde_json::json!({
                 "reason": "compiler-artifact",
@@ -147,9 +147,9 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ]
         .join("\n");
-        let executable = |built: &str, place: &str| Executable {
+        let executable = |built: &str, guest_path: &str| Executable {
             built: built.into(),
-            place: place.to_owned(),
+            guest_path: guest_path.to_owned(),
         };
         let expected = [
             executable("/t/deps/it-1", "tests/deps/it"),

@@ -1,8 +1,8 @@
-//! What the machine is made of: qemu, which is installed, and a kernel and a busybox, which are
-//! only unpacked: nothing of this machine boots from them.
+//! Parts of the machine: qemu, which is installed, and a kernel and a busybox, which are only
+//! unpacked, so that this machine never boots from them.
 //!
-//! Promises: what was fetched once is kept in the cache and fetched no more; nothing half done is
-//! ever kept; where something cannot be had by itself, it is said what to put where.
+//! Promises: files are downloaded once and kept in the cache; an incomplete download is never kept;
+//! if a file cannot be downloaded, the error names it and its path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,24 @@ use super::scratch::Scratch;
 use crate::debian;
 use crate::invocation::Invocation;
 
-/// The program that emulates a machine.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// The package that has it.
 const QEMU_PACKAGE: &str = "qemu-system-x86";
 
-/// The package that depends on the newest kernel for machines without hardware.
+/// Package that depends on the newest kernel for virtual machines.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// A shell with all the small programs in one file that needs no library.
+/// Package with a shell and the usual commands in one static file.
 const BUSYBOX_PACKAGE: &str = "busybox-static";
 
-/// Two files of the cache.
+/// Paths in the cache.
 #[derive(Debug)]
 pub(super) struct Ingredients {
     pub(super) kernel: PathBuf,
     pub(super) busybox: PathBuf,
 }
 
-/// Sees to it that everything is there.
+/// Installs and downloads all parts that are missing.
 pub(super) fn find(root: &Path, cache: &Path) -> anyhow::Result<Ingredients> {
     find_qemu(root)?;
     let ingredients = Ingredients {
@@ -48,12 +46,12 @@ pub(super) fn find(root: &Path, cache: &Path) -> anyhow::Result<Ingredients> {
     } else {
         Err(anyhow!("this is not Debian"))
     };
-    // What to do comes last, after all the causes.
+    // The hint comes last, after all causes.
     fetched.map_err(|error| {
         anyhow!(
-            "no kernel and no busybox for a virtual machine in {}: {error:#}\nhint: put there, as `vmlinuz`, a \
-             kernel for x86-64 with cgroup v2 and a serial console, and a static `busybox`, such as Debian has \
-             in {KERNEL_PACKAGE} and {BUSYBOX_PACKAGE}; on Debian `apt-get update`, as root, may be all it takes",
+            "{} has no kernel and no busybox for the virtual machine: {error:#}\nhint: put an x86-64 kernel \
+             with cgroup v2 and a serial console there as `vmlinuz`, and a static `busybox`, such as those of \
+             Debian in {KERNEL_PACKAGE} and {BUSYBOX_PACKAGE}; on Debian try `apt-get update` as root first",
             cache.display()
         )
     })?;
@@ -62,27 +60,22 @@ pub(super) fn find(root: &Path, cache: &Path) -> anyhow::Result<Ingredients> {
 
 fn find_qemu(root: &Path) -> anyhow::Result<()> {
     let is_there = || Invocation::new(QEMU, &["--version"]).succeeds(root);
-    if is_there() {
+    if debian::ensure(root, QEMU_PACKAGE, is_there)? {
         return Ok(());
     }
-    if debian::may_install(root) {
-        debian::install(root, QEMU_PACKAGE)?;
-        if is_there() {
-            return Ok(());
-        }
-    }
     bail!(
-        "no {QEMU} is on the search path\nhint: install the package `{QEMU_PACKAGE}`: on Debian, as root, this \
-         part does it by itself"
+        "no {QEMU} is on the search path\nhint: install the package `{QEMU_PACKAGE}`; as root on Debian this \
+         part installs it"
     )
 }
 
-/// Unpacks both packages and keeps one file of each.
+/// Downloads both packages and keeps one file of each.
 fn fetch(unpacked: &Path, ingredients: &Ingredients) -> anyhow::Result<()> {
     let newest = Invocation::new("apt-cache", &["depends", "--important", KERNEL_PACKAGE]);
     let kernel_package = debian::with_lists(unpacked, || {
-        kernel_package(&newest.output(unpacked)?)
-            .with_context(|| format!("no kernel is known by the name `{KERNEL_PACKAGE}`"))
+        kernel_package(&newest.output(unpacked)?).with_context(|| {
+            format!("the package `{KERNEL_PACKAGE}` is unknown or names no kernel")
+        })
     })?;
     debian::download(unpacked, &[&kernel_package, BUSYBOX_PACKAGE])?;
     for package in entries(unpacked)? {
@@ -94,17 +87,17 @@ fn fetch(unpacked: &Path, ingredients: &Ingredients) -> anyhow::Result<()> {
         .find(|file| file.to_string_lossy().contains("/vmlinuz-"))
         .with_context(|| format!("the package `{kernel_package}` has no kernel"))?;
     keep(&kernel, &ingredients.kernel)?;
-    // Newer releases of Debian have everything below `usr`.
-    let mut places = ["bin/busybox", "usr/bin/busybox"]
-        .map(|place| unpacked.join(place))
+    // Newer releases of Debian have all programs below `usr`.
+    let mut paths = ["bin/busybox", "usr/bin/busybox"]
+        .map(|path| unpacked.join(path))
         .into_iter();
-    let busybox = places
-        .find(|place| place.exists())
+    let busybox = paths
+        .find(|path| path.exists())
         .with_context(|| format!("the package `{BUSYBOX_PACKAGE}` has no busybox"))?;
     keep(&busybox, &ingredients.busybox)
 }
 
-/// The name of the kernel's own package, in the words of `apt-cache depends`.
+/// Name of the kernel's package in the output of `apt-cache depends`.
 fn kernel_package(text: &str) -> Option<String> {
     let names = text
         .lines()
@@ -123,9 +116,9 @@ fn entries(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     entries.with_context(|| format!("cannot read {}", directory.display()))
 }
 
-fn keep(file: &Path, place: &Path) -> anyhow::Result<()> {
-    fs::rename(file, place)
-        .with_context(|| format!("cannot keep {} as {}", file.display(), place.display()))
+fn keep(file: &Path, target: &Path) -> anyhow::Result<()> {
+    fs::rename(file, target)
+        .with_context(|| format!("cannot move {} to {}", file.display(), target.display()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One emulated machine, from power on to its last line.
 //!
-//! Promises: it is gone when this returns, whatever happened.
+//! Promises: the emulator has ended when [`run`] returns.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -12,24 +12,24 @@ use anyhow::{Context as _, bail};
 
 use super::ingredients::QEMU;
 
-/// With this the machine begins the line that says how it ended.
+/// Prefix of the machine's last line; the result follows.
 const END: &str = "vm: ended with ";
 
-/// Lines that may wait to be printed.
+/// Maximum number of lines that wait to be printed.
 const LINES_MAX: usize = 1_000;
 
-/// A machine that is turned off when nobody wants it any more.
+/// A machine that is turned off on drop.
 struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have turned itself off already.
+        // The machine may already be off.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Boots a machine, prints what it says, and fails unless it says that all is well in time.
+/// Boots a machine, prints its output, and fails unless it reports success in time.
 pub(super) fn run(kernel: &Path, archive: &Path, limit: Duration) -> anyhow::Result<()> {
     let started = command(kernel, archive).spawn();
     let mut machine = Machine(started.with_context(|| format!("cannot start {QEMU}"))?);
@@ -45,10 +45,10 @@ fn watch(lines: &Receiver<String>, limit: Duration) -> anyhow::Result<()> {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = limit.as_secs();
-                bail!("the virtual machine has not ended its tests within {seconds} s");
+                bail!("the tests in the virtual machine did not end within {seconds} s");
             }
             Err(RecvTimeoutError::Disconnected) => {
-                bail!("the virtual machine stopped before its tests had ended");
+                bail!("the virtual machine stopped before its tests ended");
             }
         };
         eprintln!("{line}");
@@ -60,7 +60,7 @@ fn watch(lines: &Receiver<String>, limit: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Two processors and no devices but a console; `panic=-1` ends it where it cannot go on.
+/// Two processors and no devices but a console; with `panic=-1` a kernel panic ends the machine.
 fn command(kernel: &Path, archive: &Path) -> Command {
     let mut command = Command::new(QEMU);
     command
@@ -78,12 +78,12 @@ fn command(kernel: &Path, archive: &Path) -> Command {
     command
 }
 
-/// The lines of a console as they come. Its reader ends with the machine.
+/// Lines of a console as they arrive. The reading thread ends with the machine.
 fn lines(console: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = sync_channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in BufReader::new(console).split(b'\n').map_while(Result::ok) {
-            // A program in the machine may write anything.
+            // The output may be invalid UTF-8.
             let line = String::from_utf8_lossy(&line);
             if sender.send(line.trim_end().to_owned()).is_err() {
                 return;
@@ -105,7 +105,7 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
 
     #[test]
-    fn only_a_last_line_that_says_so_is_success() {
+    fn only_a_last_line_with_result_0_is_success() {
         for (console, expected) in [
             (&b"\xff\r\nvm: ended with 0\r\n"[..], None),
             (b"vm: ended with 1\r\n", Some("tests failed")),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_hangs_is_not_waited_for() {
+    fn a_machine_that_hangs_fails_at_the_time_limit() {
         let (_console, lines) = sync_channel(1);
         let failure = watch(&lines, Duration::ZERO).unwrap_err().to_string();
         assert!(failure.ends_with("within 0 s"), "{failure}");

@@ -1,23 +1,23 @@
-//! Directories of one run in the cache, of hundreds of megabytes.
+//! Temporary directories in the cache, of hundreds of megabytes.
 //!
-//! Promises: each is gone when its run is; one whose run was killed goes with the next run.
+//! Promises: each is removed at the end of its run; the next run removes those of killed runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// A directory that is removed when it is dropped.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes an empty one.
-    pub(super) fn new(cache: &Path, word: &str) -> anyhow::Result<Self> {
-        sweep(cache, word, Path::new("/proc"));
-        let path = cache.join(format!("{word}-{}", std::process::id()));
+    /// Creates an empty directory in `cache`; its name begins with `prefix`.
+    pub(super) fn new(cache: &Path, prefix: &str) -> anyhow::Result<Self> {
+        sweep(cache, prefix, Path::new("/proc"));
+        let path = cache.join(format!("{prefix}-{}", std::process::id()));
         fs::create_dir_all(&path)
-            .with_context(|| format!("cannot make the directory {}", path.display()))?;
+            .with_context(|| format!("cannot create the directory {}", path.display()))?;
         Ok(Self(path))
     }
 
@@ -28,16 +28,16 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays goes with the next run.
+        // The next run removes it if this fails.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes those whose process is not there any more, ours included: its number is our own.
-fn sweep(cache: &Path, word: &str, processes: &Path) {
+/// Removes directories whose process has ended. One with our own pid is of an earlier process too.
+fn sweep(cache: &Path, prefix: &str, processes: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(word));
+        let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
         let number: Option<u32> = number
             .and_then(|number| number.strip_prefix('-'))
             .and_then(|number| number.parse().ok());
@@ -59,7 +59,7 @@ mod tests {
     use super::{Scratch, sweep};
 
     #[test]
-    fn only_what_a_killed_run_left_is_swept_away() {
+    fn only_directories_of_killed_runs_are_removed() {
         let cache = tempfile::tempdir().unwrap();
         let processes = tempfile::tempdir().unwrap();
         fs::create_dir(processes.path().join("7")).unwrap();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_goes_with_its_run_and_is_empty_when_it_begins() {
+    fn a_directory_is_empty_at_first_and_removed_at_the_end() {
         let cache = tempfile::tempdir().unwrap();
         let left = cache.path().join(format!("run-{}", std::process::id()));
         fs::create_dir(&left).unwrap();

@@ -1,4 +1,4 @@
-//! Arrows between crates point inward, and the checker that says so can say otherwise.
+//! Dependencies between crates point inward, and the checker finds those that do not.
 
 use xtask::arrows::{Arrow, Node, Ring, check, graph};
 use xtask::{metadata, tree};
@@ -15,7 +15,7 @@ fn node(name: &str, ring: Ring, arrows: &[&str]) -> Node {
     }
 }
 
-/// A small tree of the same shape as ours, in which `from` also points at `to`.
+/// A small graph of the same shape as ours, in which `from` also depends on `to`.
 fn world(from: &str, to: &str, for_tests: bool) -> Vec<Node> {
     let mut world = vec![
         node("bursar-units", Ring::Pure, &["serde", "thiserror"]),
@@ -72,7 +72,7 @@ fn our_own_arrows_point_inward() {
 #[test]
 fn a_tree_whose_arrows_point_inward_passes() {
     assert_eq!(check(&world("bursar-engine", "sha2", false)), []);
-    // Tests of a pure crate may link what computes nothing in the product.
+    // Tests of a pure crate may link crates that are not part of the product.
     assert_eq!(check(&world("bursar-engine", "proptest", true)), []);
     assert_eq!(check(&world("bursar-sim", "axum", false)), []);
 }
@@ -108,7 +108,7 @@ fn an_outward_arrow_is_named_with_both_its_ends_and_the_reason() {
         let [finding] = findings.as_slice() else {
             panic!("{from} → {to}: {findings:?}")
         };
-        assert_eq!(finding.place, from);
+        assert_eq!(finding.location, from);
         assert!(
             finding
                 .message

@@ -1,4 +1,4 @@
-//! A generated file that differs is told by its first differing line.
+//! A difference in a generated file is reported by its first differing line.
 
 use xtask::drift::first_difference;
 

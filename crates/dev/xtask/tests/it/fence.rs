@@ -1,7 +1,8 @@
-//! Clippy finds the fence around the pure crates, and the fence holds.
+//! Clippy applies the restrictions on pure crates.
 //!
-//! A small workspace of the same shape, with our two files, is given to clippy: what is forbidden in a
-//! pure crate is reported there with its reason, and the crate outside is judged by the other file.
+//! Method: clippy runs on a small workspace of the same shape with our two `clippy.toml` files. It
+//! reports forbidden items in the pure crate with their reasons, and judges the other crate by the
+//! other file.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +32,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[test]
-fn what_a_pure_crate_must_not_touch_is_reported_with_the_reason() {
+fn forbidden_items_of_a_pure_crate_are_reported_with_the_reason() {
     let (tree, scratch) = (tree::root().unwrap(), tempfile::tempdir().unwrap());
     let root = scratch.path();
     write(
@@ -91,6 +92,6 @@ fn what_a_pure_crate_must_not_touch_is_reported_with_the_reason() {
         matches!(outside.as_slice(), [only] if only.contains("std::env::var")),
         "{report}"
     );
-    // A path that clippy cannot resolve would be a hole in the fence.
+    // Clippy warns about a path in clippy.toml that it cannot resolve; it would forbid nothing.
     assert!(!report.contains("clippy.toml"), "{report}");
 }

@@ -1,4 +1,4 @@
-//! Integration tests of the project's chores.
+//! Integration tests of the development tasks.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod arrows;

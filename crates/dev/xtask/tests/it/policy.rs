@@ -1,4 +1,4 @@
-//! Licences, sources, bans and doubles: the rules are read from deny.toml and applied without it.
+//! Licences, sources, bans and duplicate versions: the rules of deny.toml, applied without cargo-deny.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn complaints(packages: Vec<Package>, rules: &Rules) -> Vec<String> {
 }
 
 #[test]
-fn what_we_link_obeys_our_rules() {
+fn linked_crates_obey_our_rules() {
     let root = tree::root().unwrap();
     let rules = read(&std::fs::read_to_string(root.join("deny.toml")).unwrap());
     assert!(
@@ -60,7 +60,7 @@ fn what_we_link_obeys_our_rules() {
 }
 
 #[test]
-fn rules_are_read_from_the_lists_of_the_file_and_from_nowhere_else() {
+fn rules_are_read_only_from_their_lists_in_the_file() {
     let text = "
 # allow = [\"Comment\"]
 [licenses]

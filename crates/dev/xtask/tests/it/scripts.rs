@@ -1,4 +1,4 @@
-//! The pages that run are found by their `console` blocks.
+//! Pages with scripts are found by their `console` blocks.
 
 use xtask::scripts::among;
 use xtask::tree::File;

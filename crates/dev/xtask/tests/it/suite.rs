@@ -1,4 +1,4 @@
-//! What each part runs, and how the result is told.
+//! Commands of each part, and the summary of results.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use clap::ValueEnum as _;
 use xtask::invocation::Invocation;
 use xtask::programs::{self, Programs};
 use xtask::simulator;
-use xtask::suite::{Outcome, Part, failed, summary};
+use xtask::suite::{Part, PartResult, failed, summary};
 
-fn outcome(part: Part, failure: Option<&str>) -> Outcome {
-    Outcome {
+fn result(part: Part, failure: Option<&str>) -> PartResult {
+    PartResult {
         part,
         elapsed: Duration::from_millis(1_250),
         failure: failure.map(String::from),
@@ -17,7 +17,7 @@ fn outcome(part: Part, failure: Option<&str>) -> Outcome {
 }
 
 #[test]
-fn a_part_is_typed_by_the_name_it_is_told_by() {
+fn the_printed_name_of_a_part_is_its_command_line_name() {
     assert_eq!(Part::value_variants(), Part::ALL);
     for part in Part::ALL {
         assert_eq!(part.to_possible_value().unwrap().get_name(), part.name());
@@ -32,7 +32,7 @@ fn a_command_is_printed_as_a_person_would_type_it() {
 }
 
 #[test]
-fn a_seed_runs_as_the_test_that_printed_it() {
+fn a_seed_repeats_the_run_of_the_test() {
     let programs = Programs::below("t");
     let test = simulator::test_simulation(&programs);
     assert_eq!(test, simulator::simulation(&programs, 1, Some(1_000_000)));
@@ -47,7 +47,7 @@ fn a_seed_runs_as_the_test_that_printed_it() {
 }
 
 #[test]
-fn nothing_is_built_twice_because_a_package_was_named() {
+fn builds_name_no_single_package_and_so_build_nothing_twice() {
     for invocation in [programs::invocation(), Part::Unit.invocation().unwrap()] {
         let line = invocation.to_string();
         let names_one = line.contains("--package") || line.contains(" -p ");
@@ -56,16 +56,16 @@ fn nothing_is_built_twice_because_a_package_was_named() {
 }
 
 #[test]
-fn the_summary_has_a_line_for_each_part_and_closes_with_the_counts() {
-    let outcomes = [
-        outcome(Part::Format, None),
-        outcome(Part::Simulate, Some("seed 7\nmore")),
+fn the_summary_has_a_line_for_each_part_and_ends_with_the_counts() {
+    let results = [
+        result(Part::Format, None),
+        result(Part::Simulate, Some("seed 7\nmore")),
     ];
     let expected = "\
 format    passed      1.2 s
 simulate  failed      1.2 s  seed 7
 1 passed, 1 failed
 ";
-    assert_eq!(summary(&outcomes), expected);
-    assert_eq!(failed(&outcomes), ["simulate"]);
+    assert_eq!(summary(&results), expected);
+    assert_eq!(failed(&results), ["simulate"]);
 }

@@ -1,6 +1,6 @@
-//! Each rule finds what breaks it, and nothing else.
+//! Each rule finds its violations, and nothing else.
 //!
-//! Words that a rule looks for are put together here, or the rule would find this file.
+//! Words that a rule searches for are concatenated here, or the rule would find this file.
 
 use xtask::tidy::check;
 use xtask::tree::{self, File};
@@ -12,7 +12,7 @@ const MEMBER: &str =
 const REASONS: &str =
     "# Dependencies\n\n| crate | why |\n|---|---|\n| `serde` | reads and writes |\n";
 
-/// The smallest tidy tree, in which one file is added or replaced.
+/// Findings in the smallest tidy tree with one file added or replaced.
 fn complaints(path: &str, text: &str) -> Vec<String> {
     let file = |path: &str, text: &str| File {
         path: path.to_owned(),
@@ -32,14 +32,17 @@ fn passes(path: &str, text: &str) {
     assert_eq!(complaints(path, text), [""; 0], "{path}: {text}");
 }
 
-/// The one finding in the tree is at `place` and says `words`.
-fn fails(path: &str, text: &str, place: &str, words: &str) {
+/// Asserts that the tree has one finding, at `location`, with `message` in its text.
+fn fails(path: &str, text: &str, location: &str, message: &str) {
     let found = complaints(path, text);
     let [complaint] = found.as_slice() else {
         panic!("{path}: {text}: {found:?}")
     };
-    assert!(complaint.starts_with(&format!("{place}: ")), "{complaint}");
-    assert!(complaint.contains(words), "{complaint}");
+    assert!(
+        complaint.starts_with(&format!("{location}: ")),
+        "{complaint}"
+    );
+    assert!(complaint.contains(message), "{complaint}");
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn no_registry_is_named_but_the_default_one_in_the_lock_file() {
 }
 
 #[test]
-fn modules_are_files_with_names_that_say_something() {
+fn modules_are_files_with_specific_names() {
     passes("crates/pure/ours/src/limit.rs", "\n");
     fails(
         "crates/pure/ours/src/limit/mod.rs",

@@ -1,8 +1,8 @@
-//! How long a slot stays empty: from the end of one process to the grant of the next.
+//! Time for which a slot stays empty: from the end of one process to the next grant.
 //!
-//! Every slot is taken by a process that reads from a pipe of its own, and some wait. The clock
-//! starts before the pipe is closed, so what the process itself needs to end is counted too; it
-//! stops when whoever listens to the ledger hears of the grant.
+//! Every slot is held by a process that reads from its own pipe, and some executions wait. The time
+//! runs from before the pipe is closed, so it includes the end of the process, until a listener on
+//! the ledger sees the grant.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -25,38 +25,37 @@ use super::Progress;
 use super::rig::Rig;
 use super::work;
 
-/// Slots, all of them taken.
+/// Slots, all of them held.
 pub(super) const SLOTS: usize = 100;
-/// Executions that wait at any time.
+/// Number of waiting executions.
 pub(super) const WAITING: usize = 16;
-/// How long anything may take.
+/// Time limit of each wait.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) p50_us: u64,
     pub(super) p99_us: u64,
     pub(super) near: String,
     pub(super) detail: String,
 }
 
-struct Scene<'a> {
+struct Handover<'a> {
     rig: &'a Rig,
     directory: PathBuf,
     ids: Ids,
     stream: Receiver<Published>,
     /// The pipes that keep processes alive.
     pipes: BTreeMap<BookingId, File>,
-    /// Those that run, longest first.
+    /// Running executions, oldest first.
     running: VecDeque<BookingId>,
 }
 
-/// Ends that many processes one after another, and looks how long the next grant takes.
-pub(super) fn measure(directory: &Path, times: u64, program: &Path) -> anyhow::Result<Seen> {
+/// Ends processes one after another and measures the time to the next grant.
+pub(super) fn measure(directory: &Path, times: u64, program: &Path) -> anyhow::Result<Measurement> {
     let rig = Rig::begin(directory, u64::try_from(SLOTS)?, program)?;
     let pipes = directory.join("pipes");
     std::fs::create_dir(&pipes).context("cannot create a directory for pipes")?;
-    let mut scene = Scene {
+    let mut handover = Handover {
         stream: rig.ledger().view().stream(),
         rig: &rig,
         directory: pipes,
@@ -66,26 +65,26 @@ pub(super) fn measure(directory: &Path, times: u64, program: &Path) -> anyhow::R
     };
     let (mut times_us, near) = rig.runtime.block_on(async {
         for _ in 0..SLOTS + WAITING {
-            scene.submit().await?;
-            scene.catch_up()?;
+            handover.submit().await?;
+            handover.catch_up()?;
         }
-        while scene.running.len() < SLOTS {
-            scene.hear().await?;
+        while handover.running.len() < SLOTS {
+            handover.receive().await?;
         }
         let (usage, commits) = (Usage::start(), rig.world.commits.so_far());
-        let times_us = scene.hand_over(times).await?;
+        let times_us = handover.hand_over(times).await?;
         let near = near(&usage.used(), rig.world.commits.so_far().since(commits));
-        scene.end().await?;
+        handover.end().await?;
         anyhow::Ok((times_us, near))
     })?;
-    drop(scene);
+    drop(handover);
     rig.end()?;
     times_us.sort_unstable();
     let at = |permille: usize| {
         let last = times_us.len().saturating_sub(1);
         times_us.get(last * permille / 1_000).copied().unwrap_or(0)
     };
-    Ok(Seen {
+    Ok(Measurement {
         p50_us: at(500),
         p99_us: at(990),
         near,
@@ -97,32 +96,32 @@ pub(super) fn measure(directory: &Path, times: u64, program: &Path) -> anyhow::R
     })
 }
 
-impl Scene<'_> {
+impl Handover<'_> {
     async fn hand_over(&mut self, times: u64) -> anyhow::Result<Vec<u64>> {
         let mut progress = Progress::new("slots handed over", times);
         let mut times_us = Vec::new();
         for time in 1..=times {
-            let first = self.running.pop_front().context("nothing runs")?;
+            let first = self.running.pop_front().context("no execution runs")?;
             let pipe = self.pipes.remove(&first).context("a process has no pipe")?;
             let began = Instant::now();
             drop(pipe);
-            while !self.hear().await? {}
+            while !self.receive().await? {}
             times_us.push(u64::try_from(began.elapsed().as_micros())?);
             self.submit().await?;
-            // All slots run and all others wait again before the next is let go.
+            // Wait until all slots are in use again before the next handover.
             while self.running.len() < SLOTS {
-                self.hear().await?;
+                self.receive().await?;
             }
             progress.at(time);
         }
         Ok(times_us)
     }
 
-    /// Sends everybody home. The last ones may not have opened their pipes yet, so closing those
-    /// would not reach them.
+    /// Cancels all executions. The last ones may not have opened their pipes yet, so closing the pipes
+    /// would not end them.
     async fn end(&mut self) -> anyhow::Result<()> {
         let cancels = self.pipes.keys().cloned().map(|id| Command::Cancel { id });
-        self.rig.ask(cancels).await?;
+        self.rig.submit_all(cancels).await?;
         let is_over = |(held, queued, _)| held + queued == 0;
         self.rig.until(TIME_MAX, is_over).await
     }
@@ -130,26 +129,29 @@ impl Scene<'_> {
     /// Submits a process that lives until its pipe is closed.
     async fn submit(&mut self) -> anyhow::Result<()> {
         let now = self.rig.ledger().now().ms();
-        let id = self.ids.next(now).context("an id that is none")?;
+        let id = self
+            .ids
+            .next(now)
+            .context("the generated id is not valid")?;
         let path = self.directory.join(id.as_str());
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)
-            .with_context(|| format!("cannot make a pipe at {}", path.display()))?;
-        // Open for both, so that opening waits for nobody, here and there.
+            .with_context(|| format!("cannot create a pipe at {}", path.display()))?;
+        // Open for reading and writing, so that no open blocks, here or in the process.
         let pipe = File::options().read(true).write(true).open(&path)?;
         self.pipes.insert(id.clone(), pipe);
-        let path = path.to_str().context("a path that is no text")?;
+        let path = path.to_str().context("the path is not UTF-8")?;
         let job = self.rig.job(&work("/bin/cat", &[path]))?;
         self.rig.submit(id, &job).await
     }
 
-    /// Hears what was published next; whether somebody who had waited was granted a slot.
-    async fn hear(&mut self) -> anyhow::Result<bool> {
-        let heard = tokio::time::timeout(TIME_MAX, self.stream.recv()).await;
-        let facts = heard.context("nothing happens any more")??;
+    /// Waits for the next published records; returns whether a waiting execution was granted.
+    async fn receive(&mut self) -> anyhow::Result<bool> {
+        let received = tokio::time::timeout(TIME_MAX, self.stream.recv()).await;
+        let facts = received.with_context(|| format!("no record within {TIME_MAX:?}"))??;
         self.take(&facts)
     }
 
-    /// Hears all that was published until now.
+    /// Reads all records that were published so far.
     fn catch_up(&mut self) -> anyhow::Result<()> {
         while let Ok(facts) = self.stream.try_recv() {
             self.take(&facts)?;
@@ -167,7 +169,7 @@ impl Scene<'_> {
                 Booked::Granted { .. } => is_granted = true,
                 Booked::Started { id, .. } => self.running.push_back(id.clone()),
                 Booked::Exited { id, .. } if self.pipes.contains_key(id) => {
-                    bail!("{id} ended by itself");
+                    bail!("{id} ended before its pipe was closed");
                 }
                 _ => {}
             }

@@ -1,9 +1,9 @@
-//! Real processes under the real server, which is killed again and again.
+//! Real processes under the real server, which is killed repeatedly.
 //!
-//! The server is the program that users have, started as they start it. Clients submit over its
-//! socket and repeat under the same id until they have an answer. In the end everything is counted
-//! from the ledger's records and from the kernel. Killing the server alone must lose nothing:
-//! shims go on, and the next server adopts them.
+//! The server is the `bursar` binary, started with `bursar up`. Clients submit over its socket and
+//! repeat requests under the same id until they are answered. At the end everything is counted from
+//! the ledger's records and from the kernel. A kill of the server alone must lose nothing: the shims
+//! continue, and the next server adopts them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,61 +26,60 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::table::grouped;
 use super::super::world::{CLASS, TENANT};
-use super::records::{self, Said};
+use super::records::{self, LedgerHistory};
 use super::residue::Residue;
 use super::{Progress, runtime};
 use crate::rng::Rng;
 
-/// Clients at a time.
+/// Number of clients.
 const CLIENTS: u64 = 8;
-/// How long a server may take to answer after its start, and everything else to end.
+/// Time limit of a start, and of all other waits.
 const TIME_MAX: Duration = Duration::from_mins(1);
-/// The exit code of a server that cannot have what it needs.
+/// Exit code of a server that finds its lock taken.
 const UNAVAILABLE: i32 = 3;
-/// How often a server that starts is asked.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
-/// The longest a server lives on after its next death was decided.
-const SPARED_MS_MAX: u64 = 60;
+/// Pause between two attempts.
+const RETRY_EVERY: Duration = Duration::from_millis(10);
+/// Maximum random delay of a kill, in milliseconds.
+const KILL_DELAY_MS_MAX: u64 = 60;
 
-/// What was seen.
-pub(super) struct Seen {
-    /// Slots held, executions that did not end exactly once, processes, cgroups and zombies.
+pub(super) struct Measurement {
+    /// Held slots, executions that did not end exactly once, processes, cgroups and zombies.
     pub(super) leaked: u64,
     pub(super) detail: String,
 }
 
-/// What is run; which one follows from the number of the execution.
+/// Kind of program, which follows from the number of the execution.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
-    /// Ends at once with 0.
+    /// Ends immediately with 0.
     Quick,
-    /// Takes a moment.
+    /// Runs for 50 ms.
     Short,
-    /// Outlives the kill of its server.
+    /// Runs for 500 ms, so that it outlives a kill of its server.
     Long,
-    /// Writes a line into a file, and ends with 3.
+    /// Writes a line into a file and ends with 3.
     Failing,
 }
 
-/// A server, which is killed when this is dropped.
+/// A server process, which is killed on drop.
 struct Server {
     program: PathBuf,
     data: PathBuf,
     log: PathBuf,
     child: Child,
-    /// Starts that had to be repeated.
-    again: u64,
-    /// How long all starts after the first took, until the server answered.
-    away: Duration,
+    /// Number of starts that had to be repeated.
+    repeated_starts: u64,
+    /// Total time of all starts after the first, until the server answered.
+    downtime: Duration,
 }
 
-/// Submits that many executions while the server is killed so many times.
+/// Submits `count` executions while the server is killed `kills` times.
 pub(super) fn measure(
     directory: &Path,
     count: u64,
     kills: u64,
     program: &Path,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Measurement> {
     let (data, marks) = (directory.join("data"), directory.join("marks"));
     std::fs::create_dir(&marks).context("cannot create a directory for marks")?;
     let runtime = runtime("clients")?;
@@ -107,7 +106,7 @@ pub(super) fn measure(
     let mut rng = Rng::new(super::SEED);
     let mut progress = Progress::new("kills of the server", kills);
     for kill in 1..=kills {
-        // Evenly over the whole, with as much left to submit after the last.
+        // Kills are spread evenly over all submissions.
         let due = count * kill / (kills + 1);
         runtime.block_on(async {
             while acknowledged.load(Ordering::Relaxed) < due
@@ -115,7 +114,7 @@ pub(super) fn measure(
             {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            tokio::time::sleep(Duration::from_millis(rng.below(SPARED_MS_MAX))).await;
+            tokio::time::sleep(Duration::from_millis(rng.below(KILL_DELAY_MS_MAX))).await;
             server.kill_and_start(&client).await
         })?;
         progress.at(kill);
@@ -131,25 +130,25 @@ pub(super) fn measure(
     })?;
     let ledger = server.ledger()?;
     let residue = runtime.block_on(settled(&ledger, server.child.id()))?;
-    let away_ms = u64::try_from(server.away.as_millis())? / kills.max(1);
-    let again = server.again;
+    let away_ms = u64::try_from(server.downtime.as_millis())? / kills.max(1);
+    let again = server.repeated_starts;
     server.stop()?;
-    let said = read(&data)?;
-    check(&said, count, &marks)?;
+    let history = read(&data)?;
+    check(&history, count, &marks)?;
     let left = residue.cgroups + residue.processes + residue.zombies;
-    Ok(Seen {
-        leaked: said.leaked() + u64::try_from(left)?,
+    Ok(Measurement {
+        leaked: history.leaked() + u64::try_from(left)?,
         detail: format!(
             "{} held, {} processes, {} cgroups, {} zombies; {} completed, {} failed as they \
              should, {} lost; {} kills -9 of the server, back after {} ms on average, \
              {} starts met the lock of the one before",
-            said.held,
+            history.held,
             residue.processes,
             residue.cgroups,
             residue.zombies,
-            grouped(said.ended(Verdict::Completed)),
-            grouped(said.ended(Verdict::Failed)),
-            said.ended(Verdict::Lost),
+            grouped(history.ended(Verdict::Completed)),
+            grouped(history.ended(Verdict::Failed)),
+            history.ended(Verdict::Lost),
             kills,
             away_ms,
             again,
@@ -174,7 +173,7 @@ impl Kind {
         }
     }
 
-    fn words(self, mark: &Path) -> Vec<String> {
+    fn arguments(self, mark: &Path) -> Vec<String> {
         let script = format!("echo ran >> '{}'; exit 3", mark.display());
         let words: &[&str] = match self {
             Self::Quick => &["/bin/true"],
@@ -194,8 +193,8 @@ impl Server {
             data: data.to_owned(),
             log: log.to_owned(),
             child,
-            again: 0,
-            away: Duration::ZERO,
+            repeated_starts: 0,
+            downtime: Duration::ZERO,
         })
     }
 
@@ -204,22 +203,21 @@ impl Server {
         Client::new(Transport::to(address), Options::usual())
     }
 
-    /// Waits until it answers. A start that says that somebody else is there is tried again, as
-    /// whoever supervises it would: a child that the killed server had just begun may hold its lock
-    /// for a moment longer.
+    /// Waits until the server answers. A start that finds the lock taken is repeated, as a supervisor
+    /// would do: a child process that the killed server had just forked may hold the lock for a moment.
     async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
         let until = Instant::now() + TIME_MAX;
         while client.health().await.is_err() {
             let ended = self.child.try_wait().context("cannot watch a child")?;
             if until < Instant::now() || ended.is_some_and(|it| it.code() != Some(UNAVAILABLE)) {
-                let words = std::fs::read_to_string(&self.log).unwrap_or_default();
-                bail!("the server does not start; it says:\n{words}");
+                let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+                bail!("the server does not start; its output:\n{log}");
             }
             if ended.is_some() {
                 self.child = spawn(&self.program, &self.data, &self.log)?;
-                self.again += 1;
+                self.repeated_starts += 1;
             }
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(RETRY_EVERY).await;
         }
         Ok(())
     }
@@ -230,11 +228,11 @@ impl Server {
         let began = Instant::now();
         self.child = spawn(&self.program, &self.data, &self.log)?;
         self.ready(client).await?;
-        self.away += began.elapsed();
+        self.downtime += began.elapsed();
         Ok(())
     }
 
-    /// The ledger's own id, from its file.
+    /// The id of the ledger, from its file.
     fn ledger(&self) -> anyhow::Result<String> {
         let reader = Box::new(SqliteReader::open(&self.data.join(FILE_NAME))?);
         Ok(recover(reader, State::default(), |_, _| {})?
@@ -243,7 +241,6 @@ impl Server {
             .ledger)
     }
 
-    /// Ends it in order.
     fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).context("cannot end the server")?;
@@ -257,7 +254,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended already needs no signal.
+        // The server may have ended already.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
     }
@@ -269,7 +266,7 @@ fn spawn(program: &Path, data: &Path, log: &Path) -> anyhow::Result<Child> {
     command
         .args(["up", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
-        // No link to it where the user's own server is looked for.
+        // Keeps the socket of this server out of the user's runtime directory.
         .env("XDG_RUNTIME_DIR", data)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -280,16 +277,18 @@ fn spawn(program: &Path, data: &Path, log: &Path) -> anyhow::Result<Child> {
         .with_context(|| format!("cannot start {shown}"))
 }
 
-/// Submits one until there is an answer.
+/// Submits one execution, and repeats it until there is an answer.
 async fn submit(client: &Client, number: u64, marks: &Path) -> anyhow::Result<()> {
     let id = id(number)?;
-    let mut words = Kind::of(number).words(&marks.join(id.as_str())).into_iter();
+    let mut arguments = Kind::of(number)
+        .arguments(&marks.join(id.as_str()))
+        .into_iter();
     let request = ExecutionRequest {
         class: Label::new(CLASS)?,
         tenant: Some(Label::new(TENANT)?),
         slots: 1,
-        command: words.next().context("nothing to run")?,
-        args: words.collect(),
+        command: arguments.next().context("nothing to run")?,
+        args: arguments.collect(),
         env: BTreeMap::new(),
         directory: None,
         allow_privilege_escalation: false,
@@ -306,46 +305,45 @@ async fn submit(client: &Client, number: u64, marks: &Path) -> anyhow::Result<()
         grace_ms: None,
         retry_of: None,
     };
-    let ask = || client.submit(&id, &request, Mode::Do);
-    persist(ask)
+    retry(|| client.submit(&id, &request, Mode::Do))
         .await
-        .with_context(|| format!("{id} was not taken"))
+        .with_context(|| format!("{id} was not accepted"))
 }
 
-/// Waits until one has ended.
+/// Waits until one execution has ended.
 async fn ended(client: &Client, number: u64) -> anyhow::Result<()> {
     let id = id(number)?;
     let until = Instant::now() + TIME_MAX;
     loop {
-        let found = client.execution_wait(&id, Duration::from_secs(5)).await?;
-        if found.course.state == ExecutionState::Ended {
+        let execution = client.execution_wait(&id, Duration::from_secs(5)).await?;
+        if execution.course.state == ExecutionState::Ended {
             return Ok(());
         }
         if until < Instant::now() {
-            bail!("{id} is still {:?}", found.course.state);
+            bail!("{id} is still {:?}", execution.course.state);
         }
     }
 }
 
-/// Asks again while the server is away; whatever it says itself is an answer.
-async fn persist<T, F>(ask: impl Fn() -> F) -> anyhow::Result<()>
+/// Repeats a request while the server is unavailable; a refusal is an error.
+async fn retry<T, F>(request: impl Fn() -> F) -> anyhow::Result<()>
 where
     F: Future<Output = Result<T, Error>>,
 {
     let until = Instant::now() + TIME_MAX;
     loop {
-        match ask().await {
+        match request().await {
             Ok(_) => return Ok(()),
             Err(error) if until < Instant::now() => return Err(error.into()),
             Err(Error::Problem(problem)) if problem.code.status() < 500 => {
                 bail!("refused: {}", problem.detail);
             }
-            Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+            Err(_) => tokio::time::sleep(RETRY_EVERY).await,
         }
     }
 }
 
-/// What the kernel has when it has had time to forget the last.
+/// Processes and cgroups that remain after the kernel had time to remove them.
 async fn settled(ledger: &str, server: u32) -> anyhow::Result<Residue> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -353,24 +351,24 @@ async fn settled(ledger: &str, server: u32) -> anyhow::Result<Residue> {
         if residue == Residue::default() || until < Instant::now() {
             return Ok(residue);
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_EVERY).await;
     }
 }
 
-fn read(data: &Path) -> anyhow::Result<Said> {
+fn read(data: &Path) -> anyhow::Result<LedgerHistory> {
     records::read(&SqliteReader::open(&data.join(FILE_NAME))?)
 }
 
-/// Each is on record once, came out as it had to, and ran once where that can be seen.
-fn check(said: &Said, count: u64, marks: &Path) -> anyhow::Result<()> {
+/// Checks that each execution is recorded with the right verdict, and ran once if it leaves a mark.
+fn check(history: &LedgerHistory, count: u64, marks: &Path) -> anyhow::Result<()> {
     for number in 0..count {
         let (id, kind) = (id(number)?, Kind::of(number));
-        let told = said
+        let execution = history
             .executions
             .get(&id)
-            .with_context(|| format!("{id} is not on record"))?;
-        if told.verdict != Some(kind.verdict()) {
-            bail!("{id} ({kind:?}) came out as {:?}", told.verdict);
+            .with_context(|| format!("{id} is not recorded"))?;
+        if execution.verdict != Some(kind.verdict()) {
+            bail!("{id} ({kind:?}) ended as {:?}", execution.verdict);
         }
         if kind == Kind::Failing {
             let marked = std::fs::read_to_string(marks.join(id.as_str())).unwrap_or_default();

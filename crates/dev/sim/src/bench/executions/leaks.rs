@@ -1,10 +1,10 @@
-//! Whether a slot is ever lost: many executions, of which some are cancelled, some run out of time
-//! and some are under way when the server crashes.
+//! Search for leaked slots: many executions, some of which are cancelled, some time out, and some run
+//! when the server crashes.
 //!
-//! It runs on virtual time and from one seed, over the ledger's own pipeline and a store in memory.
-//! A crash drops ledger and runner between two steps; whatever was not committed is gone, and
-//! whoever had no answer asks again under the same id. The machine on which executions run
-//! outlives the crash, or by the seed is switched off with it.
+//! Runs on virtual time from one seed, over the ledger's own pipeline and a store in memory. A crash
+//! drops ledger and runner between two steps. Uncommitted changes are lost, and clients repeat
+//! unanswered requests under the same id. The machine on which executions run survives the crash, or,
+//! depending on the seed, is switched off with it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,62 +32,61 @@ use tokio::task::JoinHandle;
 
 use super::super::table::grouped;
 use super::super::world::{CLASS, TENANT, label, limit, tenants};
-use super::records::{self, Said};
+use super::records::{self, LedgerHistory};
 use super::{Job, Progress, work};
 use crate::clock::BEGINNING_MS;
 use crate::rng::Rng;
 
-/// Slots of the one limit.
+/// Slots of the limit.
 const SLOTS: u64 = 256;
-/// Executions that may be outstanding at any time.
+/// Maximum number of outstanding executions.
 const OUTSTANDING: usize = 1_024;
-/// Executions submitted in one go, at most.
+/// Maximum number of executions in one submission.
 const BATCH: usize = 256;
-/// How many of a thousand are cancelled, and as many run out of time: 5 % each.
+/// Cancelled executions per thousand, and also those that time out: 5 % each.
 const TROUBLED_PER_MILLE: u64 = 50;
-/// About how many are submitted between two crashes of the server.
+/// Average number of submissions between two crashes of the server.
 const CRASH_AFTER: u64 = 1_000;
-/// One crash in so many takes the machine with it.
+/// One crash in this many is a crash of the machine.
 const REBOOT_ONCE_IN: u64 = 8;
-/// How long whoever submits pauses between two batches, on virtual time.
+/// Pause between two batches, in virtual time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long, on virtual time, nothing may happen: longer than any execution, stop or retry.
+/// Virtual time without any change after which the run fails: longer than any execution, stop or retry.
 const STILL_MAX: Duration = Duration::from_hours(2);
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     /// Slots held at the end, and executions that did not end exactly once.
     pub(super) leaked: u64,
     pub(super) detail: String,
 }
 
-/// Runs that many executions; the same seed gives the same run.
-pub(super) fn measure(count: u64, seed: u64) -> anyhow::Result<Seen> {
+/// Runs `count` executions; the same seed gives the same run.
+pub(super) fn measure(count: u64, seed: u64) -> anyhow::Result<Measurement> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .context("cannot start a runtime")?;
     runtime.block_on(async {
-        let mut story = Story::begin(count, seed)?;
-        story.run().await?;
-        story.tell()
+        let mut scenario = Scenario::begin(count, seed)?;
+        scenario.run().await?;
+        scenario.result()
     })
 }
 
-/// What is planned for an execution.
+/// Planned end of an execution.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     /// It ends by itself.
     Left,
-    /// It is cancelled that many milliseconds after it was submitted.
+    /// It is cancelled this many milliseconds after its submission.
     Cancelled(u64),
-    /// It runs for as long as it may.
+    /// It exceeds its maximum run time.
     Overdue,
 }
 
-/// What can be run.
+/// Hashes of the programs that are run.
 struct Works {
     quick: Hash,
     failing: Hash,
@@ -95,49 +94,48 @@ struct Works {
     endless: Hash,
 }
 
-/// A server that is up.
-struct Life {
+/// A running server.
+struct Server {
     ledger: Ledger,
     tasks: [JoinHandle<()>; 2],
-    /// What was committed when it began: the next start folds only what came after, as from a
-    /// snapshot.
+    /// Committed state at the start; the next start folds only later records, as from a snapshot.
     snapshot: State,
 }
 
-struct Story {
+struct Scenario {
     count: u64,
     rng: Rng,
     clock: Arc<dyn Clock>,
     store: MemoryStore,
     machine: Arc<Null>,
     works: Works,
-    life: Life,
+    server: Server,
     made: u64,
-    /// Made, and without an answer yet.
-    unsure: VecDeque<Submission>,
-    /// To be cancelled, by when.
+    /// Submissions without an answer.
+    unanswered: VecDeque<Submission>,
+    /// Planned cancels with their times.
     cancels: BTreeSet<(Instant, BookingId)>,
     next_crash: u64,
     crashes: u64,
     reboots: u64,
     /// Executions that held a slot when the server crashed.
     hit: BTreeSet<BookingId>,
-    /// Those of them whose machine went away too: only these may be lost.
+    /// Those of them whose machine crashed too: only these may be lost.
     rebooted: BTreeSet<BookingId>,
 }
 
-/// The runtime's clock, which virtual time drives.
+/// The runtime's clock, in virtual time.
 struct RuntimeClock(tokio::time::Instant);
 
-/// A defect ends the run; everything else is part of it.
+/// Ignores store failures, which are part of the run.
 struct Quiet;
 
-impl Story {
+impl Scenario {
     fn begin(count: u64, seed: u64) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
         let (store, machine) = (MemoryStore::new(), Arc::new(Null::default()));
         let works = Works::keep(&machine)?;
-        let life = Life::begin(&store, State::default(), &clock, &machine)?;
+        let server = Server::begin(&store, State::default(), &clock, &machine)?;
         Ok(Self {
             count,
             rng: Rng::new(seed),
@@ -145,9 +143,9 @@ impl Story {
             store,
             machine,
             works,
-            life,
+            server,
             made: 0,
-            unsure: VecDeque::new(),
+            unanswered: VecDeque::new(),
             cancels: BTreeSet::new(),
             next_crash: CRASH_AFTER,
             crashes: 0,
@@ -161,9 +159,9 @@ impl Story {
         self.declare().await?;
         let mut progress = Progress::new("executions", self.count);
         loop {
-            let (held, queued, ended) = self.life.ledger.view().read().bookings.counts();
+            let (held, queued, ended) = self.server.ledger.view().read().bookings.counts();
             progress.at(u64::try_from(ended)?);
-            let is_over = self.made == self.count && self.unsure.is_empty();
+            let is_over = self.made == self.count && self.unanswered.is_empty();
             if is_over && held + queued == 0 {
                 return Ok(());
             }
@@ -181,54 +179,53 @@ impl Story {
         let changes: Vec<Change> = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
         let by = label("operator")?;
         let change = spine::Command::change(changes);
-        let answered = self.life.ledger.submit(by, vec![change.into()]);
+        let answered = self.server.ledger.submit(by, vec![change.into()]);
         for outcome in answered.await? {
             outcome.result?;
         }
         Ok(())
     }
 
-    /// Submits those that had no answer, and new ones. Whatever happens to the answer, each stays
-    /// on the list until one came.
+    /// Submits new executions and repeats unanswered ones. Each stays in the list until it is answered.
     async fn submit(&mut self, room: usize) -> anyhow::Result<()> {
-        while self.unsure.len() < room && self.made < self.count {
+        while self.unanswered.len() < room && self.made < self.count {
             let made = self.make()?;
-            self.unsure.push_back(made);
+            self.unanswered.push_back(made);
         }
-        let asked: Vec<_> = self.unsure.iter().take(room).cloned().collect();
-        if asked.is_empty() {
+        let batch: Vec<_> = self.unanswered.iter().take(room).cloned().collect();
+        if batch.is_empty() {
             return Ok(());
         }
-        // As the server does with each submission: what nobody needs is forgotten after a while.
+        // As the server does with each submission, because unused works are deleted after a while.
         Works::keep(&self.machine)?;
-        let commands = asked.iter().cloned().map(Command::Submit).collect();
+        let commands = batch.iter().cloned().map(Command::Submit).collect();
         let is_cut = self.next_crash <= self.made && self.rng.once_in(2);
-        let Some(results) = self.ask(commands, is_cut).await? else {
+        let Some(results) = self.send(commands, is_cut).await? else {
             return Ok(());
         };
-        for (submission, result) in asked.iter().zip(results) {
+        for (submission, result) in batch.iter().zip(results) {
             result.with_context(|| format!("{} was refused", submission.booking.id))?;
         }
-        self.unsure.drain(..asked.len());
+        self.unanswered.drain(..batch.len());
         Ok(())
     }
 
-    /// Asks, and waits for the answer unless the asker is cut off before; `None` without one.
-    async fn ask(
+    /// Sends commands and waits for the answers; `None` if the connection is cut before.
+    async fn send(
         &mut self,
         commands: Vec<Command>,
         is_cut: bool,
     ) -> anyhow::Result<Option<Vec<Result<(), Refusal>>>> {
-        let patience = is_cut.then(|| self.rng.below(4));
+        let cut_after = is_cut.then(|| self.rng.below(4));
         let commands = commands.into_iter().map(Into::into).collect();
-        let answer = self.life.ledger.submit(label("caller")?, commands);
+        let answer = self.server.ledger.submit(label("caller")?, commands);
         let answer = tokio::select! {
             biased;
             answer = answer => answer.ok(),
-            () = cut(patience) => None,
+            () = cut(cut_after) => None,
         };
-        let word = |outcome: bursar_ledger::intake::Outcome| outcome.result.map(drop);
-        Ok(answer.map(|outcomes| outcomes.into_iter().map(word).collect()))
+        let result = |outcome: bursar_ledger::intake::Outcome| outcome.result.map(drop);
+        Ok(answer.map(|outcomes| outcomes.into_iter().map(result).collect()))
     }
 
     fn make(&mut self) -> anyhow::Result<Submission> {
@@ -259,7 +256,7 @@ impl Story {
         Ok(submission)
     }
 
-    /// Sends the cancels that are due; one without an answer is sent again.
+    /// Sends the cancels that are due; unanswered ones are sent again.
     async fn cancel(&mut self) -> anyhow::Result<()> {
         let now = self.now();
         let due: Vec<_> = self
@@ -274,7 +271,7 @@ impl Story {
         }
         let cancel = |(_, id): &(Instant, BookingId)| Command::Cancel { id: id.clone() };
         let is_cut = self.next_crash <= self.made && self.rng.once_in(2);
-        let Some(results) = self.ask(due.iter().map(cancel).collect(), is_cut).await? else {
+        let Some(results) = self.send(due.iter().map(cancel).collect(), is_cut).await? else {
             return Ok(());
         };
         for (key, result) in due.into_iter().zip(results) {
@@ -282,7 +279,7 @@ impl Story {
                 Ok(()) => {
                     self.cancels.remove(&key);
                 }
-                // Its own submission is still on its way.
+                // Its submission is not answered yet.
                 Err(Refusal::Booking(Refused::NotFound)) => {}
                 Err(refusal) => bail!("the cancel of {} was refused: {refusal}", key.1),
             }
@@ -290,8 +287,7 @@ impl Story {
         Ok(())
     }
 
-    /// The server goes away without a word, by the seed with its machine or in the middle of a
-    /// commit, and another one begins.
+    /// Crashes the server, sometimes in the middle of a commit or with its machine, and starts another.
     async fn crash(&mut self) -> anyhow::Result<()> {
         match self.rng.below(3) {
             0 => self.store.inject(Fault::CommitThenError),
@@ -300,42 +296,42 @@ impl Story {
         }
         turns(self.rng.below(16)).await;
         let holding: Vec<BookingId> = {
-            let state = self.life.ledger.view().read();
+            let state = self.server.ledger.view().read();
             state
                 .bookings
                 .all_wanted()
                 .map(|(id, _)| id.clone())
                 .collect()
         };
-        for task in &mut self.life.tasks {
+        for task in &mut self.server.tasks {
             task.abort();
-            // It was told to end.
-            let _ended = task.await;
+            // An aborted task returns an error.
+            let _aborted = task.await;
         }
         if self.rng.once_in(REBOOT_ONCE_IN) {
             self.machine = Arc::new(Null::default());
-            // What is to be run is on the disk of the machine, which comes back with it.
+            // The works are on the disk of the machine, which survives.
             Works::keep(&self.machine)?;
             self.reboots += 1;
             self.rebooted.extend(holding.iter().cloned());
         }
         self.hit.extend(holding);
-        // A fault that nobody has met yet is met by the start, which is then tried again.
-        let start = self.life.snapshot.clone();
-        let begin = |start| Life::begin(&self.store, start, &self.clock, &self.machine);
-        self.life = begin(start.clone()).or_else(|_| begin(start))?;
+        // A fault that has not occurred yet hits the start, which is then repeated.
+        let start = self.server.snapshot.clone();
+        let begin = |start| Server::begin(&self.store, start, &self.clock, &self.machine);
+        self.server = begin(start.clone()).or_else(|_| begin(start))?;
         self.crashes += 1;
         self.next_crash += self.rng.between(CRASH_AFTER / 2, CRASH_AFTER * 3 / 2);
         Ok(())
     }
 
-    /// Waits until something happens or is due.
+    /// Waits until the ledger changes or a cancel is due.
     async fn wait(&mut self) -> anyhow::Result<()> {
         let live = {
-            let (held, queued, _) = self.life.ledger.view().read().bookings.counts();
+            let (held, queued, _) = self.server.ledger.view().read().bookings.counts();
             held + queued
         };
-        let has_more = self.made < self.count || !self.unsure.is_empty();
+        let has_more = self.made < self.count || !self.unanswered.is_empty();
         if has_more && live < OUTSTANDING {
             tokio::time::sleep(PAUSE).await;
             return Ok(());
@@ -344,10 +340,10 @@ impl Story {
         let due = due.map_or(STILL_MAX, |at| {
             Duration::from_millis(at.since(self.now()).ms() + 1)
         });
-        let mut head = self.life.ledger.view().head();
+        let mut head = self.server.ledger.view().head();
         let waited = tokio::time::timeout(due, head.changed()).await;
         if waited.is_err() && due == STILL_MAX {
-            bail!("nothing happens any more");
+            bail!("no record for {STILL_MAX:?} of virtual time, although work is left");
         }
         Ok(())
     }
@@ -356,16 +352,16 @@ impl Story {
         self.clock.wall()
     }
 
-    /// What the records say in the end.
-    fn tell(&self) -> anyhow::Result<Seen> {
-        let said = records::read(self.store.reader()?.as_ref())?;
-        if said.executions.len() != usize::try_from(self.count)? {
-            bail!("{} executions are on record", said.executions.len());
+    /// Result, counted from the records.
+    fn result(&self) -> anyhow::Result<Measurement> {
+        let history = records::read(self.store.reader()?.as_ref())?;
+        if history.executions.len() != usize::try_from(self.count)? {
+            bail!("{} executions are recorded", history.executions.len());
         }
-        self.check_lost(&said)?;
-        let count = |verdict| grouped(said.ended(verdict));
-        Ok(Seen {
-            leaked: said.leaked(),
+        self.check_lost(&history)?;
+        let count = |verdict| grouped(history.ended(verdict));
+        Ok(Measurement {
+            leaked: history.leaked(),
             detail: format!(
                 "virtual time; {} crashes hit {} at work, {} of them took the machine too; \
                  {} completed, {} failed, {} cancelled, {} timed out, {} lost; at most {} of {} slots",
@@ -377,30 +373,28 @@ impl Story {
                 count(Verdict::Cancelled),
                 count(Verdict::TimedOut),
                 count(Verdict::Lost),
-                said.held_max,
+                history.held_max,
                 SLOTS,
             ),
         })
     }
 
-    /// Only an execution whose machine went away may be lost, and never are more slots held than
-    /// there are.
-    fn check_lost(&self, said: &Said) -> anyhow::Result<()> {
-        let lost = said
-            .executions
-            .iter()
-            .find(|(id, told)| told.verdict == Some(Verdict::Lost) && !self.rebooted.contains(*id));
+    /// Checks that only executions whose machine crashed were lost, and that no limit was exceeded.
+    fn check_lost(&self, history: &LedgerHistory) -> anyhow::Result<()> {
+        let lost = history.executions.iter().find(|(id, execution)| {
+            execution.verdict == Some(Verdict::Lost) && !self.rebooted.contains(*id)
+        });
         if let Some((id, _)) = lost {
-            bail!("{id} was lost although its machine was there all the time");
+            bail!("{id} was lost although its machine did not crash");
         }
-        if SLOTS < said.held_max {
-            bail!("{} of {SLOTS} slots were held", said.held_max);
+        if SLOTS < history.held_max {
+            bail!("{} of {SLOTS} slots were held", history.held_max);
         }
         Ok(())
     }
 }
 
-impl Life {
+impl Server {
     fn begin(
         store: &MemoryStore,
         start: State,
@@ -466,15 +460,15 @@ impl Observe for Quiet {
     fn invariant_broken(&self, _: &bursar_engine::invariants::Broken) {}
 }
 
-/// Resolves when the line is cut, if it is.
-async fn cut(patience: Option<u64>) {
-    match patience {
+/// Resolves when the connection is cut; never for `None`.
+async fn cut(after: Option<u64>) {
+    match after {
         Some(count) => turns(count).await,
         None => std::future::pending().await,
     }
 }
 
-/// Lets all others have that many turns.
+/// Yields to the other tasks that many times.
 async fn turns(count: u64) {
     for _ in 0..count {
         tokio::task::yield_now().await;
@@ -503,11 +497,11 @@ mod tests {
 
     #[test]
     fn nothing_leaks_in_a_small_run() {
-        let seen = super::measure(5_000, 3).unwrap();
-        assert_eq!(seen.leaked, 0, "{}", seen.detail);
-        for seen_too in ["crashes hit", "cancelled", "timed out"] {
-            let is_none = seen.detail.contains(&format!(" 0 {seen_too}"));
-            assert!(!is_none, "{}", seen.detail);
+        let measured = super::measure(5_000, 3).unwrap();
+        assert_eq!(measured.leaked, 0, "{}", measured.detail);
+        for required in ["crashes hit", "cancelled", "timed out"] {
+            let is_none = measured.detail.contains(&format!(" 0 {required}"));
+            assert!(!is_none, "{}", measured.detail);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whoever submits: so many executions are outstanding at any time, one goes in for each that ends.
+//! A load with a fixed number of outstanding executions: each end is followed by a new submission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,11 @@ use tokio::sync::watch;
 use super::super::world::{Ids, label};
 use super::Job;
 
-/// They are spread over so many principals, since the ledger bounds what waits for one.
+/// Number of principals: the ledger bounds the waiting commands of each.
 const PRINCIPALS: u64 = 4;
-/// How long nothing may happen.
+/// Time without a new record after which the run fails.
 const STILL_MAX: Duration = Duration::from_secs(30);
 
-/// Whoever submits.
 pub(super) struct Load {
     ledger: Ledger,
     ids: Ids,
@@ -36,8 +35,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Submits the same again and again into a ledger that has seen nothing else; ids follow from
-    /// the seed.
+    /// A load of copies of one job, for an otherwise empty ledger; ids follow from the seed.
     pub(super) fn new(
         ledger: &Ledger,
         job: Job,
@@ -58,25 +56,25 @@ impl Load {
         })
     }
 
-    /// Submits for a while.
+    /// Keeps up the load for a time.
     pub(super) async fn run_for(&mut self, time: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.fill();
-            self.look().await?;
+            self.update().await?;
         }
         Ok(())
     }
 
-    /// Waits for the last.
+    /// Waits until all executions have ended.
     pub(super) async fn finish(&mut self) -> anyhow::Result<()> {
         while self.ended < self.submitted {
-            self.look().await?;
+            self.update().await?;
         }
         Ok(())
     }
 
-    /// Submits one for each that has ended, all in one go.
+    /// Submits a new execution for each that has ended, in few submissions.
     fn fill(&mut self) {
         let mut missing = self.outstanding.saturating_sub(self.submitted - self.ended);
         while 0 < missing {
@@ -116,10 +114,10 @@ impl Load {
         });
     }
 
-    /// Waits for the next records and counts what has ended.
-    async fn look(&mut self) -> anyhow::Result<()> {
+    /// Waits for the next records and counts the ended executions.
+    async fn update(&mut self) -> anyhow::Result<()> {
         let changed = tokio::time::timeout(STILL_MAX, self.head.changed()).await;
-        changed.context("nothing happens any more")??;
+        changed.with_context(|| format!("no record within {STILL_MAX:?}"))??;
         self.head.borrow_and_update();
         let (_, _, ended) = self.ledger.view().read().bookings.counts();
         self.ended = u64::try_from(ended)?;
@@ -140,7 +138,9 @@ impl Load {
             .filter(|course| course.verdict == Verdict::Completed)
             .count();
         if (held, queued) != (0, 0) || completed != ended {
-            bail!("{held} hold, {queued} wait and {completed} of {ended} have completed");
+            bail!(
+                "{held} executions are held, {queued} are queued, {completed} of {ended} completed"
+            );
         }
         Ok(())
     }

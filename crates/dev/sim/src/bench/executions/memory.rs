@@ -1,4 +1,4 @@
-//! What a running execution costs in memory: its shim, which lives as long as it does.
+//! Memory of a running execution: its shim, which lives as long as it does.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,29 +14,27 @@ use super::residue::{Process, shims};
 use super::rig::Rig;
 use super::work;
 
-/// How long all of them may take to start, and to end.
+/// Time limit for all to start, and to end.
 const TIME_MAX: Duration = Duration::from_mins(1);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) private: Kib,
     pub(super) resident: Kib,
 }
 
-/// Of many, in KiB.
+/// Mean and maximum of many sizes, in KiB.
 pub(super) struct Kib {
     pub(super) mean: u64,
     pub(super) most: u64,
 }
 
-/// Memory of a process that is its own, and all of it that is resident.
 struct Memory {
     private_kib: u64,
     resident_kib: u64,
 }
 
-/// Has that many run at once, looks at their shims, and cancels them all.
-pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::Result<Seen> {
+/// Runs `count` executions at once, measures their shims, and cancels them.
+pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::Result<Measurement> {
     let rig = Rig::begin(directory, count, program)?;
     let job = rig.job(&work("/bin/sleep", &["600"]))?;
     let now = rig.ledger().now().ms();
@@ -51,7 +49,7 @@ pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::R
         let found = shims(&texts);
         let cancels = ids.iter().cloned().map(|id| Command::Cancel { id });
         let memories: Vec<Memory> = found.iter().filter_map(memory).collect();
-        rig.ask(cancels).await?;
+        rig.submit_all(cancels).await?;
         rig.until(TIME_MAX, |(held, queued, _)| held + queued == 0)
             .await?;
         anyhow::Ok(memories)
@@ -68,9 +66,9 @@ pub(super) fn measure(directory: &Path, count: u64, program: &Path) -> anyhow::R
         bail!("an execution ended before it was cancelled");
     }
     rig.end()?;
-    // The first pays for the pages that the kernel shares between all of them.
+    // The first one is charged for the pages that all of them share.
     let rest = found.get(1..).unwrap_or_default();
-    Ok(Seen {
+    Ok(Measurement {
         private: Kib::of(rest.iter().map(|it| it.private_kib).collect()),
         resident: Kib::of(rest.iter().map(|it| it.resident_kib).collect()),
     })
@@ -86,7 +84,7 @@ impl Kib {
     }
 }
 
-/// Waits until so many processes run.
+/// Waits until `count` executions run.
 async fn all_run(rig: &Rig, count: usize) -> anyhow::Result<()> {
     let mut head = rig.ledger().view().head();
     let running = || {
@@ -105,7 +103,6 @@ async fn all_run(rig: &Rig, count: usize) -> anyhow::Result<()> {
     waited.with_context(|| format!("only {} of {count} run", running()))?
 }
 
-/// What the kernel says of a process.
 fn memory(process: &Process) -> Option<Memory> {
     let path = format!("/proc/{}/smaps_rollup", process.pid);
     let text = std::fs::read_to_string(path).ok()?;

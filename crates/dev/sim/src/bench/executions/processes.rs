@@ -1,4 +1,4 @@
-//! Real processes through ledger, runner, shim and cgroup, beside a plain loop that only starts
+//! Real processes through ledger, runner, shim and cgroup, compared with a plain loop that only starts
 //! them and waits, in the same run and with as many at a time.
 
 use std::path::Path;
@@ -16,18 +16,21 @@ use super::load::Load;
 use super::rig::Rig;
 use super::work;
 
-/// Processes at a time.
+/// Number of processes at a time.
 pub(super) const AT_A_TIME: u64 = 16;
 const PROGRAM: &str = "/bin/true";
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) per_second: u64,
     pub(super) near: String,
 }
 
-/// Ours: as many slots as processes at a time, and always somebody who waits.
-pub(super) fn measure(directory: &Path, scale: Scale, program: &Path) -> anyhow::Result<Seen> {
+/// Measures our executions: as many slots as processes at a time, and always a waiting execution.
+pub(super) fn measure(
+    directory: &Path,
+    scale: Scale,
+    program: &Path,
+) -> anyhow::Result<Measurement> {
     let rig = Rig::begin(directory, AT_A_TIME, program)?;
     let job = rig.job(&work(PROGRAM, &[]))?;
     let mut load = Load::new(rig.ledger(), job, 12, 2 * AT_A_TIME)?;
@@ -39,20 +42,20 @@ pub(super) fn measure(directory: &Path, scale: Scale, program: &Path) -> anyhow:
     rig.runtime.block_on(load.finish())?;
     load.check()?;
     rig.end()?;
-    Ok(Seen {
+    Ok(Measurement {
         per_second: per_second(ended, used.took),
         near: near(&used, committed),
     })
 }
 
-/// The plain loop.
-pub(super) fn measure_plain(scale: Scale) -> anyhow::Result<Seen> {
+/// Measures the plain loop.
+pub(super) fn measure_plain(scale: Scale) -> anyhow::Result<Measurement> {
     run_plain(scale.warm_up)?;
     let usage = Usage::start();
     let ended = run_plain(scale.measured)?;
     let used = usage.used();
     let bound = if used.is_busy() { "CPU" } else { "the kernel" };
-    Ok(Seen {
+    Ok(Measurement {
         per_second: per_second(ended, used.took),
         near: format!("{bound}; {}", used.words()),
     })

@@ -1,4 +1,4 @@
-//! Executions through engine, journal and runner, with an executor that runs nothing.
+//! Rate of executions through engine, journal and runner, with the null executor.
 //!
 //! Each is three durable records: submitted and granted, started, exited.
 
@@ -16,17 +16,16 @@ use super::super::world::{CLASS, TENANT, World, near};
 use super::load::Load;
 use super::{Job, runtime, work};
 
-/// Executions outstanding at any time.
+/// Number of outstanding executions.
 pub(super) const OUTSTANDING: u64 = 1_024;
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) per_second: u64,
     pub(super) near: String,
 }
 
-/// Submits for a while and counts what ended after a warm-up.
-pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
+/// Runs the load and counts the ended executions after a warm-up.
+pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Measurement> {
     let world = World::begin(directory)?;
     let runtime = runtime("runner")?;
     let executor: Arc<dyn Executor> = Arc::new(Null::default());
@@ -48,7 +47,7 @@ pub(super) fn measure(directory: &Path, scale: Scale) -> anyhow::Result<Seen> {
     let records = *head.borrow() - first;
     drop(runtime);
     world.stop()?;
-    Ok(Seen {
+    Ok(Measurement {
         per_second: per_second(ended, used.took),
         near: format!(
             "{}; {} executions, {} records each",

@@ -1,7 +1,7 @@
-//! What the records of a ledger say of its executions: read back, and counted a second time.
+//! Executions and slots, counted a second time from the records of a ledger.
 //!
-//! It shares nothing with the engine's own counters, so it can tell when those are wrong: a slot
-//! that was never given back, one that was given to two, an execution that ended twice.
+//! Shares no code with the engine's counters, so it detects their errors: a slot that was never
+//! released or granted twice, an execution that ended twice.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use bursar_journal::hash::Hash;
 use bursar_ledger::store::Reader;
 use bursar_units::{BookingId, Instant, Label};
 
-/// Records that are read at a time.
+/// Number of records that are read at a time.
 const CHUNK: usize = 4_096;
 
-/// What all records say.
+/// Executions and slots in all records.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    pub(super) executions: BTreeMap<BookingId, Told>,
-    /// Slots that are held after the last record.
+pub(super) struct LedgerHistory {
+    pub(super) executions: BTreeMap<BookingId, ExecutionHistory>,
+    /// Slots held after the last record.
     pub(super) held: u64,
-    /// The most slots that were held at any moment.
+    /// Maximum number of slots held at any record.
     pub(super) held_max: u64,
 }
 
-/// What they say of one execution.
+/// The records of one execution.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ExecutionHistory {
     pub(super) tenant: Label,
     slots: u64,
     pub(super) submitted: Instant,
@@ -39,24 +39,24 @@ pub(super) struct Told {
     pub(super) verdict: Option<Verdict>,
 }
 
-/// Reads them all.
-pub(super) fn read(reader: &dyn Reader) -> anyhow::Result<Said> {
-    let mut said = Said::default();
+/// Reads all records.
+pub(super) fn read(reader: &dyn Reader) -> anyhow::Result<LedgerHistory> {
+    let mut history = LedgerHistory::default();
     let mut next = 0;
     loop {
         let chunk = reader.records(next, CHUNK)?;
         if chunk.is_empty() {
-            return Ok(said);
+            return Ok(history);
         }
         for kept in chunk {
             let bytes = kept
                 .bytes
-                .with_context(|| format!("record {next} is gone"))?;
+                .with_context(|| format!("the payload of record {next} is missing"))?;
             let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
             let (time, events) = decode_events(kept.seq, &bytes, blob)?;
             for event in events {
                 if let Event::Booking(event) = event {
-                    said.take(event.time().unwrap_or(time), event);
+                    history.take(event.time().unwrap_or(time), event);
                 }
             }
             next += 1;
@@ -64,37 +64,39 @@ pub(super) fn read(reader: &dyn Reader) -> anyhow::Result<Said> {
     }
 }
 
-impl Said {
-    /// What did not go as it must: executions that did not end exactly once or were granted
-    /// twice, and slots that are held.
+impl LedgerHistory {
+    /// Number of held slots and of executions that did not end exactly once or were granted twice.
     pub(super) fn leaked(&self) -> u64 {
-        let is_wrong = |told: &&Told| told.ends != 1 || 1 < told.grants;
+        let is_wrong = |execution: &&ExecutionHistory| execution.ends != 1 || 1 < execution.grants;
         let wrong = self.executions.values().filter(is_wrong).count();
         self.held + u64::try_from(wrong).unwrap_or(u64::MAX)
     }
 
-    /// How many came out like this.
+    /// Number of executions with this verdict.
     pub(super) fn ended(&self, verdict: Verdict) -> u64 {
-        let alike = |told: &&Told| told.verdict == Some(verdict);
+        let alike = |execution: &&ExecutionHistory| execution.verdict == Some(verdict);
         let count = self.executions.values().filter(alike).count();
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
     fn take(&mut self, at: Instant, event: Booked) {
         match event {
-            Booked::Reserved(asked) | Booked::Submitted(Submission { booking: asked, .. }) => {
-                let told = Told {
-                    tenant: asked.tenant,
-                    slots: asked.slots,
+            Booked::Reserved(request)
+            | Booked::Submitted(Submission {
+                booking: request, ..
+            }) => {
+                let execution = ExecutionHistory {
+                    tenant: request.tenant,
+                    slots: request.slots,
                     submitted: at,
                     granted: None,
                     grants: 0,
                     ends: 0,
                     verdict: None,
                 };
-                self.executions.insert(asked.id.clone(), told);
-                if asked.fence.is_some() {
-                    self.grant(at, &asked.id);
+                self.executions.insert(request.id.clone(), execution);
+                if request.fence.is_some() {
+                    self.grant(at, &request.id);
                 }
             }
             Booked::Granted { id, .. } => self.grant(at, &id),
@@ -112,23 +114,23 @@ impl Said {
     }
 
     fn grant(&mut self, at: Instant, id: &BookingId) {
-        let Some(told) = self.executions.get_mut(id) else {
+        let Some(execution) = self.executions.get_mut(id) else {
             return;
         };
-        told.granted = Some(at);
-        told.grants += 1;
-        self.held += told.slots;
+        execution.granted = Some(at);
+        execution.grants += 1;
+        self.held += execution.slots;
         self.held_max = self.held_max.max(self.held);
     }
 
     fn end(&mut self, id: &BookingId, verdict: Verdict) {
-        let Some(told) = self.executions.get_mut(id) else {
+        let Some(execution) = self.executions.get_mut(id) else {
             return;
         };
-        told.ends += 1;
-        told.verdict = Some(verdict);
-        if told.granted.is_some() && told.ends == 1 {
-            self.held = self.held.saturating_sub(told.slots);
+        execution.ends += 1;
+        execution.verdict = Some(verdict);
+        if execution.granted.is_some() && execution.ends == 1 {
+            self.held = self.held.saturating_sub(execution.slots);
         }
     }
 }
@@ -142,10 +144,10 @@ mod tests {
     use bursar_units::{BookingId, Instant};
 
     use super::super::Job;
-    use super::{Said, Verdict};
+    use super::{LedgerHistory, Verdict};
 
-    fn told(events: &[(&str, &str)]) -> Said {
-        let mut said = Said::default();
+    fn history(events: &[(&str, &str)]) -> LedgerHistory {
+        let mut history = LedgerHistory::default();
         let job = Job::new("t", "lora", Hash([0; 32])).unwrap();
         for (id, what) in events {
             let id = BookingId::new(id).unwrap();
@@ -181,13 +183,13 @@ mod tests {
                     t: None,
                 },
             };
-            said.take(Instant::default(), event);
+            history.take(Instant::default(), event);
         }
-        said
+        history
     }
 
     #[test]
-    fn a_slot_that_is_not_given_back_and_an_end_that_comes_twice_are_leaks() {
+    fn a_held_slot_and_a_second_end_are_leaks() {
         let lives = [("a", "granted"), ("b", "queued"), ("a", "exited")];
         let good = [
             ("b", "next"),
@@ -198,14 +200,14 @@ mod tests {
         for (more, leaked, held_max) in [
             (&good[..], 0, 1),
             (&good[..2], 0, 1),
-            // Its slot, and that it did not end.
+            // The held slot and the missing end.
             (&good[..1], 2, 1),
             (&[("b", "next"), ("b", "exited"), ("b", "exited")], 1, 1),
             (&[("b", "next"), ("b", "next"), ("b", "exited")], 2, 2),
         ] {
-            let said = told(&[&lives[..], more].concat());
+            let history = history(&[&lives[..], more].concat());
             assert_eq!(
-                (said.leaked(), said.held_max),
+                (history.leaked(), history.held_max),
                 (leaked, held_max),
                 "{more:?}"
             );

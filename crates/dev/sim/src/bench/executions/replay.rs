@@ -1,8 +1,8 @@
-//! A trace of requests through the HTTP API, ten thousand times as fast as it was.
+//! Replay of a trace of requests through the HTTP API, ten thousand times as fast as recorded.
 //!
-//! The server is ours on loopback with a real client; executions run nothing and take as long as
-//! the trace says. Each request is sent when it is due, whatever became of the earlier ones. What
-//! is said about slots and waits comes from the ledger's records.
+//! The real server runs on loopback with a real client; the null executor takes as long as the trace
+//! says. Each request is sent when it is due, independent of earlier ones. Slots and waits are counted
+//! from the ledger's records.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,45 +27,43 @@ use super::super::http::{SECRET, operator};
 use super::super::table::grouped;
 use super::super::usage::Usage;
 use super::super::world::{World, limit, near, tenants};
-use super::records::{self, Said};
+use super::records::{self, LedgerHistory};
 use super::trace::{Request, Trace};
 use super::{Progress, runtime};
 
-/// The limit of the one class.
+/// The limit of the class.
 pub(super) const SLOTS: u64 = 12;
-/// How many times as fast as the trace.
+/// Speed relative to the trace.
 pub(super) const TIMES_AS_FAST: u64 = 10_000;
 const CLASS: &str = "lora";
-/// The trace's groups share so many tenants: group n is of tenant n modulo this.
+/// Number of tenants: group n of the trace belongs to tenant n modulo this.
 const TENANTS: u64 = 50;
-/// Tenants that are told one by one: those who asked most.
-const TOLD: usize = 10;
-/// How long the last may take to end.
+/// Number of tenants that are listed one by one: those with most requests.
+const LISTED: usize = 10;
+/// Time limit of the last executions.
 const END_MAX: Duration = Duration::from_mins(1);
 
-/// What was seen.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     pub(super) requests: u64,
-    /// Slots that are held at the end, and executions that did not end exactly once.
+    /// Slots held at the end, and executions that did not end exactly once.
     pub(super) leaked: u64,
-    /// Slots beyond the limit that were ever held.
+    /// Maximum number of slots held beyond the limit.
     pub(super) over: u64,
     pub(super) near: String,
     pub(super) detail: String,
-    /// How long each tenant waited, as lines.
+    /// Table of the waits of each tenant.
     pub(super) waits: String,
 }
 
-/// How long some executions waited.
+/// Sorted waits of some executions, in milliseconds.
 struct Waits(Vec<u64>);
 
-/// Replays it.
-pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
+pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Measurement> {
     let world = World::open(directory)?;
     let changes = vec![limit(CLASS, SLOTS)?, tenants(SLOTS)];
-    world.ask(Command::change(changes))?;
+    world.submit(Command::change(changes))?;
     let token = operator(world.ledger().now())?;
-    world.ask(Command::CreateToken(token))?;
+    world.submit(Command::CreateToken(token))?;
     let executor: Arc<dyn Executor> = Arc::new(Null::default());
     let server = Server::executing(&world, Arc::clone(&executor))?;
     let runtime = runtime("replay")?;
@@ -88,26 +86,26 @@ pub(super) fn measure(directory: &Path, trace: &Trace) -> anyhow::Result<Seen> {
     let near = near(&usage.used(), world.commits.so_far().since(commits));
     runner.abort();
     server.stop()?;
-    let said = records::read((world.data.readers())()?.as_ref())?;
+    let history = records::read((world.data.readers())()?.as_ref())?;
     drop(runtime);
     world.stop()?;
-    check(&said, &trace.requests)?;
-    Ok(Seen {
+    check(&history, &trace.requests)?;
+    Ok(Measurement {
         requests: u64::try_from(trace.requests.len())?,
-        leaked: said.leaked(),
-        over: said.held_max.saturating_sub(SLOTS),
+        leaked: history.leaked(),
+        over: history.held_max.saturating_sub(SLOTS),
         near,
         detail: format!(
             "at most {} held at any record; {} completed, {} failed as in the trace",
-            said.held_max,
-            grouped(said.ended(Verdict::Completed)),
-            grouped(said.ended(Verdict::Failed)),
+            history.held_max,
+            grouped(history.ended(Verdict::Completed)),
+            grouped(history.ended(Verdict::Failed)),
         ),
-        waits: waits(&said, &trace.source),
+        waits: waits(&history, &trace.source),
     })
 }
 
-/// Sends each when it is due.
+/// Sends each request when it is due.
 async fn send_all(client: &Client, requests: &[Request]) -> anyhow::Result<()> {
     let count = u64::try_from(requests.len())?;
     let mut progress = Progress::new("requests", count);
@@ -116,8 +114,8 @@ async fn send_all(client: &Client, requests: &[Request]) -> anyhow::Result<()> {
     for (number, request) in (0..).zip(requests) {
         let due = began + Duration::from_secs(request.at_s) / u32::try_from(TIMES_AS_FAST)?;
         tokio::time::sleep_until(due.into()).await;
-        let (client, id, asked) = (client.clone(), id(number)?, asked(*request)?);
-        sending.spawn(async move { client.submit(&id, &asked, Mode::Do).await });
+        let (client, id, body) = (client.clone(), id(number)?, body(*request)?);
+        sending.spawn(async move { client.submit(&id, &body, Mode::Do).await });
         while let Some(sent) = sending.try_join_next() {
             sent.context("a request panicked")??;
         }
@@ -129,7 +127,7 @@ async fn send_all(client: &Client, requests: &[Request]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until nothing holds or waits.
+/// Waits until no execution is held or queued.
 async fn drain(world: &World) -> anyhow::Result<()> {
     let live = || {
         let (held, queued, _) = world.ledger().view().read().bookings.counts();
@@ -143,10 +141,10 @@ async fn drain(world: &World) -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     let waited = tokio::time::timeout(END_MAX, waiting).await;
-    waited.with_context(|| format!("{} still hold or wait", live()))?
+    waited.with_context(|| format!("{} executions are still held or queued", live()))?
 }
 
-fn asked(request: Request) -> anyhow::Result<ExecutionRequest> {
+fn body(request: Request) -> anyhow::Result<ExecutionRequest> {
     let took = Duration::from_secs(request.took_s) / u32::try_from(TIMES_AS_FAST)?;
     let seconds = format!("{}.{:09}", took.as_secs(), took.subsec_nanos());
     let (command, args) = if request.is_failed {
@@ -181,11 +179,11 @@ fn asked(request: Request) -> anyhow::Result<ExecutionRequest> {
     })
 }
 
-/// Each request is on record and came out as in the trace.
-fn check(said: &Said, requests: &[Request]) -> anyhow::Result<()> {
-    if said.executions.len() != requests.len() {
-        let found = said.executions.len();
-        bail!("{found} of {} requests are on record", requests.len());
+/// Checks that each request is recorded with the verdict of the trace.
+fn check(history: &LedgerHistory, requests: &[Request]) -> anyhow::Result<()> {
+    if history.executions.len() != requests.len() {
+        let found = history.executions.len();
+        bail!("{found} of {} requests are recorded", requests.len());
     }
     for (number, request) in (0..).zip(requests) {
         let id = id(number)?;
@@ -194,26 +192,32 @@ fn check(said: &Said, requests: &[Request]) -> anyhow::Result<()> {
         } else {
             Verdict::Completed
         };
-        let found = said.executions.get(&id).and_then(|told| told.verdict);
+        let found = history
+            .executions
+            .get(&id)
+            .and_then(|execution| execution.verdict);
         if found != Some(expected) {
-            bail!("{id} came out as {found:?}, not as {expected:?}");
+            bail!("{id} ended as {found:?}, not as {expected:?}");
         }
     }
     Ok(())
 }
 
-/// The waits of those who asked most, of all others, and of everybody.
-fn waits(said: &Said, source: &str) -> String {
+/// Table of waits: tenants with most requests, the others, and everybody.
+fn waits(history: &LedgerHistory, source: &str) -> String {
     let mut by_tenant: BTreeMap<&Label, Vec<u64>> = BTreeMap::new();
-    for told in said.executions.values() {
-        let waited = told
+    for execution in history.executions.values() {
+        let waited = execution
             .granted
-            .map(|granted| granted.since(told.submitted).ms());
-        by_tenant.entry(&told.tenant).or_default().extend(waited);
+            .map(|granted| granted.since(execution.submitted).ms());
+        by_tenant
+            .entry(&execution.tenant)
+            .or_default()
+            .extend(waited);
     }
     let mut tenants: Vec<(&Label, Vec<u64>)> = by_tenant.into_iter().collect();
     tenants.sort_by_key(|(tenant, waits)| (std::cmp::Reverse(waits.len()), *tenant));
-    let rest = tenants.split_off(TOLD.min(tenants.len()));
+    let rest = tenants.split_off(LISTED.min(tenants.len()));
     let all: Vec<u64> = tenants
         .iter()
         .chain(&rest)
@@ -280,20 +284,25 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut trace = Trace::make(300, 1);
         for request in &mut trace.requests {
-            // Long nights have nothing to show.
+            // Shorter pauses, so that the test is quick.
             request.at_s /= 8;
         }
-        let seen = measure(directory.path(), &trace).unwrap();
-        assert_eq!((seen.leaked, seen.over), (0, 0), "{}", seen.detail);
-        assert!(
-            seen.waits.contains("everybody          300"),
+        let measured = measure(directory.path(), &trace).unwrap();
+        assert_eq!(
+            (measured.leaked, measured.over),
+            (0, 0),
             "{}",
-            seen.waits
+            measured.detail
         );
         assert!(
-            seen.detail.starts_with("at most"),
+            measured.waits.contains("everybody          300"),
+            "{}",
+            measured.waits
+        );
+        assert!(
+            measured.detail.starts_with("at most"),
             "{} of {SLOTS}",
-            seen.detail
+            measured.detail
         );
     }
 }

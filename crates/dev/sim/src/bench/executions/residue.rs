@@ -1,16 +1,16 @@
-//! What the kernel still has of a ledger's executions, found without asking the executor.
+//! Processes and cgroups of a ledger's executions that are left in the kernel, found without the executor.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// Where the kernel shows cgroups, of whichever version.
+/// Mount point of cgroups, of both versions.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// How deep a server's own cgroup may be below a mount.
+/// Maximum depth of a server's cgroup below a mount.
 const DEPTH_MAX: usize = 12;
 
-/// What is left.
+/// Counts of leftovers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Residue {
     pub(super) cgroups: usize,
@@ -18,7 +18,7 @@ pub(super) struct Residue {
     pub(super) zombies: usize,
 }
 
-/// A process, as `/proc` shows it.
+/// A process in `/proc`.
 pub(super) struct Process {
     pub(super) pid: i32,
     parent: i32,
@@ -26,7 +26,7 @@ pub(super) struct Process {
 }
 
 impl Residue {
-    /// What is left of a ledger whose shims are children of `parent`, or orphans.
+    /// Counts the leftovers of a ledger whose shims are children of `parent`, or orphans.
     pub(super) fn of(ledger: &str, parent: u32) -> anyhow::Result<Self> {
         let mut bases = Vec::new();
         find(
@@ -49,7 +49,7 @@ impl Residue {
                 pids.collect::<Vec<i32>>()
             })
             .collect();
-        let parent = i32::try_from(parent).context("no process has that number")?;
+        let parent = i32::try_from(parent).context("the process id is too large")?;
         let is_left = |process: &&Process| process.is_zombie && process.parent == parent;
         Ok(Self {
             cgroups: groups.len(),
@@ -58,16 +58,16 @@ impl Residue {
         })
     }
 
-    /// Fails if there is anything.
+    /// Fails if anything is left.
     pub(super) fn check(self) -> anyhow::Result<()> {
         if self != Self::default() {
-            bail!("something is left behind: {self:?}");
+            bail!("processes or cgroups are left: {self:?}");
         }
         Ok(())
     }
 }
 
-/// The shims of a data directory's ledger, by the ids that they were started with.
+/// Running shims of these executions.
 pub(super) fn shims(ids: &BTreeSet<String>) -> Vec<Process> {
     let is_ours = |process: &Process| {
         let path = format!("/proc/{}/cmdline", process.pid);
@@ -81,7 +81,6 @@ pub(super) fn shims(ids: &BTreeSet<String>) -> Vec<Process> {
     processes().into_iter().filter(is_ours).collect()
 }
 
-/// All processes of this machine.
 fn processes() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -89,9 +88,9 @@ fn processes() -> Vec<Process> {
 }
 
 fn process(pid: i32) -> Option<Process> {
-    // One that ends meanwhile is none.
+    // The process may end meanwhile.
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program comes second and may hold anything, in parentheses.
+    // The second field is the program name in parentheses, which may contain any character.
     let (_, after_name) = text.rsplit_once(')')?;
     let mut words = after_name.split_whitespace();
     Some(Process {
@@ -101,9 +100,9 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// Directories of that name below `place`.
-fn find(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
-    for directory in directories(place) {
+/// Directories of that name below `parent`.
+fn find(parent: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
+    for directory in directories(parent) {
         if directory.file_name().is_some_and(|own| own == name) {
             found.push(directory);
         } else if 0 < depth {
@@ -112,8 +111,8 @@ fn find(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn directories(place: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+fn directories(parent: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     let is_directory = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
     entries
         .filter(is_directory)

@@ -1,5 +1,5 @@
-//! A ledger on disk, a runner, and the executor of this machine, all in this process; the shims
-//! are the program that users have.
+//! A ledger on disk, a runner and the local executor in this process; the shims are the `bursar`
+//! binary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,12 +19,11 @@ use super::super::world::{CLASS, TENANT, World, label};
 use super::residue::Residue;
 use super::{Job, runtime};
 
-/// How long the kernel may take to forget the last process.
+/// Time limit for the last process and cgroup to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Pause between two checks.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// All of it.
 pub(super) struct Rig {
     pub(super) world: World,
     pub(super) runtime: Runtime,
@@ -33,11 +32,11 @@ pub(super) struct Rig {
     ledger: String,
 }
 
-/// What runs executions. Whatever is left when it is dropped is ended and removed.
+/// The executor. All executions that are left on drop are ended and removed.
 struct Machine(Arc<Local>);
 
 impl Rig {
-    /// Begins a new ledger with that many slots.
+    /// Starts a new ledger with that many slots.
     pub(super) fn begin(directory: &Path, slots: u64, program: &Path) -> anyhow::Result<Self> {
         let world = World::begin_with(&directory.join("data"), slots)?;
         let ledger = world.ledger().view().read().spine.ledger.clone();
@@ -62,23 +61,22 @@ impl Rig {
         })
     }
 
-    /// The ledger.
     pub(super) fn ledger(&self) -> &Ledger {
         self.world.ledger()
     }
 
-    /// What to ask for so that this is run.
+    /// A job that runs this work.
     pub(super) fn job(&self, work: &Work) -> anyhow::Result<Job> {
         Job::new(TENANT, CLASS, self.machine.0.keep(work)?)
     }
 
-    /// Submits, and waits until that is durable.
+    /// Submits an execution and waits until it is durable.
     pub(super) async fn submit(&self, id: BookingId, job: &Job) -> anyhow::Result<()> {
-        self.ask([Command::Submit(job.submission(id))]).await
+        self.submit_all([Command::Submit(job.submission(id))]).await
     }
 
-    /// Asks, and waits for the answers, which must be good.
-    pub(super) async fn ask(
+    /// Submits commands and waits for the answers; fails after a refusal.
+    pub(super) async fn submit_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
     ) -> anyhow::Result<()> {
@@ -89,7 +87,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Waits until the ledger stands as is wanted: held, queued, ended.
+    /// Waits until the counts (held, queued, ended) are as wanted.
     pub(super) async fn until(
         &self,
         within: Duration,
@@ -107,20 +105,20 @@ impl Rig {
         waited.with_context(|| format!("still (held, queued, ended) = {:?}", counts()))?
     }
 
-    /// Ends it, and fails if anything is held or left in the kernel.
+    /// Stops everything; fails if a slot is held or a process or cgroup is left.
     pub(super) fn end(self) -> anyhow::Result<()> {
         let (held, queued, _) = self.ledger().view().read().bookings.counts();
         if (held, queued) != (0, 0) {
-            bail!("{held} hold and {queued} wait at the end");
+            bail!("{held} executions are held and {queued} queued at the end");
         }
         let (ledger, own) = (self.ledger.clone(), std::process::id());
         self.runtime.block_on(async {
-            // The shim writes how it came out before it leaves.
+            // A shim writes its result before it exits.
             let until = tokio::time::Instant::now() + GONE_WITHIN;
             while Residue::of(&ledger, own)? != Residue::default()
                 && tokio::time::Instant::now() < until
             {
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(CHECK_EVERY).await;
             }
             Residue::of(&ledger, own)?.check()
         })?;

@@ -1,4 +1,4 @@
-//! Requests to replay: the public trace where it is present, else ones that a seed makes alike.
+//! Requests to replay: the public trace, or requests with the same statistics generated from a seed.
 //!
 //! The trace is read with `gzip -dc`, so that no decompressor is linked for one file.
 
@@ -10,14 +10,14 @@ use jiff::civil::DateTime;
 
 use crate::rng::Rng;
 
-/// The requests of the trace that ended, one way or the other.
+/// Requests of the trace that ended.
 pub(super) const COUNT: usize = 26_790;
 /// Groups of the trace.
 const GROUPS: u64 = 4_247;
-/// How many of a thousand failed there.
+/// Failed requests of the trace, per thousand.
 const FAILED_PER_MILLE: u64 = 15;
-/// Seconds between two requests in the trace: a share of all, in thousandths, with the longest
-/// time among them. Time is even between two entries.
+/// Distribution of the seconds between two requests in the trace: cumulative share in thousandths,
+/// with the longest time in it. Uniform between two entries.
 const PAUSES: &[(u64, u64)] = &[
     (0, 0),
     (100, 2),
@@ -33,7 +33,7 @@ const PAUSES: &[(u64, u64)] = &[
     (999, 9_477),
     (1_000, 47_958),
 ];
-/// The same for how long they took.
+/// The same for the durations.
 const LENGTHS: &[(u64, u64)] = &[
     (0, 3),
     (50, 11),
@@ -51,16 +51,15 @@ const LENGTHS: &[(u64, u64)] = &[
 /// One request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
-    /// Seconds after the first.
+    /// Seconds after the first request.
     pub(super) at_s: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub(super) took_s: u64,
-    /// Whose it was.
     pub(super) group: u64,
     pub(super) is_failed: bool,
 }
 
-/// Requests and where they come from, in words.
+/// Requests and a description of their source.
 pub(super) struct Trace {
     pub(super) requests: Vec<Request>,
     pub(super) source: String,
@@ -77,11 +76,11 @@ impl Trace {
             .output()
             .context("cannot start gzip, which unpacks the trace\n\nhint: install gzip")?;
         if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            bail!("cannot unpack {shown}: {}", words.trim());
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("cannot unpack {shown}: {}", errors.trim());
         }
-        let text =
-            String::from_utf8(output.stdout).with_context(|| format!("{shown} is no text"))?;
+        let text = String::from_utf8(output.stdout)
+            .with_context(|| format!("{shown} is not UTF-8 text"))?;
         let requests = parse(&text).with_context(|| format!("cannot read {shown}"))?;
         Ok(Self {
             requests,
@@ -132,7 +131,8 @@ fn parse(text: &str) -> anyhow::Result<Vec<Request>> {
             _ => continue,
         };
         let request = read(cell(at), cell(took), cell(group), is_failed, &mut first);
-        requests.push(request.with_context(|| format!("line {} is no request", number + 2))?);
+        requests
+            .push(request.with_context(|| format!("line {} is not a valid request", number + 2))?);
     }
     requests.sort_by_key(|request| request.at_s);
     Ok(requests)
@@ -156,7 +156,7 @@ fn read(
     })
 }
 
-/// A number that falls into each span of a table as often as the table says.
+/// A random number with the distribution of a table.
 fn drawn(rng: &mut Rng, table: &[(u64, u64)]) -> u64 {
     let share = rng.below(1_000);
     let spans = table.iter().zip(table.iter().skip(1));
@@ -177,7 +177,7 @@ mod tests {
     use super::{COUNT, Request, Trace, parse};
 
     #[test]
-    fn what_never_ended_is_left_out_and_times_count_from_the_first() {
+    fn requests_without_an_end_are_left_out_and_times_count_from_the_first() {
         let text = "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,more\n\
             2024-11-15 23:59:50,TXT,SUCCEED,32.0,G0007,\n\
             2024-11-15 23:59:55,TXT,PENDING,0.0,G0008,\n\
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_like_the_trace_and_the_same_again() {
+    fn generated_requests_are_like_the_trace_and_repeatable() {
         let made = Trace::make(COUNT, 1).requests;
         assert_eq!(made, Trace::make(COUNT, 1).requests);
         let mut lengths: Vec<u64> = made.iter().map(|request| request.took_s).collect();

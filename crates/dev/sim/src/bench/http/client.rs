@@ -1,5 +1,5 @@
-//! A client of a few lines: it writes bytes, reads the status and so many bytes as the answer
-//! says, and looks for fences in them. What it does not spend is left to the server.
+//! A minimal HTTP client: it writes bytes, reads the status and the body, and searches the body for
+//! fences. It uses little CPU, so that the server has the rest.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 const LENGTH: &[u8] = b"content-length: ";
 const FENCE: &[u8] = b"\"fence\":";
 
-/// One connection that is kept.
+/// A persistent connection.
 pub(super) struct Connection {
     stream: TcpStream,
     secret: &'static str,
@@ -22,7 +22,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects.
     pub(super) async fn open(address: SocketAddr, secret: &'static str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)
             .await
@@ -36,7 +35,7 @@ impl Connection {
         })
     }
 
-    /// Reserves, releases; returns how many operations that was.
+    /// Reserves and releases; returns the number of operations.
     pub(super) async fn pair(&mut self, ids: &Ids) -> anyhow::Result<u64> {
         let id = ids.text(now_ms());
         let body = format!("{{\"class\":\"{CLASS}\",\"tenant\":\"{TENANT}\"}}");
@@ -50,7 +49,7 @@ impl Connection {
         Ok(2)
     }
 
-    /// A batch of reserves, and one of releases; returns how many operations that was.
+    /// Sends a batch of reserves and a batch of releases; returns the number of operations.
     pub(super) async fn batches(&mut self, ids: &Ids, count: usize) -> anyhow::Result<u64> {
         let now = now_ms();
         let keys: Vec<String> = (0..count).map(|_| ids.text(now)).collect();
@@ -61,7 +60,7 @@ impl Connection {
         };
         let fences = self.batch(keys.iter().map(reserve).collect()).await?;
         if fences.len() != count {
-            bail!("{} of {count} were granted", fences.len());
+            bail!("{} of {count} bookings were granted", fences.len());
         }
         let release = |(key, fence): (&String, &u64)| {
             format!("{{\"op\":\"release\",\"id\":\"{key}\",\"fence\":{fence},\"outcome\":\"ok\"}}")
@@ -109,7 +108,7 @@ impl Connection {
         Ok(fences(self.received.get(body_at..).unwrap_or_default()))
     }
 
-    /// Reads one whole answer, and says where its body begins.
+    /// Reads one answer and returns the offset of its body.
     async fn read_answer(&mut self) -> anyhow::Result<usize> {
         loop {
             if self
@@ -163,7 +162,7 @@ fn leading_number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text.get(..digits)?).ok()?.parse().ok()
 }
 
-/// Where `part` begins. It looks for the first byte first, which the compiler does many at a time.
+/// Offset of `part`. Searches for its first byte first, which the compiler vectorises.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     let first = part.first()?;
     let mut from = 0;
@@ -182,7 +181,7 @@ mod tests {
     use super::{fences, find, number_after};
 
     #[test]
-    fn numbers_are_found_where_they_stand() {
+    fn numbers_are_found_after_their_prefix() {
         assert_eq!(find(b"aab", b"ab"), Some(1));
         assert_eq!(find(b"aab", b"c"), None);
         assert_eq!(find(b"", b"c"), None);

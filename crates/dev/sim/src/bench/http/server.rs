@@ -1,4 +1,4 @@
-//! The server as `bursar up` runs it, on a free port of loopback.
+//! The server of `bursar up`, on a free port of loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::bench::world::World;
 
-/// A server at work.
+/// A running server.
 pub(in crate::bench) struct Server {
     runtime: Runtime,
     address: SocketAddr,
@@ -30,7 +30,7 @@ impl Server {
         Self::serve(service(world))
     }
 
-    /// The same, and takes executions.
+    /// Serves a ledger and accepts executions.
     pub(in crate::bench) fn executing(
         world: &World,
         executor: Arc<dyn Executor>,
@@ -55,8 +55,8 @@ impl Server {
         let address = listening.address().context("the server has no address")?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = runtime.spawn(listening.serve(async {
-            // A sender that is gone means the same as one that has spoken.
-            let _told = stopped.await;
+            // A dropped sender also stops the server.
+            let _stopped = stopped.await;
         }));
         Ok(Self {
             runtime,
@@ -66,14 +66,13 @@ impl Server {
         })
     }
 
-    /// Where it listens.
     pub(in crate::bench) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets it end in order.
+    /// Stops the server gracefully.
     pub(in crate::bench) fn stop(self) -> anyhow::Result<()> {
-        // A server that has ended by itself says so in the next line.
+        // If the server has already ended, the next line reports it.
         let _ended = self.stop.send(());
         self.runtime
             .block_on(self.serving)

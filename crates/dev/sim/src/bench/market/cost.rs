@@ -1,9 +1,9 @@
-//! What one agent costs: the program that users have, acting on a hundred real cgroups.
+//! Cost of one agent: the `bursar` binary, acting on a hundred real cgroups.
 //!
-//! The cgroups lie in a directory of their own. In each a shell counts for about a millisecond,
-//! sleeps for a second, and begins again; in turn a quarter of them counts longer each time, up to
-//! thirty times as long. So needs change and limits are written, not only read. What the agent is charged for is
-//! counted from when it is ready, by the kernel; that it did its work is asked of its metrics.
+//! The cgroups are in a separate directory. In each a shell counts for about a millisecond, sleeps
+//! for a second, and repeats; in turn a quarter of them count longer each time, up to thirty times as
+//! long, so that needs change and limits are written. The kernel counts the agent's CPU time from
+//! when it is ready; its metrics show that it did its work.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -19,28 +19,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::usage::{Charged, Memory};
 
-/// How many cgroups.
+/// Number of cgroups.
 pub(super) const GROUPS: u64 = 100;
-/// The floor and the ceiling of each.
+/// Minimum and maximum of each.
 const MIN: &str = "10m";
 const MAX: &str = "1";
-/// More writes than these in a minute show that limits change: each cgroup gets its first, and
-/// one more.
+/// Number of writes in a minute above which limits have changed: the first write of each
+/// cgroup, and one more.
 const WRITES_MIN: u64 = 2 * GROUPS;
-/// How often it clears, in seconds, unless told.
+/// Default interval of clearings, in seconds.
 const CLEAR_S: u64 = 5;
-/// How far a shell counts, about a millisecond, and how much further each time while it is busy.
+/// Count of a shell, about a millisecond, and its increase per round while it is busy.
 const COUNT: u64 = 1_000;
 const COUNT_MORE: u64 = 2_000;
-/// For how many rounds a quarter of them is busy.
+/// Number of rounds for which a quarter of the shells is busy.
 const ROUNDS: u64 = 15;
-/// How often it is looked whether to go on.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long processes may take to end.
+/// Interval of checks for an interrupt.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Time limit for processes to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// What it cost.
-pub(super) struct Seen {
+pub(super) struct Measurement {
     /// Thousandths of a millicore.
     pub(super) microcores: u64,
     pub(super) memory: Memory,
@@ -48,16 +47,16 @@ pub(super) struct Seen {
     pub(super) writes: u64,
 }
 
-/// Runs an agent over real cgroups for that long.
+/// Runs an agent for a time.
 pub(super) fn measure(
     program: &Path,
     time: Duration,
     interrupted: &AtomicBool,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Measurement> {
     let directory = tempfile::tempdir().context("cannot create a directory")?;
-    let ground = Ground::make()?;
+    let cgroups = Cgroups::create()?;
     let settings = directory.path().join("bursar.toml");
-    fs::write(&settings, ground.settings()).context("cannot write the settings")?;
+    fs::write(&settings, cgroups.settings()).context("cannot write the settings")?;
     let agent = Agent::start(program, &settings, directory.path())?;
     let began = Instant::now();
     let before = Charged::of(agent.child.id()).context("the agent ended at once")?;
@@ -65,84 +64,84 @@ pub(super) fn measure(
         if interrupted.load(Ordering::Relaxed) {
             bail!("interrupted while the agent was measured");
         }
-        super::pause(LOOK_AGAIN);
+        super::pause(CHECK_EVERY);
     }
     let took = began.elapsed();
     let after = Charged::of(agent.child.id()).context("the agent ended meanwhile")?;
     let memory = Memory::of(agent.child.id()).context("the agent ended meanwhile")?;
-    let told = agent.metrics()?;
+    let metrics = agent.metrics()?;
     agent.end()?;
     let took_ms = u64::try_from(took.as_millis())?.max(1);
-    let seen = Seen {
+    let measured = Measurement {
         microcores: after.ms.saturating_sub(before.ms) * 1_000_000 / took_ms,
         memory,
-        clearings: told.sum("market_clearings_total"),
-        writes: told.sum("market_writes_total"),
+        clearings: metrics.sum("market_clearings_total"),
+        writes: metrics.sum("market_writes_total"),
     };
     let (pods, skipped) = (
-        told.count("apex_allocation_milli{"),
-        told.sum("market_skipped_total"),
+        metrics.count("apex_allocation_milli{"),
+        metrics.sum("market_skipped_total"),
     );
-    if pods != GROUPS || told.sum("market_acts{") != 1 {
-        bail!("the agent did not do its work: it manages {pods} of {GROUPS} cgroups");
+    if pods != GROUPS || metrics.sum("market_acts{") != 1 {
+        bail!("the agent manages only {pods} of {GROUPS} cgroups");
     }
-    if seen.writes <= WRITES_MIN * time.as_secs() / 60 {
+    if measured.writes <= WRITES_MIN * time.as_secs() / 60 {
         bail!(
             "the agent had too little to change: {} writes\n\nhint: where other programs leave it no CPU to \
              divide, limits stay as they are; let nothing else run",
-            seen.writes
+            measured.writes
         );
     }
-    if skipped > 0 || seen.clearings < time.as_secs() / CLEAR_S {
+    if skipped > 0 || measured.clearings < time.as_secs() / CLEAR_S {
         bail!(
             "the agent came too late: {} clearings, {skipped} skipped",
-            seen.clearings
+            measured.clearings
         );
     }
-    Ok(seen)
+    Ok(measured)
 }
 
-/// A hundred cgroups with a shell in each, which are gone when this is dropped.
-struct Ground {
+/// A hundred cgroups with a shell in each; removed on drop.
+struct Cgroups {
     name: String,
-    /// Where the hierarchies are that count and limit CPU.
+    /// Mount points of the hierarchies that count and limit CPU.
     roots: Vec<PathBuf>,
     shells: Vec<Child>,
 }
 
-impl Ground {
-    fn make() -> anyhow::Result<Self> {
-        let mut ground = Self {
+impl Cgroups {
+    fn create() -> anyhow::Result<Self> {
+        let mut cgroups = Self {
             name: format!("bursar-bench-{}", std::process::id()),
             roots: roots()?,
             shells: Vec::new(),
         };
-        let failed = "cannot make cgroups\n\nhint: this needs root, and cgroups that can be written; \
-                      `--only clear` does without";
-        for root in &ground.roots {
-            let directory = root.join(&ground.name);
+        let failed = "cannot create cgroups\n\nhint: this needs root and writable cgroups; \
+                      `--only clear` needs neither";
+        for root in &cgroups.roots {
+            let directory = root.join(&cgroups.name);
             fs::create_dir(&directory).context(failed)?;
             if directory.join("cgroup.subtree_control").exists() {
-                for place in [root, &directory] {
-                    fs::write(place.join("cgroup.subtree_control"), "+cpu").context(failed)?;
+                for group in [root, &directory] {
+                    fs::write(group.join("cgroup.subtree_control"), "+cpu").context(failed)?;
                 }
             }
         }
         for number in 0..GROUPS {
             let mut members = Vec::new();
-            for root in &ground.roots {
-                let directory = root.join(&ground.name).join(pod(number));
+            for root in &cgroups.roots {
+                let directory = root.join(&cgroups.name).join(pod(number));
                 fs::create_dir(&directory).context(failed)?;
                 members.push(directory.join("cgroup.procs"));
             }
             let shell = shell(number).context("cannot start a shell")?;
             let id = shell.id().to_string();
-            ground.shells.push(shell);
+            cgroups.shells.push(shell);
             for path in members {
-                fs::write(path, &id).context("cannot put a shell into its cgroup")?;
+                fs::write(path, &id).context("cannot move a shell into its cgroup")?;
             }
         }
-        Ok(ground)
+        Ok(cgroups)
     }
 
     fn settings(&self) -> String {
@@ -157,10 +156,10 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Cgroups {
     fn drop(&mut self) {
         for shell in &mut self.shells {
-            // One that has ended already needs no signal.
+            // The shell may have ended already.
             let _ended = shell.kill();
             let _ended = shell.wait();
         }
@@ -174,7 +173,7 @@ impl Drop for Ground {
     }
 }
 
-/// An agent, which is killed when this is dropped.
+/// An agent process, which is killed on drop.
 struct Agent {
     child: Child,
     address: String,
@@ -202,36 +201,39 @@ impl Agent {
             address: String::new(),
             log,
         };
-        let told = agent.child.stdout.take().context("no pipe")?;
+        let stdout = agent
+            .child
+            .stdout
+            .take()
+            .context("the agent has no stdout")?;
         let mut line = String::new();
-        BufReader::new(told).read_line(&mut line)?;
+        BufReader::new(stdout).read_line(&mut line)?;
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let server = ready.get("server").and_then(serde_json::Value::as_str);
         let address = server.and_then(|server| server.strip_prefix("http://"));
         let Some(address) = address else {
-            let words = fs::read_to_string(&agent.log).unwrap_or_default();
-            bail!("the agent does not start; it says:\n{line}{words}");
+            let log = fs::read_to_string(&agent.log).unwrap_or_default();
+            bail!("the agent does not start; its output:\n{line}{log}");
         };
         address.clone_into(&mut agent.address);
         Ok(agent)
     }
 
-    fn metrics(&self) -> anyhow::Result<Told> {
+    fn metrics(&self) -> anyhow::Result<Metrics> {
         let mut stream = TcpStream::connect(&self.address).context("cannot reach the agent")?;
         stream.set_read_timeout(Some(END_WITHIN))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
-        Ok(Told(text))
+        Ok(Metrics(text))
     }
 
-    /// Ends it in order.
     fn end(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).context("cannot end the agent")?;
         let status = self.child.wait().context("cannot wait for the agent")?;
         if !status.success() {
-            let words = fs::read_to_string(&self.log).unwrap_or_default();
-            bail!("the agent ended with {status}; it says:\n{words}");
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            bail!("the agent ended with {status}; its output:\n{log}");
         }
         Ok(())
     }
@@ -245,9 +247,9 @@ impl Drop for Agent {
 }
 
 /// Metrics as text.
-struct Told(String);
+struct Metrics(String);
 
-impl Told {
+impl Metrics {
     fn lines<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.lines().filter(move |line| line.starts_with(name))
     }
@@ -284,9 +286,9 @@ fn shell(number: u64) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Where the hierarchies are mounted that count and limit CPU.
+/// Mount points of the hierarchies that count and limit CPU.
 fn roots() -> anyhow::Result<Vec<PathBuf>> {
-    let text = fs::read_to_string("/proc/self/mountinfo").context("cannot see what is mounted")?;
+    let text = fs::read_to_string("/proc/self/mountinfo").context("cannot read the mounts")?;
     let mounts = layout::mounts(&text);
     let counts = |mount: &&layout::Mount| {
         let mut controllers = mount.controllers.iter();
@@ -298,12 +300,12 @@ fn roots() -> anyhow::Result<Vec<PathBuf>> {
         found = mounts.iter().filter(is_unified).collect();
     }
     if found.is_empty() {
-        bail!("no hierarchy of cgroups is mounted that counts CPU");
+        bail!("no cgroup hierarchy with the cpu controller is mounted");
     }
     Ok(found.iter().map(|mount| mount.point.clone()).collect())
 }
 
-/// Ends whatever is in a cgroup, and removes it.
+/// Kills all processes of a cgroup and removes it.
 fn remove(group: &Path) {
     let until = Instant::now() + END_WITHIN;
     while group.exists() && Instant::now() < until {
@@ -312,7 +314,7 @@ fn remove(group: &Path) {
             let Some(id) = Pid::from_raw(id) else {
                 continue;
             };
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ended = kill_process(id, Signal::KILL);
         }
         if fs::remove_dir(group).is_err() {

@@ -1,11 +1,10 @@
-//! The allocators of seeds 000 and 001, written down as they are: floats, hash maps, and a loop
-//! that goes on until no pod exceeds its cap. They are here to be measured against, mistakes
-//! included: nothing of ours calls them.
+//! The prototype allocators `seed 000` and `seed 001`, ported literally, mistakes included: floats,
+//! hash maps, and a loop that runs until no pod exceeds its cap. Only benches call them.
 #![expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
-    reason = "the seeds' own arithmetic, which converts between floats and integers at will"
+    reason = "the arithmetic of the prototypes, which converts between floats and integers"
 )]
 
 use std::collections::HashMap;
@@ -13,28 +12,28 @@ use std::sync::Arc;
 
 use bursar_market::clear::{Market, Policy, Want};
 
-/// The name of a pod. The seeds' language shares texts; so does this, and copies none.
+/// Name of a pod, shared and never copied, as in the language of the prototypes.
 pub(in crate::bench) type Uid = Arc<str>;
 
-/// What the seeds know of a pod.
+/// Parameters of a pod in the prototypes.
 #[derive(Clone, Debug)]
 pub(in crate::bench) struct PodParams {
     pub(in crate::bench) demand: f64,
-    /// Weight × demand; seed 001 has none.
+    /// Weight × demand; not used by seed 001.
     pub(in crate::bench) bid: f64,
     pub(in crate::bench) min_milli: i64,
     pub(in crate::bench) max_milli: i64,
     pub(in crate::bench) weight: f64,
 }
 
-/// A market in the seeds' form, to be cleared again and again.
+/// A market in the form of the prototypes, which can be cleared repeatedly.
 pub(in crate::bench) struct Loop {
     policy: Policy,
     capacity_milli: i64,
     pods: HashMap<Uid, PodParams>,
 }
 
-/// Which loop stands beside which policy.
+/// Name of the prototype that is compared with a policy.
 pub(in crate::bench) const fn name(policy: Policy) -> &'static str {
     match policy {
         Policy::Proportional => "seed 001 as written",
@@ -81,7 +80,7 @@ impl Loop {
     }
 }
 
-/// Seed 000, `ClearMarket`: everything in the order of the UIDs, as its notes ask for.
+/// Seed 000, `ClearMarket`: everything in the order of the UIDs.
 fn clear_market(capacity_milli: i64, pods: &HashMap<Uid, PodParams>) -> HashMap<Uid, i64> {
     let mut uids: Vec<Uid> = pods.keys().cloned().collect();
     uids.sort();
@@ -90,7 +89,7 @@ fn clear_market(capacity_milli: i64, pods: &HashMap<Uid, PodParams>) -> HashMap<
     round(&uids, &targets)
 }
 
-/// Steps 1 to 3: minimums, then what remains, by bids, by weights, or equally.
+/// Steps 1 to 3: minimums, then the rest by bids, by weights, or equally.
 fn targets(capacity_milli: i64, uids: &[Uid], pods: &HashMap<Uid, PodParams>) -> HashMap<Uid, f64> {
     let sum = |of: fn(&PodParams) -> f64| -> f64 {
         uids.iter().filter_map(|uid| pods.get(uid)).map(of).sum()
@@ -120,7 +119,7 @@ fn targets(capacity_milli: i64, uids: &[Uid], pods: &HashMap<Uid, PodParams>) ->
     targets
 }
 
-/// Step 4: while any pod exceeds its cap, what exceeds it goes to the others by their bids.
+/// Step 4: while any pod exceeds its cap, its excess goes to the others by their bids.
 fn fill_water(uids: &[Uid], pods: &HashMap<Uid, PodParams>, targets: &mut HashMap<Uid, f64>) {
     loop {
         let mut excess = 0.0;
@@ -281,7 +280,7 @@ mod tests {
     use bursar_market::clear::clear;
 
     #[test]
-    fn the_loops_come_to_what_we_come_to_but_for_rounding() {
+    fn the_prototypes_agree_with_ours_except_for_rounding() {
         for policy in Policy::ALL {
             let mut market = market(50, policy, 7);
             for pod in &mut market.pods {

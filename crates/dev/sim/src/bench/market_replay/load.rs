@@ -1,7 +1,7 @@
-//! What each pod wants in every second of a day.
+//! Demand of each pod in every second of a day.
 //!
-//! The trace tells a mean for every five minutes. Machines do not work evenly: each mean is made
-//! of bursts of 1 to 20 seconds, at one height, with pauses between them, all from a seed.
+//! The trace has a mean for every five minutes. Real load is uneven: each mean is turned into bursts of
+//! 1 to 20 seconds of equal height with pauses between them, all from a seed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,26 +11,26 @@ use anyhow::{Context as _, bail};
 use super::MAX_MILLI;
 use crate::rng::Rng;
 
-/// How many seconds a value of the trace stands for.
+/// Seconds per value of the trace.
 const SLOT_S: u64 = 300;
-/// How many values a day has.
+/// Values per day.
 const SLOTS: usize = 288;
-/// The longest burst.
+/// Maximum length of a burst.
 const BURST_S_MAX: u64 = 20;
 
-/// What is wanted, second by second, in millicores.
+/// Demand by second, in millicores.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// Where it comes from, in words.
+    /// Description of the source.
     pub(super) source: String,
-    /// For each second what each pod wants.
+    /// Demand of each pod, for each second.
     seconds: Vec<Vec<u64>>,
-    /// What they want together in the busiest five minutes, by the means of the trace.
+    /// Total demand in the busiest five minutes, by the means of the trace.
     pub(super) busiest_milli: u64,
 }
 
 impl Load {
-    /// Reads the trace: a name and 288 percentages in every line.
+    /// Reads a trace: a name and 288 percentages per line.
     pub(super) fn read(path: &Path, pods: usize, seed: u64) -> anyhow::Result<Self> {
         let shown = path.display();
         let output = Command::new("gzip")
@@ -40,22 +40,22 @@ impl Load {
             .output()
             .context("cannot start gzip, which unpacks the trace\n\nhint: install gzip")?;
         if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            bail!("cannot unpack {shown}: {}", words.trim());
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("cannot unpack {shown}: {}", errors.trim());
         }
-        let text =
-            String::from_utf8(output.stdout).with_context(|| format!("{shown} is no text"))?;
+        let text = String::from_utf8(output.stdout)
+            .with_context(|| format!("{shown} is not UTF-8 text"))?;
         let means = parse(&text, pods).with_context(|| format!("cannot read {shown}"))?;
         let source = format!("PlanetLab, 3 March 2011, the first {pods} machines by name");
         Ok(Self::of(source, &means, seed))
     }
 
-    /// Makes a day: every machine has a level of its own, and strays from it.
+    /// Generates a day: every machine varies around its own level.
     pub(super) fn make(pods: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let means: Vec<Vec<u64>> = (0..pods)
             .map(|_| {
-                // Few are busy: the smaller of two draws.
+                // The smaller of two random numbers, so that few machines are busy.
                 let level = rng.between(2, 60).min(rng.between(2, 60));
                 let value = |_| (level * rng.between(30, 170) / 100).min(100);
                 (0..SLOTS).map(value).collect()
@@ -98,12 +98,12 @@ impl Load {
         u64::try_from(self.seconds.len()).unwrap_or(u64::MAX)
     }
 
-    /// What each pod wants, second by second.
+    /// Demand of each pod, second by second.
     pub(super) fn wants(&self) -> impl Iterator<Item = &[u64]> {
         self.seconds.iter().map(Vec::as_slice)
     }
 
-    /// What they want together.
+    /// Total demand, second by second.
     pub(super) fn totals(&self) -> Vec<u64> {
         self.wants().map(|wants| wants.iter().sum()).collect()
     }
@@ -122,7 +122,7 @@ fn parse(text: &str, pods: usize) -> anyhow::Result<Vec<Vec<u64>>> {
         let values: Vec<u64> = cells
             .map(str::parse)
             .collect::<Result<_, _>>()
-            .with_context(|| format!("{name} has a value that is no percentage"))?;
+            .with_context(|| format!("{name} has a value that is not a percentage"))?;
         if values.len() != SLOTS {
             bail!("{name} has {} values, not {SLOTS}", values.len());
         }
@@ -131,13 +131,13 @@ fn parse(text: &str, pods: usize) -> anyhow::Result<Vec<Vec<u64>>> {
     lines.iter().take(pods).map(line).collect()
 }
 
-/// What a percentage of the trace stands for.
+/// Converts a percentage of the trace to millicores.
 fn milli(percent: u64) -> u64 {
     percent.min(100) * MAX_MILLI / 100
 }
 
-/// Five minutes with this mean, in bursts. Their height is two to four times the mean, and no more
-/// than the pod may use; their seconds are as many as that takes.
+/// Five minutes of bursts with this mean. Their height is two to four times the mean, at most the
+/// maximum of a pod; their total length follows from the mean.
 fn slot(percent: u64, rng: &mut Rng) -> Vec<u64> {
     let work = milli(percent) * SLOT_S;
     let mut seconds = vec![0; usize::try_from(SLOT_S).unwrap_or(0)];
@@ -151,7 +151,7 @@ fn slot(percent: u64, rng: &mut Rng) -> Vec<u64> {
     let mut at = 0;
     while busy > 0 {
         let burst = rng.between(1, BURST_S_MAX).min(busy);
-        // The pauses that are left are spread over the bursts that are left.
+        // The remaining pauses are spread over the remaining bursts.
         let bursts_left = busy.div_ceil(BURST_S_MAX / 2).max(1);
         let pause = rng.below(2 * idle / bursts_left + 1).min(idle);
         at += pause;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_five_minutes_are_those_of_all_together() {
+    fn the_busiest_five_minutes_are_by_the_total_of_all_pods() {
         let quiet = vec![1; 288];
         let mut one = quiet.clone();
         (one[3], one[4]) = (90, 50);

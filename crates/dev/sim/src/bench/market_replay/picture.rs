@@ -1,7 +1,7 @@
-//! The day as a picture: what is wanted and what the ways hold, and what each of them costs.
+//! The day as a picture: demand, the limits of each way, and the costs of each way.
 //!
-//! Colours are those of Okabe and Ito, which people tell apart who see colours differently, and
-//! each line is named beside itself as well.
+//! The colours are those of Okabe and Ito, which are distinguishable with colour blindness, and each
+//! line is also labelled.
 
 use std::fmt::Write as _;
 
@@ -9,23 +9,23 @@ use bursar_market::clear::Policy;
 
 use super::Run;
 use super::load::Load;
-use super::plant::{Outcome, POINT_S};
+use super::plant::{DayResult, POINT_S};
 use super::ways::{Sample, Way};
 
 const WIDTH: u64 = 960;
 const HEIGHT: u64 = 704;
-/// The upper chart: from where to where.
+/// Bounds of the upper chart.
 const LEFT: u64 = 64;
 const RIGHT: u64 = WIDTH - 24;
 const TOP: u64 = 96;
 const BOTTOM: u64 = 340;
-/// The bars begin here, a row every so much.
+/// Top of the bars, and height of a row.
 const BARS: u64 = 462;
 const ROW: u64 = 30;
-/// Where the columns of bars begin, and how wide the longest bar is.
+/// Left edges of the columns of bars, and width of the longest bar.
 const COLUMNS: [u64; 3] = [300, 520, 740];
 const BAR: u64 = 130;
-/// Between two lines of the grid, in millicores.
+/// Distance between two grid lines, in millicores.
 const GRID_MILLI: u64 = 5_000;
 
 const INK: &str = "#222222";
@@ -34,7 +34,7 @@ const WANTED: &str = "#56b4e9";
 const OTHER: &str = "#999999";
 
 /// A line of the upper chart.
-struct Line {
+struct ChartLine {
     name: String,
     colour: &'static str,
     dashes: &'static str,
@@ -66,7 +66,7 @@ pub(super) fn draw(load: &Load, node_milli: u64, day: &[Run]) -> String {
     out
 }
 
-/// Its colour and how its line is broken, if it has one.
+/// Colour and dash pattern of a way's line, if it has one.
 const fn style(way: Way) -> Option<(&'static str, &'static str)> {
     match way {
         Way::Ours(Policy::Proportional) => Some(("#0072b2", "none")),
@@ -85,16 +85,16 @@ fn chart(out: &mut String, load: &Load, node_milli: u64, day: &[Run]) {
     let line = |run: &Run| {
         let (colour, dashes) = style(run.way)?;
         let name = format!("limits, {}", run.way.name());
-        // The first point is before anybody had measured anything.
-        let milli = run.outcome.held_milli.iter().skip(1).copied().collect();
-        Some(Line {
+        // The first point is before the first measurement.
+        let milli = run.result.held_milli.iter().skip(1).copied().collect();
+        Some(ChartLine {
             name,
             colour,
             dashes,
             milli,
         })
     };
-    let lines: Vec<Line> = day.iter().filter_map(line).collect();
+    let lines: Vec<ChartLine> = day.iter().filter_map(line).collect();
     let all = lines.iter().flat_map(|line| line.milli.iter().copied());
     let most = all.chain([node_milli]).max().unwrap_or(1);
     let most = most.next_multiple_of(GRID_MILLI).max(1);
@@ -106,7 +106,7 @@ fn chart(out: &mut String, load: &Load, node_milli: u64, day: &[Run]) {
          fill-opacity=\"0.45\"/>",
         points(&wanted, y)
     );
-    let node = Line {
+    let node = ChartLine {
         name: format!("the node, {}m", super::grouped(node_milli)),
         colour: "#000000",
         dashes: "2 3",
@@ -121,7 +121,7 @@ fn chart(out: &mut String, load: &Load, node_milli: u64, day: &[Run]) {
             y - 9
         );
     });
-    // The node comes last: a limit that is as large must not hide it.
+    // The node is drawn last, so that no equal limit hides it.
     for line in lines.into_iter().chain([node]) {
         let stroke = format!(
             "fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"",
@@ -142,11 +142,11 @@ fn chart(out: &mut String, load: &Load, node_milli: u64, day: &[Run]) {
 /// A column of bars.
 struct Column {
     head: &'static str,
-    value: fn(&Outcome) -> u64,
+    value: fn(&DayResult) -> u64,
     words: fn(u64) -> String,
 }
 
-/// Names above the chart, three in a row.
+/// Legend above the chart, three names per row.
 struct Legend {
     place: u64,
 }
@@ -201,26 +201,26 @@ fn bars(out: &mut String, day: &[Run]) {
     let columns = [
         Column {
             head: "time throttled by a quota",
-            value: Outcome::throttled_ppm,
+            value: DayResult::throttled_ppm,
             words: super::percent,
         },
         Column {
             head: "work lost for any reason",
-            value: Outcome::lost_ppm,
+            value: DayResult::lost_ppm,
             words: super::percent,
         },
         Column {
             head: "CPU held over used",
-            value: Outcome::held_percent,
+            value: DayResult::held_percent,
             words: super::times,
         },
     ];
     for (Column { head, value, words }, x) in columns.into_iter().zip(COLUMNS) {
         text(out, (x, BARS - 18), "start", "font-weight=\"bold\"", head);
-        let most = day.iter().map(|run| value(&run.outcome)).max();
+        let most = day.iter().map(|run| value(&run.result)).max();
         for (row, run) in (0..).zip(day) {
-            let (y, seen) = (BARS + ROW * row, value(&run.outcome));
-            let width = BAR * seen / most.unwrap_or(1).max(1);
+            let (y, amount) = (BARS + ROW * row, value(&run.result));
+            let width = BAR * amount / most.unwrap_or(1).max(1);
             let fill = style(run.way).map_or(OTHER, |(colour, _)| colour);
             let _ = writeln!(
                 out,
@@ -228,7 +228,7 @@ fn bars(out: &mut String, day: &[Run]) {
                 y - 8,
                 width.max(1),
             );
-            text(out, (x + width + 6, y + 5), "start", "", &words(seen));
+            text(out, (x + width + 6, y + 5), "start", "", &words(amount));
         }
     }
     for (row, run) in (0..).zip(day) {

@@ -1,7 +1,7 @@
-//! A node in virtual time: quotas hold pods back, and where all together want more than the node
-//! has, the kernel divides it by weight.
+//! A node in virtual time: quotas hold pods back, and if the permitted use exceeds the node, the
+//! kernel divides it by weight.
 //!
-//! A second is made of ten periods that are alike, so a second at a time is exact.
+//! A second consists of ten equal periods, so steps of a second are exact.
 
 use bursar_market::cgroup::Quota;
 use bursar_market::clear::{Mode, clear};
@@ -13,10 +13,10 @@ use super::load::Load;
 use super::ways::{Setter, Way};
 use super::{MAX_MILLI, MIN_MILLI};
 
-/// How often limits are set.
+/// Interval of setting limits, in seconds.
 pub(super) const CLEAR_S: u64 = 5;
 const PERIODS_PER_SECOND: u64 = 10;
-/// How many seconds a point of the picture stands for.
+/// Seconds per point of the picture.
 pub(super) const POINT_S: u64 = 300;
 
 pub(super) struct Plant<'a> {
@@ -24,33 +24,32 @@ pub(super) struct Plant<'a> {
     node_milli: u64,
 }
 
-/// One pod of the plant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pod {
-    /// What it may use; `None` where nothing is limited.
+    /// `None` without a limit.
     pub(super) limit_milli: Option<u64>,
     pub(super) counters: Sample,
 }
 
-/// What a day came to. Work is in millicore-seconds.
+/// Sums over a day. Work is in millicore-seconds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct DayResult {
     wanted: u64,
     done: u64,
-    /// Seconds in which a pod wanted anything, of all pods together.
+    /// Pod-seconds with demand.
     wanting_s: u64,
-    /// Of those, the ones in which its quota held it back.
+    /// Those of them in which the quota held the pod back.
     throttled_s: u64,
     held: u64,
     writes: u64,
     seconds: u64,
     seconds_over: u64,
-    /// Σ of Jain's index over the seconds in which somebody lost, in parts per million.
+    /// Σ of Jain's index over the seconds in which work was lost, in parts per million.
     jain_sum: u64,
     jain_count: u64,
     pub(super) clearings: u64,
     pub(super) broken: u64,
-    /// The limits together, at every point of the picture.
+    /// Sum of the limits at every point of the picture.
     pub(super) held_milli: Vec<u64>,
 }
 
@@ -59,8 +58,8 @@ impl<'a> Plant<'a> {
         Self { load, node_milli }
     }
 
-    /// One day under one way to set limits.
-    pub(super) fn run(&self, way: Way) -> Outcome {
+    /// Replays the day with one way to set limits.
+    pub(super) fn run(&self, way: Way) -> DayResult {
         let count = self.load.wants().next().map_or(0, <[u64]>::len);
         let nothing = Sample {
             throttled_us: Some(0),
@@ -75,22 +74,22 @@ impl<'a> Plant<'a> {
         let mut pods = vec![pod; count];
         let mut may = vec![0; count];
         let mut setter = Setter::new(way, count, self.node_milli);
-        let mut outcome = Outcome::default();
+        let mut result = DayResult::default();
         for (second, wants) in (1..).zip(self.load.wants()) {
-            self.second((second, wants), &mut pods, &mut may, &mut outcome);
+            self.second((second, wants), &mut pods, &mut may, &mut result);
             setter.observe(second, &pods);
             if second.is_multiple_of(CLEAR_S) {
                 let before_milli = held_milli(&pods);
-                outcome.writes += setter.set(second, &mut pods);
+                result.writes += setter.set(second, &mut pods);
                 if let Some(clearing) = setter.clearing() {
                     let bound_milli = before_milli.max(self.node_milli);
                     let is_kept = holds(clearing) && held_milli(&pods) <= bound_milli;
-                    outcome.clearings += 1;
-                    outcome.broken += u64::from(!is_kept);
+                    result.clearings += 1;
+                    result.broken += u64::from(!is_kept);
                 }
             }
         }
-        outcome
+        result
     }
 
     fn second(
@@ -98,7 +97,7 @@ impl<'a> Plant<'a> {
         (second, wants): (u64, &[u64]),
         pods: &mut [Pod],
         may: &mut [u64],
-        outcome: &mut Outcome,
+        result: &mut DayResult,
     ) {
         for ((may, pod), want) in may.iter_mut().zip(pods.iter()).zip(wants) {
             *may = pod.limit().min(*want);
@@ -112,32 +111,32 @@ impl<'a> Plant<'a> {
         }
         let held = held_milli(pods);
         let done = allowed.min(self.node_milli);
-        outcome.wanted += wanted;
-        outcome.done += done;
+        result.wanted += wanted;
+        result.done += done;
         for (want, may) in wants.iter().zip(&*may) {
-            outcome.wanting_s += u64::from(*want > 0);
-            outcome.throttled_s += u64::from(may < want);
+            result.wanting_s += u64::from(*want > 0);
+            result.throttled_s += u64::from(may < want);
         }
-        outcome.held += held;
-        outcome.seconds += 1;
-        outcome.seconds_over += u64::from(held > self.node_milli);
+        result.held += held;
+        result.seconds += 1;
+        result.seconds_over += u64::from(held > self.node_milli);
         if done < wanted {
-            outcome.jain_sum += jain_ppm(wants, got);
-            outcome.jain_count += 1;
+            result.jain_sum += jain_ppm(wants, got);
+            result.jain_count += 1;
         }
         if second.is_multiple_of(POINT_S) {
-            outcome.held_milli.push(held);
+            result.held_milli.push(held);
         }
     }
 }
 
-/// What all may use together.
+/// Sum of the limits.
 fn held_milli(pods: &[Pod]) -> u64 {
     pods.iter().map(Pod::limit).sum()
 }
 
 impl Pod {
-    /// A second in which it wanted so much, might use so much, and got so much.
+    /// Updates the counters after a second, from demand, permitted use and actual use.
     fn pass(&mut self, second: u64, want: u64, may: u64, got: u64) {
         let counters = &mut self.counters;
         let add = |counter: &mut Option<u64>, more: u64| *counter = counter.map(|had| had + more);
@@ -151,12 +150,12 @@ impl Pod {
         }
     }
 
-    /// What it may use; without a limit all that a pod may.
+    /// The limit, or the maximum of a pod without one.
     fn limit(&self) -> u64 {
         self.limit_milli.unwrap_or(MAX_MILLI)
     }
 
-    /// As the kernel tells it.
+    /// The limit as a quota of the kernel.
     pub(super) fn quota(&self) -> Quota {
         self.limit_milli.map_or(Quota::NONE, |milli| {
             Quota::of_milli(milli, Quota::NONE.period_us)
@@ -164,8 +163,7 @@ impl Pod {
     }
 }
 
-/// What the kernel does where more is wanted than there is: equal weights, nobody more than it
-/// wants.
+/// Division by the kernel on a full node: equal weights, and no pod gets more than it wants.
 fn by_weight(may: &[u64], node_milli: u64) -> Vec<u64> {
     let claim = |may: &u64| Claim {
         offset: 0,
@@ -177,7 +175,7 @@ fn by_weight(may: &[u64], node_milli: u64) -> Vec<u64> {
     solve(&claims, node_milli).shares
 }
 
-/// (Σx)²/(n·Σx²) of what was done over what was wanted, among those who wanted anything.
+/// (Σx)²/(n·Σx²), x = done over wanted, over the pods with demand.
 fn jain_ppm(wants: &[u64], got: &[u64]) -> u64 {
     let (mut count, mut sum, mut squares) = (0_u64, 0_u64, 0_u64);
     for (want, got) in wants.iter().zip(got).filter(|(want, _)| **want > 0) {
@@ -189,7 +187,7 @@ fn jain_ppm(wants: &[u64], got: &[u64]) -> u64 {
     u64::try_from(index.unwrap_or(1_000_000)).unwrap_or(0)
 }
 
-/// Whether a clearing keeps what design 10 promises: bounds, capacity, and the same again.
+/// Whether a clearing keeps bounds and capacity, and gives the same result when repeated (M4, M5).
 fn holds(clearing: &Clearing) -> bool {
     let cleared = &clearing.cleared;
     let sum: u64 = cleared
@@ -205,19 +203,19 @@ fn holds(clearing: &Clearing) -> bool {
     is_within && sum <= clearing.market.capacity_milli && clear(&clearing.market) == *cleared
 }
 
-impl Outcome {
+impl DayResult {
     fn ppm(part: u64, whole: u64) -> u64 {
         let ppm = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
         u64::try_from(ppm).unwrap_or(u64::MAX)
     }
 
-    /// Time in which quotas held a pod back, of the time in which it wanted anything: throttled
-    /// periods over periods, since those of a second are alike.
+    /// Share of the time with demand in which a quota held the pod back: throttled periods over
+    /// periods, because those of a second are equal.
     pub(super) fn throttled_ppm(&self) -> u64 {
         Self::ppm(self.throttled_s, self.wanting_s)
     }
 
-    /// Work that was not done, of all that was wanted.
+    /// Share of the wanted work that was not done.
     pub(super) fn lost_ppm(&self) -> u64 {
         Self::ppm(self.wanted.saturating_sub(self.done), self.wanted)
     }
@@ -233,14 +231,14 @@ impl Outcome {
         self.writes * 100 * 3_600 / (pods * self.seconds).max(1)
     }
 
-    /// The mean of Jain's index.
+    /// Mean of Jain's index.
     pub(super) fn jain_ppm(&self) -> u64 {
         self.jain_sum
             .checked_div(self.jain_count)
             .unwrap_or(1_000_000)
     }
 
-    /// The share of time in which the limits exceed the node.
+    /// Share of the time in which the limits exceed the node.
     pub(super) fn over_ppm(&self) -> u64 {
         Self::ppm(self.seconds_over, self.seconds)
     }
@@ -251,25 +249,25 @@ mod tests {
     use super::{Load, Plant, Way};
 
     #[test]
-    fn what_a_full_node_costs_is_lost_and_only_what_a_quota_costs_is_throttled() {
+    fn a_full_node_loses_work_and_only_a_quota_throttles() {
         // Two pods that want a core each in every second of a day, on one core.
         let load = Load::of(String::new(), &[vec![100; 288], vec![100; 288]], 1);
         let costs = |way| {
-            let outcome = Plant::new(&load, 1_000).run(way);
-            (outcome.throttled_ppm(), outcome.lost_ppm())
+            let result = Plant::new(&load, 1_000).run(way);
+            (result.throttled_ppm(), result.lost_ppm())
         };
         assert_eq!(costs(Way::Nothing), (0, 500_000));
         let (throttled, lost) = costs(Way::Static);
-        // All the time, for half of the work; without a limit until the first clearing.
+        // Throttled all the time, except before the first clearing.
         assert!((999_900..1_000_000).contains(&throttled), "{throttled}");
         assert_eq!(lost, 500_000);
     }
 
     #[test]
-    fn whoever_wants_nothing_is_not_held_back_and_does_not_count() {
+    fn a_pod_without_demand_does_not_count_as_throttled() {
         let load = Load::of(String::new(), &[vec![100; 288], vec![0; 288]], 1);
-        let outcome = Plant::new(&load, 1_000).run(Way::Static);
-        let throttled = outcome.throttled_ppm();
+        let result = Plant::new(&load, 1_000).run(Way::Static);
+        let throttled = result.throttled_ppm();
         assert!((999_900..1_000_000).contains(&throttled), "{throttled}");
     }
 }

@@ -11,19 +11,19 @@ use super::super::market::literal::{PodParams, Uid, clear_market_v2};
 use super::plant::Pod;
 use super::{MAX_MILLI, MIN_MILLI};
 
-/// How often the autoscaler recommends, and samples where it is as it is deployed.
+/// Interval of the autoscaler's recommendations, and of its samples in a usual deployment.
 const MINUTE_S: u64 = 60;
-/// It acts on a change of more than a tenth.
+/// The autoscaler acts on a change of more than a tenth.
 const AUTOSCALER_CHANGE_PERCENT: u64 = 10;
-/// After so long a sample counts half of one that is new.
+/// Age at which a sample has half the weight of a new one.
 const HALF_LIFE_S: f64 = 86_400.0;
-/// Which part of the samples is to fit, by weight.
+/// Share of the samples that must fit, by weight.
 const PERCENTILE: f64 = 0.9;
 
-/// Over what an autoscaler takes the mean of use, which is one sample.
+/// Length of an autoscaler's sample, which is the mean of use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Sample {
-    /// A minute, as it is deployed.
+    /// A minute, as in a usual deployment.
     Minute,
     /// A second, as ours.
     Second,
@@ -39,7 +39,7 @@ pub(super) enum Way {
     Static,
     /// The 90th percentile of use plus 15 %.
     VerticalAutoscaler(Sample),
-    /// Seed 001 as written: the share of throttled periods, smoothed, is demand.
+    /// Prototype 001 as written: demand is the smoothed share of throttled periods.
     Seed,
 }
 
@@ -69,7 +69,7 @@ impl Way {
     }
 }
 
-/// A way at work.
+/// State of a way.
 pub(super) enum Setter {
     Ours(Ours),
     Nothing,
@@ -84,8 +84,8 @@ pub(super) struct Ours {
     node_milli: u64,
 }
 
-/// What the autoscaler remembers of a pod: the weight of its samples by millicores. The public one
-/// has buckets that grow by a twentieth; these are as fine as can be.
+/// The autoscaler's state of a pod: the weight of its samples by millicores. The public autoscaler has
+/// buckets that grow by a twentieth; these have one millicore each.
 #[derive(Clone)]
 pub(super) struct Autoscaled {
     seen_us: u64,
@@ -93,7 +93,7 @@ pub(super) struct Autoscaled {
     total: f64,
 }
 
-/// What the seed remembers of a pod.
+/// The prototype's state of a pod.
 pub(super) struct Seeded {
     uid: Uid,
     periods: u64,
@@ -119,7 +119,7 @@ impl Setter {
         }
     }
 
-    /// A second has passed.
+    /// Takes the counters of a second.
     pub(super) fn observe(&mut self, second: u64, pods: &[Pod]) {
         match self {
             Self::Ours(ours) => {
@@ -136,7 +136,7 @@ impl Setter {
         }
     }
 
-    /// Sets limits, and says how many were written.
+    /// Sets limits and returns the number of writes.
     pub(super) fn set(&mut self, second: u64, pods: &mut [Pod]) -> u64 {
         match self {
             Self::Ours(ours) => ours.set(second, pods),
@@ -163,7 +163,7 @@ impl Setter {
         }
     }
 
-    /// The last clearing, where it is ours.
+    /// The last clearing of ours.
     pub(super) fn clearing(&self) -> Option<&Clearing> {
         match self {
             Self::Ours(ours) => ours.node.last(),
@@ -195,7 +195,7 @@ impl Ours {
         }
     }
 
-    /// As the agent does it.
+    /// Sets limits in the same way as the agent.
     fn set(&mut self, second: u64, pods: &mut [Pod]) -> u64 {
         let now_us = second * 1_000_000;
         for (id, pod) in self.ids.iter().zip(pods.iter()) {
@@ -242,7 +242,7 @@ impl Autoscaled {
         }
     }
 
-    /// Takes in the mean of use over the last so many seconds. What a limit held back is not seen.
+    /// Adds a sample: the mean of use over the last seconds. Demand above the limit is not visible.
     fn take(&mut self, second: u64, seconds: u64, pod: &Pod) {
         let passed_us = pod.counters.usage_us - self.seen_us;
         self.seen_us = pod.counters.usage_us;
@@ -254,7 +254,7 @@ impl Autoscaled {
         }
     }
 
-    /// The new limit; the present one while it is near enough.
+    /// The new limit, or the present one if it is near enough.
     fn wanted(&self, pod: &Pod) -> Option<u64> {
         let mut below = 0.0;
         let p90 = (0..).zip(&self.weights).find_map(|(milli, weight)| {
@@ -282,13 +282,13 @@ impl Seeded {
     }
 }
 
-/// The names of the pods, in order.
 fn ids(count: usize) -> Vec<Uid> {
     let id = |number| format!("vm{number:04}").into();
     (0..count).map(id).collect()
 }
 
-/// What seed 001 sets: demand is the share of throttled periods, half of it the one before.
+/// Limits of prototype 001: demand is the mean of the present share of throttled periods and of the
+/// previous demand.
 fn seeded(node_milli: u64, known: &mut [Seeded], pods: &[Pod]) -> Vec<Option<u64>> {
     let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let mut params = HashMap::new();
@@ -326,7 +326,7 @@ fn float(value: u64) -> f64 {
     f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
 
-/// Writes what differs.
+/// Writes the limits that differ and returns their number.
 fn write(pods: &mut [Pod], wanted: &[Option<u64>]) -> u64 {
     let mut writes = 0;
     for (pod, wanted) in pods.iter_mut().zip(wanted) {
@@ -342,7 +342,7 @@ fn write(pods: &mut [Pod], wanted: &[Option<u64>]) -> u64 {
 mod tests {
     use super::{Autoscaled, Pod};
 
-    /// What is recommended after one second at each of these uses, in millicores.
+    /// Recommendation after one second at each of these uses, in millicores.
     fn recommended(used: &[u64]) -> Option<u64> {
         let mut pod = Pod::default();
         let mut known = Autoscaled::new();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_day_old_counts_half() {
+    fn a_sample_of_a_day_ago_has_half_the_weight() {
         let mut pod = Pod::default();
         let mut known = Autoscaled::new();
         for (second, milli, count) in [(0, 800, 4), (86_400, 200, 18)] {

@@ -1,7 +1,7 @@
 //! `PostgreSQL` with its durable defaults and 64 connections on one hot row, driven by `pgbench`.
 //!
-//! A booking is a row; a limit is a row with a counter. The conditional way is written as one
-//! statement a transaction, which is the shortest that `PostgreSQL` can hold the hot row.
+//! A booking is a row; a limit is a row with a counter. The conditional UPDATE is one statement per
+//! transaction, which holds the lock on the hot row for the shortest time.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{Seen, Server};
+use super::{Measurement, Server};
 use crate::bench::usage::Usage;
 
-/// A way to book.
+/// A way to book in SQL.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// As the table names it.
+    /// Name in the table.
     pub name: &'static str,
     script: &'static str,
 }
 
-/// The ways people book in SQL.
+/// The usual ways to book in SQL.
 pub const WAYS: [Way; 2] = [
     Way {
         name: "PostgreSQL, conditional UPDATE, 64 connections",
@@ -61,9 +61,9 @@ const SCHEMA: &str = "
     );
     INSERT INTO limits VALUES (1, 0, 1024);
 ";
-/// The same seed makes the same ids again, so what one way left must not meet the next.
+/// Empties the tables between two ways, because the same seed generates the same ids.
 const EMPTY: &str = "TRUNCATE bookings; UPDATE limits SET used = 0";
-/// Where Debian keeps one directory for each version.
+/// Directory with one subdirectory for each version on Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 /// A private cluster.
@@ -74,17 +74,18 @@ pub(in crate::bench) struct Postgres {
     _server: Server,
 }
 
-/// Makes sure that it is there.
+/// Installs `PostgreSQL` if it is missing.
 pub(in crate::bench) fn install() -> anyhow::Result<()> {
     super::install("postgresql", || programs().is_some())
 }
 
-/// Makes a cluster in an empty directory and starts it.
+/// Creates a cluster in an empty directory and starts it.
 pub(in crate::bench) fn start(directory: &Path) -> anyhow::Result<Postgres> {
     let programs = programs().context("PostgreSQL is not installed")?;
     let owner = owner()?;
     if let Some((user, group)) = owner {
-        chown(directory, Some(user), Some(group)).context("cannot give a directory away")?;
+        chown(directory, Some(user), Some(group))
+            .context("cannot change the owner of a directory")?;
     }
     let run = |program: &str| {
         let mut command = Command::new(programs.join(program));
@@ -108,11 +109,11 @@ pub(in crate::bench) fn start(directory: &Path) -> anyhow::Result<Postgres> {
         .args(["-c", "listen_addresses=", "-c"]);
     server.arg(format!("unix_socket_directories={}", directory.display()));
     let is_ready = || {
-        let asked = run("pg_isready")
+        let status = run("pg_isready")
             .args(["--quiet", "--host"])
             .arg(directory)
             .status();
-        asked.is_ok_and(|status| status.success())
+        status.is_ok_and(|status| status.success())
     };
     let server = Server::start("PostgreSQL", server, directory.join("log"), is_ready)?;
     let version = super::output(run("postgres").arg("--version"))?
@@ -134,19 +135,22 @@ pub(in crate::bench) fn start(directory: &Path) -> anyhow::Result<Postgres> {
 }
 
 impl Postgres {
-    /// Which it is.
     pub(in crate::bench) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Books one way for a while.
-    pub(in crate::bench) fn measure(&self, way: Way, time: Duration) -> anyhow::Result<Seen> {
+    /// Measures one way.
+    pub(in crate::bench) fn measure(
+        &self,
+        way: Way,
+        time: Duration,
+    ) -> anyhow::Result<Measurement> {
         let script = self.directory.join("script.sql");
         std::fs::write(&script, way.script).context("cannot write a script")?;
         super::output(self.client("psql").args(["--quiet", "--command", EMPTY]))?;
         let usage = Usage::start();
         let seconds = time.as_secs().max(1).to_string();
-        let said = super::output(
+        let printed = super::output(
             self.client("pgbench")
                 .args([
                     "--no-vacuum",
@@ -158,17 +162,17 @@ impl Postgres {
                 .arg(&script),
         )?;
         let used = usage.used();
-        let rate = said.lines().find_map(|line| line.strip_prefix("tps = "));
+        let rate = printed.lines().find_map(|line| line.strip_prefix("tps = "));
         let whole = rate.and_then(|rate| rate.split(['.', ' ']).next());
         let pairs_per_second = whole
             .and_then(|whole| whole.parse().ok())
-            .with_context(|| format!("pgbench named no rate: {said}"))?;
+            .with_context(|| format!("pgbench printed no rate: {printed}"))?;
         let bound = if used.is_busy() {
             "CPU"
         } else {
             "one commit at a time under the row's lock"
         };
-        Ok(Seen {
+        Ok(Measurement {
             pairs_per_second,
             near: format!("{bound}; {}", used.words()),
         })
@@ -186,7 +190,7 @@ impl Postgres {
     }
 }
 
-/// The programs of the newest version that is whole.
+/// Directory of programs of the newest complete version.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).ok()?.flatten();
     let whole = versions
@@ -199,14 +203,15 @@ fn programs() -> Option<PathBuf> {
     whole.max()
 }
 
-/// Whom the cluster belongs to, where we are root: `PostgreSQL` does not run as root.
+/// User and group of the cluster if we are root, because `PostgreSQL` does not run as root.
 fn owner() -> anyhow::Result<Option<(u32, u32)>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
     let number = |flag: &str| -> anyhow::Result<u32> {
-        let said = super::output(Command::new("id").args([flag, "postgres"]))?;
-        said.trim().parse().context("`id` named no number")
+        let printed = super::output(Command::new("id").args([flag, "postgres"]))?;
+        let number = printed.trim().parse();
+        number.context("`id` printed no number")
     };
     Ok(Some((number("--user")?, number("--group")?)))
 }

@@ -1,7 +1,7 @@
-//! Redis with one Lua script for reserve and release, and as much outstanding as ours has.
+//! Redis with one Lua script for reserve and release, and as many outstanding operations as ours.
 //!
-//! The script keeps what ours keeps: a bounded counter, one fence for all, and a memory of each id
-//! for a day. Snapshots and log rewriting are off, since they would only cost it.
+//! The script keeps the same data as ours: a bounded counter, one fence for all, and each id for a
+//! day. Snapshots and log rewriting are off, because they would only slow it down.
 
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use anyhow::{Context as _, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-use super::{Seen, Server};
+use super::{Measurement, Server};
 use crate::bench::chains::OUTSTANDING;
 use crate::bench::table::per_second;
 use crate::bench::usage::Usage;
 use crate::bench::world::Ids;
 
-/// How durable.
+/// A durability setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// As the table names it.
+    /// Name in the table.
     pub name: &'static str,
-    /// Where its data is.
+    /// Name of its data directory.
     pub directory: &'static str,
-    /// Whether an answer means that it is on disk.
+    /// Whether an answered write is on disk.
     pub is_durable: bool,
     sync: &'static str,
 }
 
-/// With and without.
+/// All durability settings.
 pub const WAYS: [Way; 2] = [
     Way {
         name: "Redis, Lua, fsync always, 64 × 16 outstanding",
@@ -73,23 +73,22 @@ pub(in crate::bench) struct Redis {
     _server: Server,
 }
 
-/// Replies of one connection, read as they come.
 struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
     request: Vec<u8>,
 }
 
-/// Makes sure that it is there.
+/// Installs Redis if it is missing.
 pub(in crate::bench) fn install() -> anyhow::Result<()> {
     super::install(PROGRAM, || super::find(PROGRAM).is_some())
 }
 
-/// Starts it in an empty directory.
+/// Starts Redis in an empty directory.
 pub(in crate::bench) fn start(directory: &Path, way: Way) -> anyhow::Result<Redis> {
     let program = super::find(PROGRAM).context("Redis is not installed")?;
-    let said = super::output(Command::new(&program).arg("--version"))?;
-    let version = said
+    let printed = super::output(Command::new(&program).arg("--version"))?;
+    let version = printed
         .split_whitespace()
         .find_map(|word| word.strip_prefix("v="));
     let version = format!("Redis {}", version.unwrap_or("of an unknown version"));
@@ -111,17 +110,16 @@ pub(in crate::bench) fn start(directory: &Path, way: Way) -> anyhow::Result<Redi
 }
 
 impl Redis {
-    /// Which it is.
     pub(in crate::bench) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Books for a while; the warm-up is not counted.
+    /// Measures pairs; the warm-up is not counted.
     pub(in crate::bench) fn measure(
         &self,
         warm_up: Duration,
         time: Duration,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Measurement> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -138,14 +136,14 @@ impl Redis {
             } else {
                 "its one thread, and the disk"
             };
-            Ok(Seen {
+            Ok(Measurement {
                 pairs_per_second: per_second(pairs, used.took),
                 near: format!("{bound}; {}", used.words()),
             })
         })
     }
 
-    /// All connections at once, on this thread.
+    /// Runs all connections on this thread.
     async fn run(&self, ids: &Ids, sha: &str, time: Duration) -> anyhow::Result<u64> {
         let end = Instant::now() + time;
         let all = (0..CONNECTIONS).map(|_| async {
@@ -173,7 +171,7 @@ impl Connection {
         })
     }
 
-    /// Puts the script there and returns its name.
+    /// Loads the script and returns its hash.
     async fn load(&mut self) -> anyhow::Result<String> {
         self.command(&["SCRIPT", "LOAD", SCRIPT]);
         self.stream.write_all(&self.request).await?;
@@ -182,10 +180,10 @@ impl Connection {
         lines
             .into_iter()
             .nth(1)
-            .context("Redis did not take the script")
+            .context("Redis did not load the script")
     }
 
-    /// A group of reserves, and a group of releases of what they got.
+    /// Sends a group of reserves, then the releases.
     async fn pairs(&mut self, ids: &Ids, sha: &str) -> anyhow::Result<u64> {
         let keys: Vec<String> = (0..PIPELINED).map(|_| ids.text(0)).collect();
         self.request.clear();
@@ -221,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Reads so many lines of answer.
+    /// Reads `count` lines of answers.
     async fn lines(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
         while self.received.split(|byte| *byte == b'\n').count() <= count {
             if self.stream.read_buf(&mut self.received).await? == 0 {
