@@ -58,7 +58,7 @@ async fn without_cgroups_what_must_be_kept_apart_is_not_started() {
         options.require_isolation = true;
     });
     let exit = host.run("a", &host.shell("echo ran")).await;
-    let reason = "this machine cannot keep it apart from others".to_owned();
+    let reason = "this machine cannot isolate it: no writable cgroups".to_owned();
     assert_eq!(exit, Exit::NotStarted(reason));
 }
 

@@ -65,13 +65,13 @@ async fn what_has_no_place_to_run_or_is_not_kept_is_not_started() {
         ..shell("exit 0")
     };
     let exit = host.run("placeless", &host.job(&work)).await;
-    assert_eq!(exit, not_started("its directory is not there"));
+    assert_eq!(exit, not_started("its working directory does not exist"));
     let job = Job {
         work: Hash([3; 32]),
         ..host.shell("exit 0")
     };
     let exit = host.run("unknown", &job).await;
-    assert_eq!(exit, not_started("what it runs is no longer kept"));
+    assert_eq!(exit, not_started("its work is no longer stored"));
     // And it stays so for whoever asks again.
     assert_eq!(host.exit(&id("unknown")).await, exit);
 }

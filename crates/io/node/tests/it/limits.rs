@@ -65,7 +65,7 @@ async fn who_takes_more_memory_than_allowed_is_killed_and_it_is_said() {
     let killed = Exit::OutOfMemory { code, signal };
     assert_eq!(host.run("a", &job).await, killed);
     let told = host.output(&id("a"), Stream::Stderr);
-    assert!(told.contains("for want of memory"), "{told}");
+    assert!(told.contains("out of memory"), "{told}");
     assert_eq!(host.seen(&id("a"), "/isOutOfMemory"), true);
     // Its child is killed, and the program itself ends as it likes.
     let job = Job {

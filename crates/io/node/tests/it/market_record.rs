@@ -211,7 +211,7 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
         (
             then.to_string(),
             first.to_string(),
-            "its settings are nowhere told",
+            "its settings are missing",
         ),
         (
             "\"lines\":4".into(),
@@ -229,11 +229,11 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
         assert!(broken.to_string().contains(why), "{broken}");
     }
     for (text, hash, why) in [
-        (&proportional, then, "its settings have another hash"),
+        (&proportional, then, "its settings do not match their hash"),
         (
             &proportional,
             other.sha256,
-            "it was not cleared by its settings",
+            "its policy or quantum is not that of its settings",
         ),
     ] {
         let (from, to) = (then.to_string(), hash.to_string());

@@ -221,7 +221,7 @@ fn each_rule_has_its_arithmetic() {
     market.capacity_milli = 200;
     let overloaded = explained(&market, 0);
     assert_eq!(how(&overloaded, "gets"), "67.0% of its minimum 100m = 67m");
-    assert_eq!(how(&overloaded, "price"), "no millicore is to be had");
+    assert_eq!(how(&overloaded, "price"), "no millicore is free");
     market.capacity_milli = 9000;
     let fits = explained(&market, 1);
     assert_eq!(how(&fits, "gets"), "its maximum: 1000m");
@@ -374,7 +374,7 @@ fn what_would_give_a_pod_more_can_come_true() {
             Some(
                 "3 pods need 1200m, 300m can be shared: each keeps its minimum, and nothing is left"
             ),
-            "no millicore is to be had"
+            "no millicore is free"
         )
     );
     check(300, 0, "it gets 1000m on a node with 900m more room");
