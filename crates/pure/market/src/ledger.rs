@@ -348,7 +348,7 @@ pub enum Refusal {
         pod: PodName,
     },
     /// It exceeds a limit.
-    #[error("at most {max} {what} are allowed")]
+    #[error("there are at most {max} {what}")]
     TooMany {
         /// The limited things.
         what: &'static str,

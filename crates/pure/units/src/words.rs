@@ -1,4 +1,4 @@
-//! Numbers as people read them, wherever they do: thousands have commas.
+//! Formats numbers for people.
 
 /// A whole number with commas between thousands: `48,102`.
 pub fn number(value: u64) -> String {
