@@ -37,7 +37,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "a hundred at once take longer than a test waits where every processor is emulated",
     ),
     (
-        "life::a_program_that_sets_its_user_does_so_only_if_it_may",
+        "life::a_set_user_id_program_changes_its_user_only_if_allowed",
         "busybox, which stands for `id` there, gives up a user that it was set to",
     ),
 ];
