@@ -196,7 +196,8 @@ pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
         limits.cpu_milli.map(|milli| (Controller::Cpu, milli)),
     ];
     for (controller, amount) in wanted.into_iter().flatten() {
-        let Some(tree) = carrier(trees, controller) else {
+        let carries = |tree: &&Tree| tree.controllers.contains(&controller);
+        let Some(tree) = trees.iter().find(carries) else {
             plan.is_whole = false;
             continue;
         };
@@ -246,16 +247,9 @@ impl Tree {
     }
 }
 
-/// The kernel's default period.
+/// The kernel's default period, and its smallest quota.
 const CPU_PERIOD_US: u64 = 100_000;
-/// The smallest quota that the kernel accepts.
 const CPU_QUOTA_US_MIN: u64 = 1_000;
-
-fn carrier(trees: &[Tree], controller: Controller) -> Option<&Tree> {
-    trees
-        .iter()
-        .find(|tree| tree.controllers.contains(&controller))
-}
 
 fn settings(version: Version, controller: Controller, amount: u64, group: &Path) -> Vec<Setting> {
     let set = |name: &str, value: String, unless: Unless| Setting {

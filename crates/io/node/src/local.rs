@@ -72,17 +72,17 @@ impl Local {
     /// runtime.
     pub fn open(mut options: Options) -> Result<Self, Error> {
         let directory = &mut options.directory;
-        *directory = std::path::absolute(&*directory).map_err(failed("find", directory))?;
+        *directory = std::path::absolute(&*directory).map_err(failed("resolve", directory))?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&*directory)
-            .map_err(failed("make", directory))?;
+            .map_err(failed("create", directory))?;
         Ok(Self {
             works: Works::open(directory)?,
             trees: cgroup::find(&options.process, &options.ledger),
             shims: Shims::default(),
-            presence: Presence::new().map_err(failed("make a pipe for", &options.directory))?,
+            presence: Presence::new().map_err(failed("create a pipe for", &options.directory))?,
             options,
         })
     }

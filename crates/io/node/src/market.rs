@@ -150,9 +150,9 @@ pub enum Error {
         /// The cause.
         #[source]
         source: io::Error,
-        },
-        /// The file of originals is damaged.
-        #[error(
+    },
+    /// The file of originals is damaged.
+    #[error(
             "{} is not valid JSON; restore the limits by hand and remove the file",
         path.display()
     )]

@@ -53,7 +53,6 @@ pub(crate) enum Marker {
     Unreadable,
 }
 
-/// The name of an execution in file systems.
 pub(crate) fn name(id: &BookingId) -> String {
     format!("{PREFIX}{id}")
 }
@@ -162,7 +161,6 @@ impl ExecutionDirectory {
         self.replace(STATUS, STATUS_NEW, &serde_json::to_vec(status)?)
     }
 
-    /// Replaces a file atomically.
     fn replace(&self, name: &str, new: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.file(new);
         let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, self.file(name)));
@@ -227,7 +225,6 @@ const STATUS_NEW: &str = "status.new";
 /// Held while a stop request is written.
 static STOP_REQUEST: Mutex<()> = Mutex::new(());
 
-/// The status of an execution whose exit is unknown.
 const LOST: Status = Status {
     exit: crate::shim::Ending::Lost,
     seen: None,

@@ -36,10 +36,12 @@ use crate::cgroup::{Group, Plan};
 
 /// The first argument that makes this binary a shim.
 pub const WORD: &str = "shim";
-/// The second argument of the stage that stays.
+/// The second arguments: of the stage that stays, and of the one that becomes the program.
 pub(crate) const RUN: &str = "run";
-/// The second argument of the stage that becomes the program.
 pub(crate) const ENTER: &str = "enter";
+
+/// Reason of a program that was stopped before its start.
+pub(crate) const STOPPED: &str = "stopped before it started";
 
 /// Runs as a shim; `args` are the arguments after [`WORD`].
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {

@@ -157,7 +157,6 @@ fn take_apart(note: &str) -> Result<(&str, &str), Error> {
     Ok((text, signatures))
 }
 
-/// Parses a signature line into name, key id and signature.
 fn read_signature(line: &str) -> Result<(&str, KeyId, Vec<u8>), Error> {
     let parts = || {
         let (name, encoded) = line.strip_prefix("— ")?.split_once(' ')?;

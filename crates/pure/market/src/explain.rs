@@ -535,7 +535,6 @@ fn ratio(level: Level, text: impl Fn(u128, u128) -> String) -> String {
     }
 }
 
-/// Millicores per unit of bid.
 fn per_bid(level: Level, quantum_milli: u64, bids_per_unit: u64) -> String {
     ratio(level, |numerator, denominator| {
         let scale = u128::from(quantum_milli.max(1)) * u128::from(bids_per_unit);

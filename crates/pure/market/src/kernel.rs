@@ -80,7 +80,6 @@ struct Search<'a> {
     reaching: &'a mut [Corner],
 }
 
-/// Sums over some corners.
 struct Sum {
     count: usize,
     distance: u128,
@@ -256,7 +255,6 @@ impl Search<'_> {
 }
 
 impl Segment {
-    /// The segment after these corners.
     fn behind(&self, left: &Sum, reached: &Sum) -> Self {
         let signed = |sum: u128| i128::try_from(sum).unwrap_or(i128::MAX);
         Self {

@@ -798,7 +798,6 @@ fn check(
     Ok(())
 }
 
-/// Number of originals after a report.
 fn kept_after(known: &Known, originals: &BTreeMap<&PodName, Option<Original>>) -> usize {
     let is_known = |pod: &PodName| known.originals.contains_key(pod);
     let (mut more, mut fewer) = (0, 0);

@@ -75,7 +75,6 @@ pub struct Estimator {
     cleared: Option<Sample>,
 }
 
-/// Millicores over an interval.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Rate {
     used_milli: u64,

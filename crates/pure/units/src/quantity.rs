@@ -109,7 +109,6 @@ fn parse(text: &str, scale: i32) -> Result<u64, Error> {
     .ok_or_else(|| Error::TooLarge(shown()))
 }
 
-/// The powers of two and of ten of a suffix.
 fn suffix_power(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "" => (0, 0),

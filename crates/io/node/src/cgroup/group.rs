@@ -218,12 +218,7 @@ fn make(directory: &Directory) -> io::Result<()> {
 }
 
 fn set(setting: &Setting) -> io::Result<()> {
-    // A missing file must not be created: the files are the kernel's.
-    let result = fs::OpenOptions::new()
-        .write(true)
-        .open(&setting.file)
-        .and_then(|mut file| io::Write::write_all(&mut file, setting.value.as_bytes()));
-    match (result, setting.unless) {
+    match (overwrite(&setting.file, &setting.value), setting.unless) {
         (Err(error), Unless::Absent) if is_absent(&error) => Ok(()),
         (Err(error), Unless::Tighter) if is(&error, Errno::INVAL) => Ok(()),
         (result, _) => result,
@@ -232,11 +227,16 @@ fn set(setting: &Setting) -> io::Result<()> {
 
 /// Writes to a file of the kernel; `false` if it is missing, or unsupported for a threaded group.
 fn write(file: &Path, value: &str) -> io::Result<bool> {
-    let opened = fs::OpenOptions::new().write(true).open(file);
-    match opened.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes())) {
+    match overwrite(file, value) {
         Err(error) if is_absent(&error) || is(&error, Errno::OPNOTSUPP) => Ok(false),
         result => result.map(|()| true),
     }
+}
+
+/// Must not create a missing file: the files are the kernel's.
+fn overwrite(file: &Path, value: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(file)?;
+    io::Write::write_all(&mut file, value.as_bytes())
 }
 
 /// Removes one group; `false` while a process or another group is in it.

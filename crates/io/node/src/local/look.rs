@@ -14,8 +14,8 @@ use crate::log;
 use crate::place::{self, Lock, Marker};
 use crate::shim::{Ending, Status};
 
-/// The condition of an execution, from its directory and its cgroups.
-pub(super) enum Condition {
+/// The state of an execution, from its directory and its cgroups.
+pub(super) enum State {
     Ended(Exit),
     /// Its shim is alive; with the marker if the shim has written it.
     Alive(Option<Marker>),
@@ -35,27 +35,27 @@ pub(super) struct Remains {
 }
 
 impl Local {
-    pub(super) fn inspect(&self, id: &BookingId) -> Result<Condition, Error> {
+    pub(super) fn inspect(&self, id: &BookingId) -> Result<State, Error> {
         let path = self.directory(id).path().to_owned();
-        self.try_inspect(id).map_err(failed("look at", &path))
+        self.try_inspect(id).map_err(failed("read", &path))
     }
 
-    fn try_inspect(&self, id: &BookingId) -> io::Result<Condition> {
+    fn try_inspect(&self, id: &BookingId) -> io::Result<State> {
         let directory = self.directory(id);
         // The lock comes first: once it is free, everything that its last holder wrote is readable.
         let lock = match directory.lock() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let group = self.group(id, None);
-                return Ok(Condition::Absent(Remains { group, lock: None }));
+                return Ok(State::Absent(Remains { group, lock: None }));
             }
             result => result?,
         };
         if let Some(status) = directory.status()? {
-            return Ok(Condition::Ended(status.into()));
+            return Ok(State::Ended(status.into()));
         }
         let marker = directory.marker()?;
         let Some(lock) = lock else {
-            return Ok(Condition::Alive(marker));
+            return Ok(State::Alive(marker));
         };
         // Output without a marker belongs to an execution that has ended and was cleaned.
         let is_fresh = marker.is_none() && !directory.has_output();
@@ -64,23 +64,27 @@ impl Local {
             lock: Some(lock),
         };
         Ok(match marker {
-            Some(Marker::Ended(status)) => Condition::Ended(status.into()),
-            _ if is_fresh => Condition::Fresh(remains),
-            _ => Condition::Orphaned(remains),
+            Some(Marker::Ended(status)) => State::Ended(status.into()),
+            _ if is_fresh => State::Fresh(remains),
+            _ => State::Orphaned(remains),
         })
     }
 
     pub(super) fn lives(&self, id: &BookingId) -> Result<Life, Error> {
         let remains = match self.inspect(id)? {
-            Condition::Ended(_) => return Ok(Life::Nothing),
-            Condition::Alive(marker) => return Ok(running(marker, true)),
-            Condition::Orphaned(remains) | Condition::Fresh(remains) | Condition::Absent(remains) => remains,
+            State::Ended(_) => return Ok(Life::Nothing),
+            State::Alive(marker) => return Ok(running(marker, true)),
+            State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => remains,
         };
-        Ok(if self.is_populated(id, &remains)? {
-            running(self.marker(id)?, false)
-        } else {
-            Life::Nothing
-        })
+        if !self.is_populated(id, &remains)? {
+            return Ok(Life::Nothing);
+        }
+        let directory = self.directory(id);
+        let marker = directory.marker();
+        Ok(running(
+            marker.map_err(failed("read", directory.path()))?,
+            false,
+        ))
     }
 
     pub(super) fn is_populated(&self, id: &BookingId, remains: &Remains) -> Result<bool, Error> {
@@ -89,11 +93,6 @@ impl Local {
         Ok(!members
             .map_err(failed("read the cgroup of", &path))?
             .is_empty())
-    }
-
-    fn marker(&self, id: &BookingId) -> Result<Option<Marker>, Error> {
-        let directory = self.directory(id);
-        directory.marker().map_err(failed("look at", directory.path()))
     }
 
     /// The cgroups of an execution: those in the marker, else all that it may have.
@@ -111,17 +110,17 @@ impl Local {
     /// Resolves when no process of the execution is left.
     pub(super) async fn ended(&self, id: &BookingId) -> Exit {
         // A shim that was stopped before it began may hang; it can change nothing any more.
-        if let Ok(Condition::Ended(exit)) = self.inspect(id) {
+        if let Ok(State::Ended(exit)) = self.inspect(id) {
             return exit;
         }
         loop {
             self.shims.gone(id).await;
             match self.inspect(id) {
-                Ok(Condition::Ended(exit)) => return exit,
-                Ok(Condition::Orphaned(remains) | Condition::Fresh(remains) | Condition::Absent(remains)) => {
+                Ok(State::Ended(exit)) => return exit,
+                Ok(State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains)) => {
                     return self.lost(id, remains).await;
                 }
-                Ok(Condition::Alive(_)) => sleep(LOOK_PAUSE).await,
+                Ok(State::Alive(_)) => sleep(LOOK_PAUSE).await,
                 // Try again: `lost` would free a slot that may be in use.
                 Err(error) => {
                     tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);

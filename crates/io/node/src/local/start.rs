@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use super::look::Condition;
+use super::look::State;
 use super::shims::wait;
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
@@ -41,13 +41,15 @@ impl Local {
                 continue;
             }
             match self.inspect(id) {
-                Ok(Condition::Ended(exit)) => return Begun::Gone(exit),
-                Ok(Condition::Alive(Some(Marker::Spawned(spawned)))) => {
+                Ok(State::Ended(exit)) => return Begun::Gone(exit),
+                Ok(State::Alive(Some(Marker::Spawned(spawned)))) => {
                     return Begun::Running(spawned.isolation());
                 }
-                Ok(Condition::Alive(_)) => sleep(SHORT_PAUSE).await,
-                Ok(Condition::Orphaned(remains)) => return Begun::Gone(self.lost(id, remains).await),
-                Ok(Condition::Fresh(remains) | Condition::Absent(remains)) => {
+                Ok(State::Alive(_)) => sleep(SHORT_PAUSE).await,
+                Ok(State::Orphaned(remains)) => {
+                    return Begun::Gone(self.lost(id, remains).await);
+                }
+                Ok(State::Fresh(remains) | State::Absent(remains)) => {
                     match self.is_populated(id, &remains) {
                         Ok(false) => {}
                         // Its directory is missing or elsewhere, and it must not run twice. A
@@ -76,20 +78,24 @@ impl Local {
     /// ledger has forgotten: its status and output belong to that grant. A live one stays.
     fn forget_other_grant(&self, id: &BookingId, job: &Job) -> Result<(), Error> {
         let directory = self.directory(id);
-        let grant = directory.grant().map_err(failed("look at", directory.path()))?;
+        let grant = directory
+            .grant()
+            .map_err(failed("read", directory.path()))?;
         if grant.is_none_or(|fence| fence == job.fence) {
             return Ok(());
         }
         let is_gone = match self.inspect(id)? {
-            Condition::Ended(_) => true,
-            Condition::Alive(_) => false,
-            Condition::Orphaned(remains) | Condition::Fresh(remains) | Condition::Absent(remains) => {
+            State::Ended(_) => true,
+            State::Alive(_) => false,
+            State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => {
                 !self.is_populated(id, &remains)?
             }
         };
-        let lock = directory.lock().map_err(failed("look at", directory.path()))?;
+        let lock = directory.lock().map_err(failed("read", directory.path()))?;
         match lock.filter(|_| is_gone) {
-            Some(_held) => directory.remove().map_err(failed("remove", directory.path())),
+            Some(_held) => directory
+                .remove()
+                .map_err(failed("remove", directory.path())),
             None => Ok(()),
         }
     }
@@ -139,8 +145,10 @@ impl Local {
         order: &Order,
     ) -> Result<(tokio::net::UnixStream, Child), Error> {
         let directory = self.directory(id);
-        let made = directory.make().and_then(|()| directory.set_grant(order.fence));
-        made.map_err(failed("make", directory.path()))?;
+        let made = directory
+            .make()
+            .and_then(|()| directory.set_grant(order.fence));
+        made.map_err(failed("create", directory.path()))?;
         let spawned = self
             .presence
             .reader()

@@ -10,19 +10,21 @@ use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::look::{Condition, alive};
+use super::look::{State, alive};
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::executor::Error;
 use crate::log;
 use crate::place::Lock;
-use crate::shim::Ending;
+use crate::shim::{Ending, STOPPED};
 
 impl Local {
     /// Cancelling this leaves the stop request, but nobody sends SIGKILL after the grace period.
     pub(super) async fn end(&self, id: &BookingId, grace: Duration) -> Result<(), Error> {
         let directory = self.directory(id);
         // Written before the inspection: a shim that starts later finds it and starts nothing.
-        let requested = directory.make().and_then(|()| directory.request_stop(grace));
+        let requested = directory
+            .make()
+            .and_then(|()| directory.request_stop(grace));
         // The grace period begins with the first request.
         let left = requested.as_ref().ok().and_then(|()| directory.stop());
         let grace = left.unwrap_or(grace).min(grace);
@@ -31,19 +33,21 @@ impl Local {
         let mut terminated = BTreeSet::new();
         loop {
             let marker = match self.inspect(id)? {
-                Condition::Ended(_) => return Ok(()),
-                Condition::Orphaned(remains) => return self.settle(id, &remains, Ending::Lost).await,
-                Condition::Fresh(remains) | Condition::Absent(remains) => {
+                State::Ended(_) => return Ok(()),
+                State::Orphaned(remains) => {
+                    return self.settle(id, &remains, Ending::Lost).await;
+                }
+                State::Fresh(remains) | State::Absent(remains) => {
                     // Without a request on disk a late shim could still start the program.
                     requested.map_err(failed("write to", directory.path()))?;
                     let ending = if self.is_populated(id, &remains)? {
                         Ending::Lost
                     } else {
-                        never_started()
+                        Ending::NotStarted(STOPPED.to_owned())
                     };
                     return self.settle(id, &remains, ending).await;
                 }
-                Condition::Alive(marker) => marker,
+                State::Alive(marker) => marker,
             };
             let group = self.group(id, marker.as_ref());
             let fail = |source| failed("end the cgroup of", directory.path())(source);
@@ -76,18 +80,18 @@ impl Local {
         for _ in 0..KILL_TIME.as_millis() / SHORT_PAUSE.as_millis() {
             match self.inspect(id)? {
                 // Its shim may still hold the lock for a moment.
-                Condition::Ended(_) => match directory.lock() {
+                State::Ended(_) => match directory.lock() {
                     Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                     Err(error) => return Err(failed("lock", directory.path())(error)),
                     Ok(None) => {}
                     Ok(lock) => return Ok(lock),
                 },
-                Condition::Orphaned(remains) | Condition::Fresh(remains) | Condition::Absent(remains) => {
+                State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => {
                     if remains.group.end().map_err(fail)? {
                         return Ok(remains.lock);
                     }
                 }
-                Condition::Alive(marker) => {
+                State::Alive(marker) => {
                     directory
                         .request_stop(Duration::ZERO)
                         .map_err(failed("write to", directory.path()))?;
@@ -98,10 +102,6 @@ impl Local {
         }
         Err(alive(id, &self.group(id, None)))
     }
-}
-
-fn never_started() -> Ending {
-    Ending::NotStarted("stopped before it started".to_owned())
 }
 
 /// Blocks this thread for a moment, until a killed process is dead.

@@ -33,7 +33,7 @@ impl Works {
             .recursive(true)
             .mode(0o700)
             .create(&directory)
-            .map_err(failed("make", &directory))?;
+            .map_err(failed("create", &directory))?;
         let file = executions.join("salt");
         let salt = salt(&file).map_err(failed("read", &file))?;
         Ok(Self {

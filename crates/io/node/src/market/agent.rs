@@ -152,7 +152,6 @@ impl Drop for Agent {
     }
 }
 
-/// Samples and clears on schedule until a command stops it.
 fn run(
     worker: &mut Worker,
     (sense, clear): (Duration, Duration),

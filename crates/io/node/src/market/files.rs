@@ -124,7 +124,6 @@ impl Files {
 }
 
 impl LimitFiles {
-    /// Opens those of an existing directory.
     pub(super) fn open(version: Version, directory: PathBuf) -> io::Result<Self> {
         let identity = fs::metadata(&directory)?.ino();
         Ok(Self {

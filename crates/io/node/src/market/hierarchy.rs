@@ -104,7 +104,6 @@ impl Hierarchies {
         })
     }
 
-    /// The mount point of the hierarchy with quotas.
     pub(super) fn mount(&self) -> &Path {
         &self.quota
     }

@@ -59,7 +59,6 @@ pub struct Limit {
     pub period_us: u64,
 }
 
-/// Content of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {

@@ -33,7 +33,6 @@ pub const TOTAL_SIZE_MAX: u64 = 64 << 20;
 pub const KEPT_FOR: Duration = Duration::from_hours(24);
 /// Maximum time that a segment covers, so that old ones can be deleted.
 const SEGMENT_TIME_MS: u64 = 3_600_000;
-/// The segment that is being written.
 const FILE: &str = "record.jsonl";
 /// Prefix and suffix of closed segments; the time of the last line is between, so that they sort.
 const CLOSED: (&str, &str) = ("record-", ".jsonl");
@@ -168,10 +167,9 @@ struct LineSummary {
     writes: u64,
 }
 
-/// A stored line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct RecordLine {
     at_ms: u64,
     /// Number of lines up to this one, since the very first.
     lines: u64,
@@ -308,7 +306,7 @@ impl Record {
         clearing: &Clearing,
         rows: &BTreeMap<String, Row>,
         events: Vec<Event>,
-    ) -> Line {
+    ) -> RecordLine {
         let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
         let is_known = self.settings == Some(rules.sha256);
         let whole = self.rows.is_empty();
@@ -316,7 +314,7 @@ impl Record {
         let pods = rows.values().filter(is_new).cloned().collect();
         let is_gone = |id: &&String| !rows.contains_key(*id);
         let gone = self.rows.keys().filter(is_gone).cloned().collect();
-        Line {
+        RecordLine {
             at_ms,
             lines: lines.saturating_add(1),
             writes: writes.saturating_add(written(&events)),
@@ -360,7 +358,6 @@ impl Record {
         Ok(())
     }
 
-    /// Closes the segment; the next line begins another.
     fn close(&mut self, at_ms: u64) -> Result<(), Error> {
         let path = self.directory.join(FILE);
         let (before, after) = CLOSED;
@@ -534,7 +531,7 @@ impl LineReader {
     }
 }
 
-impl Line {
+impl RecordLine {
     fn bytes(&self) -> Vec<u8> {
         // Numbers and strings always serialize.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
@@ -562,9 +559,9 @@ struct Replay {
 }
 
 impl Replay {
-    /// Replays the next line.
     fn play(&mut self, bytes: &[u8]) -> Result<Past, &'static str> {
-        let line: Line = serde_json::from_slice(bytes).map_err(|_| "it is not a line of a record")?;
+        let line: RecordLine =
+            serde_json::from_slice(bytes).map_err(|_| "it is not a line of a record")?;
         self.follow(&line)?;
         let hash = sha256(bytes);
         self.last = Some((line.summary(), hash));
@@ -608,7 +605,7 @@ impl Replay {
     }
 
     /// Checks that a line continues the hash chain, the counts and the settings.
-    fn follow(&mut self, line: &Line) -> Result<(), &'static str> {
+    fn follow(&mut self, line: &RecordLine) -> Result<(), &'static str> {
         match self.last {
             Some((_, hash)) if line.previous != hash => {
                 return Err("its hash of the previous line does not match");
@@ -712,14 +709,12 @@ fn closed(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// The number in the name of a closed segment.
 fn number(path: &Path) -> Option<u64> {
     let (before, after) = CLOSED;
     let name = path.file_name()?.to_str()?;
     name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
 }
 
-/// The last line of the last closed segment.
 fn last_closed(directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     let Some(path) = closed(directory)?.pop() else {
         return Ok(None);

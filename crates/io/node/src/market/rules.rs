@@ -35,7 +35,6 @@ pub struct Run {
     pub every_ms: (u64, u64),
 }
 
-/// The fields of the text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RulesText {

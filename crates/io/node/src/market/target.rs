@@ -40,7 +40,6 @@ pub enum Why {
     Taken,
 }
 
-/// A cgroup to be managed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Target {
     pub(super) group: PathBuf,
@@ -57,10 +56,8 @@ pub enum Kind {
     Execution,
 }
 
-/// Result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// Targets by name.
     pub(super) found: BTreeMap<String, Target>,
     /// Cgroups that cannot be managed.
     pub(super) without: Vec<(String, Why)>,
@@ -68,7 +65,6 @@ pub(super) struct Targets {
     pub(super) short: Option<(String, io::Error)>,
 }
 
-/// Searches for targets at each clearing.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     units: BTreeMap<String, UnitSearch>,
@@ -127,7 +123,9 @@ impl Why {
             Self::Unreadable => "its counters cannot be read",
             Self::NoQuota => "it has no CPU limit of its own",
             Self::NoRights => "its limit may not be written by this user",
-            Self::Owed => "the original limit of an earlier cgroup of this name is not put back yet",
+            Self::Owed => {
+                "the original limit of an earlier cgroup of this name is not put back yet"
+            }
             Self::Taken => "another agent manages it",
         }
     }
@@ -196,12 +194,18 @@ impl Finder {
 
     fn unit(&mut self, hierarchies: &Hierarchies, unit: &str) -> io::Result<Option<PathBuf>> {
         match self.units.get(unit) {
-            Some(UnitSearch::Found(group)) if hierarchies.has(group) => return Ok(Some(group.clone())),
-            Some(UnitSearch::Missing(searches)) if self.searches < searches + UNIT_EVERY => return Ok(None),
+            Some(UnitSearch::Found(group)) if hierarchies.has(group) => {
+                return Ok(Some(group.clone()));
+            }
+            Some(UnitSearch::Missing(searches)) if self.searches < searches + UNIT_EVERY => {
+                return Ok(None);
+            }
             _ => {}
         }
         let found = hierarchies.unit(unit)?;
-        let note = found.clone().map_or(UnitSearch::Missing(self.searches), UnitSearch::Found);
+        let note = found
+            .clone()
+            .map_or(UnitSearch::Missing(self.searches), UnitSearch::Found);
         self.units.insert(unit.to_owned(), note);
         Ok(found)
     }

@@ -16,7 +16,7 @@ pub(crate) const KEPT_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// Last line of a truncated stream.
 pub(crate) const MARKER: &str = "\nbursar: more than 10 MiB were written; the rest is not kept\n";
 /// Small, because every running execution has this buffer.
-const BUFFER_SIZE: usize = 16 * 1024;
+pub(super) const BUFFER_SIZE: usize = 16 * 1024;
 /// Bytes read from a pipe after the program's processes are dead: a process that was passed the
 /// pipe could write for ever.
 const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -45,20 +45,19 @@ impl StreamCopy {
         self.pipe.as_ref()
     }
 
-    /// Copies from a pipe that is ready.
-    pub(super) fn step(&mut self, buffer: &mut Buffer) {
+    pub(super) fn step(&mut self, buffer: &mut [u8]) {
         let Some(pipe) = &mut self.pipe else {
             return;
         };
-        match pipe.read(&mut buffer.0) {
+        match pipe.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(size) if 0 < size => self.keep(buffer.0.get(..size).unwrap_or_default()),
+            Ok(size) if 0 < size => self.keep(buffer.get(..size).unwrap_or_default()),
             _ => self.pipe = None,
         }
     }
 
     /// Copies the rest after all writers are gone.
-    pub(super) fn finish(&mut self, buffer: &mut Buffer) -> StreamCounts {
+    pub(super) fn finish(&mut self, buffer: &mut [u8]) -> StreamCounts {
         for _ in 0..PENDING_BYTES_MAX / BUFFER_SIZE {
             let Some(pipe) = &self.pipe else { break };
             if !is_ready(pipe) {
@@ -108,16 +107,6 @@ impl StreamCopy {
         };
         // Most likely the disk is full. A gap in the output would mislead, so it ends here.
         self.is_broken = result.is_err();
-    }
-}
-
-/// Shared by both streams.
-#[derive(Debug)]
-pub(super) struct Buffer(Box<[u8]>);
-
-impl Buffer {
-    pub(super) fn new() -> Self {
-        Self(vec![0; BUFFER_SIZE].into_boxed_slice())
     }
 }
 

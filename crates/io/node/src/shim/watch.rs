@@ -13,9 +13,10 @@ use rustix::process::{
     pidfd_open, set_child_subreaper, setsid, wait,
 };
 
-use super::output::{Buffer, StreamCopy};
+use super::output::{BUFFER_SIZE, StreamCopy};
 use super::{
-    ENTER, Ending, Entry, Order, Report, RunDetails, Spawned, Status, WORD, inherited, receive, send,
+    ENTER, Ending, Entry, Order, Report, RunDetails, STOPPED, Spawned, Status, WORD, inherited,
+    receive, send,
 };
 use crate::cgroup::Group;
 use crate::place::{ExecutionDirectory, STDERR, STDOUT};
@@ -97,8 +98,12 @@ fn run(order: &Order, server: UnixStream) -> io::Result<()> {
     }
 }
 
-/// Starts the program, or returns the reason why it could not be started.
-fn begin(order: &Order, directory: &ExecutionDirectory, prepared: &mut Prepared) -> Result<Running, String> {
+/// Starts the program, or returns the reason why not.
+fn begin(
+    order: &Order,
+    directory: &ExecutionDirectory,
+    prepared: &mut Prepared,
+) -> Result<Running, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     if directory.stop().is_some() {
         return Err(STOPPED.to_owned());
@@ -121,10 +126,13 @@ fn begin(order: &Order, directory: &ExecutionDirectory, prepared: &mut Prepared)
     spawn(order, directory, &prepared.group)
 }
 
-const STOPPED: &str = "stopped before it started";
-
 /// Removes everything of a program that did not start, and reports the reason.
-fn refuse(directory: &ExecutionDirectory, prepared: &Prepared, reason: String, server: &UnixStream) -> io::Result<()> {
+fn refuse(
+    directory: &ExecutionDirectory,
+    prepared: &Prepared,
+    reason: String,
+    server: &UnixStream,
+) -> io::Result<()> {
     end(&prepared.group);
     // The server may be gone. Other executions create the directory again at little cost.
     prepared.group.leave();
@@ -180,7 +188,7 @@ fn spawn(order: &Order, directory: &ExecutionDirectory, group: &Group) -> Result
 
 /// Returns when the program and all its processes are gone.
 fn watch(mut running: Running, directory: &ExecutionDirectory) -> Status {
-    let mut buffer = Buffer::new();
+    let mut buffer = vec![0; BUFFER_SIZE];
     let exit = attend(&mut running, directory, &mut buffer);
     let memory = running.group.memory();
     end(&running.group);
@@ -206,7 +214,7 @@ fn watch(mut running: Running, directory: &ExecutionDirectory) -> Status {
 }
 
 /// Copies output and reaps children until the main process has ended.
-fn attend(running: &mut Running, directory: &ExecutionDirectory, buffer: &mut Buffer) -> Ending {
+fn attend(running: &mut Running, directory: &ExecutionDirectory, buffer: &mut [u8]) -> Ending {
     let mut pause = REAP_PAUSE_MIN;
     let mut stop = Stop::default();
     loop {
@@ -231,7 +239,7 @@ fn attend(running: &mut Running, directory: &ExecutionDirectory, buffer: &mut Bu
 }
 
 /// Waits for output or for the end of the program, at most for `pause`.
-fn wait_for_activity(running: &mut Running, pause: Duration, buffer: &mut Buffer) {
+fn wait_for_activity(running: &mut Running, pause: Duration, buffer: &mut [u8]) {
     let mut fds = vec![PollFd::new(&running.pidfd, PollFlags::IN)];
     let streams = [&running.stdout, &running.stderr];
     fds.extend(

@@ -20,7 +20,6 @@ const NAME_BYTES_MAX: usize = 253;
 /// The signature type of Ed25519 in signed notes.
 const ED25519: u8 = 0x01;
 
-/// Prefix of the text of a private key.
 const PRIVATE: &str = "PRIVATE+KEY+";
 
 /// The name of a key, and the origin of a ledger: a word without spaces, controls and `+`.

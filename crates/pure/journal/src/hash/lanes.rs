@@ -19,7 +19,6 @@ const LANES: usize = 16;
 /// Bytes of one block (FIPS 180-4, section 5.2.1).
 const BLOCK_BYTES: usize = 64;
 
-/// One word of each message.
 type Words = [u32; LANES];
 
 /// First words of the fractional parts of the square roots of the first 8 primes (section 5.3.3).
@@ -111,7 +110,6 @@ pub(super) fn sha256_each(first: u8, messages: &[&[u8]]) -> Vec<Hash> {
 }
 
 impl Message<'_> {
-    /// Size without the padding.
     fn length(&self) -> usize {
         1 + self.bytes.len()
     }
@@ -121,7 +119,6 @@ impl Message<'_> {
         (self.length() + 8) / BLOCK_BYTES + 1
     }
 
-    /// The next block.
     fn block(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         let start = self.done * BLOCK_BYTES;

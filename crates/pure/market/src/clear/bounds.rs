@@ -11,7 +11,6 @@ const STEP_DOWN: u64 = 2;
 /// A limit grows at most fourfold in one step.
 const STEP_UP: u64 = 4;
 
-/// The step of limits (M6).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantum(u64);
 
@@ -171,7 +170,6 @@ fn guards(pod: &Pod, quantum: Quantum) -> (u64, u64) {
 }
 
 impl Reasons {
-    /// The bound that decided a share.
     pub(super) fn bound_by(
         self,
         claim: &Claim,

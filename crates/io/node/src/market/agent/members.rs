@@ -21,7 +21,6 @@ use crate::market::record::Event;
 use crate::market::target::{Kind, Target, Targets};
 use crate::market::{Acts, Deed, Error, Mode, Restored, Why};
 
-/// A managed cgroup.
 pub(super) struct Member {
     pub(super) target: Target,
     pub(super) files: Files,
@@ -40,7 +39,6 @@ enum NotAdopted {
 }
 
 impl Member {
-    /// Whether we may write its limit.
     pub(super) fn is_claimed(&self) -> bool {
         self.claim.is_some()
     }
@@ -67,7 +65,6 @@ impl Member {
 }
 
 impl Worker {
-    /// Updates the members.
     pub(super) fn gather(&mut self) {
         let executions = self.options.executions.as_ref();
         let Targets {
@@ -129,7 +126,12 @@ impl Worker {
     }
 
     /// Adopts a pod, or updates its parameters.
-    fn adopt(&mut self, id: &str, target: Target, owed: &BTreeSet<PathBuf>) -> Result<(), NotAdopted> {
+    fn adopt(
+        &mut self,
+        id: &str,
+        target: Target,
+        owed: &BTreeSet<PathBuf>,
+    ) -> Result<(), NotAdopted> {
         if let Some(member) = self.members.get_mut(id) {
             let quota = Quota::NONE;
             self.node.adopt(id, target.params, quota, quota);
@@ -140,7 +142,9 @@ impl Worker {
         let files = files.map_err(|error| match (target.kind, error.kind()) {
             _ if is_shortage(&error) => NotAdopted::Shortage(error),
             (Kind::Execution, io::ErrorKind::NotFound) => NotAdopted::Ended,
-            (Kind::Declared, _) if !self.hierarchies.has(&target.group) => NotAdopted::Why(Why::Missing),
+            (Kind::Declared, _) if !self.hierarchies.has(&target.group) => {
+                NotAdopted::Why(Why::Missing)
+            }
             _ => NotAdopted::Why(Why::Unreadable),
         })?;
         let present = files.limit().quota().map_err(|error| match error.kind() {

@@ -39,7 +39,6 @@ const EVENTS_MAX: usize = 50_000;
 /// CPU use is known from the second sample on.
 pub(super) const SAMPLES_UNTIL_USE: u32 = 2;
 
-/// The state of an agent.
 pub(super) struct Worker {
     pub(super) options: Options,
     pub(super) hierarchies: Hierarchies,
@@ -55,7 +54,6 @@ pub(super) struct Worker {
     record: Record,
     rules: Arc<Rules>,
     pub(super) resizes: broadcast::Sender<Arc<Resize>>,
-    /// Events since the last line of the record.
     pub(super) events: Vec<Event>,
     pub(super) acts: Acts,
     history: VecDeque<Arc<Point>>,
@@ -76,7 +74,6 @@ pub(super) struct Worker {
     _lock: File,
 }
 
-/// An observed cgroup.
 struct Watched {
     files: Files,
     estimator: Estimator,
@@ -162,7 +159,6 @@ impl Worker {
         left == 1
     }
 
-    /// Clears the node and, if the agent acts, writes the limits.
     pub(super) fn clear(&mut self) {
         self.begin_round();
         self.gather();
@@ -199,11 +195,11 @@ impl Worker {
         self.skipped = self.skipped.saturating_add(count);
     }
 
-    /// Restores every original and stops acting.
     pub(super) fn restore(&mut self, deed: Deed) -> Result<Restored, Error> {
         // An observing agent restores only what an earlier agent left, and goes on.
         if deed == Deed::Real && self.options.mode == Mode::Act {
-            let reason = "`bursar node restore` put the limits back; restart the agent to act again";
+            let reason =
+                "`bursar node restore` put the limits back; restart the agent to act again";
             self.options.mode = Mode::Observe;
             self.rules = Arc::new(Rules::of(&self.options));
             self.acts = Acts::Cannot(reason.to_owned());
@@ -370,7 +366,6 @@ impl Worker {
         }
     }
 
-    /// Adds the last clearing to the history.
     fn push_history(&mut self, at_ms: u64) {
         let Some(clearing) = self.node.last() else {
             return;
