@@ -585,7 +585,7 @@ fn unreadable_machine_counters_are_reported_until_they_are_readable() {
     let agent = Agent::start(options).unwrap();
     let says_so = |view: &View| {
         let error = view.error.as_deref();
-        error.is_some_and(|error| error.contains("the use of the whole machine"))
+        error.is_some_and(|error| error.contains("the CPU use of the whole machine"))
     };
     wait_for(&agent, "it says so", says_so);
     let path = fake.quotas().join("cpu.stat");
@@ -859,7 +859,7 @@ fn invalid_originals_are_refused() {
     fs::write(fake.root("market").join("originals.json"), "{").unwrap();
     let started = Agent::start(fake.options(Mode::Act, vec![at("a")]));
     let error = started.unwrap_err().to_string();
-    assert!(error.contains("put the limits back by hand"), "{error}");
+    assert!(error.contains("restore the limits by hand"), "{error}");
 }
 
 /// Method: an old segment cannot be removed, so no segment can be begun, until it can.

@@ -216,12 +216,12 @@ fn every_line_has_its_settings_and_its_counts() {
         (
             "\"lines\":4".into(),
             "\"lines\":5".into(),
-            "it counts other",
+            "its numbers of lines and writes",
         ),
         (
             "\"writes\":4".into(),
             "\"writes\":3".into(),
-            "it counts other",
+            "its numbers of lines and writes",
         ),
     ] {
         fs::write(&path, changed(3, &|line| line.replacen(&from, &to, 1))).unwrap();
