@@ -34,7 +34,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "a hundred at once exceed the timeout of a test on emulated processors",
     ),
     (
-        "life::a_program_that_sets_its_user_does_so_only_if_it_may",
+        "life::a_set_user_id_program_changes_its_user_only_if_allowed",
         "busybox, which replaces `id` there, drops the user that it was set to",
     ),
 ];

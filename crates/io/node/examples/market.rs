@@ -1,8 +1,8 @@
-//! An agent alone, for tests that kill it: cargo puts it beside them.
+//! A single agent, for tests that kill it.
 //!
-//! `market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…` acts until it is killed, and says on
-//! standard output, after each clearing, whether it acts and what it holds. `market restore
-//! DIRECTORY` puts back what such an agent left, and says when it begins and when it is done.
+//! `market DIRECTORY RESERVE CLEAR_MS NAME=PATH:MIN:MAX…` acts until it is killed, and prints after
+//! each clearing whether it acts and which pods it holds. `market restore DIRECTORY` restores the
+//! limits of such an agent, and prints a line at its begin and end.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             eprintln!("{error}");
             ExitCode::FAILURE
         }
-        Ok(agent) => tell(&agent),
+        Ok(agent) => print_views(&agent),
     }
 }
 
@@ -47,8 +47,8 @@ fn restore(directory: &str) -> ExitCode {
     }
 }
 
-/// Tells how it stands until nobody listens any more.
-fn tell(agent: &Agent) -> ExitCode {
+/// Prints the state until standard output is closed.
+fn print_views(agent: &Agent) -> ExitCode {
     let mut views = agent.views();
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let Ok(runtime) = runtime else {

@@ -1,8 +1,7 @@
-//! Measures, on this machine: what an execution of `/bin/true` costs beside a plain fork and exec,
-//! with and without limits, and how much private memory each shim has.
+//! Measures on this machine the time of an execution of `/bin/true` beside a plain fork and exec, with
+//! and without limits, and the private memory of each shim.
 //!
-//! `cargo run -p bursar-node --example measure [SHIM]`; the shim is the example `shim` unless
-//! another program is named, such as `bursar` itself.
+//! `cargo run -p bursar-node --example measure [SHIM]`; the default shim is the example `shim`.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The shim alone, for tests: cargo puts it beside them.
+//! The shim alone, for tests.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,11 @@
-//! Cgroups: where the processes of an execution are counted, limited and ended whole.
+//! Cgroups, which count, limit and end the processes of an execution.
 //!
-//! [`layout`] reads which hierarchies the machine has. [`find`] chooses, for each controller, the
-//! hierarchy that carries it, version 1 or 2 (both may be there at once), and a directory
-//! `bursar-<ledger>` in each that can be made; [`plan`] says which groups an execution gets and what is written
-//! into them; [`Group`] is what was made of that. Ours are exactly the processes below
-//! `bursar-<ledger>`: a process is signalled only while the kernel lists it there (X3).
-//! Deliberately absent: any decision about how much somebody may use.
+//! [`layout`] parses which hierarchies the machine has. [`find`] chooses the hierarchy of each
+//! controller, version 1 or 2 (a machine may have both), and a directory `bursar-<ledger>` in each
+//! that can be written; [`plan`] computes the groups of an execution and their settings; [`Group`] is
+//! the created groups. Our processes are exactly those below `bursar-<ledger>`: a process is
+//! signalled only while the kernel lists it there (X3).
+//! Deliberately absent: any decision about the size of a limit.
 
 pub mod group;
 pub mod layout;
@@ -20,35 +20,35 @@ use serde::{Deserialize, Serialize};
 
 pub use group::Group;
 
-/// The group that a server moves itself to where version 2 wants processes in leaves only. A unit
-/// of systemd may name it as its own, so that a restart finds the same place again.
+/// The group that a server moves itself to, because version 2 allows processes in leaves only. A
+/// systemd unit may name it as its own, so that a restart finds the same group.
 pub const SERVER: &str = "bursar-server";
 
-/// The two interfaces of the kernel.
+/// Version of the cgroup interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
     /// One hierarchy per controller.
     V1,
-    /// One for all.
+    /// One hierarchy for all controllers.
     V2,
 }
 
-/// What we ask of a hierarchy.
+/// A controller of a hierarchy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Controller {
-    /// Time on processors.
+    /// CPU time.
     Cpu,
     /// Memory.
     Memory,
     /// Processes and threads.
     Pids,
-    /// Version 1's way to make a whole group hold still.
+    /// Freezing of a whole group, in version 1.
     Freezer,
 }
 
 impl Controller {
-    /// The kernel's word.
+    /// The name that the kernel uses.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -62,15 +62,15 @@ impl Controller {
 /// A hierarchy in which this ledger has a directory of its own.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tree {
-    /// Which interface it speaks.
+    /// Its interface.
     pub version: Version,
     /// The directory `bursar-<ledger>`.
     pub base: PathBuf,
-    /// What it can do for us.
+    /// The usable controllers.
     pub controllers: Vec<Controller>,
 }
 
-/// What an execution may use at most.
+/// Limits of an execution.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Limits {
     /// Millicores.
@@ -81,53 +81,53 @@ pub struct Limits {
     pub pids: Option<u32>,
 }
 
-/// Everything to be made for an execution: whoever makes it has nothing left to choose.
+/// The complete set of groups and settings of an execution.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The directories; the first is the one that tells whether anybody is left.
+    /// The directories; the first one shows whether any process is left.
     pub directories: Vec<Directory>,
-    /// What is written where, in this order.
+    /// The settings, in the order of their writes.
     pub settings: Vec<Setting>,
-    /// Whether the tree is kept together and every limit is kept.
+    /// Whether the processes are tracked and every limit is enforced.
     pub is_whole: bool,
 }
 
 /// A directory of an execution.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Directory {
-    /// Which interface it speaks.
+    /// Its interface.
     pub version: Version,
-    /// The directory; the one above it is `bursar-<ledger>`.
+    /// The path; its parent is `bursar-<ledger>`.
     pub path: PathBuf,
-    /// What the directory above must pass on.
+    /// The controllers that its parent must enable.
     pub controllers: String,
 }
 
-/// A line for the kernel.
+/// A value for a file of the kernel.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The file.
     pub file: PathBuf,
-    /// What to write.
+    /// The value.
     pub value: String,
-    /// What becomes of a refusal.
+    /// The accepted errors.
     pub unless: Unless,
 }
 
-/// Which refusals of the kernel are fine.
+/// Accepted errors of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unless {
     /// None.
     Never,
-    /// There is no such file: a kernel without swap accounting.
+    /// The file is missing: a kernel without swap accounting.
     Absent,
-    /// The groups above are held tighter already (version 1 refuses what exceeds its parent).
+    /// A parent has a tighter limit (version 1 refuses a limit above that of the parent).
     Tighter,
 }
 
 impl Setting {
-    /// Whether it bounds memory.
+    /// Whether it limits memory.
     pub fn is_about_memory(&self) -> bool {
         let name = self.file.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with("memory."))
@@ -135,8 +135,8 @@ impl Setting {
 }
 
 impl Plan {
-    /// How an execution under this plan is kept apart. Where a limit cannot be kept the weaker
-    /// word is said, although all that there is gets used.
+    /// The isolation under this plan. With a limit that cannot be enforced it is the weaker one,
+    /// although all available controllers are used.
     pub fn isolation(&self) -> Isolation {
         if self.is_whole {
             Isolation::Cgroup
@@ -146,9 +146,8 @@ impl Plan {
     }
 }
 
-/// The hierarchies in which a ledger may have groups: in each its directory was made, to see that
-/// it can be, and removed again. What cannot be written is left out, so no tree at all means that
-/// nothing is delegated to us.
+/// Finds the hierarchies in which a ledger can have groups. Each is tested by creating and removing
+/// the ledger's directory; without any writable hierarchy nothing is delegated to us.
 /// `process` is the directory of our own process in `/proc`.
 pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
@@ -163,7 +162,7 @@ pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
     }
     let is_tracked = !trees.is_empty();
     let limits = [Controller::Cpu, Controller::Memory, Controller::Pids];
-    // The freezer is only for killing, which version 2 does better.
+    // The freezer serves only killing, which version 2 does by itself.
     let freezer = (!is_tracked).then_some(Controller::Freezer);
     for controller in freezer.into_iter().chain(limits) {
         if let Some((mount, own)) = layout::legacy(&mounts, &memberships, controller.word()) {
@@ -173,13 +172,13 @@ pub fn find(process: &Path, ledger: &str) -> Vec<Tree> {
             places.extend(bases);
         }
     }
-    // Those too that are not used: an earlier server may have used them, and may have been killed.
+    // Also those that are not chosen: an earlier server may have used them and been killed.
     leave(places.iter().map(PathBuf::as_path));
     trees
 }
 
-/// What an execution gets. A hierarchy is used where a limit needs it: to move a process costs
-/// time in each, and the first alone tells the tree apart.
+/// Plans the groups of an execution. A hierarchy is used only if a limit needs it, because moving a
+/// process takes time in each; the first one is enough for tracking.
 pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
     let Some(first) = trees.first() else {
         return Plan::default();
@@ -197,7 +196,8 @@ pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
         limits.cpu_milli.map(|milli| (Controller::Cpu, milli)),
     ];
     for (controller, amount) in wanted.into_iter().flatten() {
-        let Some(tree) = carrier(trees, controller) else {
+        let carries = |tree: &&Tree| tree.controllers.contains(&controller);
+        let Some(tree) = trees.iter().find(carries) else {
             plan.is_whole = false;
             continue;
         };
@@ -211,14 +211,14 @@ pub fn plan(trees: &[Tree], name: &str, limits: Limits) -> Plan {
     plan
 }
 
-/// Removes the empty directories of a ledger. Whoever needs one makes it again.
+/// Removes the empty directories of a ledger; they are created again when needed.
 pub fn leave<'a>(bases: impl IntoIterator<Item = &'a Path>) {
     for base in bases {
         let _ = fs::remove_dir(base);
     }
 }
 
-/// Lets a directory pass controllers on, unless it does.
+/// Enables controllers for the children of a directory.
 fn pass_on(directory: &Path, controllers: &str) -> io::Result<()> {
     let file = directory.join("cgroup.subtree_control");
     let passed = fs::read_to_string(&file).unwrap_or_default();
@@ -226,7 +226,7 @@ fn pass_on(directory: &Path, controllers: &str) -> io::Result<()> {
         let mut passed = passed.split_whitespace();
         passed.any(|passed| Some(passed) == word.strip_prefix('+'))
     };
-    // To write what is so already would wait for every group that is just going away.
+    // Writing an unchanged value would wait for every group that is being removed.
     if controllers.split_whitespace().all(is_passed) {
         return Ok(());
     }
@@ -247,16 +247,9 @@ impl Tree {
     }
 }
 
-/// CPU time is given out in periods of 100 ms, the kernel's own default.
+/// The kernel's default period, and its smallest quota.
 const CPU_PERIOD_US: u64 = 100_000;
-/// The least that the kernel takes.
 const CPU_QUOTA_US_MIN: u64 = 1_000;
-
-fn carrier(trees: &[Tree], controller: Controller) -> Option<&Tree> {
-    trees
-        .iter()
-        .find(|tree| tree.controllers.contains(&controller))
-}
 
 fn settings(version: Version, controller: Controller, amount: u64, group: &Path) -> Vec<Setting> {
     let set = |name: &str, value: String, unless: Unless| Setting {
@@ -299,7 +292,6 @@ fn settings(version: Version, controller: Controller, amount: u64, group: &Path)
     }
 }
 
-/// The directory of a ledger.
 fn base(root: &Path, ledger: &str) -> PathBuf {
     root.join(format!("bursar-{ledger}"))
 }
@@ -320,7 +312,7 @@ fn find_v2(bases: &[PathBuf], own: &Path) -> Option<Tree> {
     best
 }
 
-/// Whether nothing better is to be found elsewhere.
+/// Whether no other base can have more controllers.
 fn is_complete(tree: &Tree) -> bool {
     let available = available(tree.base.parent().unwrap_or(&tree.base));
     tree.controllers.len() == available.len()
@@ -342,8 +334,8 @@ fn delegate_v2(base: &Path, own: &Path) -> Option<Tree> {
     })
 }
 
-/// Lets a directory pass controllers on. Version 2 refuses that where processes live in the
-/// directory itself; if it is our own, we make room.
+/// Enables controllers for the children of `root`. Version 2 refuses that while processes are in
+/// `root` itself; if it is our own group, we move to a child.
 fn enable(root: &Path, own: &Path, controllers: &str) -> io::Result<()> {
     if controllers.is_empty() {
         return Ok(());
@@ -379,7 +371,7 @@ fn enabling(controllers: &[Controller]) -> String {
     words.join(" ")
 }
 
-/// The directory that is ours to divide: our own, or the one above where we live in its leaf.
+/// The directory delegated to us: our own, or its parent if ours is the leaf [`SERVER`].
 fn delegated(own: &Path) -> PathBuf {
     match own.parent() {
         Some(above) if own.file_name().is_some_and(|name| name == SERVER) => above.to_owned(),

@@ -1,9 +1,9 @@
-//! Everything that touches `/proc` and `/sys`: where work runs, and how it is found again.
+//! Everything that touches `/proc` and `/sys`: running executions and finding them again.
 //!
-//! [`executor::Executor`] is what the server asks to start, watch and stop executions (X2);
-//! it decides nothing: what should happen is the engine's word, what was found comes back as data.
-//! [`local::Local`] runs processes of this machine, each under a [`shim`] that outlives the
-//! server; [`null::Null`] only plays them. [`market`] divides the CPU of this machine by need.
+//! The server starts, watches and stops executions through [`executor::Executor`] (X2). An executor
+//! decides nothing: the engine decides, and results go back to it as data. [`local::Local`] runs
+//! processes of this machine, each under a [`shim`] that outlives the server; [`null::Null`]
+//! simulates them. [`market`] divides the CPU of this machine by need.
 
 pub mod cgroup;
 pub mod executor;

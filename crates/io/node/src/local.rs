@@ -1,11 +1,11 @@
 //! Executions as processes of this machine, each under a shim that outlives the server (X3, X4).
 //!
-//! All that is known about an execution is in its directory and in the kernel, so a server that
-//! was killed loses nothing: the next one finds a status (it has ended), a lock that is held (it
-//! runs), neither but the marker (its shim died: what is left is killed, and it is lost), or
-//! nothing (it was never started). Ours are exactly the processes in the cgroups below
-//! `bursar-<ledger>`: no number in a file and no name of a process ever leads to a signal.
-//! Deliberately absent: any memory of an execution of which nothing was left; the ledger has it.
+//! Everything known about an execution is in its directory and in the kernel, so a server that is
+//! killed loses nothing. The next one finds a status (it has ended), a lock that is held (it runs),
+//! only the marker (its shim died: its remaining processes are killed, and it is lost), or nothing
+//! (it was never started). Our processes are exactly those in the cgroups below `bursar-<ledger>`;
+//! no pid from a file and no process name ever leads to a signal.
+//! Deliberately absent: any memory of an execution without a directory; the ledger has it.
 
 mod look;
 mod presence;
@@ -27,26 +27,26 @@ use bursar_units::BookingId;
 
 use crate::cgroup::{self, Tree};
 use crate::executor::{Begun, Doing, Error, Executor, Job, Left, Life, Output, Stream, Work};
-use crate::place::{self, Place, STDERR, STDOUT};
+use crate::place::{self, ExecutionDirectory, STDERR, STDOUT};
 #[cfg(doc)]
 use crate::shim;
 use presence::Presence;
 use shims::Shims;
 use works::Works;
 
-/// Where and how executions run.
+/// Settings of the local executor.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The directory for what is run, what it writes, and how it came out.
+    /// The directory for works, outputs and exit statuses.
     pub directory: PathBuf,
-    /// The ledger whose executions these are; a name that nobody else has.
+    /// The unique name of the ledger whose executions these are.
     pub ledger: String,
     /// The program that runs as a shim: it calls [`shim::main`] when its first argument is
     /// [`shim::WORD`].
     pub shim: PathBuf,
-    /// Whether to refuse what cannot be kept apart.
+    /// Whether to refuse executions that cannot be isolated.
     pub require_isolation: bool,
-    /// The directory of our own process in `/proc`, which says where the cgroups are.
+    /// The directory of our own process in `/proc`, used to find the cgroups.
     pub process: PathBuf,
 }
 
@@ -60,41 +60,41 @@ pub struct Local {
     presence: Presence,
 }
 
-/// How often an execution is looked at whose shim is not our own child.
+/// Polling interval for an execution whose shim is not our own child.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// How often one that is about to start, or to end.
+/// Polling interval for an execution that is about to start or to end.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
-/// How long a process may take to die once it is killed.
+/// Time that a killed process may take to die.
 const KILL_TIME: Duration = Duration::from_secs(5);
 
 impl Local {
-    /// Opens the directory, and finds out what this machine lets us do. A runtime must be there
-    /// when executions are started.
+    /// Opens the directory and finds the usable cgroups. Starting executions needs a Tokio
+    /// runtime.
     pub fn open(mut options: Options) -> Result<Self, Error> {
         let directory = &mut options.directory;
-        *directory = std::path::absolute(&*directory).map_err(failed("find", directory))?;
+        *directory = std::path::absolute(&*directory).map_err(failed("resolve", directory))?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&*directory)
-            .map_err(failed("make", directory))?;
+            .map_err(failed("create", directory))?;
         Ok(Self {
             works: Works::open(directory)?,
             trees: cgroup::find(&options.process, &options.ledger),
             shims: Shims::default(),
-            presence: Presence::new().map_err(failed("make a pipe for", &options.directory))?,
+            presence: Presence::new().map_err(failed("create a pipe for", &options.directory))?,
             options,
         })
     }
 
-    fn place(&self, id: &BookingId) -> Place {
-        Place::new(self.options.directory.join(place::name(id)))
+    fn directory(&self, id: &BookingId) -> ExecutionDirectory {
+        ExecutionDirectory::new(self.options.directory.join(place::name(id)))
     }
 }
 
-/// The empty directories of the ledger go with its executor. One that is not empty goes with the
-/// last execution in it: its shim removes its own group before it asks whether we are gone, and we
-/// are gone before we try, so one of the two comes last.
+/// Removes the empty cgroups of the ledger. One that is not empty is removed by the shim of the last
+/// execution in it: the shim removes its own group before it checks whether the server is gone, and
+/// the server closes its pipe before it removes anything, so one of the two comes last.
 impl Drop for Local {
     fn drop(&mut self) {
         self.presence.end();
@@ -137,16 +137,16 @@ impl Executor for Local {
     }
 
     fn clean(&self, id: &BookingId, left: Left) -> Result<(), Error> {
-        let place = self.place(id);
-        // Until all is removed nobody else looks, and a shim that comes late starts nothing.
+        let directory = self.directory(id);
+        // Until everything is removed nobody else inspects it, and a late shim starts nothing.
         let Some(_lock) = self.end_now(id)? else {
             return Ok(());
         };
         match left {
-            Left::Output => place.clean(),
-            Left::Nothing => place.remove(),
+            Left::Output => directory.clean(),
+            Left::Nothing => directory.remove(),
         }
-        .map_err(failed("remove", place.path()))
+        .map_err(failed("remove", directory.path()))
     }
 
     fn forget(&self, is_needed: &dyn Fn(&Hash) -> bool) -> Result<(), Error> {
@@ -154,17 +154,17 @@ impl Executor for Local {
     }
 
     fn output(&self, id: &BookingId, stream: Stream, from: u64) -> Result<Option<Output>, Error> {
-        let place = self.place(id);
-        let path = place.file(match stream {
+        let directory = self.directory(id);
+        let path = directory.file(match stream {
             Stream::Stdout => STDOUT,
             Stream::Stderr => STDERR,
         });
         match open(&path, from) {
             Ok(output) => Ok(Some(output)),
-            // Without a file nothing was written, if there is anything else of it.
+            // An execution that wrote nothing has a directory but no file.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let nothing: Output = Box::new(io::empty());
-                Ok(place.path().exists().then_some(nothing))
+                Ok(directory.path().exists().then_some(nothing))
             }
             Err(source) => Err(failed("read", &path)(source)),
         }

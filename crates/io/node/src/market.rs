@@ -1,14 +1,14 @@
-//! The node market on a real kernel: reads counters, writes limits, and puts back what it found
-//! (design 10, M8–M12).
+//! The node market on a real kernel: reads counters, writes limits, and restores the originals
+//! (M8–M12).
 //!
 //! ```text
 //! hierarchy (where) ─► files (counters, quotas) ─► bursar_market::node (decides) ─► files
 //!                            originals (before the first write) ─┘        └─► record, view
 //! ```
-//! [`Agent`] is one thread that drives [`bursar_market::node::Node`], which decides everything;
-//! nothing here chooses a number. It manages the cgroups that the configuration declares and our
-//! own executions, and nothing else: never the root, never a group that holds ourselves.
-//! [`restore`] puts everything back without an agent.
+//! [`Agent`] is one thread that drives [`bursar_market::node::Node`], which makes every decision;
+//! nothing here chooses a number. It manages the declared cgroups and our own executions only: never
+//! the root, never a group that contains this process. [`restore`] restores everything without an
+//! agent.
 //! Deliberately absent: Kubernetes, whose layouts are only recognised ([`kubepods`]).
 
 mod agent;
@@ -25,6 +25,7 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,139 +49,139 @@ use originals::Originals;
 
 /// The directory of the market in a data directory.
 pub const DIRECTORY: &str = "market";
-/// The file whose lock keeps two agents apart.
+/// The file whose lock excludes a second agent.
 const LOCK: &str = "lock";
 
-/// How an agent is run.
+/// Settings of an agent.
 #[derive(Clone)]
 pub struct Options {
     /// The node's name.
     pub node: String,
-    /// Where originals and record are kept: [`DIRECTORY`] in the data directory.
+    /// The directory of originals and record: [`DIRECTORY`] in the data directory.
     pub directory: PathBuf,
     /// Whether limits are written.
     pub mode: Mode,
-    /// How the node is run.
+    /// Settings of the node's market.
     pub settings: Settings,
-    /// How often counters are read.
+    /// Interval of reading counters.
     pub sense: Duration,
-    /// How often the node is cleared.
+    /// Interval of clearing.
     pub clear: Duration,
-    /// What is kept back of the processors; the usual part where absent.
+    /// CPU that is not shared; absent for the default part.
     pub reserve_milli: Option<u64>,
-    /// What those take who are not managed.
+    /// Source of the unmanaged CPU use.
     pub unmanaged: Unmanaged,
     /// The cgroups that the configuration declares.
     pub cgroups: Vec<Declared>,
     /// Our own executions.
     pub executions: Option<Executions>,
-    /// The directory of our own process in `/proc`, which says where the cgroups are.
+    /// The directory of our own process in `/proc`, used to find the cgroups.
     pub process: PathBuf,
 }
 
 /// Whether limits are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// It only looks.
+    /// No: counters are only read.
     Observe,
-    /// They are.
+    /// Yes.
     Act,
 }
 
-/// Where the use of those who are not managed is known from.
+/// Source of the CPU use of everything that is not managed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unmanaged {
-    /// From the counters of the whole machine.
+    /// The counters of the whole machine.
     Measured,
-    /// It is given, in millicores.
+    /// A fixed value, in millicores.
     Given(u64),
 }
 
 /// A cgroup that the configuration declares.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Declared {
-    /// The name people see.
+    /// The displayed name.
     pub name: String,
-    /// Where it is.
+    /// Its location.
     pub place: Place,
     /// Its floor, ceiling and weight.
     pub params: Params,
 }
 
-/// How a cgroup is named.
+/// Location of a cgroup.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// By its path from the root of the hierarchy.
+    /// The path from the root of the hierarchy.
     Path(PathBuf),
-    /// By the systemd unit that it belongs to.
+    /// The systemd unit that it belongs to.
     Unit(String),
 }
 
 /// Our own executions.
 #[derive(Clone)]
 pub struct Executions {
-    /// The ledger whose they are.
+    /// Their ledger.
     pub ledger: String,
-    /// Those that run now; asked at each clearing.
+    /// Lists the running ones; called at each clearing.
     pub list: Arc<dyn Fn() -> Vec<Execution> + Send + Sync>,
 }
 
-/// An execution that runs.
+/// A running execution.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Execution {
     /// Its id.
     pub id: String,
     /// The CPU that it is charged for, in millicores; 0 for none.
     pub cpu_milli: u64,
-    /// The most it may use; without one it has no quota and is not managed.
+    /// Its CPU limit; without one it has no quota and is not managed.
     pub limit_milli: Option<u64>,
 }
 
-/// What an agent could not do.
+/// Error of an agent.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A file or directory.
+    /// An operation on a file or directory failed.
     #[error("cannot {doing} {}", path.display())]
     Path {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
-    /// The stored originals make no sense.
+    /// The file of originals is damaged.
     #[error(
-        "{} makes no sense; put the limits back by hand and remove it",
+            "{} is not valid JSON; restore the limits by hand and remove the file",
         path.display()
     )]
     Originals {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The stored originals are of cgroups that cannot be seen from here.
+    /// The stored originals belong to another cgroup hierarchy.
     #[error(
-        "{} is of cgroups that are not seen from here, as in another container: \
-         do this where the agent ran, or, if they are gone, remove it",
+        "{} belongs to cgroups that are not visible here, as in another container: \
+         do this where the agent ran, or remove the file if those cgroups are gone",
         .0.display()
     )]
     Elsewhere(PathBuf),
-    /// Nobody can tell what those use who are not managed.
+    /// The CPU use of the whole machine cannot be read.
     #[error(
-        "the use of the whole machine is not counted in {}: \
-         what those use who are not managed is not taken off what is shared",
+        "the CPU use of the whole machine cannot be read in {}: \
+         unmanaged use is not subtracted from the shared capacity",
         path.display()
     )]
     Machine {
-        /// Where the hierarchy is mounted.
+        /// The mount point of the hierarchy.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Too many files are open.
     #[error(
@@ -188,41 +189,41 @@ pub enum Error {
          raise the limit of open files (`ulimit -n`, or `LimitNOFILE=` of its unit)"
     )]
     Shortage {
-        /// Whose files.
+        /// The cgroup.
         name: String,
-        /// What the system said.
+        /// The cause.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
-    /// The record was changed, or does not replay.
-    #[error("line {line} of {} is wrong: {why}", path.display())]
+    /// A line of the record was changed or cannot be replayed.
+    #[error("line {line} of {} is not valid: {why}", path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// Two cgroups are declared by one name.
+    /// Two declared cgroups have the same name.
     #[error("cgroup `{0}` is declared twice")]
     Twice(String),
-    /// There is nothing to look at.
+    /// No hierarchy has the cpu controller.
     #[error("no cgroup hierarchy with the cpu controller is mounted")]
     NoHierarchy,
-    /// It is not known how many processors there are.
-    #[error("cannot tell how many processors may be used here")]
+    /// The number of processors is unknown.
+    #[error("the number of usable processors cannot be read from /proc and /sys")]
     NoProcessors,
-    /// Another agent is at work on the same directory.
-    #[error("another agent works in {}", .0.display())]
+    /// Another agent uses the same directory.
+    #[error("another agent works in {}; stop it first", .0.display())]
     InUse(PathBuf),
-    /// The thread of an agent is gone.
+    /// The thread of the agent has ended.
     #[error("the agent has stopped")]
     Stopped,
 }
 
-/// Puts back what an agent that is no longer there has left in a directory. While one is there it
-/// must be asked itself.
+/// Restores the limits that a dead agent left. Fails while an agent is running: use
+/// [`Agent::restore`].
 pub fn restore(directory: &Path, process: &Path, deed: Deed) -> Result<Restored, Error> {
     if !directory.exists() {
         return Ok(Restored::default());
@@ -233,22 +234,23 @@ pub fn restore(directory: &Path, process: &Path, deed: Deed) -> Result<Restored,
     originals.give_back(&hierarchies, |_| true, &BTreeSet::new(), deed)
 }
 
-/// What is kept in a directory to be put back some day, in millicores; `None` for no limit.
+/// The stored originals of a directory, in millicores; `None` for no limit.
 pub fn kept(directory: &Path) -> Result<BTreeMap<String, Option<u64>>, Error> {
     Ok(Originals::open(directory)?.milli())
 }
 
-/// Makes the directory and keeps others out of it for as long as the file is open.
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::Path {
+        doing,
+        path,
+        source,
+    }
+}
+
+/// Creates the directory and locks it for as long as the file is open.
 fn lock(directory: &Path) -> Result<File, Error> {
-    let failed = |doing, path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Path {
-            doing,
-            path,
-            source,
-        }
-    };
-    fs::create_dir_all(directory).map_err(failed("make", directory))?;
+    fs::create_dir_all(directory).map_err(failed("create", directory))?;
     let path = directory.join(LOCK);
     let file = File::create(&path).map_err(failed("open", &path))?;
     match file.try_lock() {
@@ -258,7 +260,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
     }
 }
 
-/// Refuses cgroups of which two have one name.
+/// Refuses two cgroups with the same name.
 pub fn check_declared(cgroups: &[Declared]) -> Result<(), Error> {
     let mut names: Vec<&str> = cgroups.iter().map(|one| one.name.as_str()).collect();
     names.sort_unstable();

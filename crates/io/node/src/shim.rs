@@ -1,24 +1,22 @@
-//! The shim: the parent of one execution's process, and all that is left when the server dies.
+//! The shim: the parent of one execution's process, which outlives the server.
 //!
 //! ```text
 //! bursar ──► bursar shim run ID ──► bursar shim enter ID ──exec──► the program
 //!            holds the lock         enters the cgroups
 //! ```
-//! The same binary, dispatched before anything else of it is touched, because there is one per
-//! running execution and its memory counts: one thread, small buffers, no runtime, no logging.
-//! It starts the program at most once in the life of the execution's directory, copies what it
-//! writes, reaps every orphan, ends whatever is left when the program ends, and says in
-//! `status.json` how it came out (X3). Its orders come over a socket on its standard input, so
-//! that nothing of them is seen in a list of processes.
+//! It is the same binary, dispatched before anything else runs. There is one shim per running
+//! execution, so its memory counts: one thread, small buffers, no runtime, no logging. It starts the
+//! program at most once in the life of the execution's directory, copies its output, reaps orphans,
+//! kills the remaining processes when the program ends, and writes the exit to `status.json` (X3).
+//! It reads its order from a socket on standard input, so that process lists do not show it.
 //!
-//! The program is born through a second stage that enters the cgroups itself and becomes the
-//! program (`exec`). The other way, where the shim enters, spawns and leaves again, would save
-//! starting this binary once more (about 0.9 ms on 2 cores in a virtual machine, where fork and
-//! exec of `/bin/true` take 0.8 ms). It was rejected: every move of a process takes 0.06 to
-//! 0.2 ms in each hierarchy, or a grace period of the kernel (8 ms) if nobody moved lately, and
-//! holds up every fork of the machine, and it would take two of them; the shim would die with the
-//! cgroup if that is killed meanwhile, its memory would be charged to the program, and with a
-//! limit of one process it could not have a child.
+//! A second stage enters the cgroups and becomes the program (`exec`). Rejected: the shim enters,
+//! spawns and leaves again. That would save one start of this binary (about 0.9 ms on 2 cores in a
+//! virtual machine, where fork and exec of `/bin/true` take 0.8 ms), but needs two moves of a
+//! process, and each takes 0.06 to 0.2 ms per hierarchy, or a grace period of the kernel (8 ms) if
+//! no process moved lately, and blocks every fork of the machine. Also the shim would die if its
+//! cgroup is killed meanwhile, its memory would be charged to the program, and with a limit of one
+//! process it could not have a child.
 
 mod enter;
 mod output;
@@ -38,12 +36,14 @@ use crate::cgroup::{Group, Plan};
 
 /// The first argument that makes this binary a shim.
 pub const WORD: &str = "shim";
-/// The second, for the stage that stays.
+/// The second arguments: of the stage that stays, and of the one that becomes the program.
 pub(crate) const RUN: &str = "run";
-/// The second, for the stage that becomes the program.
 pub(crate) const ENTER: &str = "enter";
 
-/// Runs as a shim; `args` are what follows [`WORD`] on the command line.
+/// Reason of a program that was stopped before its start.
+pub(crate) const STOPPED: &str = "stopped before it started";
+
+/// Runs as a shim; `args` are the arguments after [`WORD`].
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     if args.next().is_some_and(|word| word == ENTER) {
         enter::main()
@@ -52,57 +52,48 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What the server tells a shim: all that it needs, with nothing left to choose.
+/// The complete order of the server to a shim, which has nothing left to choose.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Whose it is.
     pub booking: String,
-    /// Proof that its slot is its own.
     pub fence: u64,
-    /// What the ledger must know of it should it forget it; a server that is older than its shim
-    /// says nothing.
+    /// The data that a restored ledger needs to adopt it (X5); older servers send none.
     #[serde(default)]
     pub note: String,
-    /// The directory of the execution.
     pub directory: PathBuf,
-    /// The file with what to run.
+    /// The file with the work.
     pub work: PathBuf,
-    /// The cgroups to make.
     pub plan: Plan,
-    /// What one process may map where no cgroup limits memory.
+    /// The address space of one process, where no cgroup limits memory.
     pub address_bytes: Option<u64>,
 }
 
-/// What a shim tells the server that started it, and the second stage its shim.
+/// Report of a shim to its server, and of the second stage to its shim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Report {
-    /// The program runs.
     Running,
-    /// It never will, and why.
+    /// The program never runs, for this reason.
     NotStarted(String),
 }
 
-/// What a shim tells the second stage.
+/// The order of a shim to the second stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// The shim, whose death ends the program too.
+    /// The pid of the shim, whose death also ends the program.
     pub parent: i32,
-    /// The files by which to enter the cgroups.
+    /// The files for entering the cgroups.
     pub entrances: Vec<PathBuf>,
-    /// What the server said.
     pub order: Order,
 }
 
-/// What is in the marker that an execution was spawned: how to find its processes again, and
-/// what they are charged for.
+/// Content of the marker: where the processes are, and the data for adopting them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spawned {
-    /// Its cgroups.
     pub group: Group,
-    /// Whether they keep every limit.
+    /// Whether the cgroups enforce every limit.
     pub is_whole: bool,
-    /// What the ledger must know of it should it forget it; shims of earlier versions wrote none.
+    /// The data that a restored ledger needs to adopt it (X5); shims of earlier versions wrote none.
     #[serde(default)]
     pub note: String,
 }
@@ -117,57 +108,49 @@ impl Spawned {
     }
 }
 
-/// What is in `status.json`.
+/// Content of `status.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    /// How it came out.
     pub exit: Ending,
-    /// The rest, where a shim has seen it.
+    /// Details of the run, where a shim watched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Seen>,
+    pub seen: Option<RunDetails>,
 }
 
-/// What a shim saw of a process.
+/// Details of a run that a shim watched.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Seen {
-    /// When it began, in milliseconds since 1970.
+pub(crate) struct RunDetails {
+    /// Start, in milliseconds since 1970.
     pub started_ms: u64,
-    /// When all of it was gone.
+    /// End of its last process.
     pub ended_ms: u64,
-    /// What it wrote to its standard output.
-    pub stdout: Written,
-    /// What it wrote to its standard error.
-    pub stderr: Written,
-    /// Whether the kernel killed a process of it for want of memory.
+    pub stdout: StreamCounts,
+    pub stderr: StreamCounts,
+    /// Whether the kernel killed a process of it because it was out of memory.
     pub is_out_of_memory: bool,
-    /// The most memory it used at once, where that is counted.
+    /// Peak memory use, where the kernel counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_max: Option<u64>,
 }
 
-/// How much was written to a stream.
+/// Bytes written to a stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Written {
-    /// Bytes that are kept.
+pub(crate) struct StreamCounts {
     pub bytes_kept: u64,
-    /// Bytes beyond what is kept.
     pub bytes_dropped: u64,
 }
 
-/// What [`Status`] says of the end of the process itself.
+/// How the process ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Ending {
-    /// It ended by itself.
     Code(i32),
-    /// A signal ended it.
     Signal(i32),
-    /// Nobody knows.
+    /// Its exit is unknown.
     Lost,
-    /// It never ran.
     NotStarted(String),
 }
 
@@ -191,14 +174,13 @@ impl From<Status> for Exit {
     }
 }
 
-/// Writes one value; the reader reads until the line ends.
+/// Writes one value as a line.
 pub(crate) fn send(mut socket: &UnixStream, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     socket.write_all(&line)
 }
 
-/// Reads one value.
 fn receive<T: for<'a> Deserialize<'a>>(mut socket: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     let mut part = [0; 1024];
@@ -213,7 +195,7 @@ fn receive<T: for<'a> Deserialize<'a>>(mut socket: &UnixStream) -> io::Result<T>
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// The socket that came as standard input, under a number that the program does not inherit.
+/// The socket on standard input, duplicated to a descriptor that the program does not inherit.
 fn inherited() -> io::Result<UnixStream> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }

@@ -1,8 +1,8 @@
-//! One server of a ledger on one machine.
+//! Ensures that a ledger has one server per machine.
 //!
-//! The cgroups of a ledger carry its id, so a copy that runs beside its original would take the
-//! original's programs for its own. A server listens on an abstract socket with the ledger's name,
-//! which the kernel takes back when it dies, and a second one sees that. Nothing is ever accepted.
+//! The cgroups of a ledger carry its id, so a server of a copy would treat the programs of the
+//! original as its own. A server listens on an abstract socket with the ledger's name; the kernel
+//! frees the name when the server dies, and a second server finds it in use. It accepts nothing.
 
 use std::io::{self, ErrorKind};
 use std::os::linux::net::SocketAddrExt as _;
@@ -14,12 +14,12 @@ use rustix::process::geteuid;
 /// The right to be the only server of a ledger on this machine, until it is dropped.
 #[derive(Debug)]
 pub struct Sole {
-    /// None where somebody else's process has the name: it cannot touch our cgroups.
+    /// `None` if a process of another user holds the name: it cannot touch our cgroups.
     _name: Option<UnixListener>,
 }
 
 impl Sole {
-    /// Takes the right; the process that has it already where that is one of ours.
+    /// Takes the right, or returns the pid of the server of root or of this user that holds it.
     pub fn take(ledger: &str) -> io::Result<Result<Self, i32>> {
         let address = SocketAddr::from_abstract_name(format!("bursar-ledger-{ledger}"))?;
         match UnixListener::bind_addr(&address) {

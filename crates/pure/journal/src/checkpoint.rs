@@ -1,4 +1,4 @@
-//! Checkpoints: the signed statement of how many records the ledger has and what its root is.
+//! Checkpoints: signed statements of the number of records of a ledger and of its root.
 //!
 //! The text is a C2SP signed note, so the tools of transparency logs can read it (L11):
 //!
@@ -10,9 +10,9 @@
 //! — bursar/0198f3c2-0000-7000-8000-000000000000/1 fRwDqmJh…
 //! ```
 //!
-//! A note may carry several signatures: while keys rotate both sign, later witnesses may too.
-//! Signatures by keys that the reader does not hold say nothing and are passed over; one by its
-//! own key that is wrong condemns the note. The oracle of the tests is OpenSSL.
+//! A note may have several signatures: by both keys during a rotation, and by witnesses. Signatures by
+//! unknown keys are ignored; an invalid one by the reader's key makes the note invalid. The oracle of
+//! the tests is OpenSSL.
 
 mod key;
 
@@ -23,30 +23,30 @@ pub use key::{Error as KeyError, KeyId, Name, SigningKey, VerifierKey};
 
 use crate::hash::Hash;
 
-/// Bytes that a note may have: four lines and hundreds of signatures.
+/// Maximum size of a note: four lines and hundreds of signatures.
 pub const NOTE_BYTES_MAX: usize = 65_536;
 
-/// How many records a ledger has, and their root.
+/// The number of records of a ledger, and their root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which ledger, and which generation of it.
+    /// The ledger and its generation.
     pub origin: Name,
-    /// Records.
+    /// Number of records.
     pub size: u64,
     /// The root of the tree over them.
     pub root: Hash,
 }
 
-/// Why a note is not a checkpoint that a key has signed.
+/// Error of opening a note.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The text is not a signed note at all.
+    /// The text is not a signed note.
     #[error("not a signed note: {reason}")]
     Note {
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// None of the signatures is by this key.
+    /// No signature is by this key.
     #[error("not signed by {}+{id}", name.short())]
     Unsigned {
         /// The name of the key.
@@ -54,7 +54,7 @@ pub enum Error {
         /// The id of the key.
         id: KeyId,
     },
-    /// A signature by this key does not belong to this text.
+    /// A signature by this key is not valid for this text.
     #[error("the signature by {}+{id} is not of this text", name.short())]
     Signature {
         /// The name of the key.
@@ -62,16 +62,16 @@ pub enum Error {
         /// The id of the key.
         id: KeyId,
     },
-    /// The key has signed something that is not a checkpoint.
+    /// The signed text is not a checkpoint.
     #[error("not a checkpoint: {reason}")]
     Checkpoint {
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
 }
 
 impl Checkpoint {
-    /// The note that states this checkpoint, with a signature by each of the keys.
+    /// The note with this checkpoint and a signature by each key.
     pub fn sign<'a>(&self, keys: impl IntoIterator<Item = &'a SigningKey>) -> String {
         let text = format!(
             "{}\n{}\n{}\n",
@@ -113,9 +113,9 @@ impl Checkpoint {
     }
 
     fn parse(text: &str) -> Result<Self, &'static str> {
-        // Further lines would say something that this reader does not understand: it stops.
+        // Further lines may change the meaning, so they are refused.
         let [origin, size, root, ""] = *text.split('\n').collect::<Vec<_>>() else {
-            return Err("it has not exactly three lines");
+            return Err("it does not have exactly three lines");
         };
         let origin = origin
             .parse()
@@ -133,7 +133,7 @@ impl Checkpoint {
     }
 }
 
-/// The text of a note, with its last newline, and the lines of signatures.
+/// Splits a note into its text, with the last newline, and its signature lines.
 fn take_apart(note: &str) -> Result<(&str, &str), Error> {
     let wrong = |reason| Error::Note { reason };
     if NOTE_BYTES_MAX < note.len() {
@@ -152,12 +152,11 @@ fn take_apart(note: &str) -> Result<(&str, &str), Error> {
         .get(..=before.len())
         .ok_or_else(|| wrong("it has no text"))?;
     if !signatures.ends_with('\n') {
-        return Err(wrong("it does not end in a line of signature"));
+        return Err(wrong("it does not end with a signature line"));
     }
     Ok((text, signatures))
 }
 
-/// The name, the key id and the bytes of one signature.
 fn read_signature(line: &str) -> Result<(&str, KeyId, Vec<u8>), Error> {
     let parts = || {
         let (name, encoded) = line.strip_prefix("— ")?.split_once(' ')?;
@@ -166,11 +165,11 @@ fn read_signature(line: &str) -> Result<(&str, KeyId, Vec<u8>), Error> {
         Some((name, KeyId(*id), signature.to_vec()))
     };
     parts().ok_or(Error::Note {
-        reason: "a line of signature cannot be read",
+        reason: "a signature line cannot be read",
     })
 }
 
-/// A number in its only spelling.
+/// Parses a number without sign or leading zeros.
 fn decimal(text: &str) -> Option<u64> {
     text.parse()
         .ok()

@@ -1,8 +1,7 @@
-//! SHA-256 values and the three ways in which the ledger makes them.
+//! SHA-256 values of bytes, leaves and inner nodes.
 //!
-//! Leaves and inner nodes are hashed with different first bytes (RFC 6962, section 2.1), so no
-//! record can pass for a node of the tree. The texts are lower-case hexadecimal and nothing else:
-//! one hash has one spelling.
+//! Leaves and inner nodes are hashed with different first bytes (RFC 6962, section 2.1), so a record
+//! cannot be taken for a node of the tree. The text of a hash is lower-case hexadecimal only.
 
 mod lanes;
 
@@ -19,12 +18,12 @@ pub const HASH_BYTES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; HASH_BYTES]);
 
-/// A text that is not 64 lower-case hexadecimal digits.
+/// Error of a text that is not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 64 lower-case hexadecimal digits")]
 pub struct NotAHash;
 
-/// SHA-256 of bytes as they are: blobs, snapshots, the root of the empty tree.
+/// SHA-256 of plain bytes: blobs, snapshots, the root of the empty tree.
 pub fn sha256(bytes: &[u8]) -> Hash {
     Hash(Sha256::digest(bytes).into())
 }
@@ -50,7 +49,7 @@ pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     )
 }
 
-/// The leaves of many records, which is faster than one by one.
+/// The leaves of many records, faster than one by one.
 pub fn leaf_hashes(records: &[&[u8]]) -> Vec<Hash> {
     if lanes::pay(records.len()) {
         return lanes::sha256_each(0x00, records);
@@ -58,7 +57,7 @@ pub fn leaf_hashes(records: &[&[u8]]) -> Vec<Hash> {
     records.iter().map(|bytes| leaf_hash(bytes)).collect()
 }
 
-/// The parents of many nodes: of the first two, of the next two, and so on.
+/// The parents of consecutive pairs of nodes.
 pub(crate) fn node_hashes(nodes: &[Hash]) -> Vec<Hash> {
     let (pairs, _) = nodes.as_chunks();
     if lanes::pay(pairs.len()) {
@@ -74,7 +73,7 @@ pub(crate) fn node_hashes(nodes: &[Hash]) -> Vec<Hash> {
 }
 
 impl Hash {
-    /// The first four digits and an ellipsis, as people compare hashes: `91d2…`.
+    /// The first four digits and an ellipsis, for people: `91d2…`.
     pub fn short(&self) -> String {
         self.to_string().chars().take(4).chain(['…']).collect()
     }

@@ -1,11 +1,10 @@
-//! The ledger's arithmetic: hashes, the Merkle tree over the records, signed checkpoints and the
-//! proof file that anybody can check offline (design 50: L7, L9, L11, L13).
+//! Hashes, the Merkle tree over the records, signed checkpoints, and the proof file that anybody can
+//! check offline (L7, L9, L11, L13).
 //!
-//! Bytes in, bytes out. The crate promises that nothing here panics on any input, that a proof or
-//! a note which was changed in any bit does not verify, and that the tree is that of RFC 6962, so
-//! other people's tools can check it too. It deliberately knows neither what a record means
-//! (`engine::codec` does) nor where tiles are kept (`ledger` does): the reader of tiles is the trait
-//! [`tile::Tiles`].
+//! Bytes in, bytes out. Nothing here panics on any input, a proof or note with a changed bit does not
+//! verify, and the tree is that of RFC 6962, so other tools can check it too. Deliberately absent: the
+//! meaning of a record (`engine::codec`) and the storage of tiles (`ledger`), which are read through
+//! the trait [`tile::Tiles`].
 //!
 //! # A worked example
 //!
@@ -28,7 +27,7 @@
 //!
 //! let records = [r#"{"v":1,"seq":0}"#, r#"{"v":1,"seq":1}"#, r#"{"v":1,"seq":2}"#];
 //! let mut builder = Builder::new();
-//! let mut full: Vec<FullTile> = Vec::new(); // the store writes a row for each tile that lands here
+//! let mut full: Vec<FullTile> = Vec::new(); // the store writes a row for each tile in it
 //! for record in records {
 //!     builder.push(leaf_hash(record.as_bytes()), &mut full);
 //! }

@@ -1,9 +1,9 @@
 //! The Merkle tree of RFC 6962 over the leaf hashes of the records, in the order of `seq`.
 //!
 //! The writer keeps only the [`Edge`]; readers build proofs from tiles ([`prove_inclusion`],
-//! [`prove_consistency`]); whoever doubts checks them with nothing but hashes
-//! ([`verify_inclusion`], [`verify_consistency`]). The oracle of the tests is the crate ct-merkle
-//! and the vectors of Certificate Transparency.
+//! [`prove_consistency`]); verifiers need only hashes ([`verify_inclusion`],
+//! [`verify_consistency`]). The oracles of the tests are the crate ct-merkle and the vectors of
+//! Certificate Transparency.
 
 mod edge;
 mod prove;

@@ -1,13 +1,12 @@
-//! The proof file: records, and all that shows that they are in a signed ledger.
+//! The proof file: records with the proof that they are in a signed ledger.
 //!
 //! One JSON object that `bursar audit proof` writes and `bursar audit verify` checks offline, with
-//! the pinned key and nothing else. A file has exactly one spelling, the one of
-//! [`Proof::to_text`]; any other is refused, so nothing can hide in it. Each record carries the
-//! leaf hash that the ledger signed beside its own text, so a changed text is told from a record
-//! that never was in the ledger.
+//! only the pinned key. A file has exactly one spelling, that of [`Proof::to_text`]; any other is
+//! refused, so nothing can be hidden in it. Each record has its signed leaf hash beside its text,
+//! which distinguishes a changed text from a record that was never in the ledger.
 //!
-//! What is deliberately not checked here: that the records concern `object`, and what they mean.
-//! Whoever can decode them (`engine`) adds those checks to the list.
+//! Deliberately absent: checks that the records are about `object`, and of their meaning. The engine,
+//! which can decode them, adds those checks to the list.
 
 use bursar_units::words::number;
 use serde::{Deserialize, Serialize};
@@ -17,23 +16,23 @@ use crate::hash::{Hash, leaf_hash};
 use crate::merkle::{VerifyError, verify_inclusion};
 use crate::record::{BlobRef, RECORD_BYTES_MAX, blob_refs};
 
-/// The only version of the file there is.
+/// The only version of the file.
 pub const PROOF_VERSION: u32 = 1;
 
-/// Bytes that a proof file may have, so that reading one cannot exhaust a machine: some hundred
-/// records of the largest kind with a blob of 256 KiB each.
+/// Maximum size of a proof file, so that reading one cannot exhaust memory: about a hundred records
+/// of maximum size with a blob of 256 KiB each.
 pub const PROOF_BYTES_MAX: usize = 32 << 20;
 
-/// Records in one proof file: as many as fit a page of an object's history.
+/// Maximum number of records: one page of an object's history.
 pub const PROOF_RECORDS_MAX: usize = 10_000;
 
-/// Keys that a proof file may name: those of two rotations, and witnesses.
+/// Maximum number of keys: those of two rotations, and witnesses.
 const KEYS_MAX: usize = 16;
 
-/// Bytes of the name of an object: a kind, a slash and a name of 253.
+/// Maximum size of `object`: a kind, a slash and a name of 253.
 const OBJECT_BYTES_MAX: usize = 512;
 
-/// Hashes in an inclusion proof: the tree is never higher.
+/// Maximum number of hashes in an inclusion proof: the height of a tree.
 const INCLUSION_MAX: usize = 64;
 
 /// A proof file. Its fields are in the order of the file.
@@ -42,11 +41,11 @@ const INCLUSION_MAX: usize = 64;
 pub struct Proof {
     /// The version of the file, [`PROOF_VERSION`].
     pub v: u32,
-    /// What the records are about, `booking/job-1`; a claim of the file, see above.
+    /// The claimed object of the records, `booking/job-1`; see above.
     pub object: String,
     /// The signed note.
     pub checkpoint: String,
-    /// The keys that have signed it, for a reader who has none yet; they prove nothing by themselves.
+    /// The keys that have signed it, for a reader without a key; they prove nothing by themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<VerifierKey>,
     /// The records, in the order of the ledger.
@@ -57,76 +56,74 @@ pub struct Proof {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proven {
-    /// The record's place in the ledger.
+    /// The record's number in the ledger.
     pub seq: u64,
-    /// The leaf hash that the ledger holds there.
+    /// Its leaf hash in the ledger.
     pub leaf: Hash,
     /// The record, byte for byte.
     pub bytes: String,
-    /// The blobs to which it refers.
+    /// The blobs that it refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blobs: Vec<String>,
-    /// The hashes from the leaf up to the root.
+    /// The inclusion proof, from the leaf up to the root.
     pub inclusion: Vec<Hash>,
 }
 
-/// The outcome of one check, as one line of `bursar audit verify`.
+/// The result of one check: a line of `bursar audit verify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was checked: `signed`, `included`, `blobs`.
+    /// The check: `signed`, `included`, `blobs`.
     pub name: &'static str,
-    /// Whether it holds.
+    /// Whether it passed.
     pub ok: bool,
-    /// The numbers, or what does not agree.
+    /// The numbers, or the difference.
     pub detail: String,
 }
 
-/// Why a text is no proof file.
+/// Error of reading or writing a proof file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file, or something in it, is larger than any real one.
+    /// The file or a part of it is too large.
     #[error("the proof's {what} has {size}, the limit is {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The part.
         what: &'static str,
-        /// How large it is.
+        /// Its size.
         size: usize,
-        /// How large it may be.
+        /// The maximum.
         limit: usize,
     },
     /// The JSON cannot be read.
     #[error("the proof cannot be read")]
     Read {
-        /// What the reader of JSON said.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// A newer program has made it.
+    /// A newer program wrote it.
     #[error("proof version {version} needs a newer bursar, this one reads version {PROOF_VERSION}")]
     Version {
-        /// The version stated.
+        /// Its version.
         version: u32,
     },
-    /// It was reformatted, or changed in a place that no check covers.
-    #[error(
-        "the proof is not spelled as bursar writes it, get the original with `bursar audit proof`"
-    )]
+    /// It was reformatted, or changed where no check applies.
+    #[error("the proof was reformatted or changed, get the original with `bursar audit proof`")]
     Spelling,
     /// The JSON cannot be written.
     #[error("the proof cannot be written")]
     Write {
-        /// What the writer of JSON said.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl Proof {
-    /// Reads a proof file. A newline at its end is no part of it.
+    /// Parses a proof file, with or without a newline at its end.
     pub fn parse(text: &str) -> Result<Self, Error> {
         limit("text", text.len(), PROOF_BYTES_MAX)?;
         let read = |source| Error::Read { source };
-        // The version comes first: a newer file may have fields that are not known here.
+        // The version comes first: a newer file may have unknown fields.
         let Version { v: version } = serde_json::from_str(text).map_err(read)?;
         if version != PROOF_VERSION {
             return Err(Error::Version { version });
@@ -146,8 +143,8 @@ impl Proof {
 
     /// Checks the signature, each record and each blob against the pinned key.
     ///
-    /// The list is complete even when the first check fails, and every check that could not be
-    /// made has failed.
+    /// The list is complete even if the first check fails; a check that could not be made has
+    /// failed.
     pub fn verify(&self, key: &VerifierKey) -> Vec<Check> {
         let opened = Checkpoint::open(&self.checkpoint, key);
         let signed = match &opened {
@@ -204,7 +201,7 @@ impl Proof {
         }
     }
 
-    /// The check of the blobs, if there are any or should be.
+    /// The check of the blobs, if the proof has or needs any.
     fn blobs(&self) -> Option<Check> {
         let mut count = 0;
         for record in &self.records {
@@ -234,7 +231,7 @@ impl Proof {
 }
 
 impl Proven {
-    /// What does not agree between the record and the signed ledger.
+    /// The difference between the record and the signed ledger, if any.
     fn difference(&self, checkpoint: &Checkpoint) -> Option<String> {
         let seq = number(self.seq);
         let included = verify_inclusion(
@@ -265,7 +262,7 @@ impl Proven {
         }
     }
 
-    /// How many blobs belong to the record, if they are all here and no others.
+    /// The number of blobs of the record, if exactly those are present.
     fn blobs_found(&self) -> Result<u64, String> {
         let seq = number(self.seq);
         let wanted = blob_refs(self.bytes.as_bytes())
@@ -294,7 +291,7 @@ impl Proven {
 }
 
 impl Check {
-    /// A check that holds.
+    /// A check that passed.
     pub fn passed(name: &'static str, detail: String) -> Self {
         Self {
             name,
@@ -303,7 +300,7 @@ impl Check {
         }
     }
 
-    /// A check that does not hold.
+    /// A check that failed.
     pub fn failed(name: &'static str, detail: String) -> Self {
         Self {
             name,
@@ -313,7 +310,7 @@ impl Check {
     }
 }
 
-/// All that is read of a file before its version is known.
+/// The part of a file that is read before its version is known.
 #[derive(Deserialize)]
 struct Version {
     v: u32,

@@ -1,17 +1,16 @@
-//! The bounds of a record, what stands for a part that does not fit, and the framing of records in
-//! an export of tiles.
+//! The size limit of a record, references to blobs, and the framing of records in an export of tiles.
 //!
-//! What a record says is the business of `engine::codec`; here it is bytes.
+//! Here a record is bytes; `engine::codec` decodes it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::hash::{Hash, sha256};
 
-/// Bytes that a record may have: a C2SP entry states its size in two bytes (L9).
+/// Maximum size of a record: a C2SP entry states its size in two bytes (L9).
 pub const RECORD_BYTES_MAX: usize = 65_535;
 
-/// What stands in a record for a `cmd` or `ev` that did not fit: `{"blob":"<sha256>","size":n}`.
+/// Replaces a `cmd` or `ev` that is too large for a record: `{"blob":"<sha256>","size":n}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlobRef {
@@ -22,7 +21,7 @@ pub struct BlobRef {
     pub size: u64,
 }
 
-/// A record that is too long; its `cmd` or `ev` should have become a blob.
+/// Error of a record that is too long: its `cmd` or `ev` should be a blob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a record of {size} bytes is over the limit of {RECORD_BYTES_MAX}")]
 pub struct TooLong {
@@ -39,15 +38,15 @@ impl BlobRef {
         }
     }
 
-    /// The reference that stands in a record for one of its parts, if one does.
+    /// The reference in a part of a record, if the part is one.
     pub fn read(part: &RawValue) -> Option<Self> {
-        // Serde would also read the two fields from an array, which is a list of events instead.
+        // Serde would also accept an array of two fields, but an array is a list of events.
         let object = Some(part.get()).filter(|text| text.starts_with('{'))?;
         serde_json::from_str(object).ok()
     }
 }
 
-/// The blobs that a record names: in place of its `cmd`, of its `ev`, or of both (L9).
+/// The blobs that a record refers to: for its `cmd`, its `ev`, or both (L9).
 pub fn blob_refs(record: &[u8]) -> Result<Vec<BlobRef>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Parts<'a> {
@@ -61,7 +60,7 @@ pub fn blob_refs(record: &[u8]) -> Result<Vec<BlobRef>, serde_json::Error> {
     Ok(parts.filter_map(BlobRef::read).collect())
 }
 
-/// Adds a record to the bundle of an export: its size in two bytes, big end first, and its bytes.
+/// Adds a record to the bundle of an export: its size in two bytes, big-endian, and its bytes.
 pub fn write_entry(bundle: &mut Vec<u8>, record: &[u8]) -> Result<(), TooLong> {
     let size = u16::try_from(record.len()).map_err(|_| TooLong { size: record.len() })?;
     bundle.extend(size.to_be_bytes());

@@ -1,10 +1,9 @@
-//! Tiles: the hashes of the tree in pieces of 256, as C2SP tlog-tiles cuts them.
+//! Tiles: the hashes of the tree in pieces of 256, as in C2SP tlog-tiles.
 //!
 //! The tile n of level 0 lists the leaves n·256 to n·256 + 255; the tile n of level k + 1 lists the
 //! roots of the tiles n·256 to n·256 + 255 of level k. A full tile never changes, so it is one row
-//! of the store and one file that may be cached for ever. The part of each level that does not yet
-//! fill a tile is held in memory by the [`Builder`]; it can always be made again from the full
-//! tiles and the leaves after them.
+//! of the store and one file that can be cached for ever. The [`Builder`] holds the partial tile of
+//! each level in memory; it can be rebuilt from the full tiles and the leaves after them.
 //!
 //! Example, 70,000 leaves: level 0 has 273 full tiles and 112 leaves, level 1 one full tile and 17
 //! hashes, level 2 one hash.
@@ -23,10 +22,10 @@ pub const TILE_HEIGHT: u32 = 8;
 /// Hashes in a full tile.
 pub const TILE_WIDTH: u16 = 1 << TILE_HEIGHT;
 
-/// Levels that tlog-tiles can name: 2⁴⁸ leaves.
+/// Highest level of tlog-tiles: 2⁴⁸ leaves.
 pub const LEVEL_MAX: u32 = 5;
 
-/// Which tile, and how many of its hashes there are.
+/// Identity of a tile, with the number of its hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TileId {
     level: u32,
@@ -34,10 +33,10 @@ pub struct TileId {
     width: u16,
 }
 
-/// A tile that has become full, for the store to keep.
+/// A tile that has become full, for the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullTile {
-    /// Which tile.
+    /// Its identity.
     pub id: TileId,
     /// Its 256 hashes.
     pub hashes: Vec<Hash>,
@@ -45,15 +44,15 @@ pub struct FullTile {
 
 /// A reader of tiles: the store, an export, a server.
 pub trait Tiles {
-    /// What can go wrong while reading.
+    /// Error of a read.
     type Error;
 
-    /// The hashes of a tile, at least the first [`TileId::width`] of them. A tile that has grown
-    /// since may be answered whole.
+    /// The hashes of a tile, at least the first [`TileId::width`] of them; more if the tile has
+    /// grown since.
     fn tile(&self, id: TileId) -> Result<Vec<Hash>, Self::Error>;
 }
 
-/// Bytes that are not a whole number of hashes.
+/// Error of bytes that are not a whole number of hashes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a tile of {size} bytes is not 1 to 256 whole hashes of 32")]
 pub struct NotATile {
@@ -67,7 +66,7 @@ impl TileId {
         Self::new(level, index, TILE_WIDTH)
     }
 
-    /// The tile as a tree of `size` leaves has it; `None` when that tree does not reach it.
+    /// The tile in a tree of `size` leaves; `None` if that tree does not reach it.
     pub fn in_tree(level: u32, index: u64, size: u64) -> Option<Self> {
         let entries = size.checked_shr(level.checked_mul(TILE_HEIGHT)?)?;
         let left = entries.checked_sub(index.checked_mul(u64::from(TILE_WIDTH))?)?;
@@ -80,17 +79,17 @@ impl TileId {
         self.level
     }
 
-    /// Its place on the level.
+    /// Its index on the level.
     pub fn index(self) -> u64 {
         self.index
     }
 
-    /// Hashes in it, 1 to 256.
+    /// Number of its hashes, 1 to 256.
     pub fn width(self) -> u16 {
         self.width
     }
 
-    /// Whether it will never change again.
+    /// Whether it is full and never changes again.
     pub fn is_full(self) -> bool {
         self.width == TILE_WIDTH
     }
@@ -106,7 +105,7 @@ impl TileId {
     }
 }
 
-/// A tile as it is stored and served: its hashes, one after the other.
+/// The stored and served form of a tile: its hashes, one after the other.
 pub fn tile_bytes(hashes: &[Hash]) -> Vec<u8> {
     hashes.iter().flat_map(|hash| hash.0).collect()
 }

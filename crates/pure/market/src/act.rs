@@ -1,40 +1,40 @@
-//! In which order limits are written, so that their sum never rises above capacity (M5).
+//! The order of writes that keeps the sum of limits within capacity (M5).
 //!
-//! Decreases come first, the biggest first; each is read back before the increases follow, in the
-//! order of the ids, each at most as large as what is free by then. A small change is not worth a
-//! write; but a small decrease is where the sum is above capacity, or where somebody who waits for
-//! a raise that is worth one would have to go without. What has no limit is given one.
+//! Decreases come first, the largest first, and each is read back. Increases follow in the order of
+//! the ids, each at most as large as the free capacity. Small changes are not written, except small
+//! decreases while the sum is above capacity or while an increase that is worth a write lacks room.
+//! A pod without a limit gets one.
 
 use std::cmp::Reverse;
 
-/// The least change that is written, in millicores.
+/// Minimum change that is written, in millicores.
 pub const CHANGE_MIN_MILLI: u64 = 10;
-/// The least change that is written: this part of the present limit, a twentieth.
+/// Minimum change that is written: a twentieth of the present limit.
 const CHANGE_MIN_PART: u64 = 20;
 
-/// One pod's limit as the kernel has it, and as it should be.
+/// The present and the wanted limit of one pod.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Move {
-    /// Which pod.
+    /// The pod.
     pub id: String,
-    /// What the kernel says now.
+    /// The limit in the kernel.
     pub effective_milli: u64,
-    /// What the clearing gave.
+    /// The share from the clearing.
     pub wanted_milli: u64,
-    /// Whether the kernel knows no limit, so that its ceiling is only counted with.
+    /// Whether the kernel has no limit; then `effective_milli` is the ceiling.
     pub is_unlimited: bool,
 }
 
 /// A limit to be written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Write {
-    /// Which pod.
+    /// The pod.
     pub id: String,
     /// The new limit.
     pub milli: u64,
 }
 
-/// The decreases, in the order in which they are written.
+/// The decreases, in the order of their writes.
 pub fn decreases(moves: &[Move], capacity_milli: u64) -> Vec<Write> {
     let capacity_milli = u128::from(capacity_milli);
     let is_over = sum(moves) > capacity_milli;
@@ -66,8 +66,8 @@ pub fn decreases(moves: &[Move], capacity_milli: u64) -> Vec<Write> {
     falling.into_iter().map(write).collect()
 }
 
-/// The increases, after the decreases were read back into `moves`, in the order of the ids; each
-/// at most what is free, in whole quanta.
+/// The increases in the order of the ids, after the decreases were read back into `moves`. Each is at
+/// most the free capacity, in whole quanta.
 pub fn increases(moves: &[Move], capacity_milli: u64, quantum_milli: u64) -> Vec<Write> {
     let mut free = u128::from(capacity_milli).saturating_sub(sum(moves));
     let mut rising: Vec<&Move> = moves
@@ -115,7 +115,7 @@ impl Move {
     }
 }
 
-/// Whether a limit is so far from what it should be that it is worth a write.
+/// Whether the difference is large enough for a write.
 pub(crate) fn is_worth_it(effective_milli: u64, wanted_milli: u64) -> bool {
     let least = effective_milli.div_ceil(CHANGE_MIN_PART);
     CHANGE_MIN_MILLI.max(least) <= effective_milli.abs_diff(wanted_milli)

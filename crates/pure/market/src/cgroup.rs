@@ -1,48 +1,48 @@
-//! The text of the kernel's files for CPU, read and written (M11).
+//! Parses and formats the text of the kernel's CPU files (M11).
 //!
-//! One reader serves version 1, version 2 and both at once, since their keys differ by name. A key
-//! that is missing or makes no sense is absent, never zero; nothing that a file holds can make a
-//! reader fail otherwise. Deliberately not here: where the files are, and reading them.
+//! One parser serves version 1, version 2 and hybrids, because their keys differ. A missing or invalid
+//! key is absent, never zero; no content makes a parser fail otherwise. Deliberately absent: finding
+//! and reading the files.
 
 use crate::need::floor;
 
-/// The period of a quota where nobody chose one, in microseconds.
+/// Default period of a quota, in microseconds.
 pub const PERIOD_US: u64 = 100_000;
-/// The longest period that the kernel takes, in microseconds.
+/// The longest period that the kernel accepts, in microseconds.
 const PERIOD_US_MAX: u64 = 1_000_000;
-/// The smallest quota that it takes, in microseconds.
+/// The smallest quota that the kernel accepts, in microseconds.
 const QUOTA_US_MIN: u64 = 1_000;
-/// More lines than any of these files has; whatever follows is not read.
+/// More lines than any of these files has; the rest is not read.
 const LINES_MAX: usize = 64;
 
-/// What a cgroup may use: so much time in every period.
+/// CPU limit of a cgroup: CPU time in every period.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Quota {
-    /// The time, summed over all processors; `None` where nothing is limited.
+    /// The time, summed over all processors; `None` for no limit.
     pub quota_us: Option<u64>,
     /// The period.
     pub period_us: u64,
 }
 
-/// What `cpu.stat` counts; v2 tells use as well, v1 does so in `cpuacct.usage`.
+/// Counters of `cpu.stat`; version 1 counts use in `cpuacct.usage` instead.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stat {
     /// CPU time used.
     pub usage_us: Option<u64>,
-    /// Time for which somebody was held back by the quota.
+    /// Time for which processes were throttled.
     pub throttled_us: Option<u64>,
-    /// Periods that have passed.
+    /// Elapsed periods.
     pub periods: Option<u64>,
-    /// Periods in which somebody was held back.
+    /// Periods with throttling.
     pub throttled_periods: Option<u64>,
 }
 
-/// How long somebody waited for a CPU, for whatever reason: shown, and nothing else (M3).
+/// Time that processes waited for a CPU, for any reason; only displayed (M3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pressure {
     /// The share of the last ten seconds, in hundredths of a percent.
     pub last_10s_hundredths: u64,
-    /// Since the cgroup was made.
+    /// Total since the cgroup was created.
     pub total_us: u64,
 }
 
@@ -53,8 +53,8 @@ impl Quota {
         period_us: PERIOD_US,
     };
 
-    /// A limit in millicores, in the period that the cgroup has. Where that would be less than the
-    /// kernel takes the period grows to its longest, and the least is a millicore.
+    /// A limit in millicores, at least one, in a given period. If the quota would be below the
+    /// kernel's minimum, the period is the longest.
     pub fn of_milli(milli: u64, period_us: u64) -> Self {
         let quota = |period_us| floor(milli.max(1), period_us, 1_000);
         let period_us = if quota(period_us) < QUOTA_US_MIN {
@@ -68,13 +68,13 @@ impl Quota {
         }
     }
 
-    /// The limit in millicores, rounded up: it allows no more than that.
+    /// The limit in millicores, rounded up: an upper bound.
     pub fn milli_ceil(&self) -> Option<u64> {
         let milli = (u128::from(self.quota_us?) * 1_000).div_ceil(self.period_us.max(1).into());
         Some(u64::try_from(milli).unwrap_or(u64::MAX))
     }
 
-    /// As `cpu.max` takes it.
+    /// The text for `cpu.max`.
     pub fn cpu_max(&self) -> String {
         match self.quota_us {
             Some(quota_us) => format!("{quota_us} {}", self.period_us),
@@ -82,20 +82,20 @@ impl Quota {
         }
     }
 
-    /// As `cpu.cfs_quota_us` takes it.
+    /// The text for `cpu.cfs_quota_us`.
     pub fn cfs_quota(&self) -> String {
         self.quota_us
             .map_or_else(|| "-1".to_owned(), |quota_us| quota_us.to_string())
     }
 }
 
-/// Reads `cpu.stat`, of either version.
+/// Parses `cpu.stat` of either version.
 pub fn stat(text: &str) -> Stat {
     let value = |key: &str| {
         let mut lines = text.lines().take(LINES_MAX);
         lines.find_map(|line| number(line.strip_prefix(key)?.strip_prefix(' ')?))
     };
-    // Version 1 counts nanoseconds: rounded down, as the kernel does for version 2.
+    // Version 1 counts nanoseconds; rounded down, as the kernel does in version 2.
     let throttled_us = || value("throttled_time").map(|ns| ns / 1_000);
     Stat {
         usage_us: value("usage_usec"),
@@ -105,12 +105,12 @@ pub fn stat(text: &str) -> Stat {
     }
 }
 
-/// Reads `cpuacct.usage` (version 1, nanoseconds), rounded down.
+/// Parses `cpuacct.usage` (version 1, nanoseconds), rounded down.
 pub fn cpuacct_usage_us(text: &str) -> Option<u64> {
     number(text).map(|ns| ns / 1_000)
 }
 
-/// Reads `cpu.max` (version 2).
+/// Parses `cpu.max` (version 2).
 pub fn cpu_max(text: &str) -> Option<Quota> {
     let (quota, period) = text.trim().split_once(' ')?;
     let quota_us = match quota {
@@ -123,7 +123,7 @@ pub fn cpu_max(text: &str) -> Option<Quota> {
     })
 }
 
-/// Reads `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1); −1 is no limit.
+/// Parses `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1); −1 means no limit.
 pub fn cfs(quota: &str, period: &str) -> Option<Quota> {
     let quota_us = match quota.trim() {
         "-1" => None,
@@ -135,7 +135,7 @@ pub fn cfs(quota: &str, period: &str) -> Option<Quota> {
     })
 }
 
-/// Reads the line of `cpu.pressure` about some waiting.
+/// Parses the line `some` of `cpu.pressure`.
 pub fn pressure(text: &str) -> Option<Pressure> {
     let mut lines = text.lines().take(LINES_MAX);
     let some = lines.find_map(|line| line.strip_prefix("some "))?;
@@ -151,7 +151,7 @@ pub fn pressure(text: &str) -> Option<Pressure> {
     })
 }
 
-/// A whole number as the kernel prints it: digits, and nothing that `parse` would let pass besides.
+/// Parses digits only; `parse` alone would accept a sign.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());

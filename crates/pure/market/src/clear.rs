@@ -1,10 +1,10 @@
-//! Clears a node once: who gets how many millicores, why, and at what price (M4–M7).
+//! Clears a node once: the share of each pod, its reason, and the price (M4–M7).
 //!
-//! Precedence: capacity, floor, ceiling, guard, need. Modes are outcomes, not branches that a pod
-//! could fall between: what each gets is continuous across their borders.
+//! Precedence: capacity, floor, ceiling, guard, need. Modes are results, not branches: shares are
+//! continuous across their borders.
 //!
-//! 1. The floors alone exceed capacity: overload. 2. All upper bounds fit: everyone has its own.
-//! 3. All lower bounds fit: the kernel divides by the policy. 4. Guards yield, floors do not.
+//! 1. The floors alone exceed capacity: overload. 2. All upper bounds fit: each pod gets its own.
+//! 3. All lower bounds fit: the kernel divides by the policy. 4. Otherwise guards yield, floors do not.
 
 mod bounds;
 mod divide;
@@ -18,161 +18,161 @@ use crate::need::{self, Need, PPM};
 use bounds::{Placed, Quantum};
 use divide::divide;
 
-/// The price where a millicore cannot be had at all, in parts per million.
+/// The price when no millicore is available, in parts per million.
 pub const PRICE_MAX_PPM: u64 = 1_000_000_000_000;
-/// What a pod keeps even when the floors do not fit, in millicores (M4).
+/// Minimum share of a pod while the floors do not fit, in millicores (M4).
 pub const SURVIVAL_MILLI: u64 = 10;
-/// The largest number of millicores, and of weight, that is counted with; larger ones are cut.
+/// Maximum of millicores and of weight; larger values are cut.
 pub const VALUE_MAX: u64 = 1_000_000_000;
 
 vocabulary! {
-    /// By which rule what is scarce is divided.
+    /// The rule that divides scarce CPU.
     #[derive(Default)]
     pub enum Policy {
-        /// Everyone's claim above its floor is cut by the same ratio (seed 001).
+        /// All claims above the floors are cut by the same ratio.
         #[default]
         Proportional = "proportional",
-        /// By weight, capped at need: small needs first, and inflating a claim buys nothing.
+        /// By weight, capped at need: small needs first, and an inflated claim gains nothing.
         WeightedNash = "weighted-nash",
-        /// By weight × demand, up to the ceilings, until nothing is left (seed 000).
+        /// By weight × demand, up to the ceilings, until nothing is left.
         FullCapacity = "full-capacity",
     }
 }
 
 vocabulary! {
-    /// What came of it, as the seed names it.
+    /// Congestion of a node.
     #[derive(Default)]
     pub enum Mode {
         /// All needs fit.
         #[default]
         Uncongested = "uncongested",
-        /// They do not.
+        /// The needs do not fit.
         Congested = "congested",
-        /// Not even the floors do.
+        /// The floors do not fit.
         Overloaded = "overloaded",
     }
 }
 
-/// A node to be cleared.
+/// Input of a clearing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Market {
-    /// C: what can be shared.
+    /// C: the shared capacity.
     pub capacity_milli: u64,
-    /// By which rule.
+    /// The rule that divides.
     pub policy: Policy,
-    /// The step in which limits can be written (M6).
+    /// The step of limits (M6).
     pub quantum_milli: u64,
-    /// Who takes part; in any order.
+    /// The pods, in any order.
     pub pods: Vec<Pod>,
 }
 
-/// A participant.
+/// A pod in a clearing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pod {
-    /// Its name; ties go by it.
+    /// Its name, which breaks ties.
     pub id: Arc<str>,
     /// m: its floor. Above the ceiling it counts as the ceiling.
     pub min_milli: u64,
     /// M: its ceiling.
     pub max_milli: u64,
-    /// w: how much it counts.
+    /// w: its weight.
     pub weight: u64,
-    /// What it wants.
+    /// Its demand or need.
     pub want: Want,
     /// h: its headroom in permille.
     pub headroom_permille: u64,
-    /// What it may use now; guards count from there. Absent: no guard.
+    /// Its present limit, from which guards count; absent for no guard.
     pub current_milli: Option<u64>,
-    /// Whether that was changed so recently that it may not shrink.
+    /// Whether the limit was changed so recently that it may not shrink.
     pub cooling: bool,
 }
 
-/// What a pod wants.
+/// Demand or need of a pod.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Want {
-    /// d: where its demand lies between floor and ceiling, in parts per million.
+    /// d: the position of its demand between floor and ceiling, in parts per million.
     Demand(u64),
-    /// n: what it needs.
+    /// n: its need.
     Need(u64),
 }
 
-/// What everyone gets.
+/// Result of a clearing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cleared {
-    /// What came of it.
+    /// The congestion.
     pub mode: Mode,
-    /// λ in parts per million: 0 when nobody is held back.
+    /// λ in parts per million: 0 when no pod is cut.
     pub price_ppm: u64,
-    /// What could be shared, in whole quanta.
+    /// The shared capacity, in whole quanta.
     pub capacity_milli: u64,
     /// The sum of the floors.
     pub min_milli: u64,
     /// The sum of the needs.
     pub need_milli: u64,
-    /// Which of the four steps divided it.
+    /// The step that divided.
     pub step: Step,
-    /// Each pod that takes part, by id.
+    /// The shares, by id.
     pub shares: Vec<Share>,
-    /// Those whose range is narrower than a quantum, by id: not managed.
+    /// Pods whose range is narrower than a quantum, by id: not managed.
     pub too_narrow: Vec<Arc<str>>,
 }
 
-/// Which rule divided.
+/// The step of a clearing that divided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// The floors do not fit.
     Overload,
-    /// Everything fits.
+    /// All upper bounds fit.
     AllFits,
     /// The kernel divided by the policy, at this level.
     Shared(Level),
-    /// Guards had to yield.
+    /// Guards yielded.
     GuardsYield,
 }
 
-/// What one pod gets, and why.
+/// The share of one pod, with its reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Share {
-    /// Which.
+    /// The pod.
     pub id: Arc<str>,
     /// Its floor, in whole quanta.
     pub min_milli: u64,
     /// Its ceiling, in whole quanta.
     pub max_milli: u64,
-    /// What it needs, in whole quanta.
+    /// Its need, in whole quanta.
     pub need_milli: u64,
-    /// How its need came about, where demand was given.
+    /// The steps that led to its need, if demand was given.
     pub need: Option<Need>,
-    /// What pulled it upwards: n − m, w, or w·d in parts per million.
+    /// Its bid: n − m, w, or w·d in parts per million.
     pub bid: u64,
-    /// What it gets.
+    /// Its share.
     pub allocated_milli: u64,
-    /// What kept it from more, or from less.
+    /// The bound that decided its share.
     pub bound_by: BoundBy,
 }
 
 vocabulary! {
-    /// What decided a share.
+    /// The bound that decided a share.
     pub enum BoundBy {
-        /// It has all it needs.
+        /// Its need.
         Need = "need",
-        /// What there was, divided.
+        /// The division of scarce CPU.
         Share = "share",
         /// Its floor.
         Min = "min",
         /// Its ceiling.
         Max = "max",
-        /// It was changed too recently to shrink.
+        /// The cooldown: it was changed too recently to shrink.
         Cooldown = "cooldown",
-        /// It may only change so much at a time.
+        /// The maximum change per clearing.
         Step = "step",
-        /// The floor under the floors.
+        /// The minimum share in overload.
         Survival = "survival",
     }
 }
 
 impl Share {
-    /// (need − allocation) / (need − floor) in parts per million, rounded down; 0 where need is
+    /// (need − allocation) / (need − floor) in parts per million, rounded down; 0 if the need is
     /// the floor.
     pub fn reduction_ppm(&self) -> u64 {
         let held_back = self.need_milli.saturating_sub(self.allocated_milli);
@@ -188,7 +188,7 @@ pub fn clear(market: &Market) -> Cleared {
     let quantum = Quantum::new(market.quantum_milli);
     let capacity = quantum.floor(market.capacity_milli.min(VALUE_MAX));
     let mut pods: Vec<&Pod> = market.pods.iter().collect();
-    // Whoever keeps pods by id hands them over in order.
+    // Callers that keep pods by id pass them sorted.
     if !pods.is_sorted_by(|a, b| a.id <= b.id) {
         pods.sort_by(|a, b| a.id.cmp(&b.id));
     }
@@ -222,13 +222,13 @@ pub fn clear(market: &Market) -> Cleared {
     }
 }
 
-/// A number of millicores in whole quanta, rounded up, as floors are (M6).
+/// Rounds millicores up to whole quanta, as for floors (M6).
 pub fn quantised_up(milli: u64, quantum_milli: u64) -> u64 {
     let quantum = Quantum::new(quantum_milli);
     quantum.milli(quantum.ceil(milli.min(VALUE_MAX)))
 }
 
-/// Whether no limit in whole quanta lies between a floor and a ceiling: not managed (M6).
+/// Whether no limit in whole quanta is between floor and ceiling: not managed (M6).
 pub fn is_too_narrow(min_milli: u64, max_milli: u64, quantum_milli: u64) -> bool {
     Quantum::new(quantum_milli).is_too_narrow(min_milli, max_milli)
 }

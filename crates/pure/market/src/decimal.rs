@@ -1,9 +1,9 @@
-//! Fractions as people read them, without a float.
+//! Formats fractions without floats.
 
 use crate::clear::PRICE_MAX_PPM;
 use crate::need::PPM;
 
-/// `numerator / denominator` with so many places, rounded to the nearest and halves up: `0.533`.
+/// `numerator / denominator` with `places` decimals, rounded to nearest, halves up: `0.533`.
 pub fn fraction(numerator: u128, denominator: u128, places: u32) -> String {
     let denominator = denominator.max(1);
     let scale = 10_u128.saturating_pow(places);
@@ -20,7 +20,7 @@ pub fn fraction(numerator: u128, denominator: u128, places: u32) -> String {
     format!("{whole}.{part:0width$}")
 }
 
-/// A part of a whole in percent, with one place: `53.3%`.
+/// A ratio in percent with one decimal: `53.3%`.
 pub fn percent(numerator: u128, denominator: u128) -> String {
     format!(
         "{}%",
@@ -28,8 +28,8 @@ pub fn percent(numerator: u128, denominator: u128) -> String {
     )
 }
 
-/// A price in parts per million: `1.88`, with more places below a tenth, and `max` where nothing is
-/// to be had.
+/// A price given in parts per million: `1.88`, with more decimals below a tenth, and `max` if no CPU
+/// is available.
 pub fn price(ppm: u64) -> String {
     let places = match ppm {
         0 => return "0".to_owned(),

@@ -1,8 +1,8 @@
-//! Every number in words: why a pod gets what it gets, and what would change it.
+//! Explains shares in sentences: the reason, the arithmetic, and ways to change it.
 //!
-//! Works on plain data, so that the agent, the what-if from a file and whoever reads the interface
-//! say the same. The arithmetic is printed as it was done; what is rounded for the eye is rounded
-//! to the nearest. Deliberately not here: columns, colours, and calculating anything again.
+//! Works on plain data, so that the agent, the what-if from a file and API clients give the same
+//! explanation. Prints the arithmetic of the clearing; displayed values are rounded to nearest.
+//! Deliberately absent: columns, colours, and computing anything again.
 
 use crate::act;
 use crate::clear::{
@@ -17,90 +17,90 @@ use crate::sense::Shown;
 /// The clearing that is explained.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Scene {
-    /// The node; a file has none.
+    /// The node; `None` for a file.
     pub node: Option<String>,
-    /// Whether limits are written; otherwise this is what would be.
+    /// Whether limits are written; if not, the explanation is hypothetical.
     pub acts: bool,
-    /// What people are shown.
+    /// The displayed mode.
     pub mode: Mode,
     /// λ in parts per million.
     pub price_ppm: u64,
-    /// By which rule it was divided.
+    /// The rule that divided.
     pub policy: Policy,
-    /// The step in which limits are written.
+    /// The step of limits.
     pub quantum_milli: u64,
-    /// Which rule divided.
+    /// The step of the clearing that divided.
     pub step: Step,
     /// K.
     pub allocatable_milli: u64,
     /// U.
     pub unmanaged_milli: u64,
-    /// What those keep who are held.
+    /// The limits of held pods.
     pub held_milli: u64,
     /// C.
     pub capacity_milli: u64,
-    /// How many take part.
+    /// Number of pods.
     pub pods: u64,
-    /// What they need together.
+    /// The sum of their needs.
     pub need_milli: u64,
     /// The sum of their floors.
     pub min_milli: u64,
-    /// How many limits may not change as fast as the rule would have it.
+    /// Number of pods held back by a guard.
     pub guarded: u64,
 }
 
-/// What is known of a pod beside its share.
+/// Data about a pod beside its share.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Evidence {
-    /// Where it came from.
+    /// Its origin.
     pub home: Home,
-    /// What it may use, as read back; `None` where there is no quota.
+    /// Its limit, as read back; `None` without a quota.
     pub limit_milli: Option<u64>,
-    /// What will be put back; `None` where there was no limit.
+    /// The limit to restore; `None` for no limit.
     pub original_milli: Option<u64>,
-    /// What its counters show.
+    /// Its measured demand.
     pub shown: Shown,
-    /// Over how many seconds.
+    /// The length of the window.
     pub window_s: u64,
-    /// How many seconds ago its limit was changed; `None` where it never was.
+    /// Seconds since its limit was changed; `None` if it never was.
     pub changed_s: Option<u64>,
-    /// For how many seconds after that it may not shrink.
+    /// Seconds after a change during which it may not shrink.
     pub cooldown_s: u64,
-    /// Why it is left as it is.
+    /// The reason why it is held.
     pub held: Option<Held>,
 }
 
-/// Where a pod comes from: how its user opts out depends on it.
+/// Origin of a pod, which determines how its user opts out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Home {
     /// A pod of Kubernetes.
     Kubernetes,
-    /// A cgroup that the settings declare.
+    /// A cgroup declared in the settings.
     Declared,
-    /// An execution of ours.
+    /// Our own execution.
     Execution {
         /// The booking's name.
         booking: String,
     },
 }
 
-/// Why, how, and what would change it.
+/// The explanation of a share.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Explanation {
-    /// What it may use, what it needs, and how the node is.
+    /// Limit, need, and mode of the node.
     pub headline: String,
-    /// By which rule it was divided; one that is held was not part of it.
+    /// The rule that divided; `None` for a held pod.
     pub why: Option<String>,
-    /// The arithmetic, line by line; a line without a word goes on with the one before.
+    /// The arithmetic, line by line; a line without a label continues the one before.
     pub how: Vec<(&'static str, String)>,
-    /// What would give it more.
+    /// Conditions under which it gets more.
     pub sooner: Option<String>,
     /// How to opt out.
     pub out: Option<String>,
 }
 
 impl Scene {
-    /// A market by itself, as from a file.
+    /// The scene of a market without a node, as from a file.
     pub fn of_market(market: &Market, cleared: &Cleared) -> Self {
         Self {
             node: None,
@@ -122,7 +122,7 @@ impl Scene {
     }
 }
 
-/// How many are held by a guard.
+/// Number of pods held back by a guard.
 pub fn guarded(bounds: impl Iterator<Item = BoundBy>) -> u64 {
     let is_guard = |bound: &BoundBy| matches!(bound, BoundBy::Cooldown | BoundBy::Step);
     u64::try_from(bounds.filter(is_guard).count()).unwrap_or(u64::MAX)
@@ -142,8 +142,8 @@ pub fn headline(scene: &Scene) -> String {
     }
 }
 
-/// What can be shared and how that comes about: C = max(min(Σm, K), K − U), where what is held counts
-/// with U. Whoever is not managed, or is held, takes surplus, never floors (M8).
+/// The shared capacity and its computation: C = max(min(Σm, K), K − U), with held CPU as part of U.
+/// Unmanaged and held CPU takes surplus, never floors (M8).
 pub fn to_share(scene: &Scene) -> String {
     let (capacity, allocatable) = (scene.capacity_milli, scene.allocatable_milli);
     let left = allocatable.saturating_sub(scene.held_milli);
@@ -209,7 +209,7 @@ fn pod_headline(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> St
     }
 }
 
-/// By which rule a node was divided, in one sentence that is true of all who take part.
+/// The rule that divided a node, in one sentence that is true of all pods.
 pub fn why(scene: &Scene) -> String {
     let sum = format!(
         "{}, {}m can be shared",
@@ -262,7 +262,7 @@ fn pod_why(scene: &Scene, share: &Share) -> String {
     format!("nothing is changed here; if it were: {}", why(scene))
 }
 
-/// Whether there is nothing to decide: floor and ceiling are one, and the floor is kept.
+/// Whether floor and ceiling are equal and the floor is kept, so that there is nothing to decide.
 fn is_fixed(scene: &Scene, share: &Share) -> bool {
     share.min_milli == share.max_milli && scene.step != Step::Overload
 }
@@ -351,7 +351,7 @@ fn need_lines(
     lines
 }
 
-/// Why the limit is not what it gets, if it is not.
+/// The reason why the limit differs from the share, if it does.
 fn unwritten(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<String> {
     let (has, gets) = (evidence?.limit_milli?, share.allocated_milli);
     if has == gets || !scene.acts {
@@ -430,7 +430,7 @@ fn cooling(evidence: Option<&Evidence>) -> String {
     }
 }
 
-/// What to add to a number that is a multiple of something.
+/// Suffix of a number that is a multiple of the quantum.
 fn in_steps(scene: &Scene, joint: &str) -> String {
     match scene.quantum_milli {
         0 | 1 => String::new(),
@@ -438,13 +438,13 @@ fn in_steps(scene: &Scene, joint: &str) -> String {
     }
 }
 
-/// What the price is, and what it comes from.
+/// The price and its computation.
 pub fn price_line(scene: &Scene) -> String {
     let shown = price(scene.price_ppm);
     let zero = "0 when nobody is held back";
     match (scene.price_ppm, scene.step, scene.policy) {
         (0, ..) => "0: nobody is held back".to_owned(),
-        (PRICE_MAX_PPM, ..) => "no millicore is to be had".to_owned(),
+        (PRICE_MAX_PPM, ..) => "no millicore is free".to_owned(),
         (_, Step::Shared(level), Policy::Proportional) => {
             let ratio = ratio(level, |numerator, denominator| {
                 fraction(numerator, denominator, 3)
@@ -467,7 +467,7 @@ fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<S
     if short == 0 {
         return Some(format!("it goes on towards {need}m at the next clearing"));
     }
-    // Nobody is asked for less than its floor, so the others may not be able to make room.
+    // Needs do not fall below floors, so the others may not be able to make room.
     let claims = scene.need_milli.saturating_sub(scene.min_milli);
     let others = claims.saturating_sub(need.saturating_sub(share.min_milli));
     let room = scene.allocatable_milli.saturating_sub(scene.held_milli);
@@ -486,7 +486,7 @@ fn sooner(scene: &Scene, share: &Share, evidence: Option<&Evidence>) -> Option<S
     })
 }
 
-/// What would let one use more whose floor and ceiling are one, if it wants to.
+/// The setting that would let a pod with equal floor and ceiling use more, if its demand is higher.
 fn wider(share: &Share, evidence: &Evidence) -> Option<String> {
     let (Shown::Demand { milli } | Shown::Use { milli }) = evidence.shown else {
         return None;
@@ -519,7 +519,7 @@ fn out(scene: &Scene, home: &Home) -> String {
     }
 }
 
-/// Two places, or three where two do not say it all.
+/// Two decimals, or three if two are not exact.
 fn demand(ppm: u64) -> String {
     let places = if ppm.is_multiple_of(10_000) { 2 } else { 3 };
     fraction(ppm.into(), PPM.into(), places)
@@ -535,7 +535,6 @@ fn ratio(level: Level, text: impl Fn(u128, u128) -> String) -> String {
     }
 }
 
-/// What one unit of a bid bought, in millicores.
 fn per_bid(level: Level, quantum_milli: u64, bids_per_unit: u64) -> String {
     ratio(level, |numerator, denominator| {
         let scale = u128::from(quantum_milli.max(1)) * u128::from(bids_per_unit);

@@ -1,4 +1,4 @@
-//! The one rule under every policy (design 10, "One kernel").
+//! The rule under every policy.
 //!
 //! Maximise Σ bᵢ·ln(xᵢ − oᵢ) subject to Σ xᵢ ≤ C and loᵢ ≤ xᵢ ≤ hiᵢ. The solution is
 //!
@@ -8,46 +8,45 @@
 //! Example: C = 1000, two pods with o = lo = 100, hi = 1000 and bids 6 and 4. Σx = 200 + 10·t, so
 //! t = 80: they get 580 and 420.
 //!
-//! As t rises, each pod leaves its lower bound at (lo − o)/b and reaches its upper one at
-//! (hi − o)/b. Σx is a rising broken line with its corners there; the one that C falls behind is
-//! found by guessing and halving, in linear time, with fractions compared exactly. Since C is an
-//! integer the leftover of rounding down can be handed out whole, by the largest remainder and then
-//! in the order of the pods, and no bound is ever broken. `tests/it/oracle.rs` checks it.
+//! As t rises, each pod leaves its lower bound at (lo − o)/b and reaches its upper one at (hi − o)/b.
+//! Σx is piecewise linear and rising, with corners there. The segment that contains C is found by
+//! guesses and bisection, in linear time, with exact comparison of fractions. C is an integer, so the
+//! units left by rounding down go to the largest remainders, and of equal ones to the first pod; no
+//! bound is ever broken. `tests/it/oracle.rs` checks it.
 
 use std::cmp::Ordering;
 
-/// How often it is guessed before halving begins: two guesses leave about a third of the corners,
-/// and more of them little less.
+/// Guesses before bisection: two leave about a third of the corners, more leave little less.
 const GUESSES_MAX: u32 = 2;
 
-/// One participant, in whole units.
+/// The claim of one pod, in whole units.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Claim {
-    /// o: what its share is counted from; at most `lo`.
+    /// o: the origin of its share; at most `lo`.
     pub offset: u64,
-    /// The least it gets.
+    /// Lower bound.
     pub lo: u64,
-    /// The most it gets; at least `lo`.
+    /// Upper bound; at least `lo`.
     pub hi: u64,
-    /// b: how strongly it pulls; nothing pulls it above its lower bound if that is zero.
+    /// b: its pull; with 0 it stays at its lower bound.
     pub bid: u64,
 }
 
-/// Where the line was cut.
+/// The common t of a solution.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Level {
-    /// Everyone who pulls has all that it may get.
+    /// Every pod with a bid has its upper bound.
     Full,
     /// t = `numerator` / `denominator`, the second above zero.
     At {
-        /// What is shared among those between their bounds.
+        /// Units shared among the pods between their bounds.
         numerator: u64,
-        /// What they pull together.
+        /// Sum of their bids.
         denominator: u128,
     },
 }
 
-/// What each gets, in the order of the claims, and the common t.
+/// The shares in the order of the claims, and the common t.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Solution {
     /// Whole units.
@@ -56,32 +55,31 @@ pub struct Solution {
     pub level: Level,
 }
 
-/// A t, as a fraction whose second number is above zero: mostly a corner of the line, at which a
-/// pod that pulls by `bid` leaves its lower bound or reaches its upper one.
+/// A t as the fraction `distance / bid` with `bid` above zero: mostly a corner, at which a pod leaves
+/// its lower bound or reaches its upper one.
 #[derive(Clone, Copy)]
 struct Corner {
     distance: u64,
     bid: u64,
 }
 
-/// A piece of the line, Σx = fixed + pull·t: `fixed` is what those at a bound have and what the
-/// others count from, `pull` is what the others pull.
+/// A segment, Σx = fixed + pull·t: `fixed` sums the shares of pods at a bound and the offsets of the
+/// others, `pull` sums the bids of the others.
 #[derive(Clone, Copy)]
-struct Line {
+struct Segment {
     fixed: i128,
     pull: i128,
 }
 
-/// The line up to some corner, and the corners behind it of which it is not known yet whether the
-/// capacity is reached before or behind them.
+/// The segment after some corner, and the later corners that are not yet known to be before or after
+/// the point where Σx reaches the capacity.
 struct Search<'a> {
     capacity: i128,
-    line: Line,
+    line: Segment,
     leaving: &'a mut [Corner],
     reaching: &'a mut [Corner],
 }
 
-/// Some corners together.
 struct Sum {
     count: usize,
     distance: u128,
@@ -123,7 +121,7 @@ pub fn solve(claims: &[Claim], capacity: u64) -> Solution {
     Solution { shares, level }
 }
 
-/// ⌊bid·numerator/denominator⌋ and what remains, in one machine word where that is enough.
+/// ⌊bid·numerator/denominator⌋ and the remainder, in one machine word if that is enough.
 fn split(bid: u64, numerator: u64, denominator: u128) -> (u64, u128) {
     if let (Some(pulled), Ok(denominator)) =
         (bid.checked_mul(numerator), u64::try_from(denominator))
@@ -136,13 +134,13 @@ fn split(bid: u64, numerator: u64, denominator: u128) -> (u64, u128) {
     (whole, pulled % denominator)
 }
 
-/// A number by which remainders are ordered, and of equal ones the first in order comes last: a sum
-/// of 2³² bids of 64 bits leaves room for a place below it.
+/// A number that orders by remainder, and equal remainders by descending place: a sum of 2³² bids of
+/// 64 bits leaves 32 bits for the place.
 fn rank(remainder: u128, place: u32) -> u128 {
     remainder << u32::BITS | u128::from(u32::MAX - place)
 }
 
-/// One more unit for each of the `left` largest remainders; of equal ones the first in order.
+/// Adds one unit for each of the `left` largest ranks.
 fn hand_out(shares: &mut [u64], ranks: &mut [u128], left: u64) {
     let count = usize::try_from(left).unwrap_or(usize::MAX).min(ranks.len());
     let first = ranks.len() - count;
@@ -162,8 +160,8 @@ fn hand_out(shares: &mut [u64], ranks: &mut [u128], left: u64) {
 
 /// The t at which Σx = capacity.
 fn level(claims: &[Claim], capacity: u64) -> Level {
-    let mut line = Line { fixed: 0, pull: 0 };
-    // As if nobody who pulls had bounds: where that meets the capacity is the first guess.
+    let mut line = Segment { fixed: 0, pull: 0 };
+    // The segment if no pod had bounds: its intersection with the capacity is the first guess.
     let mut free = line;
     let mut leaving = Vec::with_capacity(claims.len());
     let mut reaching = Vec::with_capacity(claims.len());
@@ -196,14 +194,14 @@ fn level(claims: &[Claim], capacity: u64) -> Level {
 }
 
 impl Search<'_> {
-    /// Where a piece of the line, drawn out, meets the capacity is near where the whole line does,
-    /// and leaves few corners; halving is what never takes long.
-    fn level(mut self, mut piece: Line) -> Level {
+    /// Guesses by the extension of a segment, which is near the solution and leaves few corners;
+    /// bisection bounds the time.
+    fn level(mut self, mut segment: Segment) -> Level {
         for _ in 0..GUESSES_MAX {
-            let Some(pivot) = self.meets(&piece) else {
+            let Some(pivot) = self.meets(&segment) else {
                 break;
             };
-            piece = self.cut(&pivot).0;
+            segment = self.cut(&pivot).0;
         }
         while let Some(pivot) = middle(self.leaving).or_else(|| middle(self.reaching)) {
             if self.cut(&pivot).1 == Ordering::Greater {
@@ -221,23 +219,23 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves only the corners on that side of the pivot where the capacity is reached. The line
-    /// at the pivot, and how it compares with the capacity.
-    fn cut(&mut self, pivot: &Corner) -> (Line, Ordering) {
+    /// Keeps only the corners on the side of the pivot where Σx reaches the capacity. Returns the
+    /// segment at the pivot, and how Σx there compares with the capacity.
+    fn cut(&mut self, pivot: &Corner) -> (Segment, Ordering) {
         let left = part(self.leaving, pivot, Ordering::is_le);
         let reached = part(self.reaching, pivot, Ordering::is_le);
         let there = self.line.behind(&left, &reached);
         let leaving = std::mem::take(&mut self.leaving).split_at_mut(left.count);
         let reaching = std::mem::take(&mut self.reaching).split_at_mut(reached.count);
-        // Σx at the pivot, times its bid: with bounds of 10⁹ millicores, 10¹⁵ of bid and 10⁵ pods
-        // every term stays below 10³⁵. Beyond that the answer may be wrong, but it comes.
+        // Σx at the pivot, times its bid: with bounds of 10⁹ millicores, bids of 10¹⁵ and 10⁵ pods
+        // every term is below 10³⁵. Beyond that the result may be wrong, but nothing overflows.
         let (distance, bid) = (i128::from(pivot.distance), i128::from(pivot.bid));
         let sum = there.fixed.saturating_mul(bid);
         let sum = sum.saturating_add(there.pull.saturating_mul(distance));
         let order = sum.cmp(&self.capacity.saturating_mul(bid));
         match order {
             Ordering::Greater => (self.leaving, self.reaching) = (leaving.0, reaching.0),
-            // There it is, and whatever comes later exceeds it.
+            // The solution; every later corner exceeds it.
             Ordering::Equal if there.pull > 0 => self.line = there,
             Ordering::Less | Ordering::Equal => {
                 self.line = there;
@@ -247,8 +245,8 @@ impl Search<'_> {
         (there, order)
     }
 
-    /// Where a piece of the line meets the capacity.
-    fn meets(&self, line: &Line) -> Option<Corner> {
+    /// The t at which a segment meets the capacity.
+    fn meets(&self, line: &Segment) -> Option<Corner> {
         Some(Corner {
             distance: u64::try_from(self.capacity - line.fixed).ok()?,
             bid: u64::try_from(line.pull).ok().filter(|pull| *pull > 0)?,
@@ -256,8 +254,7 @@ impl Search<'_> {
     }
 }
 
-impl Line {
-    /// The piece behind some corners more.
+impl Segment {
     fn behind(&self, left: &Sum, reached: &Sum) -> Self {
         let signed = |sum: u128| i128::try_from(sum).unwrap_or(i128::MAX);
         Self {
@@ -267,13 +264,13 @@ impl Line {
     }
 }
 
-/// The corners before the pivot. Many stand at one where claims are all cut by one ratio.
+/// The corners before the pivot. Many are equal to it when all claims are cut by one ratio.
 fn before<'a>(corners: &'a mut [Corner], pivot: &Corner) -> &'a mut [Corner] {
     let count = part(corners, pivot, Ordering::is_lt).count;
     corners.split_at_mut(count).0
 }
 
-/// The middle one of three corners, as a guess at the middle of all.
+/// The median of three corners, as an estimate of the median of all.
 fn middle(corners: &[Corner]) -> Option<Corner> {
     let (a, b) = (corners.first()?, corners.get(corners.len() / 2)?);
     let c = corners.last()?;
@@ -288,8 +285,8 @@ fn middle(corners: &[Corner]) -> Option<Corner> {
     Some(*middle)
 }
 
-/// Puts the corners first that are on one side of the pivot. Which side a corner is on cannot be
-/// guessed, so nothing here depends on a guess: every corner is swapped, and counted if it counts.
+/// Moves the corners on one side of the pivot to the front. Without unpredictable branches: every
+/// corner is swapped, and the count advances if it belongs there.
 fn part(corners: &mut [Corner], pivot: &Corner, is_in: impl Fn(Ordering) -> bool) -> Sum {
     let mut sum = Sum {
         count: 0,
@@ -309,7 +306,7 @@ fn part(corners: &mut [Corner], pivot: &Corner, is_in: impl Fn(Ordering) -> bool
     sum
 }
 
-/// By a/b < c/d iff a·d < c·b.
+/// a/b < c/d iff a·d < c·b.
 fn order(a: &Corner, b: &Corner) -> Ordering {
     let cross = |x: &Corner, y: &Corner| u128::from(x.distance) * u128::from(y.bid);
     cross(a, b).cmp(&cross(b, a))

@@ -1,14 +1,13 @@
-//! What the ledger knows of the CPU market of a node (M12).
+//! The ledger's state of the CPU market of a node (M12).
 //!
-//! An agent decides and acts on its own and keeps its own record. The ledger gets the few facts
-//! that must outlive it: the settings it is run by, the label that people are shown, the limits it
-//! found and will put back, and once an hour the head of its record.
+//! An agent decides and acts on its own and keeps its own record. The ledger gets the few facts that
+//! must outlive it: its settings, the displayed label, the original limits, and once an hour the head
+//! of its record.
 //!
-//! One rule: [`difference`] compares what is there with what the ledger knows, and one command
-//! brings what differs. So nothing is lost by a crash or an absence between the two: the next
-//! comparison finds it. A report names the revision of the picture that it was compared with; one
-//! that comes late or twice builds on what is past, is refused, and leaves no trace.
-//! Deliberately not here: what the agent does. No limit waits for a record.
+//! [`difference`] compares the agent's state with the ledger's, and one command reports the
+//! difference. So a crash or an absence loses nothing: the next comparison finds it. A report names
+//! the revision that it was compared with; a late or repeated report is refused and leaves no record.
+//! Deliberately absent: the work of the agent. No limit waits for a record.
 
 mod sentence;
 
@@ -22,75 +21,75 @@ use thiserror::Error;
 
 use crate::clear::{self, Policy};
 
-/// How many nodes may have a market on record: ten times the largest clusters.
+/// Maximum number of nodes with a market: ten times the largest clusters.
 pub const NODES_MAX: usize = 10_000;
-/// How many originals are kept of one node: as many pods as a clearing counts with (design 10).
+/// Maximum number of originals of one node: the number of pods that a clearing supports.
 pub const ORIGINALS_MAX: usize = 100_000;
-/// How many originals one report changes; what is left is in the next, as with grants (L9).
+/// Maximum number of originals in one report; the next report has the rest, as with grants (L9).
 pub const CHANGES_MAX: usize = 256;
-/// How long the text of settings may be, in bytes; it has a dozen short fields.
+/// Maximum size of the text of settings, in bytes; it has a dozen short fields.
 pub const SETTINGS_SIZE_MAX: usize = 4_096;
-/// How far apart two digests of one node are at least.
+/// Minimum time between two digests of one node.
 pub const DIGEST_EVERY: Millis = Millis::from_hours(1);
 
 vocabulary! {
     /// Whether limits are written.
     pub enum Mode {
-        /// It does not look.
+        /// There is no agent.
         Off = "off",
-        /// It looks and writes nothing.
+        /// The agent only observes.
         Observe = "observe",
-        /// They are.
+        /// The agent writes limits.
         Act = "act",
     }
 }
 
-/// How a node is run: `[market]` of its settings.
+/// Settings of a node: `[market]` of its configuration.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settings {
     /// Whether limits are written.
     pub mode: Mode,
-    /// By which rule what is scarce is divided.
+    /// The rule that divides scarce CPU.
     pub policy: Policy,
-    /// All of them, as the agent's own record has them.
+    /// All settings, in the form of the agent's record.
     pub text: String,
 }
 
-/// What is remembered of settings.
+/// The settings that the ledger remembers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rules {
     /// Whether limits are written.
     pub mode: Mode,
-    /// By which rule what is scarce is divided.
+    /// The rule that divides scarce CPU.
     pub policy: Policy,
-    /// The hash of their text, which stands in every line of the agent's record.
+    /// The hash of their text, which every line of the agent's record holds.
     pub sha256: Hash,
 }
 
-/// The label that people are shown, with the numbers behind it.
+/// The displayed label with its numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Labelled {
     /// The label.
     pub label: clear::Mode,
-    /// How many take part.
+    /// Number of pods.
     #[serde(with = "whole")]
     pub pods: u64,
-    /// What they need together.
+    /// The sum of their needs.
     #[serde(with = "whole")]
     pub need_milli: u64,
-    /// What can be shared.
+    /// The shared capacity.
     #[serde(with = "whole")]
     pub capacity_milli: u64,
 }
 
-/// The CPU limit that a pod came with.
+/// The original CPU limit of a pod.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Original {
-    /// In millicores; `None` where it had none.
+    /// In millicores; `None` for no limit.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -99,93 +98,93 @@ pub struct Original {
     pub milli: Option<u64>,
 }
 
-/// How far an agent's record has come: all of it, since its first line.
+/// End of an agent's record, counted from its very first line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Position {
-    /// When its last line was written.
+    /// Time of the last line.
     pub at: Instant,
-    /// How many lines it has had.
+    /// Number of lines.
     #[serde(with = "whole")]
     pub lines: u64,
-    /// How many limits they say were written.
+    /// Number of limits written.
     #[serde(with = "whole")]
     pub writes: u64,
     /// The hash of the last line.
     pub head: Hash,
 }
 
-/// What happened to a record between two positions.
+/// Growth of a record between two positions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Past {
-    /// How long it took, where the first is known.
+    /// Elapsed time, if the first position is known.
     pub length: Option<Millis>,
-    /// How many lines came.
+    /// Number of new lines.
     pub lines: u64,
-    /// How many limits they say were written.
+    /// Number of limits written.
     pub writes: u64,
 }
 
-/// A market as its agent has it.
+/// The agent's state of a market.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Present {
-    /// How the node is run.
+    /// The settings of the node.
     pub settings: Settings,
-    /// What people are shown; `None` before the first clearing.
+    /// The displayed label; `None` before the first clearing.
     pub labelled: Option<Labelled>,
-    /// What is to be put back some day.
+    /// The originals that are not restored yet.
     pub originals: BTreeMap<PodName, Original>,
-    /// How far its record has come; `None` before the first line.
+    /// The end of its record; `None` before the first line.
     pub position: Option<Position>,
 }
 
-/// A market as the ledger has it.
+/// The ledger's state of a market.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Known {
-    /// How many events have made it: what a report builds on.
+    /// Number of its events; a report names it.
     pub revision: u64,
-    /// How the node is run.
+    /// The settings of the node.
     pub rules: Option<Rules>,
-    /// What people are shown.
+    /// The displayed label.
     pub label: clear::Mode,
-    /// What is to be put back some day.
+    /// The originals that are not restored yet.
     pub originals: BTreeMap<PodName, Original>,
-    /// How far the record had come at the last digest.
+    /// The end of the record at the last digest.
     pub digest: Option<Position>,
-    /// When that was; before the first, when the ledger first heard of this market.
+    /// Time of the last digest; before the first, of the first report.
     pub digested: Instant,
 }
 
-/// A command to the markets.
+/// Command of the markets.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Command {
-    /// The server says what has changed in the CPU market of a node (M12).
+    /// The server reports changes in the CPU market of a node (M12).
     ReportMarket(Box<Report>),
 }
 
-/// What differs.
+/// Differences between the agent's and the ledger's state.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Report {
-    /// Which node: a name, whether or not it was declared.
+    /// The node's name, whether or not it was declared.
     pub node: ObjectName,
-    /// The revision that it was compared with; 0 where nothing is known.
+    /// The revision that it was compared with; 0 for an unknown node.
     #[serde(with = "whole")]
     pub basis: u64,
-    /// How the node is run.
+    /// The settings of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Settings>,
-    /// What people are shown.
+    /// The displayed label.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "label")]
     pub labelled: Option<Labelled>,
-    /// Originals that are kept, by pod.
+    /// New or changed originals, by pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<Taken>,
-    /// Pods whose originals are kept no longer.
+    /// Pods whose originals are no longer kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returned: Vec<PodName>,
-    /// How far the record has come.
+    /// The end of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Position>,
 }
@@ -194,9 +193,9 @@ pub struct Report {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Taken {
-    /// Whose.
+    /// The pod.
     pub pod: PodName,
-    /// In millicores; `None` where it had none.
+    /// In millicores; `None` for no limit.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -205,72 +204,72 @@ pub struct Taken {
     pub milli: Option<u64>,
 }
 
-/// Something that happened to the market of a node.
+/// Event of the market of a node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Event {
-    /// It is run by other settings.
+    /// Its settings have changed.
     #[serde(rename = "marketSet")]
     Set {
-        /// Which node.
+        /// The node.
         node: ObjectName,
         /// Whether limits are written.
         mode: Mode,
-        /// By which rule what is scarce is divided.
+        /// The rule that divides scarce CPU.
         policy: Policy,
         /// The hash of the text.
         sha256: Hash,
         /// The text of its settings.
         text: String,
-        /// How it was run before.
+        /// The settings before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Rules>,
     },
-    /// People are shown another label.
+    /// Its displayed label has changed.
     #[serde(rename = "marketLabelled")]
     Labelled {
-        /// Which node.
+        /// The node.
         node: ObjectName,
-        /// What they are shown.
+        /// The new label.
         label: clear::Mode,
-        /// What they were shown before.
+        /// The label before.
         was: clear::Mode,
-        /// How many take part.
+        /// Number of pods.
         #[serde(with = "whole")]
         pods: u64,
-        /// What they need together.
+        /// The sum of their needs.
         #[serde(with = "whole")]
         need_milli: u64,
-        /// What can be shared.
+        /// The shared capacity.
         #[serde(with = "whole")]
         capacity_milli: u64,
     },
-    /// The limit that a pod came with is kept.
+    /// The original limit of a pod is kept.
     #[serde(rename = "originalTaken")]
     Taken {
-        /// On which node.
+        /// The node.
         node: ObjectName,
-        /// Whose.
+        /// The pod.
         pod: PodName,
-        /// What it was, in millicores; `None` where it had none.
+        /// In millicores; `None` for no limit.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
             with = "whole::optional"
         )]
         milli: Option<u64>,
-        /// What was kept of the same pod before.
+        /// The kept original before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Original>,
     },
-    /// The limit that a pod came with is kept no longer: it was put back, or nothing is left to.
+    /// The original limit of a pod is no longer kept: it was restored, or the pod is gone.
     #[serde(rename = "originalReturned")]
     Returned {
-        /// On which node.
+        /// The node.
         node: ObjectName,
-        /// Whose.
+        /// The pod.
         pod: PodName,
-        /// What it was, in millicores; `None` where it had none.
+        /// In millicores; `None` for no limit.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
@@ -281,17 +280,17 @@ pub enum Event {
     /// The head of the agent's record.
     #[serde(rename = "marketDigested")]
     Digested {
-        /// Which node.
+        /// The node.
         node: ObjectName,
-        /// How far the record has come.
+        /// The end of the record.
         digest: Position,
-        /// How far it had come at the last digest.
+        /// The end at the last digest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         was: Option<Position>,
     },
 }
 
-/// A line of a snapshot that belongs to a market (L12).
+/// Snapshot line of a market (L12).
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -299,31 +298,31 @@ pub enum Event {
     deny_unknown_fields
 )]
 pub enum Fact {
-    /// What is known of the market of a node, but for its originals.
+    /// The market of a node without its originals.
     Market {
-        /// Which node.
+        /// The node.
         node: ObjectName,
-        /// How many events have made it.
+        /// Number of its events.
         #[serde(with = "whole")]
         revision: u64,
-        /// How the node is run.
+        /// The settings of the node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<Rules>,
-        /// What people are shown.
+        /// The displayed label.
         label: clear::Mode,
-        /// How far the record had come at the last digest.
+        /// The end of the record at the last digest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digest: Option<Position>,
-        /// When that was.
+        /// Time of the last digest.
         digested: Instant,
     },
-    /// An original of a market; it comes behind its market.
+    /// An original of a market; it follows its market.
     Original {
-        /// On which node.
+        /// The node.
         node: ObjectName,
-        /// Whose.
+        /// The pod.
         pod: PodName,
-        /// What it was, in millicores; `None` where it had none.
+        /// In millicores; `None` for no limit.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
@@ -333,59 +332,59 @@ pub enum Fact {
     },
 }
 
-/// Why a report was refused.
+/// Refusal of a report.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Refusal {
-    /// It was compared with a picture that is past.
-    #[error("the report builds on revision {basis}, the ledger has {revision}")]
+    /// It was compared with an older revision.
+    #[error("the report was compared with revision {basis}, the ledger has {revision}")]
     Stale {
-        /// What it builds on.
+        /// The revision in the report.
         basis: u64,
-        /// What there is.
+        /// The revision in the ledger.
         revision: u64,
     },
-    /// A pod is named twice.
+    /// It names a pod twice.
     #[error("the report names the pod {pod} twice")]
     PodTwice {
-        /// Which.
+        /// The pod.
         pod: PodName,
     },
-    /// There is a bound.
+    /// It exceeds a limit.
     #[error("there are at most {max} {what}")]
     TooMany {
-        /// Of what.
+        /// The limited things.
         what: &'static str,
-        /// The bound.
+        /// The limit.
         max: usize,
     },
     /// The last digest is not old enough.
     #[error("the last digest was made less than an hour ago")]
     DigestEarly {
-        /// When the next may be.
+        /// Earliest time of the next digest.
         from: Instant,
     },
 }
 
-/// A market that must never be seen (M12).
+/// Violated invariant of a market (M12).
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Broken {
-    /// The market of a node is larger than it may be, or has a digest that nobody can have made.
+    /// The market of a node is too large, or has an impossible digest.
     #[error("the market of node `{node}` has {why}")]
     Market {
-        /// Which node.
+        /// The node.
         node: ObjectName,
-        /// What is wrong.
+        /// The violation.
         why: &'static str,
     },
-    /// More nodes have a market than may.
-    #[error("{count} nodes have a market")]
+    /// Too many nodes have a market.
+    #[error("{count} nodes have a market, more than allowed")]
     Count {
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
 
-/// Nothing of a market is declared.
+/// Declared objects of markets: there are none.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Change {}
 
@@ -394,7 +393,7 @@ pub enum Change {}
 pub struct Markets(BTreeMap<ObjectName, Known>);
 
 impl Settings {
-    /// What is remembered of them.
+    /// The part that the ledger remembers.
     pub fn rules(&self) -> Rules {
         Rules {
             mode: self.mode,
@@ -405,7 +404,6 @@ impl Settings {
 }
 
 impl Known {
-    /// A market of which nothing is known yet.
     fn new(at: Instant) -> Self {
         Self {
             revision: 0,
@@ -449,8 +447,8 @@ impl Known {
 }
 
 impl Position {
-    /// What happened to a record since an earlier position; all of it where there is none, or
-    /// where the record began anew.
+    /// The growth since an earlier position; the whole record if there is none or if the record
+    /// started over.
     pub fn since(&self, was: Option<&Self>) -> Past {
         match was {
             Some(was) if was.lines <= self.lines && was.writes <= self.writes => Past {
@@ -483,7 +481,7 @@ impl Report {
         is_same && taken.is_empty() && returned.is_empty()
     }
 
-    /// What is kept of each pod that the report names; `None` where that is nothing any longer.
+    /// The original of each pod that the report names; `None` if it is no longer kept.
     fn originals(&self) -> Result<BTreeMap<&PodName, Option<Original>>, Refusal> {
         let taken = self.taken.iter();
         let taken = taken.map(|Taken { pod, milli }| (pod, Some(Original { milli: *milli })));
@@ -499,7 +497,7 @@ impl Report {
 }
 
 impl Event {
-    /// The node it happened on.
+    /// The node of the event.
     pub fn node(&self) -> &ObjectName {
         match self {
             Self::Set { node, .. }
@@ -510,7 +508,7 @@ impl Event {
         }
     }
 
-    /// The pod it happened to, if it is about one.
+    /// The pod of the event, if it has one.
     pub fn pod(&self) -> Option<&PodName> {
         match self {
             Self::Taken { pod, .. } | Self::Returned { pod, .. } => Some(pod),
@@ -520,7 +518,7 @@ impl Event {
 }
 
 impl Markets {
-    /// What is known of a node.
+    /// The market of a node.
     pub fn get(&self, node: &str) -> Option<&Known> {
         self.0.get(node)
     }
@@ -530,12 +528,12 @@ impl Markets {
         self.0.iter()
     }
 
-    /// How many nodes have one.
+    /// Number of nodes with a market.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether no node has one.
+    /// Whether no node has a market.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -543,54 +541,6 @@ impl Markets {
     fn fold(&mut self, at: Instant, event: &Event) {
         let known = self.0.entry(event.node().clone());
         known.or_insert_with(|| Known::new(at)).apply(at, event);
-    }
-
-    fn all_facts(&self) -> impl Iterator<Item = Fact> {
-        self.0.iter().flat_map(|(node, known)| {
-            let market = Fact::Market {
-                node: node.clone(),
-                revision: known.revision,
-                rules: known.rules,
-                label: known.label,
-                digest: known.digest,
-                digested: known.digested,
-            };
-            let originals = known.originals.iter();
-            let originals = originals.map(|(pod, original)| Fact::Original {
-                node: node.clone(),
-                pod: pod.clone(),
-                milli: original.milli,
-            });
-            std::iter::once(market).chain(originals)
-        })
-    }
-
-    fn take_fact(&mut self, fact: Fact) {
-        match fact {
-            Fact::Market {
-                node,
-                revision,
-                rules,
-                label,
-                digest,
-                digested,
-            } => {
-                let known = Known {
-                    revision,
-                    rules,
-                    label,
-                    originals: BTreeMap::new(),
-                    digest,
-                    digested,
-                };
-                self.0.insert(node, known);
-            }
-            Fact::Original { node, pod, milli } => {
-                if let Some(known) = self.0.get_mut(&node) {
-                    known.originals.insert(pod, Original { milli });
-                }
-            }
-        }
     }
 }
 
@@ -647,11 +597,51 @@ impl Plane for Markets {
     }
 
     fn facts(&self, _level: u64) -> impl Iterator<Item = Fact> {
-        self.all_facts()
+        self.0.iter().flat_map(|(node, known)| {
+            let market = Fact::Market {
+                node: node.clone(),
+                revision: known.revision,
+                rules: known.rules,
+                label: known.label,
+                digest: known.digest,
+                digested: known.digested,
+            };
+            let originals = known.originals.iter();
+            let originals = originals.map(|(pod, original)| Fact::Original {
+                node: node.clone(),
+                pod: pod.clone(),
+                milli: original.milli,
+            });
+            std::iter::once(market).chain(originals)
+        })
     }
 
     fn restore(&mut self, fact: Fact) {
-        self.take_fact(fact);
+        match fact {
+            Fact::Market {
+                node,
+                revision,
+                rules,
+                label,
+                digest,
+                digested,
+            } => {
+                let known = Known {
+                    revision,
+                    rules,
+                    label,
+                    originals: BTreeMap::new(),
+                    digest,
+                    digested,
+                };
+                self.0.insert(node, known);
+            }
+            Fact::Original { node, pod, milli } => {
+                if let Some(known) = self.0.get_mut(&node) {
+                    known.originals.insert(pod, Original { milli });
+                }
+            }
+        }
     }
 
     fn check(&self, now: Instant) -> Result<(), Broken> {
@@ -676,7 +666,7 @@ impl Plane for Markets {
         Ok(())
     }
 
-    /// A report is refused by the number of nodes as well: all of them are needed.
+    /// The limit on nodes needs all markets.
     fn sketch(&self, commands: &[&Command]) -> Self {
         if commands.is_empty() {
             Self::default()
@@ -699,12 +689,12 @@ impl Plane for Markets {
     }
 }
 
-/// What the ledger does not know yet of a market, or knows otherwise; nothing where both agree.
-/// Applying the events of a report and comparing again ends in agreement: after one report, or,
-/// where more than [`CHANGES_MAX`] originals differ, after as many as those take.
+/// The report of the differences, or `None` if both states agree. Repeating report and comparison
+/// ends in agreement: after one report, or after several if more than [`CHANGES_MAX`] originals
+/// differ.
 ///
-/// Example: the ledger knows `a` and `b`, the agent keeps `b` and `c`: the report says that `a` is
-/// kept no longer and `c` is.
+/// Example: the ledger has the originals `a` and `b`, the agent keeps `b` and `c`: the report returns
+/// `a` and takes `c`.
 pub fn difference(
     node: &ObjectName,
     known: Option<&Known>,
@@ -732,7 +722,7 @@ pub fn difference(
     (!report.is_empty()).then_some(report)
 }
 
-/// What follows from a report; it has been checked then, and nothing of it is known already.
+/// The events of a valid report; facts that the ledger has already give none.
 fn decide(markets: &Markets, now: Instant, report: &Report) -> Result<Vec<Event>, Refusal> {
     let new = Known::new(now);
     let node = &report.node;
@@ -815,7 +805,6 @@ fn check(
     Ok(())
 }
 
-/// How many originals are kept once a report is taken.
 fn kept_after(known: &Known, originals: &BTreeMap<&PodName, Option<Original>>) -> usize {
     let is_known = |pod: &PodName| known.originals.contains_key(pod);
     let (mut more, mut fewer) = (0, 0);
@@ -829,8 +818,8 @@ fn kept_after(known: &Known, originals: &BTreeMap<&PodName, Option<Original>>) -
     known.originals.len() + more - fewer
 }
 
-/// The originals that differ, kept and kept no longer: at most so many as one report may change, and
-/// never more than are kept of one node, since those that are kept no longer make room for the others.
+/// The originals that differ, taken and returned: at most [`CHANGES_MAX`], and after returns made room
+/// at most [`ORIGINALS_MAX`] of one node.
 fn changed(
     known: Option<&Known>,
     present: &BTreeMap<PodName, Original>,

@@ -1,11 +1,11 @@
-//! The CPU of one node, divided by need and price (design 10; seeds 000 and 001).
+//! Divides the CPU of one node by need and price.
 //!
 //! ```text
 //! sense (counters ─► demand) ─► need ─► clear (kernel, policies, guards) ─► act (order of writes)
 //! ```
-//! [`clear::clear`] is the one function that divides: the agent, the what-if from a file and every
-//! explanation call it. Integers only; nothing here reads a file or a clock. Deliberately absent:
-//! where pods come from, and how a limit is written.
+//! [`clear::clear`] is the only function that divides: the agent, the what-if from a file and every
+//! explanation call it. Integers only; no file or clock is read. Deliberately absent: finding pods
+//! and writing limits.
 
 pub mod act;
 pub mod capacity;

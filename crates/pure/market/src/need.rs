@@ -1,30 +1,29 @@
-//! How much CPU a pod could use: from where its demand lies between floor and ceiling (M1).
+//! The CPU that a pod could use, from the position of its demand between floor and ceiling (M1).
 //!
 //! ```text
 //! raw  = m + ⌊(M − m)·d/10⁶⌋
 //! need = min(M, raw + ⌊raw·(10⁶·h + 150·d)/10⁹⌋)
 //! ```
 //! with d in parts per million and the headroom h in permille. Example: m = 100, M = 1000,
-//! d = 0.6 and h = 100: raw = 640, headroom 19 % = 121, need = 761. With h = 100 this is the seed's
-//! formula to the millicore.
+//! d = 0.6 and h = 100: raw = 640, headroom 19 % = 121, need = 761.
 
 use crate::clear::VALUE_MAX;
 
-/// A whole, in parts per million.
+/// The whole, in parts per million.
 pub const PPM: u64 = 1_000_000;
-/// The headroom that everyone begins with, in permille (M2).
+/// Initial and minimum headroom, in permille (M2).
 pub const HEADROOM_MIN_PERMILLE: u64 = 100;
-/// The most headroom that misses can earn, in permille (M2).
+/// Maximum headroom, in permille (M2).
 pub const HEADROOM_MAX_PERMILLE: u64 = 500;
-/// What a miss adds to the headroom, in permille.
+/// Increase of the headroom after a miss, in permille.
 const HEADROOM_MISS_PERMILLE: u64 = 50;
-/// What a quiet clearing takes from it, in permille.
+/// Decrease of the headroom after a quiet clearing, in permille.
 const HEADROOM_QUIET_PERMILLE: u64 = 10;
-/// From which share of throttled periods on a clearing was not quiet, in permille.
+/// Share of throttled periods from which on a clearing is not quiet, in permille.
 pub const THROTTLED_PERMILLE: u64 = 300;
-/// What each part of demand adds to the headroom: 15 % of it.
+/// Headroom per demand: 15 % of it.
 const HEADROOM_PER_DEMAND: u64 = 150;
-/// What is added to use where the kernel counts no throttling: 30 %.
+/// Factor on use where the kernel counts no throttling: 30 % more.
 const FALLBACK_PERMILLE: u64 = 1_300;
 
 /// A need, with the steps that led to it.
@@ -32,15 +31,15 @@ const FALLBACK_PERMILLE: u64 = 1_300;
 pub struct Need {
     /// The floor.
     pub min_milli: u64,
-    /// From there to the ceiling.
+    /// The range from floor to ceiling.
     pub range_milli: u64,
-    /// Where demand lies between floor and ceiling, in parts per million.
+    /// The position of demand between floor and ceiling, in parts per million.
     pub demand_ppm: u64,
-    /// What demand alone comes to, in millicores.
+    /// The need without headroom.
     pub raw_milli: u64,
-    /// What is added to that, in parts per million.
+    /// The headroom, in parts per million.
     pub headroom_ppm: u64,
-    /// Both together, before the ceiling.
+    /// The need before the ceiling.
     pub uncapped_milli: u64,
     /// The need.
     pub milli: u64,
@@ -70,7 +69,7 @@ pub fn need(min_milli: u64, max_milli: u64, demand_ppm: u64, headroom_permille: 
     }
 }
 
-/// Where a demand in millicores lies between floor and ceiling: rounded up, 0 where they are one.
+/// The position of a demand between floor and ceiling, rounded up; 0 if they are equal.
 pub fn demand_ppm(min_milli: u64, max_milli: u64, demand_milli: u64) -> u64 {
     let range = max_milli.saturating_sub(min_milli);
     let above = demand_milli.saturating_sub(min_milli);
@@ -81,15 +80,13 @@ pub fn demand_ppm(min_milli: u64, max_milli: u64, demand_milli: u64) -> u64 {
     u64::try_from(ppm).unwrap_or(PPM).min(PPM)
 }
 
-/// The need of a pod of which only use is known: the seed's fallback.
+/// The need of a pod of which only use is known.
 pub fn need_by_use(min_milli: u64, max_milli: u64, used_milli: u64) -> u64 {
     floor(used_milli, FALLBACK_PERMILLE, 1_000).clamp(min_milli.min(max_milli), max_milli)
 }
 
-/// The headroom after a clearing (M2): more after a miss, less after a quiet one, and the same where
-/// nothing is known.
-///
-/// A miss: so many periods were throttled although the pod had its whole need.
+/// The headroom after a clearing (M2): more after a miss, less after a quiet clearing, the same if
+/// nothing is known. A miss is throttling although the pod had its whole need.
 pub fn next_headroom(permille: u64, throttled_permille: Option<u64>, had_its_need: bool) -> u64 {
     let Some(throttled_permille) = throttled_permille else {
         return permille;
@@ -112,7 +109,7 @@ pub fn next_headroom(permille: u64, throttled_permille: Option<u64>, had_its_nee
 #[inline]
 pub(crate) fn floor(value: u64, parts: u64, whole: u64) -> u64 {
     let whole = whole.max(1);
-    // What fits is divided in one machine word, which is many times faster.
+    // Division in one machine word is many times faster.
     if let Some(product) = value.checked_mul(parts) {
         return product / whole;
     }

@@ -1,23 +1,22 @@
-//! One node over time: what the agent drives, and the only place that decides for it.
+//! The state of one node over time: the agent drives it, and it makes all decisions.
 //!
-//! Whoever does the reading and writing calls, in this order (times are microseconds of one
-//! monotonic clock):
+//! The agent calls, in this order (times are microseconds of one monotonic clock):
 //!
 //! ```text
-//! once     adopt(pod)             after its original quota was stored where a crash does not reach
-//! 1 s      observe(pod, sample)   for every pod: `None` where it could not be read
-//!          observe_machine(…)     the whole machine, where unmanaged use is measured
-//! 5 s      found(pod, quota)      what the kernel says before anything is written
-//!          clear(now, supply)     who gets what
+//! once     adopt(pod)             after its original quota was stored durably
+//! 1 s      observe(pod, sample)   for every pod: `None` if it could not be read
+//!          observe_machine(…)     the whole machine, if unmanaged use is measured
+//! 5 s      found(pod, quota)      the present quota, before anything is written
+//!          clear(now, supply)     computes the shares
 //!          decreases() ─► for each: begin(write), write it, read it back,
 //!                                   and then wrote(pod, quota) or refused(pod)
 //!          increases() ─► the same
-//! the end  forget(pod)            its original is put back by whoever stored it
+//! the end  forget(pod)            the agent restores its original
 //! ```
-//! To observe without acting, say so and leave out the writes. Missing data means hold: a pod that cannot be
-//! read, was changed by somebody else, or refuses what is written keeps its limit, is named with
-//! its reason, and costs the others no more than the limit it last had from us, and never their
-//! floors.
+//! An observing agent calls `acts(false)` and leaves out the writes. Missing data means hold: a pod
+//! that cannot be read, was changed by somebody else, or refuses a write keeps its limit and is listed
+//! with the reason. It reduces the capacity of the others by at most the limit it last had from us,
+//! and never their floors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,26 +32,26 @@ use crate::need::{self, HEADROOM_MIN_PERMILLE};
 use crate::params::Params;
 use crate::sense::{Estimator, Sample, Shown, Window};
 
-/// How long a pod whose write was refused is left alone at first, and at most.
+/// First and longest hold of a pod whose write was refused.
 const REFUSED_US_MIN: u64 = 60_000_000;
 const REFUSED_US_MAX: u64 = 30 * REFUSED_US_MIN;
-/// By how much use and throttling may exceed what the processors can do, since they are not counted
-/// at one moment: twofold, and the longest period of a quota, whose throttling counts at its end.
+/// Tolerance of counted time over the time of the processors, because counters are not read at one
+/// moment: twofold, plus the longest period of a quota, whose throttling is counted at its end.
 const LATE_TIMES: u64 = 2;
 const LATE_US: u64 = 1_000_000;
 
-/// How a node is run.
+/// Settings of a node's market.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// By which rule what is scarce is divided.
+    /// The rule that divides scarce CPU.
     pub policy: Policy,
-    /// The step in which limits can be written: 1 on plain cgroups, 10 on Kubernetes (M6).
+    /// The step of limits: 1 on plain cgroups, 10 on Kubernetes (M6).
     pub quantum_milli: u64,
-    /// How demand is measured.
+    /// Settings of the demand measurement.
     pub window: Window,
-    /// For how long after a change a limit may not shrink.
+    /// Time after a change during which a limit may not shrink.
     pub cooldown_us: u64,
-    /// For how long a pod that somebody else changed is left alone.
+    /// Hold of a pod whose limit somebody else changed.
     pub conflict_us: u64,
 }
 
@@ -68,31 +67,31 @@ impl Default for Settings {
     }
 }
 
-/// What the node has, at a clearing (M8).
+/// The CPU of the node at a clearing (M8).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Supply {
-    /// K: what may be used at all.
+    /// K: the allocatable CPU.
     pub allocatable_milli: u64,
-    /// U: what those take who are not managed; `None` for what was measured of them.
+    /// U: the unmanaged use; `None` for the measured one.
     pub unmanaged_milli: Option<u64>,
 }
 
 vocabulary! {
-    /// Why a pod is left as it is.
+    /// Reason why the limit of a pod is held.
     pub enum Held {
         /// Its files could not be read.
         Unreadable = "unreadable",
-        /// Somebody else changed its quota, which counts as its original now.
+        /// Somebody else changed its quota, which is its new original.
         Conflict = "conflict",
-        /// What was written was not taken.
+        /// The kernel refused a write.
         Refused = "refused",
-        /// No limit in whole quanta lies between its floor and its ceiling.
+        /// No limit in whole quanta is between its floor and its ceiling.
         TooNarrow = "too-narrow",
     }
 }
 
 impl Held {
-    /// What people read.
+    /// The explanation for people.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Unreadable => "its counters cannot be read",
@@ -103,61 +102,60 @@ impl Held {
     }
 }
 
-/// One clearing: all that went in, and what came out of it.
+/// One clearing: its inputs and results.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Clearing {
-    /// When.
+    /// Its time.
     pub at_us: u64,
     /// K.
     pub allocatable_milli: u64,
     /// U.
     pub unmanaged_milli: u64,
-    /// What those keep who are held.
+    /// The limits of held pods.
     pub held_milli: u64,
-    /// What was cleared: handing it to [`clear::clear`] again gives `cleared` again.
+    /// The input: [`clear::clear`] of it gives `cleared` again.
     pub market: Market,
-    /// What came of it.
+    /// The result.
     pub cleared: Cleared,
-    /// The mode that people are shown.
+    /// The displayed mode.
     pub label: Mode,
 }
 
-/// How one pod stands.
+/// The state of one pod.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Standing {
-    /// Which.
+    /// The pod.
     pub id: String,
     /// Its floor, ceiling and weight.
     pub params: Params,
-    /// What is put back in the end.
+    /// The quota to restore.
     pub original: Quota,
-    /// What it may use, as read back; its ceiling where there is no quota.
+    /// Its limit, as read back; its ceiling without a quota.
     pub limit_milli: u64,
-    /// What it used lately.
+    /// Its recent use.
     pub used_milli: Option<u64>,
-    /// The share of throttled periods between the last two clearings, in permille, where it is
-    /// known.
+    /// The share of throttled periods between the last two clearings, in permille, if known.
     pub throttled_permille: Option<u64>,
-    /// What its counters show.
+    /// Its measured demand.
     pub shown: Shown,
     /// Its headroom.
     pub headroom_permille: u64,
-    /// When we last changed its limit.
+    /// Time of our last change of its limit.
     pub changed_us: Option<u64>,
-    /// When we last did without being forced to: from then on it may not shrink for a while.
+    /// Time of our last change that was not forced by lack of room, which begins a cooldown.
     pub cooling_us: Option<u64>,
-    /// Why it is left as it is.
+    /// The reason why it is held.
     pub held: Option<Held>,
 }
 
-/// A node, its pods, and what is known of them.
+/// A node and its pods.
 #[derive(Clone, Debug)]
 pub struct Node {
     settings: Settings,
-    /// Whether a limit moves by steps: not where none is written, or what would be given could
-    /// never be told.
+    /// Whether guards apply. Not for an observing agent: its limits never move, so guards would
+    /// hide the final shares.
     is_guarded: bool,
-    /// What all processors can do; a counter that says more has jumped.
+    /// Total of the processors; a counter that advances faster has jumped.
     processors_milli: u64,
     pods: BTreeMap<Arc<str>, Member>,
     label: Mode,
@@ -169,32 +167,31 @@ pub struct Node {
 struct Member {
     params: Params,
     original: Quota,
-    /// What the kernel said last.
+    /// The quota that was read last.
     present: Quota,
-    /// The limit it last had from us, or came with: what it costs the others while it is held.
+    /// The limit it last had from us or came with: the capacity it takes while it is held.
     agreed_milli: u64,
     changed_us: Option<u64>,
-    /// When we last changed its limit without being forced to.
     cooling_us: Option<u64>,
-    /// What we last set out to write: if the kernel says so, nobody else did it.
+    /// The quota we last began to write: if the kernel has it, nobody else wrote it.
     attempted: Option<Quota>,
     estimator: Estimator,
     sample_last: Option<Sample>,
-    /// What it used between its last two samples, until the machine is read.
+    /// Use between its last two samples, until the machine is read.
     used_us: Option<u64>,
     is_unreadable: bool,
     headroom_permille: u64,
     throttled_permille: Option<u64>,
-    /// What the last clearing found that it needs and gave it.
+    /// Need and share from the last clearing.
     given: Option<Given>,
     left_alone: Option<LeftAlone>,
-    /// How often in a row a write was refused.
+    /// Number of refused writes in a row.
     refusals: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Given {
-    /// `None` where nothing was measured: then being throttled says nothing about headroom.
+    /// `None` if nothing was measured: then throttling does not affect headroom.
     need_milli: Option<u64>,
     wanted_milli: u64,
 }
@@ -205,14 +202,15 @@ struct LeftAlone {
     until_us: u64,
 }
 
-/// What those use who are not managed: all use less that of our pods.
+/// The unmanaged use: that of the machine less that of our pods.
 #[derive(Clone, Debug, Default)]
 struct Unmanaged {
     at_us_last: Option<u64>,
     machine_us_last: Option<u64>,
-    /// What our pods used and the machine does not show yet: they are not read at one moment.
+    /// Use of our pods that the machine's counter does not include yet: they are not read at one
+    /// moment.
     pods_us: u64,
-    /// What those may have used at most that were not read, until the machine is.
+    /// Maximum use of pods that could not be read, until the machine is read.
     perhaps_us: u64,
     counter_us: u64,
     estimator: Estimator,
@@ -232,19 +230,18 @@ impl Node {
         }
     }
 
-    /// Says whether limits are written. Where they are only looked at, what is cleared is what would
-    /// be given in the end.
+    /// Sets whether limits are written. If not, a clearing gives the final shares, without guards.
     pub fn acts(&mut self, acts: bool) {
         self.is_guarded = acts;
     }
 
-    /// Says what all processors of the machine can do.
+    /// Sets the total of the machine's processors.
     pub fn processors(&mut self, milli: u64) {
         self.processors_milli = milli;
     }
 
-    /// Takes a pod in, or changes the parameters of one that is here. `original` is what will be
-    /// put back and `present` what the kernel says; they differ after a crash.
+    /// Adds a pod, or changes the parameters of a known one. `original` is the quota to restore and
+    /// `present` the one in the kernel; they differ after a crash.
     pub fn adopt(&mut self, id: &str, params: Params, original: Quota, present: Quota) {
         if let Some(pod) = self.pods.get_mut(id) {
             pod.params = params;
@@ -272,12 +269,12 @@ impl Node {
         self.pods.insert(id.into(), pod);
     }
 
-    /// Forgets a pod that is gone, or takes part no longer.
+    /// Removes a pod.
     pub fn forget(&mut self, id: &str) {
         self.pods.remove(id);
     }
 
-    /// Takes a sample of a pod in; `None` if it could not be read.
+    /// Adds a sample of a pod; `None` if it could not be read.
     pub fn observe(&mut self, id: &str, sample: Option<Sample>) {
         let Some(pod) = self.pods.get_mut(id) else {
             return;
@@ -302,28 +299,27 @@ impl Node {
         pod.estimator.take(sample, &self.settings.window);
     }
 
-    /// Takes in what the whole machine has used so far, after the pods; `None` if that could not be
-    /// read.
+    /// Adds the use of the whole machine so far, after the pods; `None` if it could not be read.
     pub fn observe_machine(&mut self, at_us: u64, usage_us: Option<u64>) {
         let took_us = self.unmanaged.took_us(at_us);
         for pod in self.pods.values_mut() {
-            // What cannot be told may be all that the pod may use: no use of its own is to be
-            // counted against the others as well.
-            if let Some(used_us) = pod.used_us.take() {
-                self.unmanaged.is_ours(used_us);
-            } else {
-                let most_us = need::floor(pod.limit_milli(), took_us, 1_000);
-                self.unmanaged.may_be_ours(most_us);
-            }
+            // Unknown use counts as the limit of the pod, so that it does not count as unmanaged.
+            let (sum_us, used_us) = match pod.used_us.take() {
+                Some(used_us) => (&mut self.unmanaged.pods_us, used_us),
+                None => (
+                    &mut self.unmanaged.perhaps_us,
+                    need::floor(pod.limit_milli(), took_us, 1_000),
+                ),
+            };
+            *sum_us = sum_us.saturating_add(used_us);
         }
         let most_us = most_us(self.processors_milli, took_us);
         self.unmanaged
             .take(at_us, usage_us, most_us, &self.settings.window);
     }
 
-    /// Takes in what the kernel says before anything is written. `true` if somebody else changed
-    /// it: what it says then is the new original, to be stored, and the pod is left alone for a
-    /// while.
+    /// Compares the present quota before anything is written. `true` if somebody else changed it:
+    /// then it is the new original, which the caller stores, and the pod is held for a while.
     pub fn found(&mut self, id: &str, quota: Quota, now_us: u64) -> bool {
         let Some(pod) = self.pods.get_mut(id) else {
             return false;
@@ -331,7 +327,7 @@ impl Node {
         if pod.present == quota {
             return false;
         }
-        // A write of ours whose end we did not see.
+        // Our own write, whose result was not read.
         if pod.attempted == Some(quota) {
             self.wrote(id, quota, now_us);
             return false;
@@ -344,7 +340,7 @@ impl Node {
         true
     }
 
-    /// Sets out to write a limit: the quota to write, in the period that the pod came with.
+    /// Begins a write; returns the quota to write, in the period of the original.
     pub fn begin(&mut self, write: &Write) -> Option<Quota> {
         let pod = self.pods.get_mut(write.id.as_str())?;
         let quota = Quota::of_milli(write.milli, pod.original.period_us);
@@ -352,7 +348,7 @@ impl Node {
         Some(quota)
     }
 
-    /// Takes in what the kernel says after a write of ours.
+    /// Ends a successful write with the quota that was read back.
     pub fn wrote(&mut self, id: &str, read_back: Quota, now_us: u64) {
         let step = self.last.as_ref().map(|last| last.cleared.step);
         let is_forced = matches!(step, Some(Step::GuardsYield | Step::Overload));
@@ -361,12 +357,12 @@ impl Node {
             pod.present = read_back;
             pod.attempted = None;
             pod.agreed_milli = pod.limit_milli();
-            // A ceiling that counted already is only written down.
+            // A first limit equal to the ceiling is no change.
             if pod.agreed_milli != before_milli {
                 pod.changed_us = Some(now_us);
             }
-            // What too little room forced begins no cooldown: where room dwindles again and again
-            // limits would stay for ever in proportion to what they once were.
+            // A decrease forced by lack of room begins no cooldown: while capacity keeps falling,
+            // limits would keep their old proportions for ever.
             if pod.agreed_milli != before_milli && !(is_forced && pod.agreed_milli < before_milli) {
                 pod.cooling_us = Some(now_us);
             }
@@ -374,8 +370,8 @@ impl Node {
         }
     }
 
-    /// A write of ours was refused: the pod is left alone, longer each time. `read_back` is what
-    /// the kernel says now, if it says anything: half a write must not pass for somebody else's.
+    /// Ends a refused write: the pod is held, longer each time. `read_back` is the present quota if
+    /// readable, so that a partial write does not count as somebody else's.
     pub fn refused(&mut self, id: &str, read_back: Option<Quota>, now_us: u64) {
         if let Some(pod) = self.pods.get_mut(id) {
             let wait_us = REFUSED_US_MIN.saturating_mul(1 << pod.refusals.min(8));
@@ -388,7 +384,7 @@ impl Node {
         }
     }
 
-    /// Divides what there is.
+    /// Clears the node.
     pub fn clear(&mut self, now_us: u64, supply: Supply) -> &Clearing {
         let settings = self.settings;
         let mut pods = Vec::with_capacity(self.pods.len());
@@ -408,7 +404,7 @@ impl Node {
         let unmanaged_milli = supply
             .unmanaged_milli
             .unwrap_or_else(|| self.unmanaged.milli(&settings.window));
-        // Those who are held take surplus, never floors, as those do who are not managed.
+        // Held pods take surplus, never floors, like unmanaged use.
         let taken_milli = unmanaged_milli.saturating_add(held_milli);
         let market = Market {
             capacity_milli: capacity_milli(supply.allocatable_milli, taken_milli, floors_milli),
@@ -443,7 +439,7 @@ impl Node {
         act::decreases(&self.moves(), self.capacity_milli())
     }
 
-    /// The limits to raise once the lower ones were read back, in this order.
+    /// The limits to raise after the decreases were read back, in this order.
     pub fn increases(&self) -> Vec<Write> {
         act::increases(
             &self.moves(),
@@ -457,7 +453,7 @@ impl Node {
         self.last.as_ref()
     }
 
-    /// How the pods stand, by id.
+    /// The state of the pods, by id.
     pub fn standings(&self) -> impl Iterator<Item = Standing> {
         self.pods.iter().map(|(id, pod)| Standing {
             id: id.to_string(),
@@ -474,8 +470,8 @@ impl Node {
         })
     }
 
-    /// How far the limits together are above what can be shared and held: not zero only after an
-    /// adoption, a fall of capacity, or somebody else's change.
+    /// Excess of the sum of limits over the shared and held CPU. Not zero only after an adoption, a
+    /// fall of capacity, or somebody else's change.
     pub fn over_milli(&self) -> u64 {
         let limits = self.pods.values().map(Member::limit_milli);
         let sum = limits.fold(0_u64, u64::saturating_add);
@@ -488,8 +484,8 @@ impl Node {
         last.map_or(0, |last| last.cleared.capacity_milli)
     }
 
-    /// Every pod that took part in the last clearing, where it is and where it should be. One that
-    /// is held since then stays, and what it has is not free.
+    /// Present and wanted limit of every pod in the last clearing. A pod held since then keeps its
+    /// limit.
     fn moves(&self) -> Vec<Move> {
         let is_held = |pod: &Member| pod.held(self.settings.quantum_milli).is_some();
         self.pods
@@ -504,7 +500,7 @@ impl Node {
                     wanted_milli: if is_held {
                         effective_milli
                     } else {
-                        // The kernel knows no limit of nothing.
+                        // The kernel has no limit of 0.
                         given.wanted_milli.max(1)
                     },
                     is_unlimited: pod.present.quota_us.is_none() && !is_held,
@@ -515,7 +511,7 @@ impl Node {
 }
 
 impl Member {
-    /// What it may use; without a quota that is its ceiling.
+    /// Its limit; without a quota its ceiling.
     fn limit_milli(&self) -> u64 {
         self.present.milli_ceil().unwrap_or(self.params.max_milli)
     }
@@ -549,11 +545,11 @@ impl Member {
         }
     }
 
-    /// Its headroom, by what happened since the last clearing (M2).
+    /// Adapts its headroom to the throttling since the last clearing (M2).
     fn adapt(&mut self) {
         let limit_milli = self.limit_milli();
         let has_its_need = self.given.is_some_and(|given| {
-            // What was not worth a write is as good as given.
+            // A difference too small for a write counts as given.
             let is_lacking = act::is_worth_it(limit_milli, given.wanted_milli);
             let has_milli = if is_lacking {
                 limit_milli
@@ -600,16 +596,6 @@ impl Unmanaged {
         at_us.saturating_sub(last_us)
     }
 
-    /// That much was used by a pod.
-    fn is_ours(&mut self, used_us: u64) {
-        self.pods_us = self.pods_us.saturating_add(used_us);
-    }
-
-    /// As much as that may have been used by a pod since the last look, and by nobody later.
-    fn may_be_ours(&mut self, used_us: u64) {
-        self.perhaps_us = self.perhaps_us.saturating_add(used_us);
-    }
-
     fn take(&mut self, at_us: u64, usage_us: Option<u64>, most_us: u64, window: &Window) {
         self.at_us_last = Some(at_us);
         let perhaps_us = std::mem::take(&mut self.perhaps_us);
@@ -617,8 +603,7 @@ impl Unmanaged {
             return self.estimator.miss();
         };
         let last = self.machine_us_last.replace(usage_us);
-        // At the first reading, and where the machine's counter went back or jumped, all begins
-        // anew.
+        // Starts over at the first reading, and after the counter went back or jumped.
         let passed = last.and_then(|last| usage_us.checked_sub(last));
         let passed = passed.filter(|passed| *passed <= most_us);
         let ours_us = self.pods_us.saturating_add(perhaps_us);
@@ -635,7 +620,7 @@ impl Unmanaged {
         self.estimator.take(sample, window);
     }
 
-    /// The windowed maximum; nothing is taken from anybody before something was measured.
+    /// The maximum in the window; 0 before anything was measured.
     fn milli(&self, window: &Window) -> u64 {
         match self.estimator.shown(window) {
             Shown::Nothing => 0,
@@ -644,7 +629,7 @@ impl Unmanaged {
     }
 }
 
-/// More than the processors can have done in a time: a counter that says so has jumped.
+/// Upper bound of counted time; a counter that advances more has jumped.
 fn most_us(processors_milli: u64, took_us: u64) -> u64 {
     let counted_us = took_us.saturating_mul(LATE_TIMES).saturating_add(LATE_US);
     need::floor(counted_us, processors_milli, 1_000)

@@ -1,13 +1,13 @@
-//! The parameters of a pod from what Kubernetes knows of it (seed 000, `ParamsForPod`; M7, M9).
+//! Computes the parameters of a pod from its Kubernetes resources (M7, M9).
 
 use crate::clear::VALUE_MAX;
 
-/// The baseline that keeps a pod without a request from starving, in millicores.
+/// Minimum floor, so that a pod without a request does not starve, in millicores.
 pub const BASELINE_MILLI: u64 = 100;
-/// The factor of a pod without a priority class, in permille.
+/// Factor of a pod without a priority class, in permille.
 pub const FACTOR_PERMILLE: u64 = 1_000;
 
-/// What one container states.
+/// CPU resources of one container.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Container {
     /// Its CPU request.
@@ -16,12 +16,12 @@ pub struct Container {
     pub limit_milli: Option<u64>,
 }
 
-/// What bounds those that state nothing.
+/// Defaults and factors for pods.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// The least floor.
+    /// The minimum floor.
     pub baseline_milli: u64,
-    /// The ceiling of a pod that states no limit: a cap of the configuration, else the node.
+    /// The ceiling of a pod without a limit: a configured cap, else the node.
     pub unlimited_milli: u64,
     /// The factor of its priority class, in permille.
     pub factor_permille: u64,
@@ -38,8 +38,7 @@ pub struct Params {
     pub weight: u64,
 }
 
-/// The parameters of a pod: sums over its containers. One container without a limit leaves the
-/// pod without one.
+/// The parameters of a pod: sums over its containers. If one container has no limit, the pod has none.
 pub fn params_for_pod(containers: &[Container], settings: &Settings) -> Params {
     let request_milli = containers
         .iter()

@@ -1,23 +1,23 @@
-//! From the counters of the kernel to demand (M1), and what throttling says of headroom (M2).
+//! Computes demand from the kernel's counters (M1), and throttling for the headroom (M2).
 //!
-//! A sample that makes no sense is no value, never zero: the first one, one that goes backwards,
-//! one that could not be read. Demand over an interval is ⌊(Δusage + Δthrottled)·1000/Δt⌋
-//! millicores: what was used, and what would have been had nobody held it back. Example: 0.5 s of
-//! use and 0.5 s of throttling in one second are 1000m, whatever the limit was.
+//! An invalid sample gives no value, never zero: the first one, one that goes backwards, one that
+//! could not be read. Demand over an interval is ⌊(Δusage + Δthrottled)·1000/Δt⌋ millicores: the use,
+//! and the use that the quota prevented. Example: 0.5 s of use and 0.5 s of throttling in one second
+//! are 1000m, whatever the limit was.
 //!
-//! Buckets of a few seconds, and the largest of the last dozen: a mean would miss bursts, and a
-//! peak that decays would change at every clearing.
+//! Demand is the maximum of the last dozen buckets of a few seconds: a mean would miss bursts, and a
+//! decaying peak would change at every clearing.
 
 use std::collections::VecDeque;
 
-/// How samples are gathered; the agent's settings, in microseconds of its monotonic clock.
+/// Settings of sampling, in microseconds of the agent's monotonic clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Window {
-    /// How long a bucket is.
+    /// Length of a bucket.
     pub bucket_us: u64,
-    /// How many complete ones count.
+    /// Number of complete buckets in the window.
     pub buckets: usize,
-    /// From which length on the running one counts too.
+    /// Length from which on the running bucket counts too.
     pub running_us_min: u64,
 }
 
@@ -31,32 +31,32 @@ impl Default for Window {
     }
 }
 
-/// The counters of one cgroup at one moment. An absent key is absent, not zero (M11).
+/// The counters of one cgroup at one moment. A missing key is absent, not zero (M11).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sample {
     /// Monotonic time.
     pub at_us: u64,
-    /// CPU time used since the cgroup was made.
+    /// CPU time used since the cgroup was created.
     pub usage_us: u64,
-    /// Time for which its processes were held back by its quota.
+    /// Time for which its processes were throttled.
     pub throttled_us: Option<u64>,
-    /// Periods of its quota that have passed.
+    /// Elapsed periods of its quota.
     pub periods: Option<u64>,
-    /// Periods in which it was held back.
+    /// Periods with throttling.
     pub throttled_periods: Option<u64>,
 }
 
-/// What a window shows.
+/// Result of a window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shown {
-    /// Nothing yet: the present limit stands.
+    /// Nothing yet: the present limit stays.
     Nothing,
-    /// Demand, used and held back, at its highest.
+    /// The highest demand: use plus throttled time.
     Demand {
         /// In millicores.
         milli: u64,
     },
-    /// Use at its highest; this kernel counts no throttling.
+    /// The highest use, on a kernel that counts no throttling.
     Use {
         /// In millicores.
         milli: u64,
@@ -67,15 +67,14 @@ pub enum Shown {
 #[derive(Clone, Debug, Default)]
 pub struct Estimator {
     last: Option<Sample>,
-    /// Where the running bucket began.
+    /// Begin of the running bucket.
     began: Option<Sample>,
-    /// Demand or use in each complete bucket, oldest first.
+    /// Complete buckets, oldest first.
     complete: VecDeque<Rate>,
-    /// Where counting for the headroom began: the last clearing.
+    /// Begin of the counting for the headroom: the last clearing.
     cleared: Option<Sample>,
 }
 
-/// Millicores over an interval.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Rate {
     used_milli: u64,
@@ -83,7 +82,7 @@ struct Rate {
 }
 
 impl Estimator {
-    /// Takes a sample in; one that goes backwards begins anew from itself.
+    /// Adds a sample; one that goes backwards starts over.
     pub fn take(&mut self, sample: Sample, window: &Window) {
         let goes_on = self.last.is_some_and(|last| follows(&last, &sample));
         self.last = Some(sample);
@@ -104,7 +103,7 @@ impl Estimator {
         self.began = Some(sample);
     }
 
-    /// A sample could not be read: what spans the gap is not counted.
+    /// Marks a gap: a sample could not be read, and no interval spans the gap.
     pub fn miss(&mut self) {
         (self.last, self.began, self.cleared) = (None, None, None);
     }
@@ -128,8 +127,8 @@ impl Estimator {
         }
     }
 
-    /// What was used lately: in the running bucket, or in the last complete one; before there is
-    /// one of them, as far as two samples tell.
+    /// The recent use: of the running bucket, else of the last complete one, else between two
+    /// samples.
     pub fn used_milli(&self, window: &Window) -> Option<u64> {
         let complete = self.complete.back().copied();
         let rate = self.running(window).or(complete).or_else(|| self.begun())?;
@@ -137,7 +136,7 @@ impl Estimator {
     }
 
     /// The share of throttled periods since the last clearing, in permille; 0 if no period passed
-    /// (M2). `None` where it is not known: what was not counted was not quiet.
+    /// (M2). `None` if it is not known, which does not count as quiet.
     pub fn throttled_permille(&self) -> Option<u64> {
         let (then, now) = (self.cleared?, self.last?);
         let passed = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
@@ -149,7 +148,7 @@ impl Estimator {
         })
     }
 
-    /// A clearing took place.
+    /// Marks a clearing.
     pub fn cleared(&mut self) {
         self.cleared = self.last;
     }
@@ -160,13 +159,13 @@ impl Estimator {
         self.begun().filter(|_| is_long_enough)
     }
 
-    /// The running bucket, however short.
+    /// The rate of the running bucket, however short.
     fn begun(&self) -> Option<Rate> {
         rate(&self.began?, &self.last?)
     }
 }
 
-/// Whether a sample can come after another: no counter goes back, and time goes on.
+/// Whether a sample can follow another: time advances, and no counter goes back.
 fn follows(before: &Sample, after: &Sample) -> bool {
     let rises = |before: Option<u64>, after: Option<u64>| match (before, after) {
         (Some(before), Some(after)) => before <= after,

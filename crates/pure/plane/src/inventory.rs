@@ -1,4 +1,4 @@
-//! The nodes that were declared: their capacity and where they stand.
+//! The declared nodes: their capacity and topology.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node of that name with that capacity; an amount's slots are no part of a node.
+    /// A node with this capacity; a node has no slots.
     pub fn new(name: ObjectName, capacity: &Amount) -> Self {
         Self {
             name,

@@ -1,11 +1,11 @@
-//! The contract that every plane keeps: bookings, the markets' side of the ledger, the spine.
+//! The contract of every plane: bookings, the markets' side of the ledger, the spine.
 //!
 //! A plane owns one part of the state, with the commands that change it and the events that record
 //! the change. The engine composes planes: it sends a command to its plane, merges deadlines, and
 //! folds each event into the plane that it belongs to. Everything outside the engine (ledger, view,
-//! stream, proofs, snapshots, checks) asks through this contract and names no noun of a plane.
+//! stream, proofs, snapshots, checks) uses this contract and knows no type of a plane.
 //!
-//! [`mod@reference`] has the one form of a name, `KIND/NAME`; [`inventory`] the nodes, which belong to no
+//! [`mod@reference`] has names of objects, `KIND/NAME`; [`inventory`] has the nodes, which belong to no
 //! plane: the spine keeps them and the planes read them.
 
 pub mod inventory;
@@ -18,19 +18,18 @@ pub use inventory::{Inventory, Node};
 pub use notice::Notice;
 pub use reference::{Kind, Reference};
 
-/// The most deadlines, and the most grants, that one record may carry (L1, L9).
+/// Maximum number of deadlines, and of grants, in one record (L1, L9).
 pub const STEPS_PER_RECORD_MAX: usize = 256;
 
 /// One plane of the engine. Dispatch is static: the engine knows its planes by type.
 ///
-/// A method with a default is for planes that have such a thing: deadlines, declared objects, evidence
-/// of life. A method without one must be written for every plane.
+/// Methods with a default are for optional features: deadlines, declared objects, evidence of life.
 pub trait Plane: Clone {
-    /// Commands, in the form that the journal has.
+    /// Commands, in the form of the journal.
     type Command;
-    /// Events, in the form that the journal has.
+    /// Events, in the form of the journal.
     type Event;
-    /// Changes to declared objects, in the form that the journal has.
+    /// Changes to declared objects, in the form of the journal.
     type Change;
     /// Lines of a snapshot.
     type Fact;
@@ -52,8 +51,8 @@ pub trait Plane: Clone {
     /// Whether the command is the result of an executor, which a batch takes first (L1).
     fn is_result(command: &Self::Command) -> bool;
 
-    /// The object that a good answer shows to be alive, and until when. Such an answer leaves before
-    /// its batch is durable; a tick records it when the deadline comes due (S7).
+    /// The object that a successful answer proves to be alive, and its new deadline. Such an answer is
+    /// sent before its batch is durable; a tick records it when the old deadline is due (S7).
     fn life(_command: &Self::Command, _reply: &Self::Reply) -> Option<(Reference, Instant)> {
         None
     }
@@ -66,7 +65,7 @@ pub trait Plane: Clone {
         out: &mut Decided<Self::Event>,
     ) -> Result<Self::Reply, Self::Refusal>;
 
-    /// Folds an event. It cannot fail: an event that makes no sense changes nothing.
+    /// Folds an event. It cannot fail: an invalid event changes nothing.
     fn apply(&mut self, at: Instant, event: &Self::Event);
 
     /// The earliest deadline of a class.
@@ -74,7 +73,7 @@ pub trait Plane: Clone {
         None
     }
 
-    /// Since when grants are owed that had no room in their record (L9).
+    /// The time since which grants are owed that had no room in their record (L9).
     fn owed_since(&self) -> Option<Instant> {
         None
     }
@@ -114,7 +113,7 @@ pub trait Plane: Clone {
     /// Grants what the changes made possible.
     fn settle(&mut self, _at: Instant, _out: &mut Decided<Self::Event>) {}
 
-    /// Takes note that the inventory has changed.
+    /// Takes the changed inventory.
     fn take_inventory(&mut self, _inventory: &Inventory) {}
 
     /// Facts for a snapshot, in the order in which [`Plane::restore`] reads them, and in the form of
@@ -124,14 +123,14 @@ pub trait Plane: Clone {
     /// Takes one fact of a snapshot.
     fn restore(&mut self, fact: Self::Fact);
 
-    /// Looks for a state that must never be seen; `now` is the time of the last event.
+    /// Checks the invariants; `now` is the time of the last event.
     fn check(&self, now: Instant) -> Result<(), Self::Broken>;
 
     /// A copy that is large enough to plan these commands and any change (L3).
     #[must_use]
     fn sketch(&self, commands: &[&Self::Command]) -> Self;
 
-    /// The time of an event; `None` where it is the time of its record.
+    /// The time of an event; `None` for the time of its record.
     fn time(_event: &Self::Event) -> Option<Instant> {
         None
     }
@@ -154,7 +153,7 @@ pub trait Plane: Clone {
 /// Intake of a command (L4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lane {
-    /// Commands that give back, keep alive or operate: served first, also on a nearly full disk.
+    /// Commands that release, renew or operate: served first, also on a nearly full disk.
     Control,
     /// All other commands.
     Work,
@@ -163,9 +162,9 @@ pub enum Lane {
 vocabulary! {
     /// Class of a deadline (L5).
     pub enum Class {
-        /// Happens at its instant, whether the server ran or not.
+        /// Takes effect at its instant, whether the server ran or not.
         Clock = "clock",
-        /// Measures the silence of somebody: an absence of the server moves it.
+        /// Measures the silence of a client; an absence of the server moves it.
         Patience = "patience",
     }
 }
@@ -186,16 +185,16 @@ impl Due {
     }
 }
 
-/// Result of a command that has no more to say.
+/// Result of a command without further data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Did {
     /// Done and on record.
     Done,
-    /// Nothing changed: it was so already, or was done before under the same key.
+    /// Nothing changed: the state was the same already, or the key was used before.
     Unchanged,
 }
 
-/// The steps that are left in a record.
+/// The remaining steps of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     /// Deadlines that may still be processed.
@@ -205,7 +204,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The steps of a record that has none yet.
+    /// The steps of a new record.
     pub const FULL: Self = Self {
         deadlines: STEPS_PER_RECORD_MAX,
         grants: STEPS_PER_RECORD_MAX,

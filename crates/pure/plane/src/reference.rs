@@ -1,7 +1,7 @@
-//! Names of objects, `KIND/NAME`, as people type them and records are about them.
+//! Names of objects, `KIND/NAME`.
 //!
-//! Proofs, searches, the stream, explanations, watchers and the command line read and print this one
-//! type, so a kind that one of them knows is known to all.
+//! Proofs, searches, the stream, explanations, watchers and the command line share this type, so they
+//! know the same kinds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 vocabulary! {
-    /// Kinds of objects, in the order in which people read them.
+    /// Kinds of objects, in the order of output.
     pub enum Kind {
         /// A record of the ledger, by its number.
         Record = "record",
@@ -45,7 +45,7 @@ pub enum Reference {
     Token(ObjectName),
 }
 
-/// Why a text is not a reference.
+/// Error of a text that is not a reference.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Error {
     /// It has no slash.
@@ -53,15 +53,15 @@ pub enum Error {
     Form {
         /// The text.
         text: String,
-        /// The kinds that are accepted there.
+        /// The accepted kinds.
         kinds: &'static [Kind],
     },
-    /// The kind is unknown, or not accepted there.
+    /// The kind is unknown or not accepted.
     #[error("`{kind}` is not a kind here; the kinds are {}", list(.kinds))]
     Kind {
-        /// The kind that was named.
+        /// The given kind.
         kind: String,
-        /// The kinds that are accepted there.
+        /// The accepted kinds.
         kinds: &'static [Kind],
     },
     /// The name breaks a rule of its kind.
@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Reference {
-    /// The object of a kind and a name.
+    /// The reference of a kind and a name.
     pub fn new(kind: Kind, name: &str) -> Result<Self, Error> {
         let object = || ObjectName::new(name);
         let read = match kind {
@@ -102,7 +102,7 @@ impl Reference {
         read.map_err(|reason| Error::Name { kind, reason })
     }
 
-    /// The object of a kind in words and a name, where only these kinds are accepted.
+    /// The reference of a kind as text and a name; only these kinds are accepted.
     pub fn of(kind: &str, name: &str, kinds: &'static [Kind]) -> Result<Self, Error> {
         match Kind::from_word(kind).filter(|known| kinds.contains(known)) {
             Some(known) => Self::new(known, name),
@@ -113,7 +113,7 @@ impl Reference {
         }
     }
 
-    /// Reads `KIND/NAME`, where only these kinds are accepted.
+    /// Parses `KIND/NAME`; only these kinds are accepted.
     pub fn read(text: &str, kinds: &'static [Kind]) -> Result<Self, Error> {
         match text.split_once('/') {
             Some((kind, name)) => Self::of(kind, name, kinds),
@@ -136,7 +136,7 @@ impl Reference {
         }
     }
 
-    /// The name that stands in every record about it; a record by number has none.
+    /// The name, as records about the object have it; a record itself has none.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Record(_) => None,

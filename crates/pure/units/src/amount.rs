@@ -1,8 +1,8 @@
-//! What a booking asks for and what a limit allows, in four dimensions.
+//! Amounts of bookings and bounds of limits, in four dimensions.
 
 use serde::{Deserialize, Serialize};
 
-/// One of the four things that are counted.
+/// A counted resource.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dimension {
@@ -17,10 +17,10 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// All four, in the order in which they are checked and shown.
+    /// All dimensions, in the order of checks and output.
     pub const ALL: [Self; 4] = [Self::Slots, Self::Cpu, Self::Memory, Self::Gpus];
 
-    /// The word people see.
+    /// The displayed name.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Slots => "slots",
@@ -31,7 +31,7 @@ impl Dimension {
     }
 }
 
-/// How much of each dimension.
+/// An amount in each dimension.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Hash)]
 pub struct Amount {
     /// Units of admission.
@@ -44,7 +44,7 @@ pub struct Amount {
     pub gpus: u64,
 }
 
-/// A sum of amounts. It is exact: no machine holds so many amounts that it could overflow.
+/// An exact sum of amounts: it cannot overflow with as many amounts as fit in memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Total {
     slots: u128,
@@ -53,16 +53,16 @@ pub struct Total {
     gpus: u128,
 }
 
-/// The most of each dimension; `None` is unbounded.
+/// Maximum of each dimension; `None` for unbounded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Hash)]
 pub struct Bounds {
-    /// Most units of admission.
+    /// Units of admission.
     pub slots: Option<u64>,
-    /// Most CPU in millicores.
+    /// CPU in millicores.
     pub cpu_milli: Option<u64>,
-    /// Most memory in bytes.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Most whole GPUs.
+    /// Whole GPUs.
     pub gpus: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Amount {
         }
     }
 
-    /// Adds, dimension by dimension, and stays at the largest number rather than overflow.
+    /// Adds in each dimension, saturating.
     pub fn add(&mut self, other: &Self) {
         self.slots = self.slots.saturating_add(other.slots);
         self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
@@ -92,7 +92,7 @@ impl Amount {
 }
 
 impl Total {
-    /// The sum of nothing.
+    /// The empty sum.
     pub const ZERO: Self = Self {
         slots: 0,
         cpu_milli: 0,
@@ -110,7 +110,7 @@ impl Total {
         }
     }
 
-    /// Counts an amount in.
+    /// Adds an amount.
     pub fn add(&mut self, amount: &Amount) {
         self.slots += u128::from(amount.slots);
         self.cpu_milli += u128::from(amount.cpu_milli);
@@ -118,7 +118,7 @@ impl Total {
         self.gpus += u128::from(amount.gpus);
     }
 
-    /// Takes away what was counted in before; of more than that, all there is.
+    /// Subtracts an amount that was added before, saturating at zero.
     pub fn take(&mut self, amount: &Amount) {
         let left = |sum: u128, part: u64| sum.saturating_sub(u128::from(part));
         self.slots = left(self.slots, amount.slots);
@@ -132,7 +132,7 @@ impl Total {
         *self == Self::ZERO
     }
 
-    /// The sum for people and programs to see: at most the largest number an amount can have.
+    /// The sum as an amount, saturating.
     pub fn shown(&self) -> Amount {
         let shown = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
         Amount {
@@ -143,7 +143,7 @@ impl Total {
         }
     }
 
-    /// The dimensions in which `self + more` is above `bounds`.
+    /// The dimensions in which `self + more` exceeds `bounds`.
     pub fn exceeds(&self, more: &Amount, bounds: &Bounds) -> impl Iterator<Item = Dimension> {
         let (mut sum, bounds) = (*self, *bounds);
         sum.add(more);
@@ -153,7 +153,7 @@ impl Total {
         })
     }
 
-    /// Whether `self + more` stays within `bounds` in every dimension.
+    /// Whether `self + more` is within `bounds` in every dimension.
     pub fn fits(&self, more: &Amount, bounds: &Bounds) -> bool {
         self.exceeds(more, bounds).next().is_none()
     }

@@ -1,9 +1,9 @@
-//! Errors as people read them: what failed, and why, in one line.
+//! Formats an error with its causes in one line.
 
 use std::error::Error;
 
-/// An error and all that caused it, in one line. A cause that ends the line already, because the
-/// error above it has repeated it, is not said again.
+/// An error and its causes in one line. A cause is skipped if the line ends with it already, because
+/// the error above has repeated it.
 pub fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut source = error.source();
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_follow_one_another_and_none_is_said_twice() {
+    fn causes_follow_one_another_and_none_is_repeated() {
         for (texts, line) in [
             (&["a"][..], "a"),
             (&["a", "b", "c"], "a: b: c"),

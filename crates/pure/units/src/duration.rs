@@ -1,4 +1,4 @@
-//! Durations as people write them: `500ms`, `10s`, `5m`, `36h`, `7d`, and sums like `1h30m`.
+//! Durations as text: `500ms`, `10s`, `5m`, `36h`, `7d`, and sums like `1h30m`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{INTEGER_MAX, Millis};
 
-/// Why a text is not a duration.
+/// Error of a text that is not a duration.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Error {
     /// Not a sum of whole numbers with units.
@@ -15,7 +15,7 @@ pub enum Error {
         "`{0}` is not a duration; write a whole number and a unit, as in 500ms, 10s, 5m, 36h or 7d"
     )]
     Form(String),
-    /// More milliseconds than a record can carry.
+    /// Longer than [`INTEGER_MAX`] milliseconds.
     #[error("`{0}` is too long a duration")]
     TooLong(String),
 }
@@ -65,7 +65,7 @@ impl FromStr for Millis {
     }
 }
 
-/// Writes the exact length with the fewest units: `90s` is `1m30s`, `86400s` is `1d`.
+/// The exact length with the fewest units: `90s` is `1m30s`, `86400s` is `1d`.
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.ms() == 0 {
@@ -87,7 +87,7 @@ fn split_while(text: &str, keep: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// An error must not repeat a megabyte of someone's mistake.
+/// An error must not repeat a megabyte of input.
 fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,23 +1,23 @@
-//! Characters that a reader does not see, or that change how the text around them is shown.
+//! Characters that are invisible or change how the text around them is displayed.
 //!
-//! A label with one of them looks like another label, and a terminal obeys some of them. New
-//! requests are refused with them ([`check`]); a record that has them already stays readable, and
-//! they are escaped where it is shown ([`escape`]).
+//! A label with one of them looks like another label, and some control the terminal. New requests with
+//! them are refused ([`check`]); records that have them stay readable, and output escapes them
+//! ([`escape`]).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use thiserror::Error;
 
-/// A hidden character in a text of a request.
+/// Error of a text with a hidden character.
 #[derive(Clone, Copy, Debug, Error, Eq, PartialEq)]
 #[error("has the invisible character U+{:04X}; leave it out", u32::from(*.0))]
 pub struct Hidden(pub char);
 
-/// Whether a character is not shown: control characters, directions of writing, separators of
-/// lines, Unicode's `Default_Ignorable_Code_Point`, the blank Braille pattern and noncharacters.
+/// Whether a character is hidden: control characters, writing directions, line separators, Unicode's
+/// `Default_Ignorable_Code_Point`, the blank Braille pattern and noncharacters.
 pub fn is_hidden(character: char) -> bool {
-    // Nearly all text is ASCII.
+    // Fast path: nearly all text is ASCII.
     if character.is_ascii() {
         return character.is_ascii_control();
     }
@@ -46,7 +46,7 @@ pub fn is_hidden(character: char) -> bool {
     ) || u32::from(character) & 0xfffe == 0xfffe
 }
 
-/// Refuses a text that has a hidden character, and names the first.
+/// Refuses a text with a hidden character, and names the first.
 pub fn check(text: &str) -> Result<(), Hidden> {
     match text.chars().find(|character| is_hidden(*character)) {
         Some(character) => Err(Hidden(character)),
@@ -54,7 +54,7 @@ pub fn check(text: &str) -> Result<(), Hidden> {
     }
 }
 
-/// The text with every hidden character but those in `kept` written as its code point: `\u{202e}`.
+/// Escapes every hidden character except those in `kept` as its code point: `\u{202e}`.
 pub fn escape<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     let is_escaped = |character: char| is_hidden(character) && !kept.contains(&character);
     if !text.chars().any(is_escaped) {
@@ -77,7 +77,7 @@ mod tests {
     use super::{Hidden, check, escape};
 
     #[test]
-    fn characters_that_nobody_sees_are_named_and_escaped() {
+    fn hidden_characters_are_named_and_escaped() {
         for character in [
             '\0',
             '\u{7}',
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_is_left_alone() {
+    fn visible_text_is_not_changed() {
         for text in [
             "größe",
             "日本語",

@@ -1,9 +1,8 @@
-//! Integers with units, names with rules, and the one map that cannot be iterated.
+//! Integers with units, names with rules, and a hash map that cannot be iterated.
 //!
-//! Every other crate speaks in these types, so a millisecond is never added to a byte and a
-//! name that reached the engine has already been checked. Text becomes these types here, once,
-//! and the errors say what was wrong with the text. Nothing here reads a clock or rounds in
-//! secret: divisions and parses say which way they round.
+//! All crates use these types, so a millisecond is never added to a byte, and a name in the engine has
+//! been checked. Text is parsed into these types here, once, and errors name the mistake. Nothing
+//! reads a clock; divisions and parsers document their rounding.
 
 pub mod amount;
 pub mod causes;
@@ -22,12 +21,11 @@ pub use index::Index;
 pub use name::{BookingId, Label, NameError, ObjectName, PodName};
 pub use time::{Instant, Millis};
 
-/// The largest integer that a record or an API answer may carry: 2⁵³ − 1.
-///
-/// JSON readers in other languages keep integers in doubles; beyond this they would lie.
+/// The largest integer in a record or an API answer: 2⁵³ − 1. JSON readers in other languages use
+/// doubles, which are not exact beyond it.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// Whether a value is its type's default: such a field is left out of a record.
+/// Whether a value is the default of its type; such a field is omitted from a record.
 pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

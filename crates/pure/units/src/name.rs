@@ -1,7 +1,7 @@
 //! Names with rules: booking ids, object names, classes and tenants.
 //!
-//! The text sits behind an `Arc`: a booking's id stands in the working state, the view, the
-//! queue and the deadlines, and costs its bytes once.
+//! The text is in an `Arc`, because the working state, the view, the queue and the deadlines share the
+//! id of a booking.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,33 +13,33 @@ use thiserror::Error;
 
 use crate::Instant;
 
-/// The most bytes of a booking id, and the most characters of a class or tenant (L9).
+/// Maximum bytes of a booking id, and maximum characters of a class or tenant (L9).
 pub const ID_LENGTH_MAX: usize = 128;
-/// The most bytes of an object's name, as DNS has it (L9).
+/// Maximum bytes of an object's name, as in DNS (L9).
 pub const OBJECT_NAME_LENGTH_MAX: usize = 253;
-/// The most bytes of a pod's name: namespace, pod and container have less together.
+/// Maximum bytes of a pod's name: more than namespace, pod and container together.
 pub const POD_NAME_LENGTH_MAX: usize = 512;
 
-/// Why a text is not a name.
+/// Error of a text that is not a name.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum NameError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("must not be empty")]
     Empty,
-    /// Longer than the bound.
+    /// The text is too long.
     #[error("is {length} long, at most {max} is allowed")]
     TooLong {
-        /// How long the text is.
+        /// Its length.
         length: usize,
-        /// How long it may be.
+        /// The maximum.
         max: usize,
     },
-    /// A character that the kind of name does not allow.
+    /// A character is not allowed.
     #[error("has the character {character:?}; allowed are {allowed}")]
     Character {
-        /// The first offending character.
+        /// The first such character.
         character: char,
-        /// What the kind of name allows, in words.
+        /// Description of the allowed characters.
         allowed: &'static str,
     },
 }
@@ -51,13 +51,13 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Checks the text and keeps it.
+            /// Checks the text and stores it.
             pub fn new(text: &str) -> Result<Self, NameError> {
                 $check(text)?;
                 Ok(Self(text.into()))
             }
 
-            /// A name that the program itself gives, whose text follows the rules.
+            /// A name from the program itself, which must follow the rules.
             pub fn known(text: &'static str) -> Self {
                 debug_assert!($check(text).is_ok(), "{text} is no name");
                 Self(text.into())
@@ -119,29 +119,29 @@ macro_rules! name {
 }
 
 name! {
-    /// The client's name of a booking: 1–128 of `A–Z a–z 0–9 . _ : -` (L9).
+    /// The id of a booking, chosen by the client: 1–128 of `A–Z a–z 0–9 . _ : -` (L9).
     BookingId, check_id
 }
 
 name! {
-    /// The name of an object people declare, such as a limit: a DNS name of at most 253 bytes.
+    /// The name of a declared object, such as a limit: a DNS name of at most 253 bytes.
     ObjectName, check_object_name
 }
 
 name! {
-    /// A class or a tenant: 1–128 characters of UTF-8 but control characters, white space and
-    /// `* / , =`, which have meaning in patterns, references and filters.
+    /// A class or a tenant: 1–128 characters of UTF-8 except control characters, white space and
+    /// `* / , =`, which have a meaning in patterns, references and filters.
     Label, check_label
 }
 
 name! {
-    /// Who takes part in the CPU market of a node: a cgroup, an execution, or
-    /// `namespace/pod/container`; 1–512 bytes of UTF-8 but control characters and white space.
+    /// A pod in the CPU market of a node: a cgroup, an execution, or `namespace/pod/container`;
+    /// 1–512 bytes of UTF-8 except control characters and white space.
     PodName, check_pod_name
 }
 
 impl BookingId {
-    /// When the id was made, if it ends in a `UUIDv7` (L6).
+    /// The creation time of the id, if it ends in a `UUIDv7` (L6).
     pub fn made_at(&self) -> Option<Instant> {
         uuid_v7_time(&self.0)
     }
@@ -212,7 +212,7 @@ fn check_characters(
     }
 }
 
-/// Reads the 48-bit millisecond time of a trailing `UUIDv7`, with or without hyphens.
+/// Parses the 48-bit millisecond time of a trailing `UUIDv7`, with or without hyphens.
 fn uuid_v7_time(text: &str) -> Option<Instant> {
     let tail = |length: usize| {
         text.len()

@@ -1,13 +1,13 @@
 //! Kubernetes quantities: `500m`, `1.5`, `256Mi`, `2e3`, `8Ei`.
 //!
-//! CPU becomes whole millicores and memory whole bytes, both rounded **up**, as Kubernetes does:
-//! whoever asks for a fraction of the smallest unit is charged for all of it.
+//! CPU becomes whole millicores and memory whole bytes, both rounded **up**, as in Kubernetes: a
+//! fraction of the smallest unit is charged as a whole one.
 
 use thiserror::Error;
 
 use crate::INTEGER_MAX;
 
-/// Why a text is not a quantity.
+/// Error of a text that is not a quantity.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum Error {
     /// Not a number with a Kubernetes suffix.
@@ -16,28 +16,28 @@ pub enum Error {
     /// Below zero.
     #[error("`{0}` is negative")]
     Negative(String),
-    /// More than a record can carry.
+    /// Larger than [`INTEGER_MAX`].
     #[error("`{0}` is too large")]
     TooLarge(String),
-    /// More digits than any unit has use for.
+    /// More significant digits than supported.
     #[error("`{0}` has more than 18 significant digits")]
     TooPrecise(String),
 }
 
-/// The most significant digits read: more than any quantity that fits can use.
+/// Maximum number of significant digits: more than any valid quantity needs.
 const DIGITS_MAX: usize = 18;
 
-/// Reads CPU as millicores, rounded up.
+/// Parses CPU as millicores, rounded up.
 pub fn cpu_milli(text: &str) -> Result<u64, Error> {
     parse(text, 3)
 }
 
-/// Reads memory as bytes, rounded up.
+/// Parses memory as bytes, rounded up.
 pub fn memory_bytes(text: &str) -> Result<u64, Error> {
     parse(text, 0)
 }
 
-/// Writes millicores as Kubernetes does: `1500m`, `2`.
+/// Formats millicores like Kubernetes: `1500m`, `2`.
 pub fn format_cpu(milli: u64) -> String {
     if milli.is_multiple_of(1_000) {
         (milli / 1_000).to_string()
@@ -46,7 +46,7 @@ pub fn format_cpu(milli: u64) -> String {
     }
 }
 
-/// Writes bytes with the largest binary suffix that is exact: `256Mi`, `1000`.
+/// Formats bytes with the largest exact binary suffix: `256Mi`, `1000`.
 pub fn format_memory(bytes: u64) -> String {
     const SUFFIXES: [(&str, u32); 6] = [
         ("Ei", 60),
@@ -65,7 +65,7 @@ pub fn format_memory(bytes: u64) -> String {
         )
 }
 
-/// Reads `text` as a whole number of 10^−`scale`, rounded up.
+/// Parses `text` as a whole number of 10^−`scale`, rounded up.
 fn parse(text: &str, scale: i32) -> Result<u64, Error> {
     let shown = || text.chars().take(40).collect::<String>();
     let form = || Error::Form(shown());
@@ -109,7 +109,6 @@ fn parse(text: &str, scale: i32) -> Result<u64, Error> {
     .ok_or_else(|| Error::TooLarge(shown()))
 }
 
-/// The power of two and the power of ten that a suffix stands for.
 fn suffix_power(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "" => (0, 0),
@@ -139,9 +138,8 @@ fn suffix_power(suffix: &str) -> Option<(u32, i32)> {
     })
 }
 
-/// ⌈digits · 2^shift · 10^power⌉, or `None` where it is beyond `u64`.
-///
-/// At most 18 digits times 2⁶⁰ stay below 2¹²⁰; a power that overflows u128 decides by itself.
+/// ⌈digits · 2^shift · 10^power⌉, or `None` beyond `u64`. 18 digits times 2⁶⁰ are below 2¹²⁰; a power
+/// that overflows u128 determines the result alone.
 fn rounded_up(digits: u64, shift: u32, power: i32) -> Option<u64> {
     let value = u128::from(digits) << shift;
     let factor = 10_u128.checked_pow(power.unsigned_abs());
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same() {
+    fn formatted_quantities_parse_to_the_same_value() {
         for value in [
             0,
             1,

@@ -19,7 +19,7 @@ pub struct Instant(u64);
 pub struct Millis(u64);
 
 impl Instant {
-    /// The instant that lies `ms` milliseconds after the epoch.
+    /// The instant `ms` milliseconds after the epoch.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms)
     }
@@ -29,27 +29,27 @@ impl Instant {
         self.0
     }
 
-    /// The instant `length` later, held at the largest integer a record may carry.
+    /// The instant `length` later, at most [`INTEGER_MAX`].
     #[must_use]
     pub const fn after(self, length: Millis) -> Self {
         let sum = self.0.saturating_add(length.0);
         Self(if sum > INTEGER_MAX { INTEGER_MAX } else { sum })
     }
 
-    /// The instant `length` earlier, held at the epoch.
+    /// The instant `length` earlier, at least the epoch.
     #[must_use]
     pub const fn before(self, length: Millis) -> Self {
         Self(self.0.saturating_sub(length.0))
     }
 
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// The time since `earlier`; zero if it is in the future.
     pub const fn since(self, earlier: Self) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Millis {
-    /// No time at all.
+    /// Zero length.
     pub const ZERO: Self = Self(0);
 
     /// A length of `ms` milliseconds.

@@ -1,7 +1,6 @@
-//! Closed sets of words: one enum with one list of its words, for journal, API, command line and
-//! metrics.
+//! Enums with one word per variant, for journal, API, command line and metrics.
 
-/// Declares an enum whose variants are words.
+/// Declares an enum with a word for each variant.
 ///
 /// ```
 /// bursar_units::vocabulary! {
@@ -18,8 +17,7 @@
 /// assert_eq!(Colour::from_word("blue"), None);
 /// ```
 ///
-/// The order of the variants is the order of the values and of `ALL`. Serde writes and reads the
-/// words.
+/// The order of the variants is the order of the values and of `ALL`. The serde form is the word.
 #[macro_export]
 macro_rules! vocabulary {
     (
@@ -90,7 +88,7 @@ use ::serde::de::{Error, Visitor};
 #[doc(hidden)]
 pub use serde;
 
-/// Reads a word of a closed set.
+/// Deserializes the word of an enum.
 #[doc(hidden)]
 pub fn read<'de, T, D: Deserializer<'de>>(
     deserializer: D,
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_not_known_is_refused_with_those_that_are() {
+    fn an_unknown_word_is_refused_with_the_list_of_known_ones() {
         for word in ["blue", "Red", "Amber", "red ", ""] {
             assert_eq!(Colour::from_word(word), None);
             let refusal = serde_json::from_str::<Colour>(&format!("\"{word}\"")).unwrap_err();

@@ -1,7 +1,7 @@
-//! Whole numbers as a record carries them: above 2⁵³ − 1 as a decimal string (L7).
+//! Serde form of whole numbers in records: a decimal string above 2⁵³ − 1 (L7).
 //!
 //! For `#[serde(with = "whole")]` on a `u64`, and `whole::optional` on an `Option<u64>`. Each number
-//! has one spelling; another one is refused.
+//! has one spelling; any other is refused.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserializer, Serializer};
 
 use crate::INTEGER_MAX;
 
-/// Writes one.
+/// Serializes a number.
 pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     if *value <= INTEGER_MAX {
         serializer.serialize_u64(*value)
@@ -19,19 +19,19 @@ pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::
     }
 }
 
-/// Reads one.
+/// Deserializes a number.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(Number)
 }
 
-/// The same for a number that may be absent.
+/// The same for an optional number.
 pub mod optional {
     use std::fmt;
 
     use serde::de::{Deserializer, Visitor};
     use serde::{Serialize, Serializer};
 
-    /// Writes one, if it is there.
+    /// Serializes an optional number.
     pub fn serialize<S: Serializer>(value: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
         struct Whole(u64);
 
@@ -44,7 +44,7 @@ pub mod optional {
         value.map(Whole).serialize(serializer)
     }
 
-    /// Reads one.
+    /// Deserializes an optional number.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<u64>, D::Error> {

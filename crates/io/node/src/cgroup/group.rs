@@ -1,6 +1,6 @@
-//! The groups of one execution: made, entered, emptied, removed.
+//! The groups of one execution: creates, enters, empties and removes them.
 //!
-//! Every call may be repeated, and a group that is not there is an empty one.
+//! Every call may be repeated; a missing group counts as empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{Directory, Plan, Setting, Tree, Unless, Version, leave, make_directory, pass_on};
 
-/// The groups of one execution, in one or more hierarchies; none where nothing is delegated.
+/// The groups of one execution, one per hierarchy; none where nothing is delegated.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     directories: Vec<(Version, PathBuf)>,
 }
 
-/// What the kernel says about memory after the fact.
+/// Memory use as counted by the kernel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
-    /// Whether it had to kill somebody for want of memory.
+    /// Whether the kernel killed a process because it was out of memory.
     pub is_killed: bool,
-    /// The most that was used at once, where it counts that.
+    /// Peak use, where the kernel counts it.
     pub peak_bytes: Option<u64>,
 }
 
 impl Group {
-    /// The groups of a plan, made or not.
+    /// The groups of a plan, whether created or not.
     pub fn of(plan: &Plan) -> Self {
         let directories = plan.directories.iter();
         Self {
@@ -39,7 +39,7 @@ impl Group {
         }
     }
 
-    /// The groups that executions of a name may have in these trees.
+    /// All groups that an execution of this name may have in these trees.
     pub fn everywhere(trees: &[Tree], name: &str) -> Self {
         Self {
             directories: trees
@@ -49,7 +49,7 @@ impl Group {
         }
     }
 
-    /// Keeps only what is below the directory of a ledger and carries the name of an execution.
+    /// Keeps only groups below the directory of a ledger that have the name of an execution.
     #[must_use]
     pub fn only(mut self, ledger: &str, name: &str) -> Self {
         let above = format!("bursar-{ledger}");
@@ -62,7 +62,7 @@ impl Group {
         self
     }
 
-    /// Makes the groups of a plan with all limits set.
+    /// Creates the groups of a plan and sets all limits.
     pub fn make(plan: &Plan) -> io::Result<Self> {
         for directory in &plan.directories {
             make(directory)?;
@@ -73,18 +73,18 @@ impl Group {
         Ok(Self::of(plan))
     }
 
-    /// Removes the directories above, if no other execution is in them.
+    /// Removes the parent directories if no other execution is in them.
     pub fn leave(&self) {
         let directories = self.directories.iter();
         leave(directories.filter_map(|(_, path)| path.parent()));
     }
 
-    /// Whether there is any.
+    /// Whether there is no group.
     pub fn is_none(&self) -> bool {
         self.directories.is_empty()
     }
 
-    /// The files by which a process enters.
+    /// The files for entering the groups.
     pub fn entrances(&self) -> Vec<PathBuf> {
         let directories = self.directories.iter();
         directories
@@ -92,7 +92,7 @@ impl Group {
             .collect()
     }
 
-    /// Who is in it, by the kernel's word.
+    /// The pids in the groups.
     pub fn members(&self) -> io::Result<BTreeSet<i32>> {
         let mut members = BTreeSet::new();
         for (_, path) in &self.directories {
@@ -101,15 +101,14 @@ impl Group {
         Ok(members)
     }
 
-    /// Sends a signal to every member that `is_spared` does not name; who got it.
+    /// Sends a signal to every member except those that `is_spared` selects; returns the receivers.
     pub fn signal(
         &self,
         signal: Signal,
         is_spared: impl Fn(i32) -> bool,
     ) -> io::Result<BTreeSet<i32>> {
-        // A number may change hands between the kernel's list and our signal. A descriptor does
-        // not: one that was opened before the number was seen in the group is of a member, or of
-        // somebody who is dead.
+        // A pid may be reused between the list and the signal. A pidfd is safe: if the pid is in
+        // the group after it was opened, the pidfd is of a member or of a dead process.
         let mut opened = BTreeMap::new();
         for number in self.members()?.into_iter().filter(|pid| !is_spared(*pid)) {
             let pid = Pid::from_raw(number);
@@ -126,30 +125,30 @@ impl Group {
         Ok(opened.into_keys().collect())
     }
 
-    /// Kills everybody in it once. Whoever is being born may escape, so it is repeated until
-    /// nobody is left.
+    /// Kills all members once. A process that is just being forked may escape, so callers repeat
+    /// this until the group is empty.
     pub fn kill(&self) -> io::Result<()> {
         let mut is_done = true;
         for (version, path) in &self.directories {
-            // One that is gone by now, as its shim removes it, has nobody left to kill.
+            // The shim may have removed the group by now.
             is_done &= *version == Version::V2
                 && (write(&path.join("cgroup.kill"), "1")? || !path.exists());
         }
         if is_done {
             return Ok(());
         }
-        // Version 1 cannot kill, nor can an old version 2: hold them still, so that nobody has
-        // children while the list is read.
+        // Version 1 and older kernels have no `cgroup.kill`: freeze, so that nobody forks while
+        // the list is read.
         self.freeze("FROZEN", "1")?;
         let killed = self.signal(Signal::KILL, |_| false);
         self.freeze("THAWED", "0")?;
         killed.map(|_| ())
     }
 
-    /// Kills everybody in it and removes it with the groups that were made inside; `false` while
-    /// somebody is in it.
+    /// Kills all members and removes the groups with their subgroups; `false` while a member is
+    /// left.
     pub fn end(&self) -> io::Result<bool> {
-        // Mostly nobody is left, and an empty group goes at the first attempt.
+        // Mostly the group is empty, and the first attempt removes it.
         if self.remove()? {
             return Ok(true);
         }
@@ -168,7 +167,7 @@ impl Group {
         Ok(is_removed)
     }
 
-    /// What the kernel counted.
+    /// The memory use of the groups.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory::default();
         for (version, path) in &self.directories {
@@ -197,13 +196,13 @@ impl Group {
     }
 }
 
-/// How often the directory above is made again that somebody else removes: a server that leaves
-/// does so once.
+/// Attempts to create the parent while another process removes it: a server that stops does so
+/// once.
 const ATTEMPTS: u32 = 10;
 
 fn make(directory: &Directory) -> io::Result<()> {
     let base = directory.path.parent().unwrap_or(&directory.path);
-    // One that is there already was left by somebody who died between this and the next step.
+    // An existing one was left by a process that died between this step and the next.
     let mut made = make_directory(&directory.path);
     for _ in 0..ATTEMPTS {
         match &made {
@@ -213,35 +212,34 @@ fn make(directory: &Directory) -> io::Result<()> {
         made = make_directory(&directory.path);
     }
     made?;
-    // Whoever made the directory above may not have come this far yet. It does not go away any
-    // more, and what it passes on reaches those inside, old and new.
+    // The process that created the parent may not have enabled the controllers yet. The parent can
+    // no longer be removed, and enabling affects existing and new children.
     pass_on(base, &directory.controllers)
 }
 
 fn set(setting: &Setting) -> io::Result<()> {
-    // The files are the kernel's: one that is not there must not be created.
-    let result = fs::OpenOptions::new()
-        .write(true)
-        .open(&setting.file)
-        .and_then(|mut file| io::Write::write_all(&mut file, setting.value.as_bytes()));
-    match (result, setting.unless) {
+    match (overwrite(&setting.file, &setting.value), setting.unless) {
         (Err(error), Unless::Absent) if is_absent(&error) => Ok(()),
         (Err(error), Unless::Tighter) if is(&error, Errno::INVAL) => Ok(()),
         (result, _) => result,
     }
 }
 
-/// Writes to a file of the kernel's; `false` where it has none of that name, or cannot do this to
-/// a group that is threaded.
+/// Writes to a file of the kernel; `false` if it is missing, or unsupported for a threaded group.
 fn write(file: &Path, value: &str) -> io::Result<bool> {
-    let opened = fs::OpenOptions::new().write(true).open(file);
-    match opened.and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes())) {
+    match overwrite(file, value) {
         Err(error) if is_absent(&error) || is(&error, Errno::OPNOTSUPP) => Ok(false),
         result => result.map(|()| true),
     }
 }
 
-/// Removes one group; `false` while somebody, or another group, is in it.
+/// Must not create a missing file: the files are the kernel's.
+fn overwrite(file: &Path, value: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(file)?;
+    io::Write::write_all(&mut file, value.as_bytes())
+}
+
+/// Removes one group; `false` while a process or another group is in it.
 fn remove(path: &Path) -> io::Result<bool> {
     match fs::remove_dir(path) {
         Err(error) if is(&error, Errno::BUSY) => Ok(false),
@@ -250,7 +248,7 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Visits a group and every one inside it, the innermost first.
+/// Visits a group and its subgroups, the innermost first.
 fn each(path: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
@@ -274,8 +272,8 @@ fn each(path: &Path, visit: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Resu
 
 fn add_members(path: &Path, members: &mut BTreeSet<i32>) -> io::Result<()> {
     let mut read = fs::read_to_string(path.join("cgroup.procs"));
-    // A program may make a group inside its own that is threaded: the kernel lists whose threads
-    // those are in the group above, and only the threads here.
+    // A program may create a threaded subgroup: the kernel lists its processes in the parent, and
+    // only threads here.
     if read
         .as_ref()
         .is_err_and(|error| is(error, Errno::OPNOTSUPP))
@@ -300,7 +298,7 @@ fn has_killed(events: &str) -> bool {
     })
 }
 
-/// A group may vanish between two steps: a file opened before says so with `ENODEV`.
+/// A group may vanish between two steps: reading a file opened before then gives `ENODEV`.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || is(error, Errno::NODEV)
 }

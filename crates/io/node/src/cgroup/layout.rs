@@ -1,27 +1,26 @@
-//! Which hierarchies of cgroups a machine has, and where in them we are: text to types, no IO.
+//! Parses which cgroup hierarchies a machine has, and our own group in each; no IO.
 //!
-//! `mountinfo` says where each hierarchy is mounted and which part of it is to be seen; `cgroup`
-//! says in which group of it we are. Lines that say neither are passed over: there are as many
-//! kinds as there are distributions.
+//! `mountinfo` names the mount point of each hierarchy and the group visible there; `cgroup` names
+//! our own group. Other lines are skipped, because they differ between distributions.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::Version;
 
-/// A hierarchy that is mounted.
+/// A mounted hierarchy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mount {
-    /// Which interface it speaks.
+    /// Its interface.
     pub version: Version,
-    /// The group that is seen at the mount point.
+    /// The group visible at the mount point.
     pub root: PathBuf,
     /// The mount point.
     pub point: PathBuf,
-    /// What version 1 mounted there; empty for version 2.
+    /// The controllers of version 1; empty for version 2.
     pub controllers: Vec<String>,
 }
 
-/// A group that we are in.
+/// Our group in one hierarchy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Membership {
     /// The controllers of version 1; empty for version 2.
@@ -40,7 +39,7 @@ pub fn memberships(text: &str) -> Vec<Membership> {
     text.lines().filter_map(membership).collect()
 }
 
-/// The hierarchy of version 2 and where we are in it.
+/// The hierarchy of version 2, and our group in it.
 pub fn unified<'a>(
     mounts: &'a [Mount],
     memberships: &'a [Membership],
@@ -50,7 +49,7 @@ pub fn unified<'a>(
     Some((mount, own))
 }
 
-/// The hierarchy of version 1 that carries a controller, and where we are in it.
+/// The hierarchy of version 1 with a controller, and our group in it.
 pub fn legacy<'a>(
     mounts: &'a [Mount],
     memberships: &'a [Membership],
@@ -62,15 +61,15 @@ pub fn legacy<'a>(
     Some((mount, own))
 }
 
-/// Our own directory: the mount point and what of our path lies below the part that is seen.
-/// A path outside of it (a namespace we have left) leaves the mount point.
+/// The directory of our group: the mount point, joined with our path below the visible root. For a
+/// path outside of it (a namespace we have left) it is the mount point.
 pub fn directory(mount: &Mount, own: &Membership) -> PathBuf {
     let is_plain = |path: &Path| {
         path.components()
             .all(|part| matches!(part, Component::Normal(_)))
     };
     match own.path.strip_prefix(&mount.root) {
-        // Joining an empty path would add a slash to what people read.
+        // Joining an empty path would add a slash.
         Ok(rest) if is_plain(rest) && rest != Path::new("") => mount.point.join(rest),
         _ => mount.point.clone(),
     }

@@ -1,4 +1,4 @@
-//! What there is of an execution, and what becomes of it when nobody watches it any more.
+//! Inspects an execution, and ends one whose shim is gone.
 
 use std::io::{self, ErrorKind};
 
@@ -14,92 +14,88 @@ use crate::log;
 use crate::place::{self, Lock, Marker};
 use crate::shim::{Ending, Status};
 
-/// What there is of an execution.
-pub(super) enum Look {
-    /// It has ended.
+/// The state of an execution, from its directory and its cgroups.
+pub(super) enum State {
     Ended(Exit),
-    /// A shim lives, and has got so far.
+    /// Its shim is alive; with the marker if the shim has written it.
     Alive(Option<Marker>),
-    /// It was started, and nobody watches it any more.
+    /// It was started, and its shim is gone.
     Orphaned(Remains),
-    /// It was never started.
+    /// It has a directory and was never started.
     Fresh(Remains),
-    /// There is not even a directory.
+    /// It has no directory.
     Absent(Remains),
 }
 
-/// What a shim may have left. Whoever holds the lock settles it.
+/// Cgroups that a shim may have left. Only the holder of the lock ends them.
 pub(super) struct Remains {
     pub(super) group: Group,
-    /// Nobody else looks, or starts a shim, until it is dropped.
+    /// Until it is dropped nobody else inspects the execution or starts a shim.
     pub(super) lock: Option<Lock>,
 }
 
 impl Local {
-    pub(super) fn look(&self, id: &BookingId) -> Result<Look, Error> {
-        let path = self.place(id).path().to_owned();
-        self.try_look(id).map_err(failed("look at", &path))
+    pub(super) fn inspect(&self, id: &BookingId) -> Result<State, Error> {
+        let path = self.directory(id).path().to_owned();
+        self.try_inspect(id).map_err(failed("read", &path))
     }
 
-    fn try_look(&self, id: &BookingId) -> io::Result<Look> {
-        let place = self.place(id);
-        // The lock comes first: when it is free, all that its last holder wrote is there to read.
-        let lock = match place.lock() {
+    fn try_inspect(&self, id: &BookingId) -> io::Result<State> {
+        let directory = self.directory(id);
+        // The lock comes first: once it is free, everything that its last holder wrote is readable.
+        let lock = match directory.lock() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let group = self.group(id, None);
-                return Ok(Look::Absent(Remains { group, lock: None }));
+                return Ok(State::Absent(Remains { group, lock: None }));
             }
             result => result?,
         };
-        if let Some(status) = place.status()? {
-            return Ok(Look::Ended(status.into()));
+        if let Some(status) = directory.status()? {
+            return Ok(State::Ended(status.into()));
         }
-        let marker = place.marker()?;
+        let marker = directory.marker()?;
         let Some(lock) = lock else {
-            return Ok(Look::Alive(marker));
+            return Ok(State::Alive(marker));
         };
-        // Output without a marker is of one that has ended and was cleaned up after.
-        let is_fresh = marker.is_none() && !place.has_output();
+        // Output without a marker belongs to an execution that has ended and was cleaned.
+        let is_fresh = marker.is_none() && !directory.has_output();
         let remains = Remains {
             group: self.group(id, marker.as_ref()),
             lock: Some(lock),
         };
         Ok(match marker {
-            Some(Marker::Ended(status)) => Look::Ended(status.into()),
-            _ if is_fresh => Look::Fresh(remains),
-            _ => Look::Orphaned(remains),
+            Some(Marker::Ended(status)) => State::Ended(status.into()),
+            _ if is_fresh => State::Fresh(remains),
+            _ => State::Orphaned(remains),
         })
     }
 
-    /// What lives of an execution: a shim, or processes that have none.
     pub(super) fn lives(&self, id: &BookingId) -> Result<Life, Error> {
-        let remains = match self.look(id)? {
-            Look::Ended(_) => return Ok(Life::Nothing),
-            Look::Alive(marker) => return Ok(running(marker, true)),
-            Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => remains,
+        let remains = match self.inspect(id)? {
+            State::Ended(_) => return Ok(Life::Nothing),
+            State::Alive(marker) => return Ok(running(marker, true)),
+            State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => remains,
         };
-        Ok(if self.is_populated(id, &remains)? {
-            running(self.marker(id)?, false)
-        } else {
-            Life::Nothing
-        })
+        if !self.is_populated(id, &remains)? {
+            return Ok(Life::Nothing);
+        }
+        let directory = self.directory(id);
+        let marker = directory.marker();
+        Ok(running(
+            marker.map_err(failed("read", directory.path()))?,
+            false,
+        ))
     }
 
-    /// Whether a process is in a cgroup of an execution.
     pub(super) fn is_populated(&self, id: &BookingId, remains: &Remains) -> Result<bool, Error> {
-        let path = self.place(id).path().to_owned();
+        let path = self.directory(id).path().to_owned();
         let members = remains.group.members();
         Ok(!members
             .map_err(failed("read the cgroup of", &path))?
             .is_empty())
     }
 
-    fn marker(&self, id: &BookingId) -> Result<Option<Marker>, Error> {
-        let place = self.place(id);
-        place.marker().map_err(failed("look at", place.path()))
-    }
-
-    /// The cgroups of an execution: those it was given, or else all that it may have been given.
+    /// The cgroups of an execution: those in the marker, else all that it may have.
     pub(super) fn group(&self, id: &BookingId, marker: Option<&Marker>) -> Group {
         let name = place::name(id);
         match marker {
@@ -111,22 +107,21 @@ impl Local {
         }
     }
 
-    /// Resolves when nothing of an execution is left.
+    /// Resolves when no process of the execution is left.
     pub(super) async fn ended(&self, id: &BookingId) -> Exit {
-        // A shim that has not got to work yet when its execution is stopped changes nothing any
-        // more, and may never move again.
-        if let Ok(Look::Ended(exit)) = self.look(id) {
+        // A shim that was stopped before it began may hang; it can change nothing any more.
+        if let Ok(State::Ended(exit)) = self.inspect(id) {
             return exit;
         }
         loop {
             self.shims.gone(id).await;
-            match self.look(id) {
-                Ok(Look::Ended(exit)) => return exit,
-                Ok(Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains)) => {
+            match self.inspect(id) {
+                Ok(State::Ended(exit)) => return exit,
+                Ok(State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains)) => {
                     return self.lost(id, remains).await;
                 }
-                Ok(Look::Alive(_)) => sleep(LOOK_PAUSE).await,
-                // What cannot be known is asked again: `lost` would free a slot.
+                Ok(State::Alive(_)) => sleep(LOOK_PAUSE).await,
+                // Try again: `lost` would free a slot that may be in use.
                 Err(error) => {
                     tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SEEN);
                     sleep(KILL_TIME).await;
@@ -135,7 +130,7 @@ impl Local {
         }
     }
 
-    /// Ends what is left, however long it takes: to say that it is gone would free its slot.
+    /// Ends the remaining processes, however long it takes: reporting the end frees the slot.
     pub(super) async fn lost(&self, id: &BookingId, remains: Remains) -> Exit {
         while let Err(error) = self.settle(id, &remains, Ending::Lost).await {
             tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_SETTLED);
@@ -144,18 +139,17 @@ impl Local {
         Exit::Lost
     }
 
-    /// Ends what is left within the time that a killed process may take, and writes down what
-    /// became of it. That this cannot be written changes nothing: whoever looks again comes to
-    /// the same end.
+    /// Ends the remaining processes within [`KILL_TIME`] and writes the status. A status that
+    /// cannot be written is only logged: the next inspection comes to the same result.
     pub(super) async fn settle(
         &self,
         id: &BookingId,
         remains: &Remains,
         exit: Ending,
     ) -> Result<(), Error> {
-        let place = self.place(id);
+        let directory = self.directory(id);
         let until = Instant::now() + KILL_TIME;
-        let fail = |source| failed("end the cgroup of", place.path())(source);
+        let fail = |source| failed("end the cgroup of", directory.path())(source);
         while !remains.group.end().map_err(fail)? {
             if until <= Instant::now() {
                 return Err(alive(id, &remains.group));
@@ -163,7 +157,7 @@ impl Local {
             sleep(SHORT_PAUSE).await;
         }
         let written = match &remains.lock {
-            Some(_) => place.conclude(&Status { exit, seen: None }),
+            Some(_) => directory.conclude(&Status { exit, seen: None }),
             None => Ok(()),
         };
         if let Err(error) = written {
@@ -176,7 +170,7 @@ impl Local {
 fn running(marker: Option<Marker>, has_shim: bool) -> Life {
     let (note, isolation) = match marker {
         Some(Marker::Spawned(spawned)) => (spawned.note.clone(), spawned.isolation()),
-        // Whether its limits are kept is not known.
+        // It is not known whether its limits are enforced.
         _ => (String::new(), Isolation::None),
     };
     Life::Running {
@@ -186,12 +180,11 @@ fn running(marker: Option<Marker>, has_shim: bool) -> Life {
     }
 }
 
-/// The error that says so.
 pub(super) fn alive(id: &BookingId, group: &Group) -> Error {
     let count = group.members().map_or(0, |members| members.len());
     Error::Alive {
         id: id.clone(),
-        // Where no cgroup shows it, the shim at least is still there.
+        // Without a cgroup the shim is still alive at least.
         count: count.max(1),
     }
 }

@@ -1,32 +1,31 @@
-//! How a shim learns that its server is gone, killed or not: one pipe for all of them, of which
-//! only the server has the end to write to. Nothing is ever written.
+//! Tells shims that their server is gone: one pipe for all of them, whose write end only the server
+//! has. Nothing is ever written; the kernel closes the pipe when the server ends or is killed.
 
 use std::io::{self, PipeReader, PipeWriter, pipe};
 use std::os::fd::OwnedFd;
 
-/// That a server is there.
 #[derive(Debug)]
 pub(super) struct Presence {
-    told: PipeReader,
-    kept: Option<PipeWriter>,
+    reader: PipeReader,
+    writer: Option<PipeWriter>,
 }
 
 impl Presence {
     pub(super) fn new() -> io::Result<Self> {
-        let (told, kept) = pipe()?;
+        let (reader, writer) = pipe()?;
         Ok(Self {
-            told,
-            kept: Some(kept),
+            reader,
+            writer: Some(writer),
         })
     }
 
-    /// What a shim gets.
-    pub(super) fn told(&self) -> io::Result<OwnedFd> {
-        Ok(self.told.try_clone()?.into())
+    /// The end that a shim inherits.
+    pub(super) fn reader(&self) -> io::Result<OwnedFd> {
+        Ok(self.reader.try_clone()?.into())
     }
 
-    /// Says to all shims that the server is gone.
+    /// Signals to all shims that the server is gone.
     pub(super) fn end(&mut self) {
-        self.kept = None;
+        self.writer = None;
     }
 }

@@ -9,10 +9,10 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Resolves, when waited for, once a shim is reaped: nothing is ever sent.
+/// Closes when a shim is reaped; nothing is ever sent.
 pub(super) type Gone = watch::Receiver<()>;
 
-/// The shims by execution. Each leaves when it is reaped.
+/// The shims that are not reaped yet, by execution.
 #[derive(Debug, Default)]
 pub(super) struct Shims {
     alive: Arc<Mutex<BTreeMap<BookingId, Gone>>>,
@@ -28,7 +28,7 @@ impl Shims {
         tokio::spawn(async move {
             let _ = child.wait().await;
             let mut alive = lock(&alive);
-            // Another shim of the same execution may have taken the place.
+            // A newer shim of the same execution may be registered by now.
             if alive.get(&id).is_some_and(|gone| gone.same_channel(&own)) {
                 alive.remove(&id);
             }
@@ -37,7 +37,7 @@ impl Shims {
         gone
     }
 
-    /// Resolves when the shim of an execution is gone, at once if it is none of ours.
+    /// Resolves when the shim of an execution is gone, at once if this server did not start it.
     pub(super) async fn gone(&self, id: &BookingId) {
         let gone = lock(&self.alive).get(id).cloned();
         if let Some(gone) = gone {
@@ -45,11 +45,10 @@ impl Shims {
         }
     }
 
-    /// Waits until something may have changed: the shim is gone, or some time has passed.
+    /// Waits until the shim is gone, or until `pause` has passed.
     pub(super) async fn pause(&self, id: &BookingId, pause: Duration) {
         let gone = lock(&self.alive).get(id).cloned();
         match gone {
-            // That time has passed is no failure.
             Some(gone) => drop(timeout(pause, wait(gone)).await),
             None => sleep(pause).await,
         }

@@ -1,4 +1,4 @@
-//! How an execution is started: by a shim, unless there is or was one already.
+//! Starts an execution through a shim, unless it has or had one already.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use super::look::Look;
+use super::look::State;
 use super::shims::wait;
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::cgroup::{self, Limits, Plan, Setting};
@@ -21,18 +21,18 @@ use crate::log;
 use crate::place::{self, Marker};
 use crate::shim::{self, Order, Report};
 
-/// How often a shim is started that leaves without a word, because somebody else held the lock
-/// for a moment, or because it cannot do anything here.
+/// Number of attempts with shims that exit without a report: another process held the lock for a
+/// moment, or the shim cannot run on this machine.
 const LAUNCHES_MAX: u32 = 10;
 
 const RUNS_ALREADY: &str = "a process of this id runs already, in a cgroup of this ledger";
 
 impl Local {
-    /// Cancelling this leaves a shim that goes on by itself: the next start finds it.
+    /// Cancelling this leaves a shim that continues by itself; the next start finds it.
     pub(super) async fn begin(&self, id: &BookingId, job: &Job) -> Begun {
         let plan = self.plan(id, job);
         if self.options.require_isolation && plan.isolation() == Isolation::None {
-            return never("this machine cannot keep it apart from others".to_owned());
+            return never("this machine cannot isolate it: no writable cgroups".to_owned());
         }
         let mut launches = 0;
         while launches < LAUNCHES_MAX {
@@ -40,18 +40,20 @@ impl Local {
                 not_seen(id, &error).await;
                 continue;
             }
-            match self.look(id) {
-                Ok(Look::Ended(exit)) => return Begun::Gone(exit),
-                Ok(Look::Alive(Some(Marker::Spawned(spawned)))) => {
+            match self.inspect(id) {
+                Ok(State::Ended(exit)) => return Begun::Gone(exit),
+                Ok(State::Alive(Some(Marker::Spawned(spawned)))) => {
                     return Begun::Running(spawned.isolation());
                 }
-                Ok(Look::Alive(_)) => sleep(SHORT_PAUSE).await,
-                Ok(Look::Orphaned(remains)) => return Begun::Gone(self.lost(id, remains).await),
-                Ok(Look::Fresh(remains) | Look::Absent(remains)) => {
+                Ok(State::Alive(_)) => sleep(SHORT_PAUSE).await,
+                Ok(State::Orphaned(remains)) => {
+                    return Begun::Gone(self.lost(id, remains).await);
+                }
+                Ok(State::Fresh(remains) | State::Absent(remains)) => {
                     match self.is_populated(id, &remains) {
                         Ok(false) => {}
-                        // Its directory is gone or somewhere else, and it must not run twice. A
-                        // ledger that was restored adopts it before it comes to this (X5).
+                        // Its directory is missing or elsewhere, and it must not run twice. A
+                        // restored ledger has adopted it before (X5).
                         Ok(true) => return never(RUNS_ALREADY.to_owned()),
                         Err(error) => {
                             not_seen(id, &error).await;
@@ -65,31 +67,35 @@ impl Local {
                         return begun;
                     }
                 }
-                // It may run: nothing is said until that is known.
+                // It may run, so no result is reported until that is known.
                 Err(error) => not_seen(id, &error).await,
             }
         }
         never("its shim does not start it".to_owned())
     }
 
-    /// Removes what an earlier grant of the same id left: a restore may have lost that grant, or the
-    /// ledger has forgotten it. Its end and its output are not those of this one. What lives stays.
+    /// Removes the directory of an earlier grant of the same id, which a restore has lost or the
+    /// ledger has forgotten: its status and output belong to that grant. A live one stays.
     fn forget_other_grant(&self, id: &BookingId, job: &Job) -> Result<(), Error> {
-        let place = self.place(id);
-        let grant = place.grant().map_err(failed("look at", place.path()))?;
+        let directory = self.directory(id);
+        let grant = directory
+            .grant()
+            .map_err(failed("read", directory.path()))?;
         if grant.is_none_or(|fence| fence == job.fence) {
             return Ok(());
         }
-        let is_gone = match self.look(id)? {
-            Look::Ended(_) => true,
-            Look::Alive(_) => false,
-            Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => {
+        let is_gone = match self.inspect(id)? {
+            State::Ended(_) => true,
+            State::Alive(_) => false,
+            State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => {
                 !self.is_populated(id, &remains)?
             }
         };
-        let lock = place.lock().map_err(failed("look at", place.path()))?;
+        let lock = directory.lock().map_err(failed("read", directory.path()))?;
         match lock.filter(|_| is_gone) {
-            Some(_held) => place.remove().map_err(failed("remove", place.path())),
+            Some(_held) => directory
+                .remove()
+                .map_err(failed("remove", directory.path())),
             None => Ok(()),
         }
     }
@@ -103,14 +109,14 @@ impl Local {
         cgroup::plan(&self.trees, &place::name(id), limits)
     }
 
-    /// Starts a shim; `None` if it left without a word.
+    /// Starts a shim; `None` if it exited without a report.
     async fn launch(&self, id: &BookingId, job: &Job, plan: &Plan) -> Option<Begun> {
         let has_memory = plan.settings.iter().any(Setting::is_about_memory);
         let order = Order {
             booking: id.to_string(),
             fence: job.fence,
             note: job.note.clone(),
-            directory: self.place(id).path().to_owned(),
+            directory: self.directory(id).path().to_owned(),
             work: self.works.path(&job.work),
             plan: plan.clone(),
             address_bytes: job.memory_bytes.filter(|_| !has_memory),
@@ -138,13 +144,15 @@ impl Local {
         id: &BookingId,
         order: &Order,
     ) -> Result<(tokio::net::UnixStream, Child), Error> {
-        let place = self.place(id);
-        let made = place.make().and_then(|()| place.set_grant(order.fence));
-        made.map_err(failed("make", place.path()))?;
+        let directory = self.directory(id);
+        let made = directory
+            .make()
+            .and_then(|()| directory.set_grant(order.fence));
+        made.map_err(failed("create", directory.path()))?;
         let spawned = self
             .presence
-            .told()
-            .and_then(|told| spawn(&self.options.shim, order, told));
+            .reader()
+            .and_then(|presence| spawn(&self.options.shim, order, presence));
         spawned.map_err(failed("start", &self.options.shim))
     }
 }
@@ -152,7 +160,7 @@ impl Local {
 fn spawn(
     program: &std::path::Path,
     order: &Order,
-    told: OwnedFd,
+    presence: OwnedFd,
 ) -> io::Result<(tokio::net::UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
     shim::send(&ours, order)?;
@@ -163,14 +171,13 @@ fn spawn(
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::from(told))
+        .stdout(Stdio::from(presence))
         .stderr(Stdio::null())
         .kill_on_drop(false)
         .spawn()?;
     Ok((socket, child))
 }
 
-/// What a shim says before it falls silent.
 async fn report(mut socket: tokio::net::UnixStream) -> Option<Report> {
     let mut line = Vec::new();
     let mut part = [0; 256];

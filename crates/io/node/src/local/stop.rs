@@ -1,4 +1,4 @@
-//! How an execution is ended: asked first, then made to.
+//! Stops an execution: SIGTERM first, SIGKILL after the grace period.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -10,53 +10,56 @@ use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::look::{Look, alive};
+use super::look::{State, alive};
 use super::{KILL_TIME, Local, SHORT_PAUSE, failed};
 use crate::executor::Error;
 use crate::log;
 use crate::place::Lock;
-use crate::shim::Ending;
+use crate::shim::{Ending, STOPPED};
 
 impl Local {
-    /// Cancelling this leaves the execution asked to end, but nobody to make it.
+    /// Cancelling this leaves the stop request, but nobody sends SIGKILL after the grace period.
     pub(super) async fn end(&self, id: &BookingId, grace: Duration) -> Result<(), Error> {
-        let place = self.place(id);
-        // Written before anybody looks: a shim that comes later finds it and starts nothing.
-        let asked = place.make().and_then(|()| place.ask_to_stop(grace));
-        // Somebody may have asked before, and then the grace began there.
-        let left = asked.as_ref().ok().and_then(|()| place.stop());
+        let directory = self.directory(id);
+        // Written before the inspection: a shim that starts later finds it and starts nothing.
+        let requested = directory
+            .make()
+            .and_then(|()| directory.request_stop(grace));
+        // The grace period begins with the first request.
+        let left = requested.as_ref().ok().and_then(|()| directory.stop());
         let grace = left.unwrap_or(grace).min(grace);
         let kill_at = Instant::now() + grace;
-        let mut is_told = false;
-        let mut asked_already = BTreeSet::new();
+        let mut is_warned = false;
+        let mut terminated = BTreeSet::new();
         loop {
-            let marker = match self.look(id)? {
-                Look::Ended(_) => return Ok(()),
-                Look::Orphaned(remains) => return self.settle(id, &remains, Ending::Lost).await,
-                Look::Fresh(remains) | Look::Absent(remains) => {
-                    // Only now does it matter that this could not be written.
-                    asked.map_err(failed("write to", place.path()))?;
+            let marker = match self.inspect(id)? {
+                State::Ended(_) => return Ok(()),
+                State::Orphaned(remains) => {
+                    return self.settle(id, &remains, Ending::Lost).await;
+                }
+                State::Fresh(remains) | State::Absent(remains) => {
+                    // Without a request on disk a late shim could still start the program.
+                    requested.map_err(failed("write to", directory.path()))?;
                     let ending = if self.is_populated(id, &remains)? {
                         Ending::Lost
                     } else {
-                        never_started()
+                        Ending::NotStarted(STOPPED.to_owned())
                     };
                     return self.settle(id, &remains, ending).await;
                 }
-                Look::Alive(marker) => marker,
+                State::Alive(marker) => marker,
             };
             let group = self.group(id, marker.as_ref());
-            let fail = |source| failed("end the cgroup of", place.path())(source);
+            let fail = |source| failed("end the cgroup of", directory.path())(source);
             let now = Instant::now();
             if now < kill_at {
-                // Each is asked once, whoever is born later too: some take a second time for
-                // impatience.
-                match group.signal(Signal::TERM, |pid| asked_already.contains(&pid)) {
-                    Ok(new) => asked_already.extend(new),
-                    // Who cannot be asked is killed all the same.
-                    Err(error) if !is_told => {
+                // Each process gets one SIGTERM: some programs abort at the second.
+                match group.signal(Signal::TERM, |pid| terminated.contains(&pid)) {
+                    Ok(new) => terminated.extend(new),
+                    // A process that gets no SIGTERM is still killed later.
+                    Err(error) if !is_warned => {
                         tracing::warn!(%id, error = chain(&error), "{}", log::EXECUTION_NOT_ASKED);
-                        is_told = true;
+                        is_warned = true;
                     }
                     Err(_) => {}
                 }
@@ -69,29 +72,29 @@ impl Local {
         }
     }
 
-    /// Ends what is left of an execution at once, within the time that a killed process may take;
-    /// the lock, unless there is no directory.
+    /// Kills the remaining processes within [`KILL_TIME`]; returns the lock, or `None` without a
+    /// directory.
     pub(super) fn end_now(&self, id: &BookingId) -> Result<Option<Lock>, Error> {
-        let place = self.place(id);
-        let fail = |source| failed("end the cgroup of", place.path())(source);
+        let directory = self.directory(id);
+        let fail = |source| failed("end the cgroup of", directory.path())(source);
         for _ in 0..KILL_TIME.as_millis() / SHORT_PAUSE.as_millis() {
-            match self.look(id)? {
-                // Its shim may still be about to leave.
-                Look::Ended(_) => match place.lock() {
+            match self.inspect(id)? {
+                // Its shim may still hold the lock for a moment.
+                State::Ended(_) => match directory.lock() {
                     Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                    Err(error) => return Err(failed("lock", place.path())(error)),
+                    Err(error) => return Err(failed("lock", directory.path())(error)),
                     Ok(None) => {}
                     Ok(lock) => return Ok(lock),
                 },
-                Look::Orphaned(remains) | Look::Fresh(remains) | Look::Absent(remains) => {
+                State::Orphaned(remains) | State::Fresh(remains) | State::Absent(remains) => {
                     if remains.group.end().map_err(fail)? {
                         return Ok(remains.lock);
                     }
                 }
-                Look::Alive(marker) => {
-                    place
-                        .ask_to_stop(Duration::ZERO)
-                        .map_err(failed("write to", place.path()))?;
+                State::Alive(marker) => {
+                    directory
+                        .request_stop(Duration::ZERO)
+                        .map_err(failed("write to", directory.path()))?;
                     self.group(id, marker.as_ref()).kill().map_err(fail)?;
                 }
             }
@@ -101,11 +104,7 @@ impl Local {
     }
 }
 
-fn never_started() -> Ending {
-    Ending::NotStarted("stopped before it started".to_owned())
-}
-
-/// Blocks this thread for a moment: whoever cleans up waits for a killed process to die.
+/// Blocks this thread for a moment, until a killed process is dead.
 fn pause() {
     let pause = Timespec {
         tv_sec: 0,

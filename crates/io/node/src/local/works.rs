@@ -1,7 +1,7 @@
-//! What is run, kept outside the ledger under its salted hash, because it may hold secrets (L13).
+//! Stores works outside the ledger under their salted hash, because they may hold secrets (L13).
 //!
-//! The salt makes the hash in the ledger useless to somebody who guesses at what was run. What is
-//! accepted is forced to disk first, once for the same work.
+//! Because of the salt nobody can test a guess at a work against the hash in the ledger. A new work
+//! is synced to disk before it is accepted; the same work is stored once.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -15,16 +15,15 @@ use bursar_journal::hash::{Hash, sha256};
 use super::failed;
 use crate::executor::{Error, Work};
 
-/// The works of a ledger.
 #[derive(Debug)]
 pub(super) struct Works {
     directory: PathBuf,
     salt: [u8; 32],
-    /// Held while something is kept or forgotten, so that nothing is forgotten that was just kept.
+    /// Held by `keep` and `forget`, so that a work that was just kept is not forgotten.
     turn: Mutex<()>,
 }
 
-/// How long a work stays that nobody needs: whoever has kept it may be about to say so.
+/// Minimum age of an unneeded work at its removal: the command that needs it may be in flight.
 const UNNEEDED_TIME_MIN: Duration = Duration::from_mins(10);
 
 impl Works {
@@ -34,7 +33,7 @@ impl Works {
             .recursive(true)
             .mode(0o700)
             .create(&directory)
-            .map_err(failed("make", &directory))?;
+            .map_err(failed("create", &directory))?;
         let file = executions.join("salt");
         let salt = salt(&file).map_err(failed("read", &file))?;
         Ok(Self {
@@ -74,7 +73,7 @@ impl Works {
             let entry = entry.map_err(fail)?;
             let kept = entry.metadata().and_then(|data| data.modified());
             let age = now.duration_since(kept.map_err(fail)?).unwrap_or_default();
-            // A name that is no hash is half of a work that was never kept.
+            // A name that is not a hash is a temporary file of an interrupted write.
             let name = entry.file_name();
             let digest = name.to_string_lossy().parse();
             let is_needed = digest.is_ok_and(|digest| is_needed(&digest));
@@ -87,13 +86,13 @@ impl Works {
     }
 }
 
-/// Fields come in the order of the type and variables in the order of their names, so the same
-/// work is always the same text. Strings and numbers cannot fail to be written.
+/// Deterministic: fields in the order of the type, variables sorted by name. Strings and numbers
+/// always serialize.
 fn json(work: &Work) -> Vec<u8> {
     serde_json::to_vec(work).unwrap_or_default()
 }
 
-/// Says of a work that is kept already that somebody has just asked for it.
+/// Updates the modification time of a stored work, from which `forget` computes its age.
 fn renew(path: &Path) -> io::Result<()> {
     File::options()
         .append(true)
@@ -101,7 +100,7 @@ fn renew(path: &Path) -> io::Result<()> {
         .set_modified(SystemTime::now())
 }
 
-/// A file under its last name is whole, whatever happens.
+/// Writes a temporary file and renames it, so that a file under its final name is complete.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let written = create(&new)
@@ -122,8 +121,8 @@ fn create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// The salt of a ledger, made once. Where it is lost the old hashes match nothing any more, which
-/// only means that nothing is the same as before.
+/// The salt of a ledger, generated once. After its loss old hashes match no work, so every work
+/// counts as new.
 fn salt(file: &Path) -> io::Result<[u8; 32]> {
     let known = fs::read(file).ok().and_then(|salt| salt.try_into().ok());
     if let Some(salt) = known {

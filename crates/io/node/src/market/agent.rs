@@ -1,8 +1,8 @@
 //! The agent of a node: one thread with its own timers, and a handle on it.
 //!
-//! It looks every second and clears every five, whatever the rest of the process does, and goes on
-//! when the ledger is away. What it saw last is there to be read at any time; stopping it, or
-//! dropping the handle, puts every original back first.
+//! It samples every second and clears every five, independently of the rest of the process and of
+//! the ledger. Its last view can be read at any time; stopping it, or dropping the handle, restores
+//! every original first.
 
 mod act;
 mod members;
@@ -21,20 +21,19 @@ use super::{Deed, Error, Options, Resize, Restored, View, record, restore};
 use crate::log;
 use worker::Worker;
 
-/// How many commands may wait; each is answered within a clearing.
+/// Maximum number of waiting commands; each is answered within a clearing.
 const COMMANDS_MAX: usize = 16;
-/// How many changes of limits are kept for a reader that is slow: all of a large node's clearing.
+/// Changes of limits that are buffered for a slow reader: one clearing of a large node.
 pub const RESIZES_MAX: usize = 1_024;
 
-/// An agent that is at work.
+/// Handle of a running agent.
 #[derive(Debug)]
 pub struct Agent {
     node: String,
     directory: PathBuf,
     process: PathBuf,
     commands: SyncSender<Command>,
-    /// What was seen last.
-    shown: watch::Sender<Arc<View>>,
+    views: watch::Sender<Arc<View>>,
     resizes: broadcast::Sender<Arc<Resize>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -45,17 +44,17 @@ enum Command {
 }
 
 impl Agent {
-    /// Starts the agent of this node. What an earlier one left behind is put back, or adopted with
-    /// its original; the first look is taken before this returns.
+    /// Starts the agent of this node. Limits that an earlier one left are restored, or adopted with
+    /// their originals; the first sample is taken before this returns.
     pub fn start(options: Options) -> Result<Self, Error> {
         let (node, directory) = (options.node.clone(), options.directory.clone());
         let process = options.process.clone();
         let every = (options.sense, options.clear);
         let mut worker = Worker::open(options)?;
-        let shown = watch::Sender::new(Arc::new(worker.view()));
+        let views = watch::Sender::new(Arc::new(worker.view()));
         let resizes = worker.resizes.clone();
         let (commands, received) = sync_channel(COMMANDS_MAX);
-        let show = shown.clone();
+        let show = views.clone();
         let thread = std::thread::Builder::new()
             .name("market".to_owned())
             .spawn(move || run(&mut worker, every, &received, &show))
@@ -69,7 +68,7 @@ impl Agent {
             directory,
             process,
             commands,
-            shown,
+            views,
             resizes,
             thread: Mutex::new(Some(thread)),
         })
@@ -80,60 +79,60 @@ impl Agent {
         &self.node
     }
 
-    /// What it saw last.
+    /// The last view.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.shown.borrow())
+        Arc::clone(&self.views.borrow())
     }
 
-    /// Where originals and record are kept.
+    /// The directory of originals and record.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What it told at a time, played back from its record; `None` where that begins later. Blocks,
-    /// and clears up to an hour again.
+    /// The view at a past time, replayed from the record; `None` if that begins later. Blocks while
+    /// it repeats up to an hour of clearings.
     pub fn view_at(&self, at_ms: u64) -> Result<Option<View>, Error> {
         let past = record::read_at(&self.directory, at_ms)?;
         Ok(past.map(|past| self.view().then(past)))
     }
 
-    /// What it sees from now on.
+    /// Subscribes to the views.
     pub fn views(&self) -> watch::Receiver<Arc<View>> {
-        self.shown.subscribe()
+        self.views.subscribe()
     }
 
-    /// Every limit from now on that was written and read back. The agent waits for nobody: a
-    /// reader that falls behind by [`RESIZES_MAX`] loses the oldest.
+    /// Subscribes to the limits that are written and read back. The agent waits for no reader: one
+    /// that falls behind by [`RESIZES_MAX`] loses the oldest.
     pub fn resizes(&self) -> broadcast::Receiver<Arc<Resize>> {
         self.resizes.subscribe()
     }
 
-    /// Puts back every limit that users wrote and stops acting; it still observes. Blocks until
-    /// that is done.
+    /// Restores every original and stops acting; the agent still observes. Blocks until that is
+    /// done.
     pub fn restore(&self, deed: Deed) -> Result<Restored, Error> {
-        match self.ask(|reply| Command::Restore(deed, reply)) {
+        match self.request(|reply| Command::Restore(deed, reply)) {
             Err(Error::Stopped) if deed == Deed::Real => self.stop(),
-            told => told,
+            result => result,
         }
     }
 
-    /// Puts back every limit that users wrote and ends the agent. Blocks until that is done,
-    /// whoever asked first; a second time there is nothing left to do.
+    /// Restores every original and ends the agent. Blocks until that is done; a second call does
+    /// nothing.
     pub fn stop(&self) -> Result<Restored, Error> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = thread.take() else {
             return Ok(Restored::default());
         };
-        let told = self.ask(Command::Stop);
+        let result = self.request(Command::Stop);
         let _ended = running.join();
-        match told {
-            // It broke down, and left everything as it was.
+        match result {
+            // The thread panicked and restored nothing.
             Err(Error::Stopped) => restore(&self.directory, &self.process, Deed::Real),
-            told => told,
+            result => result,
         }
     }
 
-    fn ask(
+    fn request(
         &self,
         command: impl FnOnce(SyncSender<Result<Restored, Error>>) -> Command,
     ) -> Result<Restored, Error> {
@@ -153,53 +152,51 @@ impl Drop for Agent {
     }
 }
 
-/// Looks and clears in time until it is told to stop.
 fn run(
     worker: &mut Worker,
     (sense, clear): (Duration, Duration),
     commands: &Receiver<Command>,
-    shown: &watch::Sender<Arc<View>>,
+    views: &watch::Sender<Arc<View>>,
 ) {
-    let show = |view: View| shown.send_replace(Arc::new(view));
-    let mut look = Timer::new(sense);
-    let mut divide = Timer::new(clear);
+    let show = |view: View| views.send_replace(Arc::new(view));
+    let mut sampling = Timer::new(sense);
+    let mut clearing = Timer::new(clear);
     loop {
-        match commands.recv_timeout(look.left().min(divide.left())) {
+        match commands.recv_timeout(sampling.left().min(clearing.left())) {
             Ok(Command::Restore(deed, reply)) => {
-                let told = worker.restore(deed);
-                // Shown first: whoever is answered sees what it asked for. It may be gone.
+                let result = worker.restore(deed);
+                // Published first, so that the caller sees the effect. The caller may be gone.
                 show(worker.view());
-                let _gone = reply.send(told);
+                let _gone = reply.send(result);
             }
             Ok(Command::Stop(reply)) => {
-                let told = worker.stop();
+                let result = worker.stop();
                 show(worker.view());
-                let _gone = reply.send(told);
+                let _gone = reply.send(result);
                 return;
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let _nobody = worker.stop();
+                let _no_caller = worker.stop();
                 return;
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if look.is_due() {
-            worker.skipped(look.next());
-            // Nobody waits for the next clearing to be seen.
+        if sampling.is_due() {
+            worker.skipped(sampling.next());
+            // The use of new pods is published before the next clearing.
             if worker.sense() {
-                let view = View::clone(&shown.borrow());
+                let view = View::clone(&views.borrow());
                 show(worker.with_use(view));
             }
         }
-        if divide.is_due() {
-            worker.skipped(divide.next());
+        if clearing.is_due() {
+            worker.skipped(clearing.next());
             worker.clear();
             show(worker.view());
         }
     }
 }
 
-/// Something that is due again and again.
 struct Timer {
     every: Duration,
     at: Instant,
@@ -222,7 +219,7 @@ impl Timer {
         self.left().is_zero()
     }
 
-    /// Goes on to the next time that lies ahead; how many were missed.
+    /// Moves to the next time in the future; returns how many were missed.
     fn next(&mut self) -> u64 {
         let late = Instant::now().saturating_duration_since(self.at);
         let missed = late.as_nanos() / self.every.as_nanos();

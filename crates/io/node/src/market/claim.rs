@@ -1,8 +1,8 @@
-//! One group has one agent: for each group that is claimed there is a locked file, named after its
-//! number, in a directory that only this user can enter.
+//! Ensures that a group has one agent: each claim is a locked file, named after the device and inode
+//! of the group, in a directory that only this user can enter.
 //!
-//! The cgroup's own directory would be nearer, but everybody may open it, and whoever locked it
-//! could keep a limit from being managed or put back.
+//! A lock on the cgroup's own directory would not do: every user can open it, and so could keep a
+//! limit from being managed or restored.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// Where claims are, below a directory that is gone after a restart of the machine.
+/// The directory of claims, in one that is empty after a reboot.
 const DIRECTORY: &str = "bursar-market";
-/// How often a claim is tried that was let go between opening and locking it.
+/// Attempts to lock a claim that is released between opening and locking.
 const TRIES_MAX: u32 = 8;
 
-/// Keeps every other agent of this user away from a group for as long as it is there.
+/// Excludes other agents of this user from a group until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
-    /// `None` where there is no place for it: then nobody is kept away.
+    /// `None` if there is no directory for claims: then nobody is excluded.
     locked: Option<(PathBuf, File)>,
 }
 
 impl Claim {
-    /// Claims the group of a directory; `None` where another agent has it.
+    /// Claims a group; `None` if another agent has it.
     pub(super) fn of(group: &Path) -> io::Result<Option<Self>> {
         let group = fs::metadata(group)?;
         let Some(directory) = directory() else {
@@ -42,7 +42,7 @@ impl Claim {
             match file.try_lock() {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
-                // Whoever had it may have removed the file that was opened before.
+                // The last holder may have removed the opened file.
                 Ok(()) if file.metadata()?.nlink() == 0 => {}
                 Ok(()) => {
                     let locked = Some((path, file));
@@ -57,13 +57,13 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some((path, _)) = &self.locked {
-            // While it is locked it is ours; nobody misses it.
+            // Safe, because the file is still locked.
             let _gone = fs::remove_file(path);
         }
     }
 }
 
-/// A directory of this user that does not outlive the machine's start, if there is one.
+/// A directory of this user that a reboot empties, if there is one.
 fn directory() -> Option<PathBuf> {
     let user = geteuid();
     let above = if user.is_root() {
@@ -87,7 +87,7 @@ mod tests {
         let (path, _) = first.locked.as_ref().unwrap();
         let path = path.clone();
         assert!(Claim::of(group.path()).unwrap().is_none());
-        // Whoever locks the group itself keeps nobody away.
+        // A lock on the group itself excludes nobody.
         let directory = std::fs::File::open(group.path()).unwrap();
         directory.try_lock().unwrap();
         drop(first);

@@ -1,7 +1,7 @@
-//! The files of one cgroup: its counters and its quota, of either version.
+//! The files of one cgroup, of either version: its counters and its quota.
 //!
-//! Counters are read every second, so their files stay open. What cannot be read is no sample: a
-//! file that vanished, shrank, is huge or holds garbage never reads as zero (M1, M11).
+//! Counters are read every second, so their files stay open. An unreadable file gives no sample: one
+//! that vanished, shrank, is too large or holds garbage never reads as zero (M1, M11).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use super::claim::Claim;
 use crate::cgroup::Version;
 
-/// More than any of these files holds.
+/// Larger than any of these files.
 const FILE_SIZE_MAX: usize = 4_096;
-/// The file of version 1 that counts use, in nanoseconds.
+/// Counts use in version 1, in nanoseconds.
 pub(super) const CPUACCT_USAGE: &str = "cpuacct.usage";
-/// The file of either version that counts throttling, and of version 2 that counts use.
+/// Counts throttling in both versions, and use in version 2.
 pub(super) const CPU_STAT: &str = "cpu.stat";
 const CFS_QUOTA: &str = "cpu.cfs_quota_us";
 const CFS_PERIOD: &str = "cpu.cfs_period_us";
@@ -29,18 +29,17 @@ const CPU_MAX: &str = "cpu.max";
 #[derive(Debug)]
 pub struct Files {
     limit: LimitFiles,
-    /// Throttling; and use too, unless it is counted apart.
+    /// Throttling, and use unless it is in another file.
     stat: Option<File>,
-    /// Use, where it is counted apart.
+    /// Use, if it is in another file.
     usage: Option<Usage>,
-    /// Whether throttling was counted when the files were opened: then a file without it is
-    /// garbage.
+    /// Whether throttling was counted at opening: then a file without it is invalid.
     counts_throttling: bool,
-    /// Where `cpu.pressure` is, if anywhere.
+    /// The path of `cpu.pressure`.
     pressure: Option<PathBuf>,
 }
 
-/// The files of one cgroup that limit it.
+/// The limit files of one cgroup.
 #[derive(Debug)]
 pub struct LimitFiles {
     version: Version,
@@ -48,18 +47,17 @@ pub struct LimitFiles {
     identity: u64,
 }
 
-/// Where use is counted apart from throttling.
+/// The file that counts use, if it is not that of throttling.
 #[derive(Debug)]
 pub(super) enum Usage {
     /// `cpuacct.usage` of version 1.
     Cpuacct(File),
-    /// `cpu.stat` of a version 2 that carries no controllers.
+    /// `cpu.stat` of a version 2 without controllers.
     Unified(File),
 }
 
 impl Files {
-    /// Opens the files of a directory of the hierarchy that carries quotas. `usage` is where use
-    /// is counted apart, `pressure` where waiting is. What counts nothing is not opened.
+    /// Opens the files of a directory in the hierarchy with quotas. Fails if nothing is counted.
     pub(super) fn open(
         version: Version,
         directory: PathBuf,
@@ -67,11 +65,11 @@ impl Files {
         pressure: Option<PathBuf>,
     ) -> io::Result<Self> {
         let stat = match File::open(directory.join(CPU_STAT)) {
-            // A group that only some of version 1's hierarchies have.
+            // The group exists only in other hierarchies of version 1.
             Err(error) if error.kind() == io::ErrorKind::NotFound && usage.is_some() => None,
             stat => Some(stat?),
         };
-        // One that only counts is no less itself.
+        // A group that exists only in the counting hierarchy has identity 0.
         let identity = fs::metadata(&directory).map_or(0, |directory| directory.ino());
         let limit = LimitFiles {
             version,
@@ -85,17 +83,17 @@ impl Files {
             counts_throttling: false,
             pressure,
         };
-        let first = files.sample(0).ok_or_else(makes_no_sense)?;
+        let first = files.sample(0).ok_or_else(invalid_content)?;
         files.counts_throttling = first.throttled_us.is_some();
         Ok(files)
     }
 
-    /// Those that limit it.
+    /// The limit files.
     pub fn limit(&self) -> &LimitFiles {
         &self.limit
     }
 
-    /// The counters now.
+    /// Reads the counters; `None` if they are unreadable.
     pub fn sample(&self, at_us: u64) -> Option<Sample> {
         let stat = match &self.stat {
             Some(stat) => cgroup::stat(&text(stat)?),
@@ -118,7 +116,7 @@ impl Files {
         })
     }
 
-    /// How long its processes waited for a CPU, where the kernel counts it.
+    /// The time that its processes waited for a CPU, where the kernel counts it.
     pub fn pressure(&self) -> Option<Pressure> {
         let file = File::open(self.pressure.as_ref()?).ok()?;
         cgroup::pressure(&text(&file)?)
@@ -126,7 +124,6 @@ impl Files {
 }
 
 impl LimitFiles {
-    /// Those of a directory that is there.
     pub(super) fn open(version: Version, directory: PathBuf) -> io::Result<Self> {
         let identity = fs::metadata(&directory)?.ino();
         Ok(Self {
@@ -136,28 +133,28 @@ impl LimitFiles {
         })
     }
 
-    /// Which group it is: another one of the same name has another number.
+    /// The inode, which differs for another group of the same name.
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// Whether the group is still there, and not another one in its place.
+    /// Whether the group still exists and was not replaced by another one of the same name.
     pub fn is_there(&self) -> bool {
         let number = fs::metadata(&self.directory).map_or(0, |directory| directory.ino());
         number == self.identity
     }
 
-    /// The quota as the kernel has it.
+    /// Reads the quota.
     pub fn quota(&self) -> io::Result<Quota> {
         let quota = match self.version {
             Version::V2 => cgroup::cpu_max(&self.read(CPU_MAX)?),
             Version::V1 => cgroup::cfs(&self.read(CFS_QUOTA)?, &self.read(CFS_PERIOD)?),
         };
-        quota.ok_or_else(makes_no_sense)
+        quota.ok_or_else(invalid_content)
     }
 
-    /// Writes a quota. Version 1 takes quota and period apart: whichever comes first leaves a
-    /// limit in between that is no larger than the larger of the old and the new one.
+    /// Writes a quota. Version 1 has separate files for quota and period: they are written in the
+    /// order whose intermediate limit does not exceed the larger of the old and the new one.
     pub fn set_quota(&self, quota: Quota) -> io::Result<()> {
         if self.version == Version::V2 {
             return self.write(CPU_MAX, &quota.cpu_max());
@@ -177,7 +174,7 @@ impl LimitFiles {
         }
     }
 
-    /// Whether a quota can be written at all.
+    /// Checks write access to the quota.
     pub fn may_write(&self) -> io::Result<()> {
         let name = match self.version {
             Version::V1 => CFS_QUOTA,
@@ -187,18 +184,17 @@ impl LimitFiles {
         OpenOptions::new().write(true).open(path).map(|_| ())
     }
 
-    /// Keeps every other agent away from the group for as long as what is given back is there;
-    /// `None` where one is there already.
+    /// Excludes other agents until the claim is dropped; `None` if another agent has it.
     pub(super) fn claim(&self) -> io::Result<Option<Claim>> {
         Claim::of(&self.directory)
     }
 
     fn read(&self, name: &str) -> io::Result<String> {
         let file = File::open(self.directory.join(name))?;
-        text(&file).ok_or_else(makes_no_sense)
+        text(&file).ok_or_else(invalid_content)
     }
 
-    /// The files are the kernel's: one that is not there must not be created.
+    /// Must not create a missing file: the files are the kernel's.
     fn write(&self, name: &str, value: &str) -> io::Result<()> {
         let path = self.directory.join(name);
         let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
@@ -206,7 +202,7 @@ impl LimitFiles {
     }
 }
 
-/// The whole of a small file that stays open; `None` for what is gone, too large or no text.
+/// Reads a whole small file that stays open; `None` if it is gone, too large or not text.
 pub(super) fn text(file: &File) -> Option<String> {
     let mut bytes = vec![0; FILE_SIZE_MAX];
     let size = file.read_at(&mut bytes, 0).ok()?;
@@ -217,7 +213,7 @@ pub(super) fn text(file: &File) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a file cannot be opened only because too many are open: that says nothing about it.
+/// Whether the error is only that too many files are open.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
@@ -225,6 +221,6 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
         .any(|short| number == Some(short.raw_os_error()))
 }
 
-fn makes_no_sense() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "its content makes no sense")
+fn invalid_content() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its content is not valid")
 }

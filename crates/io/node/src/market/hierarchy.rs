@@ -1,8 +1,8 @@
-//! Where the hierarchies that count and limit CPU are mounted, and what is in them.
+//! The cgroup hierarchies that count and limit CPU, and their groups.
 //!
-//! Controllers are found per mount: version 1 carries quotas where it is mounted with them, else
-//! version 2 does. Use is counted by version 1's `cpuacct`, which may be mounted apart, or by a
-//! version 2 that is there without controllers.
+//! Controllers are found per mount: quotas are in version 1 if it is mounted with the cpu controller,
+//! else in version 2. Use is counted by `cpuacct` of version 1, which may be a separate mount, or by a
+//! version 2 without controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,37 +16,36 @@ use super::files::{CPU_STAT, CPUACCT_USAGE, Files, LimitFiles, Usage, is_shortag
 use crate::cgroup::Version;
 use crate::cgroup::layout;
 
-/// How deep units lie at most: a session of a user in slices of slices.
+/// Maximum depth of a unit: a session of a user in slices of slices.
 const UNIT_DEPTH_MAX: usize = 6;
-/// How many groups are looked at at most to find a unit.
+/// Maximum number of groups visited in search of a unit.
 const UNIT_GROUPS_MAX: usize = 10_000;
 
-/// Where the hierarchies that count and limit CPU are mounted.
+/// Mount points of the hierarchies that count and limit CPU.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hierarchies {
     version: Version,
-    /// Where quotas are, and throttling is counted.
+    /// The hierarchy with quotas and throttling counters.
     quota: PathBuf,
-    /// Version 1's count of use.
+    /// The hierarchy of version 1 that counts use.
     cpuacct: Option<PathBuf>,
-    /// Version 2, whatever it carries.
+    /// Version 2, with or without controllers.
     unified: Option<PathBuf>,
-    /// Our own group where quotas are, from its root.
+    /// Our own group in `quota`, from its root.
     own: PathBuf,
 }
 
-/// Which group is the root of the hierarchy as we see it: in another namespace it is another.
+/// Identity of the visible root of a hierarchy, which differs between cgroup namespaces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Root {
-    /// The device that it is on.
     device: u64,
-    /// Its number there.
+    /// Its inode.
     number: u64,
 }
 
 impl Hierarchies {
-    /// Those of this machine. `process` is the directory of our own process in `/proc`.
+    /// Finds those of this machine. `process` is the directory of our own process in `/proc`.
     pub fn find(process: &Path) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
         let mounts = layout::mounts(&read("mountinfo"));
@@ -70,17 +69,17 @@ impl Hierarchies {
         &self.own
     }
 
-    /// Whether a limit on a group would bind ourselves.
+    /// Whether a limit on a group would limit this process.
     pub fn holds_us(&self, group: &Path) -> bool {
         self.own.starts_with(group)
     }
 
-    /// Whether there is such a group.
+    /// Whether a group exists.
     pub fn has(&self, group: &Path) -> bool {
         self.quota.join(group).is_dir()
     }
 
-    /// Opens the files of a group, which is named from the root of the hierarchy.
+    /// Opens the files of a group, given by its path from the root of the hierarchy.
     pub fn open(&self, group: &Path) -> io::Result<Files> {
         let usage = match self.version {
             Version::V1 => Some(self.usage(group)?),
@@ -91,12 +90,12 @@ impl Hierarchies {
         Files::open(self.version, self.quota.join(group), usage, pressure)
     }
 
-    /// The files that limit a group, whether or not anything is counted for it.
+    /// The limit files of a group, whether or not its use is counted.
     pub fn limit(&self, group: &Path) -> io::Result<LimitFiles> {
         LimitFiles::open(self.version, self.quota.join(group))
     }
 
-    /// Which root this is, where quotas are.
+    /// The identity of the root of the hierarchy with quotas.
     pub fn root(&self) -> io::Result<Root> {
         let root = fs::metadata(&self.quota)?;
         Ok(Root {
@@ -105,13 +104,12 @@ impl Hierarchies {
         })
     }
 
-    /// Where quotas are mounted.
     pub(super) fn mount(&self) -> &Path {
         &self.quota
     }
 
-    /// The groups in one by their numbers, where a group can be given another name: version 1 does
-    /// that, and leaves it where it is.
+    /// The direct children of a group by inode, for finding renamed groups. Only version 1 can
+    /// rename groups, and only within their parent.
     pub(super) fn numbered(&self, above: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
         let mut found = BTreeMap::new();
         if self.version == Version::V2 {
@@ -130,7 +128,7 @@ impl Hierarchies {
         Ok(found)
     }
 
-    /// Opens the files of the root: the whole machine, or what of it is ours to see.
+    /// Opens the files of the root: the whole machine, or its part that is visible to us.
     pub fn machine(&self) -> io::Result<Files> {
         self.open(Path::new(""))
     }
@@ -149,8 +147,8 @@ impl Hierarchies {
         Ok(found)
     }
 
-    /// The group of a systemd unit: the directory of that name, wherever a slice has put it. Units
-    /// of a user's own manager may have any name, and are not looked for.
+    /// The group of a systemd unit: the directory of that name in any slice. Units of a user's own
+    /// manager may have any name and are skipped.
     pub fn unit(&self, unit: &str) -> io::Result<Option<PathBuf>> {
         let mut level = vec![PathBuf::new()];
         let mut seen = 0;
@@ -175,7 +173,8 @@ impl Hierarchies {
         Ok(None)
     }
 
-    /// Where the groups of a ledger's executions may be: beside ourselves, or at the root.
+    /// The possible parents of a ledger's execution groups: in or beside our own group, or at the
+    /// root.
     pub fn of_executions(&self, ledger: &str) -> Vec<PathBuf> {
         let name = format!("bursar-{ledger}");
         let above = self.own.parent().unwrap_or(&self.own);
@@ -202,8 +201,8 @@ impl Hierarchies {
     }
 }
 
-/// A path from the root of a hierarchy as people write it, without its slashes; `None` where it
-/// leads elsewhere.
+/// Normalizes a path from the root of a hierarchy to one without leading slash; `None` if it
+/// contains `..`.
 pub fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -216,14 +215,14 @@ pub fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Whether a group is that of a user's own manager, `user@1000.service`.
+/// Whether a group belongs to a user's own manager, such as `user@1000.service`.
 fn is_user_manager(group: &Path) -> bool {
     let name = group.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("user@") && name.ends_with(".service"))
 }
 
-/// The directories in one: none where it is gone or closed to us. That too many files are open is
-/// an error, since it says nothing about what is there.
+/// The subdirectories; none if the directory is gone or not readable. Too many open files is an
+/// error, because the directory may exist.
 fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Err(error) if is_shortage(&error) => return Err(error),

@@ -1,23 +1,23 @@
-//! The names that Kubernetes gives to cgroups, by either of its drivers: text to types, no IO.
+//! Parses the cgroup names of both Kubernetes drivers; no IO.
 //!
 //! ```text
 //! cgroupfs   /kubepods/burstable/pod<uid>/<container>
 //! systemd    /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid_>.slice/
 //!            cri-containerd-<container>.scope
 //! ```
-//! Pods of the class Guaranteed have no level of their class. A kubelet may itself live below
-//! other groups (nodes in containers do), so the layout is looked for anywhere in a path.
+//! Pods of the class Guaranteed have no directory level for the class. A kubelet may itself run below
+//! other groups (as on nodes in containers), so the layout may begin anywhere in a path.
 
 use std::path::Path;
 
-/// The class by which Kubernetes ranks a pod.
+/// Quality-of-service class of a pod.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Qos {
     /// Requests equal limits.
     Guaranteed,
     /// Some request or limit.
     Burstable,
-    /// None.
+    /// No request or limit.
     BestEffort,
 }
 
@@ -28,11 +28,11 @@ pub struct PodGroup {
     pub qos: Qos,
     /// The pod's UID, with dashes.
     pub uid: String,
-    /// The container's id, where it is one.
+    /// The container's id, if it is a container.
     pub container: Option<String>,
 }
 
-/// What Kubernetes calls the group at a path; `None` where it did not name it.
+/// Parses a path; `None` if Kubernetes did not create it.
 pub fn pod_group(path: &Path) -> Option<PodGroup> {
     let parts: Option<Vec<&str>> = path.iter().map(|part| part.to_str()).collect();
     let parts = parts?;
@@ -83,7 +83,7 @@ fn by_slice(below: &[&str]) -> Option<PodGroup> {
         [pod, scope] => (pod, Some(*scope)),
         _ => return None,
     };
-    // A dash would be another level to systemd.
+    // systemd reads a dash as another level, so the UID has underscores.
     let uid = pod.strip_prefix(before)?.strip_suffix(".slice")?;
     let uid = uid.replace('_', "-");
     let container = match scope {
@@ -101,7 +101,7 @@ fn by_slice(below: &[&str]) -> Option<PodGroup> {
     })
 }
 
-/// UUIDs, and the plain hashes that pods from files have.
+/// UUIDs, and the plain hashes of pods from files.
 fn is_uid(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
     !text.is_empty() && text.bytes().all(is_plain)

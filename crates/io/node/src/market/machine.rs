@@ -1,21 +1,20 @@
-//! How many processors are ours to share (M8): those that are online and that our cpuset allows.
+//! Counts the processors to share (M8): those that are online and in our cpuset.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel lists the processors that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// More than any machine has: a list that says more makes no sense.
+/// More than any machine has; a larger number is not valid.
 const PROCESSORS_MAX: u64 = 1 << 20;
 
-/// The processors that we may use, in millicores; `process` is our own directory in `/proc`.
+/// The usable processors, in millicores; `process` is our own directory in `/proc`.
 pub fn online_milli(process: &Path) -> Option<u64> {
     let status = fs::read_to_string(process.join("status")).ok()?;
     let online = fs::read_to_string(ONLINE).ok()?;
     processors(&status, &online).map(|count| count * 1_000)
 }
 
-/// How many processors are both in the text of `/proc/<pid>/status` and in that of the online ones.
+/// The number of processors that are both in `/proc/<pid>/status` and in the list of online ones.
 pub fn processors(status: &str, online: &str) -> Option<u64> {
     let mut lines = status.lines();
     let allowed = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -30,7 +29,7 @@ pub fn processors(status: &str, online: &str) -> Option<u64> {
     (count > 0).then_some(count)
 }
 
-/// A list as in `0-3,8,10-11`, in order, with what is told twice only once.
+/// Parses a list such as `0-3,8,10-11` into sorted ranges without overlaps.
 fn ranges(text: &str) -> Option<Vec<(u64, u64)>> {
     let number = |text: &str| {
         let number: u64 = text.trim().parse().ok()?;

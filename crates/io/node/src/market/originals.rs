@@ -1,12 +1,11 @@
-//! The quotas that users wrote, kept where a crash does not reach until they are put back (M10).
+//! Stores the quotas that users wrote, durably, until they are restored (M10).
 //!
-//! A quota is stored, with what is about to be written, before anything is written. So at any
-//! moment, and after `kill -9` at any moment, the file says of each cgroup that we touched what to
-//! put back, and which values there are ours. A value that is neither is somebody else's: it is
-//! left, and counts as the original from then on. A cgroup of the same name that is another one
-//! (its number differs, or the machine was started anew) has nothing to be put back. One that has
-//! got another name is found by its number; where other cgroups are seen than those that were
-//! touched, as in another container, nothing is looked for, and nothing is forgotten.
+//! An original is stored, with the value to be written, before anything is written. So at any moment,
+//! also after `kill -9`, the file holds for each cgroup that we changed the original and the values
+//! that are ours. Any other value was written by somebody else: it stays, and is the new original.
+//! Another cgroup of the same name (its inode differs, or the machine was rebooted) has no original.
+//! A renamed cgroup is found by its inode. In another cgroup namespace, as in another container,
+//! nothing is searched and nothing is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use std::fs::{self, File};
@@ -16,24 +15,22 @@ use std::path::{Path, PathBuf};
 use bursar_market::cgroup::Quota;
 use serde::{Deserialize, Serialize};
 
-use super::Error;
 use super::files::LimitFiles;
 use super::hierarchy::{Hierarchies, Root};
 use super::target::Why;
+use super::{Error, failed};
 
-/// The name of the file.
 const FILE: &str = "originals.json";
-/// What is written first, and takes its place when it is whole.
 const NEW_FILE: &str = "originals.json.new";
-/// Which start of the machine this is.
+/// Identifies the boot of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// All originals that are to be put back some day.
+/// The originals that are not restored yet.
 #[derive(Debug)]
 pub struct Originals {
     directory: PathBuf,
     boot: String,
-    /// Where they were taken, if that was told.
+    /// The hierarchy that they belong to, if it was stored.
     root: Option<Root>,
     kept: BTreeMap<String, Kept>,
 }
@@ -44,25 +41,24 @@ pub struct Originals {
 pub struct Kept {
     /// The cgroup, from the root of the hierarchy.
     pub group: PathBuf,
-    /// Which one of that name.
+    /// Its inode.
     pub identity: u64,
-    /// What to put back.
+    /// The original quota.
     pub original: Limit,
-    /// What we wrote last, and what we set out to write.
+    /// The value that we wrote last, and the one that we intended to write.
     pub ours: Vec<Limit>,
 }
 
-/// A quota as it is stored.
+/// A stored quota.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// Absent where nothing is limited.
+    /// Absent for no limit.
     pub quota_us: Option<u64>,
     /// The period.
     pub period_us: u64,
 }
 
-/// The file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
@@ -72,40 +68,33 @@ struct Stored {
     originals: BTreeMap<String, Kept>,
 }
 
-/// What came of putting quotas back.
+/// Result of a restore.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Restored {
-    /// Those that are what their users wrote again, or would be: from, to.
+    /// Pods whose original was restored, or would be in a dry run: name, from, to.
     pub restored: Vec<(String, Quota, Quota)>,
-    /// Those that are not, and why.
+    /// Pods whose original could not be restored, with the reason.
     pub failed: Vec<(String, String)>,
 }
 
-/// Whether to do a thing or only say what would be done.
+/// Whether an operation is a dry run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Deed {
-    /// Do it.
+    /// Apply the changes.
     Real,
     /// Change nothing.
     DryRun,
 }
 
 impl Originals {
-    /// Those of a directory. Whatever was stored before the machine was started anew is void: so
-    /// are its cgroups.
+    /// Opens those of a directory. Originals from before a reboot are dropped, like their cgroups.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let boot = fs::read_to_string(BOOT).unwrap_or_default();
         let boot = boot.trim().to_owned();
         let path = directory.join(FILE);
         let (root, kept) = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, BTreeMap::new()),
-            Err(source) => {
-                return Err(Error::Path {
-                    doing: "read",
-                    path,
-                    source,
-                });
-            }
+            Err(source) => return Err(failed("read", &path)(source)),
             Ok(bytes) => {
                 let stored: Stored = serde_json::from_slice(&bytes)
                     .map_err(|source| Error::Originals { path, source })?;
@@ -124,8 +113,8 @@ impl Originals {
         })
     }
 
-    /// Those of a directory, to be put back in these hierarchies; refused where they were taken in
-    /// others, in which their cgroups cannot be found and so would pass for gone.
+    /// Opens those of a directory. Refuses originals of other hierarchies: their cgroups cannot be
+    /// found in these, and would count as gone.
     pub fn open_in(directory: &Path, hierarchies: &Hierarchies) -> Result<Self, Error> {
         let mut originals = Self::open(directory)?;
         let here = hierarchies.root().ok();
@@ -140,20 +129,20 @@ impl Originals {
         Ok(originals)
     }
 
-    /// What is kept, by the names of the pods.
+    /// The stored originals by pod name.
     pub fn kept(&self) -> &BTreeMap<String, Kept> {
         &self.kept
     }
 
-    /// What to put back to each, in millicores; `None` for no limit.
+    /// The originals in millicores; `None` for no limit.
     pub fn milli(&self) -> BTreeMap<String, Option<u64>> {
         let milli =
             |(pod, kept): (&String, &Kept)| (pod.clone(), Quota::from(kept.original).milli_ceil());
         self.kept.iter().map(milli).collect()
     }
 
-    /// What to put back to a group that is adopted, given what the kernel says now: what was
-    /// stored, if the value there is ours, else that value.
+    /// The original of an adopted group: the stored one if the present value is ours, else the
+    /// present value.
     pub fn original(&self, pod: &str, group: &Path, identity: u64, present: Quota) -> Quota {
         let kept = self.kept.get(pod);
         let is_it = |kept: &&Kept| kept.group == group && kept.identity == identity;
@@ -163,13 +152,13 @@ impl Originals {
         }
     }
 
-    /// Whether something is still to be put back to another group that had the name of a pod.
+    /// Whether the original of another group with this pod name is not restored yet.
     pub fn owes_another(&self, pod: &str, group: &Path, identity: u64) -> bool {
         let kept = self.kept.get(pod);
         kept.is_some_and(|kept| kept.group != group || kept.identity != identity)
     }
 
-    /// Notes what is about to be written to a pod. Nothing is written before [`Self::store`].
+    /// Adds the value that is about to be written; [`Self::store`] makes it durable.
     pub fn intend(
         &mut self,
         pod: &str,
@@ -186,7 +175,7 @@ impl Originals {
         self.kept.insert(pod.to_owned(), kept);
     }
 
-    /// Somebody else's value is the original from now on, if anything of this pod is kept.
+    /// Makes the value of another writer the original, if the pod has one.
     pub fn replace(&mut self, pod: &str, original: Quota) {
         if let Some(kept) = self.kept.get_mut(pod) {
             kept.original = original.into();
@@ -194,16 +183,8 @@ impl Originals {
         }
     }
 
-    /// Makes the file say what is kept, durably and whole.
+    /// Writes the file, atomically and durably.
     pub fn store(&self) -> Result<(), Error> {
-        let failed = |doing, path: &Path| {
-            let path = path.to_owned();
-            move |source| Error::Path {
-                doing,
-                path,
-                source,
-            }
-        };
         let stored = Stored {
             boot: self.boot.clone(),
             root: self.root,
@@ -222,12 +203,12 @@ impl Originals {
         fs::rename(&new, &path).map_err(failed("replace", &path))?;
         File::open(&self.directory)
             .and_then(|directory| directory.sync_all())
-            .map_err(failed("keep", &self.directory))
+            .map_err(failed("sync", &self.directory))
     }
 
-    /// Puts back what is kept of every pod that `is_wanted` names, and forgets it. What cannot be
-    /// put back is kept, and so is that of a group that another agent manages: one is `claimed` by
-    /// whoever asks, or by nobody.
+    /// Restores and removes the original of every pod that `is_wanted` selects. It is kept if it
+    /// cannot be restored, or if another agent manages the group; `claimed` are the groups that
+    /// the caller has claimed.
     pub fn give_back(
         &mut self,
         hierarchies: &Hierarchies,
@@ -235,7 +216,7 @@ impl Originals {
         claimed: &BTreeSet<u64>,
         deed: Deed,
     ) -> Result<Restored, Error> {
-        let mut told = Restored::default();
+        let mut result = Restored::default();
         let mut is_changed = false;
         let mut search = Search {
             hierarchies,
@@ -250,37 +231,37 @@ impl Originals {
             match give_back(&mut search, kept, deed) {
                 Ok(changed) => {
                     let row = |(from, to)| (pod.clone(), from, to);
-                    told.restored.extend(changed.map(row));
+                    result.restored.extend(changed.map(row));
                     if deed == Deed::Real {
                         is_changed |= self.kept.remove(&pod).is_some();
                     }
                 }
-                Err(error) => told.failed.push((pod, error.to_string())),
+                Err(error) => result.failed.push((pod, error.to_string())),
             }
         }
         if is_changed {
             self.store()?;
         }
-        Ok(told)
+        Ok(result)
     }
 }
 
-/// Finds groups again that may have got another name.
+/// Finds groups that may have been renamed.
 struct Search<'a> {
     hierarchies: &'a Hierarchies,
-    /// The numbers of the groups that are ours already.
+    /// Inodes of the groups that the caller has claimed.
     claimed: &'a BTreeSet<u64>,
-    /// The groups in those that were looked into, by their numbers.
+    /// Children of the groups read so far, by inode.
     beside: BTreeMap<PathBuf, BTreeMap<u64, PathBuf>>,
 }
 
 impl Search<'_> {
-    /// The files that limit a group, if it is still there.
+    /// The limit files of a group, if it still exists.
     fn files(&mut self, kept: &Kept) -> io::Result<Option<LimitFiles>> {
         match self.hierarchies.limit(&kept.group) {
             Ok(files) if files.identity() == kept.identity => return Ok(Some(files)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            // There is none of that name, or another.
+            // Missing, or replaced by another group of the same name.
             _ => {}
         }
         let above = kept.group.parent().unwrap_or(Path::new(""));
@@ -293,17 +274,16 @@ impl Search<'_> {
     }
 }
 
-/// Puts one quota back: from what to what, or nothing where that is not ours to change any more.
+/// Restores one quota; returns the old and the new value, or `None` if nothing was to be done.
 fn give_back(
     search: &mut Search<'_>,
     kept: &Kept,
     deed: Deed,
 ) -> io::Result<Option<(Quota, Quota)>> {
-    // Whoever is gone needs nothing back.
     let Some(files) = search.files(kept)? else {
         return Ok(None);
     };
-    // While another agent is there what it says is not to be judged.
+    // While another agent manages the group, its value is not ours to judge.
     let is_claimed = search.claimed.contains(&kept.identity);
     let claim = if is_claimed { None } else { files.claim()? };
     if claim.is_none() && !is_claimed {
@@ -319,7 +299,7 @@ fn give_back(
     if deed == Deed::Real {
         files.set_quota(original)?;
         if files.quota()? != original {
-            return Err(io::Error::other("the kernel does not take it"));
+            return Err(io::Error::other("the kernel did not take the value"));
         }
     }
     Ok(Some((present, original)))
@@ -333,8 +313,8 @@ fn read(files: &LimitFiles) -> io::Result<Option<Quota>> {
 }
 
 impl Kept {
-    /// Whether a value is one that we wrote, or were about to. Version 1 takes quota and period
-    /// one after the other, so each of the two may be of another value of ours.
+    /// Whether we wrote a value or were about to. Version 1 writes quota and period one after the
+    /// other, so they may come from two different values of ours.
     fn is_ours(&self, present: Quota) -> bool {
         let known = || self.ours.iter().chain([&self.original]);
         known().any(|known| known.quota_us == present.quota_us)

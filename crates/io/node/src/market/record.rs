@@ -1,14 +1,14 @@
-//! What went into every clearing and what came out, kept for a day in a chain of hashes (M12).
+//! The inputs and results of every clearing, kept for a day in a hash chain (M12).
 //!
-//! One line of JSON per clearing; each names the SHA-256 of the line before it, so a line that
-//! was changed or taken away is found, and that of the settings it was made by. A line tells only
-//! the pods that differ from the line before, and the first of a file tells all. [`read`] plays it
-//! back: it clears every line again with the very function that the agent calls, and says where
-//! anything differs. [`read_at`] does so from the beginning of one file.
+//! One line of JSON per clearing. Each line holds the SHA-256 of the previous one, so a changed or
+//! removed line is found, and the hash of its settings. A line holds only the pods that differ from
+//! the previous line; the first line of a file holds all. [`read`] replays the record: it repeats
+//! every clearing with the function that the agent calls, and reports the first difference.
+//! [`read_at`] replays one file only.
 //!
-//! Bounded: files of [`SEGMENT_SIZE`], or of one line that is larger; at most [`TOTAL_SIZE_MAX`]
-//! together, none older than a day.
-//! Durable only up to the last [`sync`]: a line that a crash tore off is cut away.
+//! Bounded: segments of [`SEGMENT_SIZE`], or of one longer line; at most [`TOTAL_SIZE_MAX`] together,
+//! none older than a day.
+//! Durable only up to the last [`sync`]: a line that a crash tore is cut off.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -22,27 +22,26 @@ use bursar_market::clear::{self, Cleared, Market, Mode, Pod, Policy, Want};
 use bursar_market::node::Clearing;
 use serde::{Deserialize, Serialize};
 
-use super::Error;
 use super::rules::{Rules, Run};
+use super::{Error, failed};
 
-/// How large a file may become before the next one begins; a line is never divided.
+/// Maximum size of a segment; a line is never split.
 pub const SEGMENT_SIZE: u64 = 4 << 20;
-/// How large all files together may be.
+/// Maximum size of all segments together.
 pub const TOTAL_SIZE_MAX: u64 = 64 << 20;
-/// How long a file is kept.
+/// Maximum age of a segment.
 pub const KEPT_FOR: Duration = Duration::from_hours(24);
-/// After how long a file is closed, so that what is old can go.
+/// Maximum time that a segment covers, so that old ones can be deleted.
 const SEGMENT_TIME_MS: u64 = 3_600_000;
-/// The file that is being written.
 const FILE: &str = "record.jsonl";
-/// How the closed ones begin and end; the time of their last line lies between, so that they sort.
+/// Prefix and suffix of closed segments; the time of the last line is between, so that they sort.
 const CLOSED: (&str, &str) = ("record-", ".jsonl");
-/// What the first line of all names.
+/// The previous hash in the very first line.
 const NOTHING: Hash = Hash([0; HASH_BYTES]);
-/// The longest line that is read back: 100,000 pods have less.
+/// Maximum size of a readable line; 100,000 pods need less.
 const LINE_SIZE_MAX: u64 = 32 << 20;
 
-/// Something that happened besides the clearing itself; an absent limit is none.
+/// An event beside the clearing itself; an absent limit means no limit.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -52,49 +51,49 @@ const LINE_SIZE_MAX: u64 = 32 << 20;
 pub enum Event {
     /// A limit was written and read back.
     Wrote {
-        /// Whose.
+        /// The pod's name.
         pod: String,
-        /// What it was.
+        /// The old limit.
         from_milli: Option<u64>,
-        /// What it is.
+        /// The new limit.
         to_milli: Option<u64>,
     },
-    /// A limit was not taken.
+    /// The kernel refused a limit.
     Refused {
-        /// Whose.
+        /// The pod's name.
         pod: String,
-        /// What the system said.
+        /// The error.
         reason: String,
     },
     /// Somebody else changed a limit.
     Conflict {
-        /// Whose.
+        /// The pod's name.
         pod: String,
-        /// To what.
+        /// The new limit.
         to_milli: Option<u64>,
     },
     /// An original was stored.
     Taken {
-        /// Whose.
+        /// The pod's name.
         pod: String,
-        /// What it was.
+        /// The original.
         milli: Option<u64>,
     },
-    /// An original was put back.
+    /// An original was restored.
     Restored {
-        /// Whose.
+        /// The pod's name.
         pod: String,
-        /// What it is again.
+        /// The original.
         milli: Option<u64>,
     },
 }
 
-/// One line played back.
+/// A replayed line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Past {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Which line it is, from 1, since the first of all.
+    /// Its number, from 1, since the very first line.
     pub line: u64,
     /// Its hash.
     pub hash: Hash,
@@ -102,45 +101,45 @@ pub struct Past {
     pub allocatable_milli: u64,
     /// U.
     pub unmanaged_milli: u64,
-    /// What those kept who were held.
+    /// CPU of held pods.
     pub held_milli: u64,
-    /// What was cleared.
+    /// Input of the clearing.
     pub market: Market,
-    /// What came of it, calculated anew.
+    /// Result of the clearing, computed again.
     pub cleared: Cleared,
-    /// The mode that people were shown.
+    /// The displayed mode.
     pub label: Mode,
-    /// The hash of the settings by which it was.
+    /// The hash of its settings.
     pub settings: Hash,
-    /// What those say.
+    /// Its settings.
     pub run: Run,
-    /// What happened besides, since the line before.
+    /// Events since the previous line.
     pub events: Vec<Event>,
 }
 
-/// How far a record has come, since the first line of all.
+/// End of a record, counted from its very first line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Position {
-    /// When the last line was written, in milliseconds since 1970.
+    /// Time of the last line, in milliseconds since 1970.
     pub at_ms: u64,
-    /// How many lines it has had.
+    /// Number of lines.
     pub lines: u64,
-    /// How many limits they say were written.
+    /// Number of limits written.
     pub writes: u64,
-    /// The hash of the last.
+    /// The hash of the last line.
     pub head: Hash,
 }
 
-/// What was read back without a flaw.
+/// Summary of a record that was verified.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Verified {
-    /// How many lines.
+    /// Number of lines.
     pub lines: u64,
-    /// When the first was written, in milliseconds since 1970.
+    /// Time of the first line, in milliseconds since 1970.
     pub from_ms: u64,
-    /// When the last was.
+    /// Time of the last line.
     pub to_ms: u64,
-    /// Whether there is so much that a file may have been let go before its day was over.
+    /// Whether the size limit may have deleted a segment younger than a day.
     pub is_full: bool,
 }
 
@@ -148,44 +147,40 @@ pub struct Verified {
 #[derive(Debug)]
 pub struct Record {
     directory: PathBuf,
-    /// The file that is being written; `None` once it was closed, until the next could be opened.
+    /// The current segment; `None` between closing one and opening the next.
     file: Option<File>,
     size: u64,
     began_ms: Option<u64>,
     head: Hash,
-    /// Where its last line stands, if it has one.
-    last: Option<Place>,
-    /// The settings of its last line, if that is ours.
+    last: Option<LineSummary>,
+    /// The settings of the last line, if this process wrote it.
     settings: Option<Hash>,
     rows: BTreeMap<String, Row>,
 }
 
-/// Where a line stands: what is read of it where no more is wanted.
+/// The part of a line that is parsed where no more is needed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct LineSummary {
     at_ms: u64,
     lines: u64,
     writes: u64,
 }
 
-/// A line as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct RecordLine {
     at_ms: u64,
-    /// How many lines there are with this one, since the first of all.
+    /// Number of lines up to this one, since the very first.
     lines: u64,
-    /// How many limits they say were written.
+    /// Number of limits written up to this line.
     writes: u64,
     previous: Hash,
-    /// The hash of the settings.
     settings: Hash,
-    /// The settings themselves, where they are others than in the line before, and in the first of
-    /// a file.
+    /// Present in the first line of a segment, and where the settings have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings_text: Option<String>,
-    /// Whether all pods are here; else only those that differ.
+    /// Whether `pods` holds all pods, or only those that differ.
     whole: bool,
     allocatable_milli: u64,
     unmanaged_milli: u64,
@@ -203,8 +198,8 @@ struct Line {
     events: Vec<Event>,
 }
 
-/// A pod: id, floor, ceiling, weight, want, headroom, present limit, cooling, share. A list, since
-/// names of fields would be most of the file.
+/// A pod: id, floor, ceiling, weight, want, headroom, present limit, cooling, share. A list, because
+/// field names would be most of the file.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 struct Row(
     String,
@@ -226,14 +221,10 @@ enum Wanted {
 }
 
 impl Record {
-    /// Opens the record in a directory and goes on behind its last whole line.
+    /// Opens the record in a directory and continues after its last complete line.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(FILE);
-        let failed = |source| Error::Path {
-            doing: "open",
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| failed("open", &path)(source);
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
         let mut file = options.open(&path).map_err(failed)?;
@@ -248,8 +239,8 @@ impl Record {
             .get(..whole)
             .unwrap_or_default()
             .split(|b| *b == b'\n');
-        let first = place(lines.clone().next().unwrap_or_default());
-        // The last piece is what follows the last newline: nothing.
+        let first = summary(lines.clone().next().unwrap_or_default());
+        // The last piece is empty: it follows the last newline.
         let last = match lines.nth_back(1) {
             Some(line) => Some(line.to_vec()),
             None => last_closed(directory)?,
@@ -260,13 +251,13 @@ impl Record {
             size,
             began_ms: first.map(|first| first.at_ms),
             head: last.as_deref().map_or(NOTHING, sha256),
-            last: last.as_deref().and_then(place),
+            last: last.as_deref().and_then(summary),
             settings: None,
             rows: BTreeMap::new(),
         })
     }
 
-    /// How far it has come; `None` before its first line.
+    /// The end of the record; `None` before its first line.
     pub fn position(&self) -> Option<Position> {
         self.last.map(|last| Position {
             at_ms: last.at_ms,
@@ -276,8 +267,8 @@ impl Record {
         })
     }
 
-    /// Adds a clearing, by which settings it was, and what happened since the last one. Where that
-    /// fails nothing was added.
+    /// Adds a clearing with its settings and the events since the last one. On an error nothing
+    /// was added.
     pub fn add(
         &mut self,
         at_ms: u64,
@@ -292,7 +283,7 @@ impl Record {
         let is_full = self.size.saturating_add(size(&bytes)) > SEGMENT_SIZE;
         if self.size > 0 && (is_full || self.began_ms.is_some_and(is_old)) {
             self.close(at_ms)?;
-            // The first line of a file tells everything.
+            // The first line of a segment holds everything.
             line = self.line(at_ms, rules, clearing, &rows, line.events);
             bytes = line.bytes();
         }
@@ -302,7 +293,7 @@ impl Record {
         self.write(&bytes)?;
         self.began_ms.get_or_insert(at_ms);
         self.head = sha256(bytes.strip_suffix(b"\n").unwrap_or(&bytes));
-        self.last = Some(line.place());
+        self.last = Some(line.summary());
         self.settings = Some(rules.sha256);
         self.rows = rows;
         Ok(())
@@ -315,21 +306,21 @@ impl Record {
         clearing: &Clearing,
         rows: &BTreeMap<String, Row>,
         events: Vec<Event>,
-    ) -> Line {
+    ) -> RecordLine {
         let (lines, writes) = self.last.map_or((0, 0), |last| (last.lines, last.writes));
-        let is_told = self.settings == Some(rules.sha256);
+        let is_known = self.settings == Some(rules.sha256);
         let whole = self.rows.is_empty();
         let is_new = |row: &&Row| self.rows.get(&row.0) != Some(row);
         let pods = rows.values().filter(is_new).cloned().collect();
         let is_gone = |id: &&String| !rows.contains_key(*id);
         let gone = self.rows.keys().filter(is_gone).cloned().collect();
-        Line {
+        RecordLine {
             at_ms,
             lines: lines.saturating_add(1),
             writes: writes.saturating_add(written(&events)),
             previous: self.head,
             settings: rules.sha256,
-            settings_text: (!is_told).then(|| rules.text.clone()),
+            settings_text: (!is_known).then(|| rules.text.clone()),
             whole,
             allocatable_milli: clearing.allocatable_milli,
             unmanaged_milli: clearing.unmanaged_milli,
@@ -346,53 +337,40 @@ impl Record {
         }
     }
 
-    /// Adds the bytes of a line to the file, which is made if there is none.
+    /// Appends a line to the current segment, which is created if there is none.
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let path = self.directory.join(FILE);
-        let failed = |doing| {
-            let path = path.clone();
-            move |source| Error::Path {
-                doing,
-                path,
-                source,
-            }
-        };
         let file = match &mut self.file {
             Some(file) => file,
             none => {
                 let mut options = OpenOptions::new();
                 let options = options.create(true).truncate(true).write(true);
-                none.insert(options.open(&path).map_err(failed("open"))?)
+                none.insert(options.open(&path).map_err(failed("open", &path))?)
             }
         };
         if let Err(error) = file.write_all(bytes) {
             // Half a line would break the chain.
             let _shorter = file.set_len(self.size);
             let _back = file.seek(SeekFrom::Start(self.size));
-            return Err(failed("add to")(error));
+            return Err(failed("append to", &path)(error));
         }
         self.size = self.size.saturating_add(size(bytes));
         Ok(())
     }
 
-    /// Closes the file; the next line begins another.
     fn close(&mut self, at_ms: u64) -> Result<(), Error> {
         let path = self.directory.join(FILE);
         let (before, after) = CLOSED;
-        // After the last one, whatever the clock did: they are read in the order of their names.
+        // Larger than the last one, even if the clock was set back: the names define the order.
         let last = closed(&self.directory)?
             .pop()
             .and_then(|path| number(&path));
         let number = last.map_or(at_ms, |last| at_ms.max(last.saturating_add(1)));
         let closed = self.directory.join(format!("{before}{number:016}{after}"));
         match fs::rename(&path, &closed) {
-            // Somebody else has closed it, or taken it away: there is nothing to close any more.
+            // Somebody else has renamed or removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            renamed => renamed.map_err(|source| Error::Path {
-                doing: "close",
-                path,
-                source,
-            })?,
+            renamed => renamed.map_err(failed("close", &path))?,
         }
         (self.file, self.size, self.began_ms) = (None, 0, None);
         self.rows.clear();
@@ -400,7 +378,8 @@ impl Record {
         Ok(())
     }
 
-    /// Lets go what is too old, or too much beside a new file that begins with a line of that size.
+    /// Deletes segments over the age or size limit, with room for a new one that begins with a line
+    /// of `first_size`.
     fn forget(&self, first_size: u64) -> Result<(), Error> {
         let mut total = SEGMENT_SIZE.max(first_size);
         let mut is_any_gone = false;
@@ -410,58 +389,54 @@ impl Record {
             total = total.saturating_add(size);
             let written = metadata.and_then(|metadata| metadata.modified());
             let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-            // What is left is without a gap, whatever the clock did.
+            // All older ones too, so that no gap remains, even if the clock was set back.
             is_any_gone |= total > TOTAL_SIZE_MAX || age.is_ok_and(|age| age > KEPT_FOR);
             if is_any_gone {
-                fs::remove_file(&path).map_err(|source| Error::Path {
-                    doing: "remove",
-                    path,
-                    source,
-                })?;
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
             }
         }
         Ok(())
     }
 }
 
-/// The last clearing at or before a time; `None` if the record begins later. Only the file that
-/// holds it is played back, up to there: the first line of each file builds on no other. Where a
-/// clock was set back and showed the time twice, it is the later one.
+/// The last clearing at or before a time; `None` if the record begins later. Only its segment is
+/// replayed, up to that line: the first line of a segment depends on no other. If the clock was set
+/// back and the time occurs twice, it is the later one.
 pub fn read_at(directory: &Path, at_ms: u64) -> Result<Option<Past>, Error> {
     for (path, file) in files(directory)?.into_iter().rev() {
-        let mut lines = Lines::new(path, file);
+        let mut lines = LineReader::new(path, file);
         let mut last = None;
         while let Some(line) = lines.next()? {
-            if place(&line).is_some_and(|place| place.at_ms <= at_ms) {
+            if summary(&line).is_some_and(|line| line.at_ms <= at_ms) {
                 last = Some(lines.number);
             }
         }
         let Some(last) = last else { continue };
         lines.rewind()?;
-        let (mut before, mut found) = (Before::default(), None);
+        let (mut replay, mut found) = (Replay::default(), None);
         while lines.number < last
             && let Some(line) = lines.next()?
         {
-            found = Some(before.play(&line).map_err(|why| lines.broken(why))?);
+            found = Some(replay.play(&line).map_err(|why| lines.broken(why))?);
         }
         return Ok(found);
     }
     Ok(None)
 }
 
-/// Plays a record back, oldest line first, and checks every line: that it follows the one before,
-/// that its settings are those whose hash it names, and that clearing it again gives what it says.
-/// It may be written meanwhile.
+/// Replays a record, oldest line first, and checks every line: it follows the previous one, its
+/// settings match their hash, and repeating the clearing gives the same result. The record may grow
+/// meanwhile.
 pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, Error> {
     let mut verified = Verified::default();
-    let mut before = Before::default();
+    let mut replay = Replay::default();
     let (mut total, mut largest) = (0_u64, SEGMENT_SIZE);
     for (path, file) in files(directory)? {
-        let mut lines = Lines::new(path, file);
+        let mut lines = LineReader::new(path, file);
         let mut file_size = 0_u64;
         while let Some(line) = lines.next()? {
             file_size = file_size.saturating_add(size(&line)).saturating_add(1);
-            let past = before.play(&line).map_err(|why| lines.broken(why))?;
+            let past = replay.play(&line).map_err(|why| lines.broken(why))?;
             verified.lines += 1;
             verified.to_ms = past.at_ms;
             if verified.lines == 1 {
@@ -472,48 +447,36 @@ pub fn read(directory: &Path, mut visit: impl FnMut(Past)) -> Result<Verified, E
         total = total.saturating_add(file_size);
         largest = largest.max(file_size);
     }
-    // When a file was let go there had to be room for it and for the next besides what is left.
+    // A segment was deleted only if the rest, itself and the next one together were too large.
     verified.is_full = TOTAL_SIZE_MAX < total.saturating_add(largest.saturating_mul(2));
     Ok(verified)
 }
 
-/// Sees to it that what is in a record by now outlives a power cut.
+/// Makes the present content of a record durable.
 pub fn sync(directory: &Path) -> Result<(), Error> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Path {
-            doing: "make durable",
-            path,
-            source,
-        }
-    };
     for (path, file) in files(directory)? {
-        file.sync_data().map_err(failed(&path))?;
+        file.sync_data().map_err(failed("sync", &path))?;
     }
     let names = File::open(directory).and_then(|directory| directory.sync_all());
-    names.map_err(failed(directory))
+    names.map_err(failed("sync", directory))
 }
 
-/// All files of a record, oldest first. One that is closed or let go meanwhile is there once or not
-/// at all, and none is missing between two others.
+/// All segments, oldest first. One that is closed or deleted meanwhile appears once or not at all,
+/// and none is missing between two others.
 fn files(directory: &Path) -> Result<Vec<(PathBuf, File)>, Error> {
     let open = |path: PathBuf| match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Ok(file) => Ok(Some((path, file))),
-        Err(source) => Err(Error::Path {
-            doing: "read",
-            path,
-            source,
-        }),
+        Err(source) => Err(failed("read", &path)(source)),
     };
     let identity = |(_, file): &(PathBuf, File)| {
         let metadata = file.metadata().ok()?;
         Some((metadata.dev(), metadata.ino()))
     };
-    // The one that is written comes first: if it is closed now it is found again by its new name.
+    // The current segment comes first: if it is closed now, its new name is found below.
     let mut found = Vec::from_iter(open(directory.join(FILE))?);
     for path in closed(directory)?.into_iter().rev() {
-        // The oldest are let go first, so that all before this one are gone, too.
+        // The oldest are deleted first, so all before this one are gone too.
         let Some(file) = open(path)? else { break };
         if found.first().and_then(identity) == identity(&file) {
             found.clear();
@@ -524,15 +487,15 @@ fn files(directory: &Path) -> Result<Vec<(PathBuf, File)>, Error> {
     Ok(found)
 }
 
-/// The whole lines of a file, one after another.
-struct Lines {
+/// Reads the complete lines of a segment.
+struct LineReader {
     path: PathBuf,
     file: BufReader<File>,
-    /// Which one was read last, from 1.
+    /// Number of the line that was read last, from 1.
     number: u64,
 }
 
-impl Lines {
+impl LineReader {
     fn new(path: PathBuf, file: File) -> Self {
         let file = BufReader::new(file);
         Self {
@@ -542,7 +505,7 @@ impl Lines {
         }
     }
 
-    /// The next line without its end; `None` at the end of the file, or where one is being written.
+    /// The next line without its newline; `None` at the end, or at an incomplete line.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.number += 1;
         let mut bytes = Vec::new();
@@ -558,7 +521,7 @@ impl Lines {
         began.map_err(|_| self.broken("it cannot be read"))
     }
 
-    /// The line that was read last is not as it should be.
+    /// The error of the line that was read last.
     fn broken(&self, why: &'static str) -> Error {
         Error::Record {
             path: self.path.clone(),
@@ -568,17 +531,16 @@ impl Lines {
     }
 }
 
-impl Line {
-    /// As it is stored, with the end of the line.
+impl RecordLine {
     fn bytes(&self) -> Vec<u8> {
-        // Numbers and words can always be written.
+        // Numbers and strings always serialize.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         bytes.push(b'\n');
         bytes
     }
 
-    const fn place(&self) -> Place {
-        Place {
+    const fn summary(&self) -> LineSummary {
+        LineSummary {
             at_ms: self.at_ms,
             lines: self.lines,
             writes: self.writes,
@@ -586,24 +548,23 @@ impl Line {
     }
 }
 
-/// What the lines before one say.
+/// State of a replay after the lines read so far.
 #[derive(Default)]
-struct Before {
-    /// Where the last one stands, and its hash.
-    last: Option<(Place, Hash)>,
+struct Replay {
+    /// The last line and its hash.
+    last: Option<(LineSummary, Hash)>,
     settings: Option<Hash>,
-    /// What those say.
     run: Option<Run>,
     rows: BTreeMap<String, Row>,
 }
 
-impl Before {
-    /// Takes the next line in.
+impl Replay {
     fn play(&mut self, bytes: &[u8]) -> Result<Past, &'static str> {
-        let line: Line = serde_json::from_slice(bytes).map_err(|_| "it makes no sense")?;
+        let line: RecordLine =
+            serde_json::from_slice(bytes).map_err(|_| "it is not a line of a record")?;
         self.follow(&line)?;
         let hash = sha256(bytes);
-        self.last = Some((line.place(), hash));
+        self.last = Some((line.summary(), hash));
         for id in &line.gone {
             self.rows.remove(id);
         }
@@ -613,7 +574,7 @@ impl Before {
         let rows = &self.rows;
         let market = Market {
             capacity_milli: line.capacity_milli,
-            policy: Policy::from_word(&line.policy).ok_or("it names no policy")?,
+            policy: Policy::from_word(&line.policy).ok_or("its policy is unknown")?,
             quantum_milli: line.quantum_milli,
             pods: rows.values().map(pod).collect(),
         };
@@ -624,7 +585,7 @@ impl Before {
             .all(|row| shares.get(row.0.as_str()).copied() == row.8);
         let is_same = is_same && cleared.mode.word() == line.mode;
         if !is_same || cleared.price_ppm != line.price_ppm {
-            return Err("clearing it again gives something else");
+            return Err("clearing it again gives a different result");
         }
         let label = Mode::ALL.into_iter().find(|mode| mode.word() == line.label);
         Ok(Past {
@@ -636,27 +597,27 @@ impl Before {
             held_milli: line.held_milli,
             market,
             cleared,
-            label: label.ok_or("it names no mode")?,
+            label: label.ok_or("its mode is unknown")?,
             settings: line.settings,
-            run: self.run.ok_or("its settings are nowhere told")?,
+            run: self.run.ok_or("its settings are missing")?,
             events: line.events,
         })
     }
 
-    /// Whether a line follows those before it: in the chain, in its counts, and in its settings.
-    fn follow(&mut self, line: &Line) -> Result<(), &'static str> {
+    /// Checks that a line continues the hash chain, the counts and the settings.
+    fn follow(&mut self, line: &RecordLine) -> Result<(), &'static str> {
         match self.last {
             Some((_, hash)) if line.previous != hash => {
-                return Err("it does not follow the line before");
+                return Err("its hash of the previous line does not match");
             }
             Some((last, _)) => {
                 let writes = last.writes.saturating_add(written(&line.events));
                 let counted = (last.lines.saturating_add(1), writes);
                 if (line.lines, line.writes) != counted {
-                    return Err("it counts other lines or writes than there are");
+                    return Err("its numbers of lines and writes do not continue those before it");
                 }
             }
-            None if !line.whole => return Err("it builds on a line that is not there"),
+            None if !line.whole => return Err("it depends on an earlier line that is missing"),
             None => {}
         }
         if line.whole {
@@ -664,11 +625,11 @@ impl Before {
         }
         match &line.settings_text {
             Some(text) if sha256(text.as_bytes()) != line.settings => {
-                return Err("its settings have another hash");
+                return Err("its settings do not match their hash");
             }
             Some(text) => self.run = Run::read(text),
             None if self.settings != Some(line.settings) => {
-                return Err("its settings are nowhere told");
+                return Err("its settings are missing");
             }
             None => {}
         }
@@ -677,7 +638,7 @@ impl Before {
             (settings.policy.word(), settings.quantum_milli) == (&line.policy, line.quantum_milli)
         };
         if !self.run.is_some_and(is_by_them) {
-            return Err("it was not cleared by its settings");
+            return Err("its policy or quantum is not that of its settings");
         }
         self.settings = Some(line.settings);
         Ok(())
@@ -732,13 +693,9 @@ fn pod(row: &Row) -> Pod {
     }
 }
 
-/// The closed files, oldest first.
+/// The closed segments, oldest first.
 fn closed(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |source| Error::Path {
-        doing: "look into",
-        path: directory.to_owned(),
-        source,
-    };
+    let failed = |source| failed("list", directory)(source);
     let (before, after) = CLOSED;
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -752,23 +709,17 @@ fn closed(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// The number in the name of a closed file.
 fn number(path: &Path) -> Option<u64> {
     let (before, after) = CLOSED;
     let name = path.file_name()?.to_str()?;
     name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
 }
 
-/// The last line of the last closed file.
 fn last_closed(directory: &Path) -> Result<Option<Vec<u8>>, Error> {
     let Some(path) = closed(directory)?.pop() else {
         return Ok(None);
     };
-    let bytes = fs::read(&path).map_err(|source| Error::Path {
-        doing: "read",
-        path,
-        source,
-    })?;
+    let bytes = fs::read(&path).map_err(failed("read", &path))?;
     let line = bytes.split(|byte| *byte == b'\n').nth_back(1);
     Ok(line.map(<[u8]>::to_vec))
 }
@@ -777,12 +728,10 @@ fn size(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Where a line stands, if it makes sense.
-fn place(line: &[u8]) -> Option<Place> {
+fn summary(line: &[u8]) -> Option<LineSummary> {
     serde_json::from_slice(line).ok()
 }
 
-/// How many limits were written.
 fn written(events: &[Event]) -> u64 {
     let is_write = |event: &&Event| matches!(event, Event::Wrote { .. });
     u64::try_from(events.iter().filter(is_write).count()).unwrap_or(u64::MAX)

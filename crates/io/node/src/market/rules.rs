@@ -1,7 +1,7 @@
-//! The settings that a node is run by, as one text with a hash (design 80, 5.5).
+//! The settings of a node as one text with a hash.
 //!
-//! The hash stands in every line of the agent's record, and the text where it begins to hold; the
-//! ledger has both. What is declared of each cgroup is not part of it: a line tells that itself.
+//! Every line of the agent's record holds the hash, and the first line under new settings holds the
+//! text; the ledger has both. The parameters of a cgroup are not part of it: each line has them.
 
 use bursar_journal::hash::{Hash, sha256};
 use bursar_market::clear::Policy;
@@ -11,34 +11,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{Mode, Options, Unmanaged};
 
-/// How a node is run.
+/// Settings of a node, as text with a hash.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rules {
-    /// Whether limits are written; `None` where nobody looks.
+    /// Whether limits are written; `None` without an agent.
     pub mode: Option<Mode>,
-    /// By which rule what is scarce is divided.
+    /// The rule that divides scarce CPU.
     pub policy: Policy,
     /// The settings, as JSON.
     pub text: String,
-    /// The hash of that.
+    /// The hash of the text.
     pub sha256: Hash,
 }
 
-/// What settings say of how a node is run.
+/// Parsed settings of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Run {
-    /// Whether limits are written; `None` where nobody looks.
+    /// Whether limits are written; `None` without an agent.
     pub mode: Option<Mode>,
-    /// How the node is run.
+    /// Settings of the node's market.
     pub settings: Settings,
-    /// How often it is looked at, and cleared, in milliseconds.
+    /// Intervals of sampling and of clearing, in milliseconds.
     pub every_ms: (u64, u64),
 }
 
-/// The text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
+struct RulesText {
     mode: String,
     policy: String,
     quantum_milli: u64,
@@ -56,12 +55,12 @@ struct Written {
 }
 
 impl Rules {
-    /// Those of an agent.
+    /// The settings of an agent.
     pub fn of(options: &Options) -> Self {
         Self::new(options, Some(options.mode))
     }
 
-    /// The same settings where nobody looks.
+    /// The same settings without an agent.
     pub fn off(options: &Options) -> Self {
         Self::new(options, None)
     }
@@ -70,7 +69,7 @@ impl Rules {
         let settings = &options.settings;
         let micros =
             |length: std::time::Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        let written = Written {
+        let written = RulesText {
             mode: word(mode).to_owned(),
             policy: settings.policy.word().to_owned(),
             quantum_milli: settings.quantum_milli,
@@ -87,7 +86,7 @@ impl Rules {
                 Unmanaged::Given(milli) => Some(milli),
             },
         };
-        // Numbers and words can always be written.
+        // Numbers and strings always serialize.
         let text = serde_json::to_string(&written).unwrap_or_default();
         Self {
             mode,
@@ -99,9 +98,9 @@ impl Rules {
 }
 
 impl Run {
-    /// What a text says; `None` where it is no settings.
+    /// Parses a text; `None` if it is not valid.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let written: Written = serde_json::from_str(text).ok()?;
+        let written: RulesText = serde_json::from_str(text).ok()?;
         let mut modes = [None, Some(Mode::Observe), Some(Mode::Act)].into_iter();
         Some(Self {
             mode: modes.find(|mode| word(*mode) == written.mode)?,

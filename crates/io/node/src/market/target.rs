@@ -1,5 +1,5 @@
-//! Whom the market manages: declared cgroups and our own executions, each found or named with the
-//! reason why not (M10).
+//! Finds the cgroups to manage: declared ones and our own executions. Those that cannot be managed
+//! are listed with the reason (M10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,37 +10,36 @@ use bursar_market::params::{BASELINE_MILLI, FACTOR_PERMILLE, Params, weight};
 use super::hierarchy::{Hierarchies, plain};
 use super::{Declared, Execution, Executions, Place};
 
-/// After how many clearings a unit that is not there is looked for again: that walks the tree.
+/// Clearings between two searches for a missing unit, because each walks the tree.
 const UNIT_EVERY: u64 = 12;
 
-/// Why a cgroup is not managed.
+/// Reason why a cgroup is not managed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Why {
-    /// There is none of that name.
+    /// It does not exist.
     Missing,
     /// It is the root of the hierarchy.
     Root,
-    /// It holds this very process.
+    /// It contains this process.
     Own,
-    /// It lies inside another that is managed.
+    /// It is inside another managed cgroup.
     Nested,
-    /// Its path leads elsewhere.
+    /// Its path contains `..`.
     NotAPath,
     /// Another pod has the same name.
     NameTaken,
-    /// The kernel counts no use for it.
+    /// Its counters cannot be read.
     Unreadable,
     /// It cannot have a CPU limit, or has none where one is wanted.
     NoQuota,
-    /// Its limit may not be written by us.
+    /// This user may not write its limit.
     NoRights,
-    /// Another group that had its name, or had been given another name, is not put back yet.
+    /// The original of an earlier group of this name is not restored yet.
     Owed,
     /// Another agent manages it.
     Taken,
 }
 
-/// A cgroup to be managed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Target {
     pub(super) group: PathBuf,
@@ -48,39 +47,35 @@ pub(super) struct Target {
     pub(super) kind: Kind,
 }
 
-/// Who asked for a cgroup to be managed.
+/// Kind of a managed cgroup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// The settings.
+    /// Declared in the settings.
     Declared,
-    /// It is an execution of ours: one without a quota is not managed, and one that is gone has
-    /// ended.
+    /// Our own execution: without a quota it is not managed, and a missing one has ended.
     Execution,
 }
 
-/// Who is to be managed, as far as that could be found out.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    /// All targets by their names.
     pub(super) found: BTreeMap<String, Target>,
-    /// Those who cannot be one, and why.
+    /// Cgroups that cannot be managed.
     pub(super) without: Vec<(String, Why)>,
-    /// One of those who were not looked for since too many files are open.
+    /// One of those that were not searched because too many files are open.
     pub(super) short: Option<(String, io::Error)>,
 }
 
-/// Looks for targets again and again.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
-    /// Where units were found, or when they were last looked for in vain.
-    units: BTreeMap<String, Found>,
-    looks: u64,
+    units: BTreeMap<String, UnitSearch>,
+    searches: u64,
 }
 
 #[derive(Debug)]
-enum Found {
-    At(PathBuf),
-    Not(u64),
+enum UnitSearch {
+    Found(PathBuf),
+    /// The search in which it was last looked for.
+    Missing(u64),
 }
 
 impl Why {
@@ -99,7 +94,7 @@ impl Why {
         Self::Taken,
     ];
 
-    /// The word that metrics and the interface carry.
+    /// The name in metrics and in the API.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -116,33 +111,34 @@ impl Why {
         }
     }
 
-    /// What people read.
+    /// The explanation for people.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Missing => "there is no such cgroup",
-            Self::Root => "it is the root of all cgroups",
-            Self::Own => "it holds this very process",
-            Self::Nested => "it is, or lies inside, another that is managed",
-            Self::NotAPath => "its path leads elsewhere",
+            Self::Root => "it is the root of the cgroup hierarchy",
+            Self::Own => "it contains the process of the agent itself",
+            Self::Nested => "it is, or is inside, another managed cgroup",
+            Self::NotAPath => "its path contains `..`",
             Self::NameTaken => "another pod has the same name",
             Self::Unreadable => "its counters cannot be read",
             Self::NoQuota => "it has no CPU limit of its own",
             Self::NoRights => "its limit may not be written by this user",
-            Self::Owed => "another cgroup that had this name still waits for its limit",
+            Self::Owed => {
+                "the original limit of an earlier cgroup of this name is not put back yet"
+            }
             Self::Taken => "another agent manages it",
         }
     }
 }
 
 impl Finder {
-    /// Looks for everyone.
-    pub(super) fn look(
+    pub(super) fn search(
         &mut self,
         hierarchies: &Hierarchies,
         declared: &[Declared],
         executions: Option<&Executions>,
     ) -> Targets {
-        self.looks += 1;
+        self.searches += 1;
         let mut targets = Targets::default();
         let Targets {
             found,
@@ -198,18 +194,24 @@ impl Finder {
 
     fn unit(&mut self, hierarchies: &Hierarchies, unit: &str) -> io::Result<Option<PathBuf>> {
         match self.units.get(unit) {
-            Some(Found::At(group)) if hierarchies.has(group) => return Ok(Some(group.clone())),
-            Some(Found::Not(looks)) if self.looks < looks + UNIT_EVERY => return Ok(None),
+            Some(UnitSearch::Found(group)) if hierarchies.has(group) => {
+                return Ok(Some(group.clone()));
+            }
+            Some(UnitSearch::Missing(searches)) if self.searches < searches + UNIT_EVERY => {
+                return Ok(None);
+            }
             _ => {}
         }
         let found = hierarchies.unit(unit)?;
-        let note = found.clone().map_or(Found::Not(self.looks), Found::At);
+        let note = found
+            .clone()
+            .map_or(UnitSearch::Missing(self.searches), UnitSearch::Found);
         self.units.insert(unit.to_owned(), note);
         Ok(found)
     }
 }
 
-/// An execution has its group once it runs; the engine's word comes before that.
+/// The target of an execution. The ledger may list it before its group exists.
 fn execution(
     hierarchies: &Hierarchies,
     ledger: &str,
@@ -235,8 +237,8 @@ fn execution(
     })
 }
 
-/// Takes out those that lie inside another: its limit binds them already. Of two names of one group
-/// the first has it.
+/// Removes targets inside another one, whose limit applies to them already. Of two names for one
+/// group the first stays.
 fn nested(targets: &mut BTreeMap<String, Target>) -> Vec<(String, Why)> {
     let groups: BTreeSet<&Path> = targets.values().map(|target| &*target.group).collect();
     let mut taken = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What an agent tells of itself and its node, as of its last clearing.
+//! The published state of an agent and its node, as of the last clearing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use bursar_market::sense::Shown;
 use super::record::{Event, Past};
 use super::{Kind, Position, Rules, Why};
 
-/// For how long past clearings are told.
+/// Age limit of the published past clearings.
 pub const HISTORY_MS: u64 = 600_000;
-/// How many past clearings are told at most: as many as ten minutes have at one a second.
+/// Maximum number of published past clearings: ten minutes at one a second.
 pub(super) const HISTORY_MAX: usize = 600;
 
-/// After how many clearings that did not come an agent is silent, and after how long at least: the
-/// alert on it has the same numbers.
+/// Number of missed clearings after which an agent counts as silent, but not before
+/// [`SILENT_MS_MIN`]. The alert on it has the same numbers.
 pub const SILENT_CLEARINGS: u64 = 3;
 /// See [`SILENT_CLEARINGS`].
 pub const SILENT_MS_MIN: u64 = 60_000;
@@ -28,94 +28,94 @@ pub const SILENT_MS_MIN: u64 = 60_000;
 /// A node and its agent.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The node.
+    /// The node's name.
     pub node: String,
-    /// When this was seen, in milliseconds since 1970.
+    /// Time of this view, in milliseconds since 1970.
     pub at_ms: u64,
-    /// When it was cleared last, in milliseconds since 1970.
+    /// Time of the last clearing, in milliseconds since 1970.
     pub cleared_ms: Option<u64>,
-    /// The same as `at_ms` by the clock of the clearing, in microseconds.
+    /// `at_ms` on the clock of the clearings, in microseconds.
     pub now_us: u64,
-    /// How the node is run.
+    /// Settings of the node's market.
     pub settings: Settings,
     /// Whether limits are written.
     pub acts: Acts,
     /// The last clearing.
     pub clearing: Option<Clearing>,
-    /// How the pods stand, by name.
+    /// The state of the pods, by name.
     pub standings: Vec<Standing>,
-    /// Who asked for each of them, where that is known: of the past only names tell.
+    /// The kinds of the pods; empty for the past.
     pub kinds: BTreeMap<String, Kind>,
-    /// How long their processes waited for a CPU, where that is counted.
+    /// How long their processes waited for a CPU, where the kernel counts it.
     pub pressures: BTreeMap<String, Pressure>,
-    /// Those who are only looked at.
+    /// Cgroups that are observed only.
     pub observed: Vec<Observed>,
-    /// Those who are not managed, and why.
+    /// Unmanaged cgroups, with the reasons.
     pub unmanaged: Vec<(String, Why)>,
-    /// By how much the limits together exceed what can be shared.
+    /// Excess of the sum of limits over the shared capacity.
     pub over_milli: u64,
-    /// For how long they did.
+    /// Total time with an excess.
     pub over_ms: u64,
-    /// How often it cleared.
+    /// Number of clearings.
     pub clearings: u64,
-    /// How many limits it wrote.
+    /// Number of limits written.
     pub writes: u64,
-    /// How often it came too late for a look or a clearing.
+    /// Number of samples and clearings that were skipped because the agent was late.
     pub skipped: u64,
-    /// What went wrong since the last clearing but one.
+    /// Errors since the last clearing but one.
     pub error: Option<String>,
-    /// How often it looks, and clears, in milliseconds.
+    /// Intervals of sampling and of clearing, in milliseconds.
     pub every_ms: (u64, u64),
     /// Past clearings, oldest first.
     pub history: Vec<Arc<Point>>,
-    /// The settings it is run by.
+    /// The settings as text, with their hash.
     pub rules: Arc<Rules>,
-    /// What is to be put back some day, in millicores; `None` for no limit.
+    /// The stored originals, in millicores; `None` for no limit.
     pub originals: BTreeMap<String, Option<u64>>,
-    /// How far its record has come; `None` before the first line.
+    /// The end of its record; `None` before the first line.
     pub position: Option<Position>,
 }
 
 /// A limit that was written and read back.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Resize {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// On which node.
+    /// The node's name.
     pub node: String,
-    /// Whose.
+    /// The pod's name.
     pub pod: String,
-    /// What it was; `None` for no limit.
+    /// The old limit; `None` for no limit.
     pub from_milli: Option<u64>,
-    /// What it is.
+    /// The new limit.
     pub to_milli: Option<u64>,
-    /// What the pod needs.
+    /// The need of the pod.
     pub need_milli: u64,
-    /// The mode that people are shown.
+    /// The displayed mode.
     pub label: Mode,
 }
 
 /// Whether limits are written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Acts {
-    /// They are.
+    /// Yes.
     Yes,
-    /// It was told to look only.
+    /// No, because of the settings.
     Told,
-    /// It cannot, for this reason.
+    /// No, for this reason.
     Cannot(String),
 }
 
-/// A cgroup that is only looked at.
+/// A cgroup that is observed only.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Observed {
-    /// From the root of the hierarchy.
+    /// Its path from the root of the hierarchy.
     pub group: PathBuf,
-    /// What it may use.
+    /// Its quota.
     pub quota: Option<Quota>,
-    /// What it used lately.
+    /// Its recent use.
     pub used_milli: Option<u64>,
-    /// What it used and was held back from, at its highest in the window.
+    /// The highest sum of use and throttled demand in the window.
     pub peak_milli: Option<u64>,
     /// The share of throttled periods between the last two clearings, in permille.
     pub throttled_permille: u64,
@@ -124,33 +124,33 @@ pub struct Observed {
 /// A past clearing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Point {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The mode that people were shown.
+    /// The displayed mode.
     pub label: Mode,
     /// The price.
     pub price_ppm: u64,
-    /// What could be shared.
+    /// The shared capacity.
     pub capacity_milli: u64,
-    /// Who took part, by name.
+    /// The pods, by name.
     pub pods: Vec<PointPod>,
 }
 
-/// One who took part in a past clearing.
+/// A pod in a past clearing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PointPod {
-    /// Who.
+    /// The pod's name.
     pub pod: Arc<str>,
-    /// What it needed.
+    /// Its need.
     pub need_milli: u64,
-    /// What it was allowed, as read back.
+    /// Its limit, as read back.
     pub limit_milli: u64,
-    /// What it used.
+    /// Its use.
     pub used_milli: Option<u64>,
 }
 
 impl View {
-    /// The same node at a clearing of the past: what its record holds, and nothing else.
+    /// The same node at a past clearing, with only the data that its record holds.
     pub(super) fn then(&self, past: Past) -> Self {
         let standings = past.market.pods.iter().map(|pod| standing(&past, pod));
         Self {
@@ -181,8 +181,9 @@ impl View {
         }
     }
 
-    /// Whether limits were written at a clearing of the past. Whoever was told to act may have been
-    /// unable to: who is so by the very same settings was so then, unless it wrote something.
+    /// Whether limits were written at a past clearing. The record does not say whether an agent in
+    /// mode `act` was able to: one that is unable now, with the same settings, was unable then,
+    /// unless it wrote something.
     fn acted(&self, past: &Past) -> Acts {
         let has_written = past
             .events
@@ -199,22 +200,22 @@ impl View {
         }
     }
 
-    /// When something happened by the clock of the clearing, in milliseconds since 1970.
+    /// Converts a time on the clock of the clearings to milliseconds since 1970.
     pub fn wall_ms(&self, at_us: u64) -> u64 {
         let ago_us = self.now_us.saturating_sub(at_us);
         self.at_ms.saturating_sub(ago_us / 1_000)
     }
 }
 
-/// For how long an agent that clears so often has been silent, if it is; before its first clearing
-/// the time counts at which it was first seen.
+/// How long an agent has been silent, if it is. Before its first clearing `last_ms` is the time at
+/// which it was first seen.
 pub fn silent_ms(last_ms: u64, clear_ms: u64, now_ms: u64) -> Option<u64> {
     let silent_ms = now_ms.saturating_sub(last_ms);
     let most_ms = SILENT_CLEARINGS.saturating_mul(clear_ms);
     (most_ms.max(SILENT_MS_MIN) < silent_ms).then_some(silent_ms)
 }
 
-/// How a pod stood after a clearing of the past.
+/// The state of a pod after a past clearing.
 fn standing(past: &Past, pod: &Pod) -> Standing {
     let written = past.events.iter().rev().find_map(|event| match event {
         Event::Wrote {
@@ -223,7 +224,7 @@ fn standing(past: &Past, pod: &Pod) -> Standing {
         _ => None,
     });
     let shown = match pod.want {
-        // Demand rounds up to whole parts, and so what it was is found again, up to the ceiling.
+        // Demand is rounded up to ppm, so the inverse is exact, up to the ceiling.
         Want::Demand(ppm) => Shown::Demand {
             milli: need(pod.min_milli, pod.max_milli, ppm, pod.headroom_permille).raw_milli,
         },

@@ -1,7 +1,7 @@
 //! The second stage: enters the cgroups and becomes the program.
 //!
-//! Until it is in every group the program has not begun, so nothing of it can be outside. The
-//! socket to the shim closes when the program takes over: that is how the shim learns that it runs.
+//! The program begins only after this stage is in every group, so no process of it is outside. The
+//! socket closes on `exec`, which tells the shim that the program runs.
 
 use std::fs;
 use std::io::{self, Write};
@@ -27,16 +27,17 @@ pub(super) fn main() -> ExitCode {
     match become_program(&shim) {
         Ok(failed) => failed,
         Err(reason) => {
-            // A shim that is gone has nobody left to tell.
+            // The shim may be gone.
             let _ = send(&shim, &Report::NotStarted(reason));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Returns only if the program could not take over.
+/// Returns only if `exec` failed.
 fn become_program(shim: &UnixStream) -> Result<ExitCode, String> {
-    let entry: Entry = receive(shim).map_err(|error| format!("its shim gave no order: {error}"))?;
+    let entry: Entry =
+        receive(shim).map_err(|error| format!("its order cannot be read: {error}"))?;
     let _ = setsid();
     for entrance in &entry.entrances {
         enter(entrance).map_err(|error| format!("its cgroup cannot be entered: {error}"))?;
@@ -46,13 +47,12 @@ fn become_program(shim: &UnixStream) -> Result<ExitCode, String> {
     if let Some(bytes) = entry.order.address_bytes {
         restrict(bytes).map_err(|error| format!("its memory cannot be limited: {error}"))?;
     }
-    // Whoever runs as another user loses this signal in the change; its cgroup ends it then.
+    // A change of user clears this signal; the cgroup ends such a program.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if getppid().is_none_or(|parent| parent.as_raw_pid() != entry.parent) {
         return Err("its shim is gone".to_owned());
     }
     if !work.allow_privilege_escalation {
-        // Nothing after this gains privileges by executing a file, and no child can undo it.
         set_no_new_privs(true)
             .map_err(|error| format!("its privileges cannot be limited: {error}"))?;
     }
@@ -74,17 +74,17 @@ fn enter(entrance: &Path) -> io::Result<()> {
 
 fn read(file: &Path) -> Result<Work, String> {
     let json = fs::read(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => "what it runs is no longer kept".to_owned(),
-        _ => format!("what it runs cannot be read: {error}"),
+        io::ErrorKind::NotFound => "its work is no longer stored".to_owned(),
+        _ => format!("its work cannot be read: {error}"),
     })?;
-    serde_json::from_slice(&json).map_err(|_| "what it runs cannot be understood".to_owned())
+    serde_json::from_slice(&json).map_err(|_| "its work is not valid JSON".to_owned())
 }
 
 fn prepare(work: &Work, entry: &Entry) -> Result<Command, String> {
     let directory = work.directory.as_deref().unwrap_or(Path::new("/"));
-    // Looked at first: `exec` says the same of a missing directory and of a missing program.
+    // Checked first: `exec` gives the same error for a missing directory and a missing program.
     if !directory.is_dir() {
-        return Err("its directory is not there".to_owned());
+        return Err("its working directory does not exist".to_owned());
     }
     let mut command = Command::new(&work.command);
     command
@@ -97,7 +97,7 @@ fn prepare(work: &Work, entry: &Entry) -> Result<Command, String> {
         .stdin(Stdio::null());
     if let Some(user) = work.user {
         if !geteuid().is_root() && geteuid().as_raw() != user.uid {
-            return Err("the server may not run it as another user".to_owned());
+            return Err("only a server of root can run it as another user".to_owned());
         }
         own_streams(user);
         command.gid(user.gid).uid(user.uid);
@@ -105,16 +105,16 @@ fn prepare(work: &Work, entry: &Entry) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Gives the pipes to the user, who may want to open `/dev/stdout` again by its name.
+/// Gives the pipes to the user, so that its program can open `/dev/stdout` by name.
 fn own_streams(user: User) {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let _ = fchown(io::stdout(), Some(uid), Some(gid));
     let _ = fchown(io::stderr(), Some(uid), Some(gid));
 }
 
-/// Without a cgroup only the address space of each single process can be bounded. Nothing bounds
-/// their sum or their use of processors, and their number neither: the kernel counts processes
-/// per user, over everything that user runs, and does not count those of root at all.
+/// Limits the address space of each process, the only limit without a cgroup. The sum, the CPU use
+/// and the number of processes stay unlimited: the kernel counts processes per user over everything
+/// that user runs, and does not count those of root.
 fn restrict(bytes: u64) -> io::Result<()> {
     let limit = Rlimit {
         current: Some(bytes),

@@ -1,7 +1,7 @@
-//! What a program writes: copied to a file up to a bound, then read and dropped.
+//! Copies the output of a program to a file up to a limit, then reads and drops the rest.
 //!
-//! The writer is never blocked for long, whatever becomes of the file: a disk that is full loses
-//! output, not executions. A stream to which nothing is written makes no file.
+//! The program is never blocked for long, even if the file cannot be written: a full disk loses
+//! output, not executions. An empty stream has no file.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
@@ -10,58 +10,54 @@ use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Written;
+use super::StreamCounts;
 
-/// How much of each stream is kept.
 pub(crate) const KEPT_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// What follows where more was written.
+/// Last line of a truncated stream.
 pub(crate) const MARKER: &str = "\nbursar: more than 10 MiB were written; the rest is not kept\n";
-/// How much is read at once: small, because every running execution has this buffer.
-const BUFFER_SIZE: usize = 16 * 1024;
-/// How much may still be in a pipe when all who wrote to it are dead. Somebody else who got hold
-/// of it might write for ever.
+/// Small, because every running execution has this buffer.
+pub(super) const BUFFER_SIZE: usize = 16 * 1024;
+/// Bytes read from a pipe after the program's processes are dead: a process that was passed the
+/// pipe could write for ever.
 const PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// One stream.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(super) struct StreamCopy {
     pipe: Option<PipeReader>,
     path: PathBuf,
     file: Option<File>,
     is_broken: bool,
-    written: Written,
+    written: StreamCounts,
 }
 
-impl Copy {
+impl StreamCopy {
     pub(super) fn new(pipe: PipeReader, path: PathBuf) -> Self {
         Self {
             pipe: Some(pipe),
             path,
             file: None,
             is_broken: false,
-            written: Written::default(),
+            written: StreamCounts::default(),
         }
     }
 
-    /// The pipe, until it is closed.
     pub(super) fn pipe(&self) -> Option<&PipeReader> {
         self.pipe.as_ref()
     }
 
-    /// Copies what a pipe that is ready holds.
-    pub(super) fn step(&mut self, buffer: &mut Buffer) {
+    pub(super) fn step(&mut self, buffer: &mut [u8]) {
         let Some(pipe) = &mut self.pipe else {
             return;
         };
-        match pipe.read(&mut buffer.0) {
+        match pipe.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(size) if 0 < size => self.keep(buffer.0.get(..size).unwrap_or_default()),
+            Ok(size) if 0 < size => self.keep(buffer.get(..size).unwrap_or_default()),
             _ => self.pipe = None,
         }
     }
 
-    /// Copies what is left when everybody who wrote is gone.
-    pub(super) fn finish(&mut self, buffer: &mut Buffer) -> Written {
+    /// Copies the rest after all writers are gone.
+    pub(super) fn finish(&mut self, buffer: &mut [u8]) -> StreamCounts {
         for _ in 0..PENDING_BYTES_MAX / BUFFER_SIZE {
             let Some(pipe) = &self.pipe else { break };
             if !is_ready(pipe) {
@@ -73,7 +69,7 @@ impl Copy {
         self.written
     }
 
-    /// Adds a line of ours.
+    /// Appends a line of our own.
     pub(super) fn note(&mut self, line: &str) {
         self.append(line.as_bytes());
     }
@@ -109,18 +105,8 @@ impl Copy {
                 file.write_all(bytes)
             }),
         };
-        // Most likely the disk is full. A hole in the middle would mislead, so it ends here.
+        // Most likely the disk is full. A gap in the output would mislead, so it ends here.
         self.is_broken = result.is_err();
-    }
-}
-
-/// Where bytes are on their way; one for both streams.
-#[derive(Debug)]
-pub(super) struct Buffer(Box<[u8]>);
-
-impl Buffer {
-    pub(super) fn new() -> Self {
-        Self(vec![0; BUFFER_SIZE].into_boxed_slice())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The first stage: from an order to a status, at most once.
+//! The first stage: runs one order and writes its status, at most once.
 
 use std::fs::File;
 use std::io::{self, Read, pipe};
@@ -13,21 +13,21 @@ use rustix::process::{
     pidfd_open, set_child_subreaper, setsid, wait,
 };
 
-use super::output::{Buffer, Copy};
+use super::output::{BUFFER_SIZE, StreamCopy};
 use super::{
-    ENTER, Ending, Entry, Order, Report, Seen, Spawned, Status, WORD, inherited, receive, send,
+    ENTER, Ending, Entry, Order, Report, RunDetails, STOPPED, Spawned, Status, WORD, inherited,
+    receive, send,
 };
 use crate::cgroup::Group;
-use crate::place::{Place, STDERR, STDOUT};
+use crate::place::{ExecutionDirectory, STDERR, STDOUT};
 
-/// How long an orphan that has died may wait to be reaped, at most. It counts as a process until
-/// then, so whoever makes many is looked after more often.
+/// Maximum time until a dead orphan is reaped. It counts as a process until then, so the pause is
+/// shorter while orphans keep dying.
 const REAP_PAUSE_MAX: Duration = Duration::from_millis(250);
-/// And at least.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// How often a shim without a cgroup looks whether its program shall stop: nobody else can tell.
+/// Interval at which a shim without a cgroup checks for a stop request: only the shim can signal.
 const STOP_PAUSE: Duration = Duration::from_millis(100);
-/// How long to wait between two attempts to end whatever is left, at most.
+/// Maximum pause between two attempts to kill the remaining processes.
 const KILL_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 pub(super) fn main() -> ExitCode {
@@ -43,106 +43,111 @@ pub(super) fn main() -> ExitCode {
     }
 }
 
-/// The program, while it runs.
 struct Running {
     main: Pid,
     pidfd: OwnedFd,
     group: Group,
-    stdout: Copy,
-    stderr: Copy,
+    stdout: StreamCopy,
+    stderr: StreamCopy,
     started_ms: u64,
 }
 
-/// What was made for a program before it starts.
+/// Cgroups and marker of a program, created before it starts.
 #[derive(Default)]
-struct Made {
+struct Prepared {
     group: Group,
     marker: Option<File>,
 }
 
-impl Made {
-    /// Says how it came out.
-    fn finish(&self, place: &Place, status: &Status) -> io::Result<()> {
+impl Prepared {
+    fn finish(&self, directory: &ExecutionDirectory, status: &Status) -> io::Result<()> {
         match &self.marker {
-            Some(marker) => place.finish(marker, status),
-            None => place.conclude(status),
+            Some(marker) => directory.finish(marker, status),
+            None => directory.conclude(status),
         }
     }
 }
 
 fn run(order: &Order, server: UnixStream) -> io::Result<()> {
-    // A terminal's interrupt is for the server: whatever runs goes on.
+    // Ctrl-C in a terminal is for the server only.
     let _ = setsid();
-    let place = Place::new(order.directory.clone());
-    let Some(_lock) = place.lock()? else {
+    let directory = ExecutionDirectory::new(order.directory.clone());
+    let Some(_lock) = directory.lock()? else {
         // Another shim lives.
         return Ok(());
     };
-    let is_of_other_grant = place.grant()?.is_some_and(|fence| fence != order.fence);
-    let is_over = place.is_spawned() || place.status()?.is_some() || place.has_output();
+    let is_of_other_grant = directory.grant()?.is_some_and(|fence| fence != order.fence);
+    let is_over = directory.is_spawned() || directory.status()?.is_some() || directory.has_output();
     if is_over || is_of_other_grant {
         return Ok(());
     }
-    let mut made = Made::default();
-    match begin(order, &place, &mut made) {
+    let mut prepared = Prepared::default();
+    match begin(order, &directory, &mut prepared) {
         Ok(running) => {
-            // A server that is gone finds the marker.
+            // If this server is gone, the next one finds the marker.
             let _ = send(&server, &Report::Running);
             drop(server);
-            let status = watch(running, &place);
+            let status = watch(running, &directory);
             if is_server_gone() {
-                // It has taken away what was empty then, and this was not.
-                made.group.leave();
+                // The server could not remove the directories above while this group existed.
+                prepared.group.leave();
             }
-            made.finish(&place, &status)
+            prepared.finish(&directory, &status)
         }
-        Err(reason) => refuse(&place, &made, reason, &server),
+        Err(reason) => refuse(&directory, &prepared, reason, &server),
     }
 }
 
-/// Starts the program, or says in words of ours why not.
-fn begin(order: &Order, place: &Place, made: &mut Made) -> Result<Running, String> {
+/// Starts the program, or returns the reason why not.
+fn begin(
+    order: &Order,
+    directory: &ExecutionDirectory,
+    prepared: &mut Prepared,
+) -> Result<Running, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    if place.stop().is_some() {
+    if directory.stop().is_some() {
         return Err(STOPPED.to_owned());
     }
     set_child_subreaper(Some(getpid()))
-        .map_err(|error| failed("its shim cannot watch over it")(error.into()))?;
-    made.group = Group::of(&order.plan);
-    Group::make(&order.plan).map_err(failed("its cgroup cannot be made"))?;
+        .map_err(|error| failed("its shim cannot become a subreaper")(error.into()))?;
+    prepared.group = Group::of(&order.plan);
+    Group::make(&order.plan).map_err(failed("its cgroup cannot be prepared"))?;
     let spawned = Spawned {
-        group: made.group.clone(),
+        group: prepared.group.clone(),
         is_whole: order.plan.is_whole,
         note: order.note.clone(),
     };
-    let marker = place.mark(&spawned);
-    made.marker = Some(marker.map_err(failed("its start cannot be written down"))?);
-    // Once more, now that whoever wants it to stop sees the marker.
-    if place.stop().is_some() {
+    let marker = directory.mark(&spawned);
+    prepared.marker = Some(marker.map_err(failed("its marker cannot be written"))?);
+    // Checked again, now that a stop request sees the marker.
+    if directory.stop().is_some() {
         return Err(STOPPED.to_owned());
     }
-    spawn(order, place, &made.group)
+    spawn(order, directory, &prepared.group)
 }
 
-const STOPPED: &str = "stopped before it started";
-
-/// Leaves nothing of a program that did not start but the reason.
-fn refuse(place: &Place, made: &Made, reason: String, server: &UnixStream) -> io::Result<()> {
-    end(&made.group);
-    // The server may be gone, and to make it again costs others little.
-    made.group.leave();
+/// Removes everything of a program that did not start, and reports the reason.
+fn refuse(
+    directory: &ExecutionDirectory,
+    prepared: &Prepared,
+    reason: String,
+    server: &UnixStream,
+) -> io::Result<()> {
+    end(&prepared.group);
+    // The server may be gone. Other executions create the directory again at little cost.
+    prepared.group.leave();
     let status = Status {
         exit: Ending::NotStarted(reason.clone()),
         seen: None,
     };
-    if made.finish(place, &status).is_err() {
-        // Where not even this can be written the server is told, and a later one may try again.
-        let _ = place.unmark();
+    if prepared.finish(directory, &status).is_err() {
+        // Without a status on disk a later server may try again.
+        let _ = directory.unmark();
     }
     send(server, &Report::NotStarted(reason))
 }
 
-fn spawn(order: &Order, place: &Place, group: &Group) -> Result<Running, String> {
+fn spawn(order: &Order, directory: &ExecutionDirectory, group: &Group) -> Result<Running, String> {
     let failed = |error: io::Error| format!("its process cannot be started: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let (stdout, stdout_writer) = pipe().map_err(failed)?;
@@ -154,7 +159,7 @@ fn spawn(order: &Order, place: &Place, group: &Group) -> Result<Running, String>
     };
     send(&ours, &entry).map_err(failed)?;
     let started_ms = now_ms();
-    // The running image itself, even if the file was replaced by a newer version.
+    // The running image, even if a newer version has replaced the file.
     let child = Command::new("/proc/self/exe")
         .args([WORD, ENTER, &order.booking])
         .env_clear()
@@ -165,26 +170,26 @@ fn spawn(order: &Order, place: &Place, group: &Group) -> Result<Running, String>
         .map_err(failed)?;
     let main = Pid::from_child(&child);
     let pidfd = pidfd_open(main, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
-    // The socket closes without a word when the program has taken over.
-    let mut word = Vec::new();
-    (&ours).read_to_end(&mut word).map_err(failed)?;
-    match serde_json::from_slice(&word) {
+    // The socket closes without a report when `exec` succeeds.
+    let mut report = Vec::new();
+    (&ours).read_to_end(&mut report).map_err(failed)?;
+    match serde_json::from_slice(&report) {
         Ok(Report::NotStarted(reason)) => Err(reason),
         _ => Ok(Running {
             main,
             pidfd,
             group: group.clone(),
-            stdout: Copy::new(stdout, place.file(STDOUT)),
-            stderr: Copy::new(stderr, place.file(STDERR)),
+            stdout: StreamCopy::new(stdout, directory.file(STDOUT)),
+            stderr: StreamCopy::new(stderr, directory.file(STDERR)),
             started_ms,
         }),
     }
 }
 
-/// Stays until the program and all that it left are gone.
-fn watch(mut running: Running, place: &Place) -> Status {
-    let mut buffer = Buffer::new();
-    let exit = attend(&mut running, place, &mut buffer);
+/// Returns when the program and all its processes are gone.
+fn watch(mut running: Running, directory: &ExecutionDirectory) -> Status {
+    let mut buffer = vec![0; BUFFER_SIZE];
+    let exit = attend(&mut running, directory, &mut buffer);
     let memory = running.group.memory();
     end(&running.group);
     let stdout = running.stdout.finish(&mut buffer);
@@ -192,9 +197,9 @@ fn watch(mut running: Running, place: &Place) -> Status {
     if memory.is_killed {
         running
             .stderr
-            .note("bursar: the kernel killed a process of this execution for want of memory\n");
+            .note("bursar: the kernel killed a process of this execution: out of memory\n");
     }
-    let seen = Seen {
+    let seen = RunDetails {
         started_ms: running.started_ms,
         ended_ms: now_ms(),
         stdout,
@@ -208,12 +213,12 @@ fn watch(mut running: Running, place: &Place) -> Status {
     }
 }
 
-/// Copies output and reaps until the program itself has ended.
-fn attend(running: &mut Running, place: &Place, buffer: &mut Buffer) -> Ending {
+/// Copies output and reaps children until the main process has ended.
+fn attend(running: &mut Running, directory: &ExecutionDirectory, buffer: &mut [u8]) -> Ending {
     let mut pause = REAP_PAUSE_MIN;
     let mut stop = Stop::default();
     loop {
-        wait_for_news(running, pause, buffer);
+        wait_for_activity(running, pause, buffer);
         let mut count = 0;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == running.main {
@@ -227,20 +232,20 @@ fn attend(running: &mut Running, place: &Place, buffer: &mut Buffer) -> Ending {
             REAP_PAUSE_MAX.min(pause * 2)
         };
         if running.group.is_none() {
-            stop.look(running.main, place);
+            stop.look(running.main, directory);
             pause = pause.min(STOP_PAUSE);
         }
     }
 }
 
-/// Waits for output or for the end of the program, at most for so long.
-fn wait_for_news(running: &mut Running, pause: Duration, buffer: &mut Buffer) {
+/// Waits for output or for the end of the program, at most for `pause`.
+fn wait_for_activity(running: &mut Running, pause: Duration, buffer: &mut [u8]) {
     let mut fds = vec![PollFd::new(&running.pidfd, PollFlags::IN)];
     let streams = [&running.stdout, &running.stderr];
     fds.extend(
         streams
             .into_iter()
-            .filter_map(Copy::pipe)
+            .filter_map(StreamCopy::pipe)
             .map(|pipe| PollFd::new(pipe, PollFlags::IN)),
     );
     if poll(&mut fds, Some(&timespec(pause))).is_err() {
@@ -259,21 +264,21 @@ fn wait_for_news(running: &mut Running, pause: Duration, buffer: &mut Buffer) {
     }
 }
 
-/// How a program without a cgroup is stopped: only its shim knows for sure which process it is.
+/// Stops a program without a cgroup: only its shim knows for certain which process it is.
 #[derive(Default)]
 struct Stop {
-    is_asked: bool,
+    is_terminated: bool,
 }
 
 impl Stop {
-    fn look(&mut self, main: Pid, place: &Place) {
-        let Some(grace_left) = place.stop() else {
+    fn look(&mut self, main: Pid, directory: &ExecutionDirectory) {
+        let Some(grace_left) = directory.stop() else {
             return;
         };
-        // The program leads a session and has not been reaped, so both numbers are its own.
-        if !self.is_asked {
+        // The program leads its session and is not reaped, so pid and group id are its own.
+        if !self.is_terminated {
             let _ = kill_process_group(main, Signal::TERM);
-            self.is_asked = true;
+            self.is_terminated = true;
         }
         if grace_left.is_zero() {
             let _ = kill_process_group(main, Signal::KILL);
@@ -281,8 +286,8 @@ impl Stop {
     }
 }
 
-/// Ends whatever is left, and returns when nothing is. Whoever cannot be killed keeps us here:
-/// to say that it is gone would give its slot away.
+/// Kills the remaining processes and returns when none is left, however long that takes: reporting
+/// the end frees the slot.
 fn end(group: &Group) {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -298,7 +303,7 @@ fn end(group: &Group) {
     }
 }
 
-/// Reaps all who have died; whether others are alive.
+/// Reaps all dead children; returns whether others are alive.
 fn has_children() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -309,8 +314,8 @@ fn has_children() -> bool {
     }
 }
 
-/// Kills our own children: whoever left the cgroup, or never had one, comes to us when its parent
-/// dies. None of these numbers can change hands before we reap it.
+/// Kills our children. A process outside the cgroup becomes our child when its parent dies. No pid
+/// can be reused before we reap it.
 fn kill_children() {
     let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     for pid in text.split_whitespace() {
@@ -320,8 +325,8 @@ fn kill_children() {
     }
 }
 
-/// Whether the server that started this shim is gone: our standard output is a pipe of which only
-/// it has the other end.
+/// Whether the server that started this shim is gone: our standard output is a pipe whose other end
+/// only the server holds.
 fn is_server_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(&stdout, PollFlags::empty())];

@@ -1,4 +1,4 @@
-//! Machines that delegate less: nothing at all, or only version 1.
+//! Machines without delegated cgroups, or with version 1 only.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn only_v1(options: &mut Options, scratch: &Path) {
 }
 
 #[tokio::test]
-async fn without_cgroups_it_runs_and_the_answer_says_so() {
+async fn without_cgroups_it_runs_and_reports_no_isolation() {
     let host = Host::with(nothing);
     assert!(!host.keeps_apart());
     let begun = host.start(&id("a"), "echo ran; exit 5").await;
@@ -43,7 +43,7 @@ async fn without_cgroups_it_runs_and_the_answer_says_so() {
 }
 
 #[tokio::test]
-async fn without_cgroups_a_program_gains_no_privileges_unless_it_may_either() {
+async fn without_cgroups_a_program_gains_no_privileges_unless_allowed() {
     let host = Host::with(nothing);
     assert_eq!(
         new_privileges(&host).await,
@@ -52,18 +52,18 @@ async fn without_cgroups_a_program_gains_no_privileges_unless_it_may_either() {
 }
 
 #[tokio::test]
-async fn without_cgroups_what_must_be_kept_apart_is_not_started() {
+async fn without_cgroups_required_isolation_refuses_the_start() {
     let host = Host::with(|options, scratch| {
         nothing(options, scratch);
         options.require_isolation = true;
     });
     let exit = host.run("a", &host.shell("echo ran")).await;
-    let reason = "this machine cannot keep it apart from others".to_owned();
+    let reason = "this machine cannot isolate it: no writable cgroups".to_owned();
     assert_eq!(exit, Exit::NotStarted(reason));
 }
 
 #[tokio::test]
-async fn without_cgroups_a_stop_asks_and_then_kills_the_tree() {
+async fn without_cgroups_a_stop_terminates_and_then_kills_the_tree() {
     let host = Host::with(nothing);
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -80,7 +80,7 @@ async fn without_cgroups_a_stop_asks_and_then_kills_the_tree() {
 }
 
 #[tokio::test]
-async fn without_cgroups_a_new_server_can_stop_what_it_has_not_started() {
+async fn without_cgroups_a_new_server_can_stop_an_execution_of_the_old_one() {
     let mut host = Host::with(nothing);
     host.start(&id("a"), "sleep 1000").await;
     host.restart();
@@ -89,7 +89,7 @@ async fn without_cgroups_a_new_server_can_stop_what_it_has_not_started() {
 }
 
 #[tokio::test]
-async fn without_cgroups_daemons_go_when_the_program_ends() {
+async fn without_cgroups_daemons_are_killed_when_the_program_ends() {
     let host = Host::with(nothing);
     let (a, ready, go) = (id("a"), host.pipe("ready"), host.pipe("go"));
     let script = format!(
@@ -105,10 +105,10 @@ async fn without_cgroups_daemons_go_when_the_program_ends() {
 }
 
 #[tokio::test]
-async fn without_cgroups_a_shim_that_is_killed_takes_its_program_along() {
+async fn without_cgroups_a_program_dies_with_its_shim() {
     let host = Host::with(nothing);
     let (a, ready, over) = (id("bare-shim"), host.pipe("ready"), host.pipe("over"));
-    // The program holds the pipe open as long as it lives.
+    // The program holds the pipe open until it ends.
     let script = format!(
         "exec 3> {}; echo > {}; while :; do read line; done",
         over.path(),
@@ -142,7 +142,7 @@ async fn version_1_alone_kills_a_tree_that_grows() {
     let host = Host::with(only_v1);
     if !host.keeps_apart() {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        // A machine with version 2 only has nothing to try this on.
+        // A machine with version 2 only cannot test this.
         assert!(
             !mounts.contains(" - cgroup cgroup "),
             "version 1 cannot be written"

@@ -1,4 +1,4 @@
-//! What is found again after the server, the shim, both, or the machine went away.
+//! Recovery after the end of the server, the shim, both, or the machine.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::host::{Host, Meeting, beside, id, is_there, kill_shim, shell, shims, 
 
 const RUNNING: Begun = Begun::Running(Isolation::Cgroup);
 
-/// Starts something with children that waits for `go`, and is known to run.
+/// Starts a program with children that waits for `go`, and waits until it runs.
 async fn waiting(host: &Host, name: &str) -> (String, Meeting) {
     let (ready, go) = (host.pipe("ready"), host.pipe("go"));
     let script = format!(
@@ -29,7 +29,7 @@ async fn waiting(host: &Host, name: &str) -> (String, Meeting) {
 }
 
 #[tokio::test]
-async fn a_new_server_adopts_what_runs_and_learns_the_right_exit_code() {
+async fn a_new_server_adopts_a_running_execution_and_learns_its_exit_code() {
     let mut host = Host::new();
     let (a, (child, go)) = (id("a"), waiting(&host, "a").await);
     host.restart();
@@ -41,9 +41,9 @@ async fn a_new_server_adopts_what_runs_and_learns_the_right_exit_code() {
     assert!(!is_there(&child));
 }
 
-/// X5: what the ledger needs to adopt it is there for as long as it runs.
+/// X5: the note for adoption is kept while the execution runs.
 #[tokio::test]
-async fn what_runs_tells_a_server_that_does_not_know_it_what_was_noted_of_it() {
+async fn a_running_execution_returns_its_note_to_a_server_that_does_not_know_it() {
     let mut host = Host::new();
     let (a, go) = (id("a"), host.pipe("go"));
     let job = Job {
@@ -64,9 +64,9 @@ async fn what_runs_tells_a_server_that_does_not_know_it_what_was_noted_of_it() {
     assert_eq!(host.local().life(&id("never")).unwrap(), Life::Nothing);
 }
 
-/// Method: a shim that was killed leaves its program; the marker of an earlier version has no note.
+/// Method: a killed shim leaves its program; the marker of an earlier version has no note.
 #[tokio::test]
-async fn what_has_lost_its_shim_still_lives_and_what_an_earlier_version_started_has_no_note() {
+async fn without_its_shim_an_execution_is_alive_and_one_of_an_earlier_version_has_no_note() {
     let host = Host::new();
     let (a, ready) = (id("life-shim"), host.pipe("ready"));
     let script = format!(
@@ -91,9 +91,9 @@ async fn what_has_lost_its_shim_still_lives_and_what_an_earlier_version_started_
     assert_eq!(host.local().life(&a).unwrap(), Life::Nothing);
 }
 
-/// X5: a ledger that was restored into another directory sees the cgroup only.
+/// X5: a ledger restored into another directory sees the cgroup only.
 #[tokio::test]
-async fn what_runs_for_another_directory_of_the_same_ledger_is_left_alone_and_not_run_twice() {
+async fn an_execution_from_another_directory_of_the_ledger_is_not_killed_and_not_started_twice() {
     let host = Host::new();
     let (a, (_, go)) = (id("a"), waiting(&host, "a").await);
     let elsewhere = tempfile::tempdir().unwrap();
@@ -143,12 +143,12 @@ async fn kill_9_of_the_server_leaves_an_execution_that_ends_as_it_would_have() {
     assert!(base.exists());
     go.tell("\n").await;
     assert_eq!(host.exit(&a).await, Exit::Code(5));
-    // Nobody else would have taken the directory of the ledger away.
+    // Nobody else would have removed the ledger's cgroup.
     assert!(!base.exists());
 }
 
 #[tokio::test]
-async fn the_directory_of_a_ledger_goes_with_its_last_execution_when_its_server_has_ended() {
+async fn the_cgroup_of_a_ledger_is_removed_after_its_server_and_its_last_execution() {
     let host = Host::new();
     let (a, go) = (id("a"), host.pipe("go"));
     let other = Local::open(host.options.clone()).unwrap();
@@ -156,7 +156,7 @@ async fn the_directory_of_a_ledger_goes_with_its_last_execution_when_its_server_
     assert_eq!(soon(other.start(&a, &job)).await, RUNNING);
     let base = host.groups(&a).remove(0);
     let base = base.parent().unwrap();
-    // A server that ends does not wait for what runs, nor does the process it ran in have to end.
+    // A server that stops does not wait for executions, and its process may go on.
     drop(other);
     assert!(base.exists());
     go.tell("\n").await;
@@ -165,7 +165,7 @@ async fn the_directory_of_a_ledger_goes_with_its_last_execution_when_its_server_
 }
 
 #[tokio::test]
-async fn what_could_not_be_started_leaves_no_directory_of_the_ledger() {
+async fn a_failed_start_leaves_no_cgroup_of_the_ledger() {
     let host = Host::new();
     let work = Work {
         directory: Some("/no/such/place".into()),
@@ -173,7 +173,7 @@ async fn what_could_not_be_started_leaves_no_directory_of_the_ledger() {
     };
     let exit = host.run("a", &host.job(&work)).await;
     assert!(matches!(exit, Exit::NotStarted(_)), "{exit:?}");
-    // Nobody looks for it in the way a server does, which would remove it.
+    // Checked without a server, which would remove it.
     let mut find = Command::new("find");
     find.args(["/sys/fs/cgroup", "-name"]);
     find.arg(format!("bursar-{}", host.options.ledger));
@@ -182,7 +182,7 @@ async fn what_could_not_be_started_leaves_no_directory_of_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_new_server_learns_of_what_ended_in_the_meantime() {
+async fn a_new_server_learns_the_exit_of_an_execution_that_ended_meanwhile() {
     let mut host = Host::new();
     let (a, (_, go)) = (id("a"), waiting(&host, "a").await);
     let old = Local::open(host.options.clone()).unwrap();
@@ -196,7 +196,7 @@ async fn a_new_server_learns_of_what_ended_in_the_meantime() {
 }
 
 #[tokio::test]
-async fn a_new_server_can_stop_what_it_has_not_started() {
+async fn a_new_server_can_stop_an_execution_of_the_old_one() {
     let mut host = Host::new();
     let (a, (child, _)) = (id("a"), waiting(&host, "a").await);
     host.restart();
@@ -218,7 +218,7 @@ async fn without_its_shim_an_execution_is_lost_and_nothing_of_it_is_left() {
 }
 
 #[tokio::test]
-async fn without_server_and_shim_an_execution_is_lost_whoever_asks_first() {
+async fn without_server_and_shim_an_execution_is_lost_for_start_and_exit() {
     for (name, first) in [
         ("both-exit", "exit"),
         ("both-start", "start"),
@@ -243,9 +243,9 @@ async fn without_server_and_shim_an_execution_is_lost_whoever_asks_first() {
 }
 
 #[tokio::test]
-async fn after_a_reboot_what_ran_is_lost_and_what_never_did_is_started() {
+async fn after_a_reboot_running_executions_are_lost_and_others_are_started() {
     let mut host = Host::new();
-    // What a power failure leaves: a marker, whole or torn, without a lock and without a cgroup.
+    // A power failure leaves a marker, complete or torn, without lock and cgroup.
     for (name, marker) in [
         (
             "whole",
@@ -266,7 +266,7 @@ async fn after_a_reboot_what_ran_is_lost_and_what_never_did_is_started() {
 }
 
 #[tokio::test]
-async fn a_status_that_did_not_get_its_last_name_counts() {
+async fn a_status_that_was_not_renamed_counts() {
     let host = Host::new();
     let directory = host.directory(&id("a"));
     fs::create_dir(&directory).unwrap();
@@ -275,7 +275,7 @@ async fn a_status_that_did_not_get_its_last_name_counts() {
 }
 
 #[tokio::test]
-async fn a_marker_that_names_the_group_of_another_kills_nobody() {
+async fn a_marker_that_names_a_foreign_group_kills_nobody() {
     let (host, other) = (Host::new(), Host::new());
     let (b, (child, go)) = (id("b"), waiting(&other, "b").await);
     let groups = other.groups(&b);
@@ -291,7 +291,7 @@ async fn a_marker_that_names_the_group_of_another_kills_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_many_start_it_it_runs_once() {
+async fn concurrent_starts_run_it_once() {
     let host = Host::new();
     let others = [(); 2].map(|()| Local::open(host.options.clone()).unwrap());
     for number in 0..5 {
@@ -311,12 +311,12 @@ async fn however_many_start_it_it_runs_once() {
 }
 
 #[tokio::test]
-async fn what_was_never_started_here_is_lost() {
+async fn an_exit_without_a_start_is_lost() {
     let host = Host::new();
     assert_eq!(host.exit(&id("a")).await, Exit::Lost);
 }
 
-/// Runs a shim that was started long ago and only now gets to work: it would write `again`.
+/// Runs a late shim whose program would write `again`.
 fn late_shim(host: &Host, id: &BookingId) {
     let work = host.options.directory.join("late");
     fs::write(&work, serde_json::to_vec(&shell("echo again")).unwrap()).unwrap();
@@ -333,16 +333,16 @@ fn late_shim(host: &Host, id: &BookingId) {
 }
 
 #[tokio::test]
-async fn a_shim_that_comes_late_starts_nothing_whatever_was_left() {
+async fn a_late_shim_starts_nothing() {
     let host = Host::new();
     let (never, a, b, c) = (id("never"), id("a"), id("b"), id("c"));
     fs::create_dir(host.directory(&never)).unwrap();
     late_shim(&host, &never);
     assert_eq!(host.output(&never, Stream::Stdout), "again\n");
-    // Silent, and cleaned up after.
+    // Without output, and cleaned.
     assert_eq!(host.run("a", &host.shell("exit 3")).await, Exit::Code(3));
     host.local().clean(&a, Left::Output).unwrap();
-    // Never started before it was cleaned up.
+    // Cleaned before it was started.
     fs::create_dir(host.directory(&b)).unwrap();
     host.local().clean(&b, Left::Output).unwrap();
     for id in [&a, &b] {
@@ -350,7 +350,7 @@ async fn a_shim_that_comes_late_starts_nothing_whatever_was_left() {
         assert_eq!(host.output(id, Stream::Stdout), "", "{id}");
     }
     assert_eq!(host.exit(&a).await, Exit::Code(3));
-    // Nothing but what it wrote.
+    // Only its output is left.
     fs::create_dir(host.directory(&c)).unwrap();
     fs::write(host.directory(&c).join("stderr"), "kept\n").unwrap();
     late_shim(&host, &c);

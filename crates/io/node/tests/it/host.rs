@@ -1,4 +1,4 @@
-//! A host for tests: a directory, a ledger of its own, and proof that nothing is left of them.
+//! A host for tests: a directory and a ledger of its own, and a check that nothing is left of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
-/// So long may anything take before a test fails rather than hangs.
+/// Time after which a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// A machine with one ledger.
@@ -29,7 +29,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One that keeps executions apart.
+    /// A host with isolation.
     pub(crate) fn new() -> Self {
         let host = Self::with(|_, _| {});
         assert!(
@@ -39,12 +39,12 @@ impl Host {
         host
     }
 
-    /// Whether executions get cgroups of their own here.
+    /// Whether executions get their own cgroups here.
     pub(crate) fn keeps_apart(&self) -> bool {
         !cgroup::find(&self.options.process, &self.options.ledger).is_empty()
     }
 
-    /// One that differs; `change` may put files into the directory it is given.
+    /// A host with changed options; `change` may create files in the given directory.
     pub(crate) fn with(change: impl FnOnce(&mut Options, &Path)) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -69,13 +69,13 @@ impl Host {
         self.local.as_ref().unwrap()
     }
 
-    /// What is left after kill -9 of the server: a new one that remembers nothing.
+    /// A new server, as after kill -9 of the old one.
     pub(crate) fn restart(&mut self) {
         self.local = None;
         self.local = Some(Local::open(self.options.clone()).unwrap());
     }
 
-    /// Starts a command of the shell without limits.
+    /// Starts a shell command without limits.
     pub(crate) async fn start(&self, id: &BookingId, script: &str) -> Begun {
         let job = self.job(&shell(script));
         soon(self.local().start(id, &job)).await
@@ -89,7 +89,7 @@ impl Host {
         soon(self.local().stop(id, grace)).await.unwrap();
     }
 
-    /// Runs something to its end.
+    /// Runs a work to its end.
     pub(crate) async fn run(&self, name: &str, job: &Job) -> Exit {
         let id = id(name);
         match soon(self.local().start(&id, job)).await {
@@ -125,21 +125,21 @@ impl Host {
         self.options.directory.join(format!("e-{id}"))
     }
 
-    /// What the shim saw, by the way to it in `status.json`.
+    /// A value of `status.json` by its path.
     pub(crate) fn seen(&self, id: &BookingId, pointer: &str) -> serde_json::Value {
         let json = fs::read(self.directory(id).join("status.json")).unwrap();
         let status: serde_json::Value = serde_json::from_slice(&json).unwrap();
         status.pointer(&format!("/seen{pointer}")).unwrap().clone()
     }
 
-    /// The cgroups in which an execution may be.
+    /// The possible cgroups of an execution.
     pub(crate) fn groups(&self, id: &BookingId) -> Vec<PathBuf> {
         let trees = cgroup::find(&self.options.process, &self.options.ledger);
         let bases = trees.iter().map(|tree| &tree.base);
         bases.map(|base| base.join(format!("e-{id}"))).collect()
     }
 
-    /// A pipe with a name by which a program and a test meet: both wait for the other.
+    /// A named pipe at which a program and a test wait for each other.
     pub(crate) fn pipe(&self, name: &str) -> Meeting {
         let path = self.scratch.path().join(name);
         mkfifoat(CWD, &path, Mode::RWXU).unwrap();
@@ -147,7 +147,7 @@ impl Host {
     }
 }
 
-/// A pipe with a name.
+/// A named pipe.
 #[derive(Clone)]
 pub(crate) struct Meeting(PathBuf);
 
@@ -156,14 +156,14 @@ impl Meeting {
         self.0.display()
     }
 
-    /// What the next writer writes, when it has.
+    /// Waits for the next writer and returns its text.
     pub(crate) async fn hear(&self) -> String {
         let path = self.0.clone();
         let text = tokio::task::spawn_blocking(move || fs::read_to_string(path));
         soon(text).await.unwrap().unwrap()
     }
 
-    /// Lets a reader go on.
+    /// Lets a reader continue.
     pub(crate) async fn tell(&self, text: &'static str) {
         let path = self.0.clone();
         let told = tokio::task::spawn_blocking(move || fs::write(path, text));
@@ -183,7 +183,7 @@ pub(crate) fn shell(script: &str) -> Work {
     }
 }
 
-/// What the kernel says of new privileges: by default, and where the request allows them.
+/// `NoNewPrivs` of the kernel: by default, and if the request allows escalation.
 pub(crate) async fn new_privileges(host: &Host) -> [String; 2] {
     let mut told = [String::new(), String::new()];
     for (told, allow_privilege_escalation) in told.iter_mut().zip([false, true]) {
@@ -202,19 +202,19 @@ pub(crate) fn id(name: &str) -> BookingId {
     BookingId::new(name).unwrap()
 }
 
-/// Awaits something that must come.
+/// Awaits a future that must resolve.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
         .expect("it takes too long")
 }
 
-/// Whether a process is there, dead and unreaped included.
+/// Whether a process exists, including a zombie.
 pub(crate) fn is_there(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
-/// Our own children that are shims of executions whose id begins like this.
+/// Our children that are shims of executions with this id prefix.
 pub(crate) fn shims(prefix: &str) -> Vec<Pid> {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let children = threads.filter_map(|thread| {
@@ -239,19 +239,19 @@ pub(crate) fn kill_shim(id: &BookingId) {
     for shim in shims {
         let pidfd = pidfd_open(shim, PidfdFlags::empty()).unwrap();
         kill_process(shim, Signal::KILL).unwrap();
-        // Until it is dead it holds the lock.
+        // It holds the lock until it is dead.
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
     }
 }
 
-/// An example that cargo has built beside this test. It does so only where no test is named, so
-/// one that is older than its source is not what anybody wants to test.
+/// An example that cargo has built beside this test. Cargo does so only if no test is named, so an
+/// example that is older than its sources is refused.
 pub(crate) fn beside(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().and_then(Path::parent).unwrap();
     let path = path.join("examples").join(example);
     let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
-    // Cargo writes beside it what it was made of.
+    // Cargo writes a list of its sources beside it.
     let sources = fs::read_to_string(path.with_extension("d")).unwrap_or_default();
     let sources = sources.split_once(": ").map_or("", |(_, sources)| sources);
     let is_fresh = changed(&path).is_ok_and(|built| {
@@ -266,7 +266,7 @@ pub(crate) fn beside(example: &str) -> PathBuf {
     path
 }
 
-/// Whatever a test did: once all is cleaned, no directory and no cgroup is left.
+/// After cleaning, no directory and no cgroup is left.
 impl Drop for Host {
     fn drop(&mut self) {
         let local = self.local.take().unwrap();

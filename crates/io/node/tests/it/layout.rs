@@ -1,4 +1,4 @@
-//! Where cgroups are, on hosts as they are found; and no text of any kind breaks the reader.
+//! Cgroup layouts of real hosts, and robustness of the parser.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ const TOGETHER: (&str, &str) = (
 ",
 );
 
-/// Docker with version 1: only a part of each hierarchy is to be seen.
+/// Docker with version 1: only a part of each hierarchy is visible.
 const DOCKER: (&str, &str) = (
     "612 611 0:30 /docker/0a1b /sys/fs/cgroup/memory ro,nosuid,relatime master:14 - cgroup cgroup rw,memory
 613 611 0:31 /docker/0a1b /sys/fs/cgroup/pids ro,nosuid,relatime master:15 - cgroup cgroup rw,pids
@@ -73,7 +73,7 @@ fn own_directory(host: (&str, &str), controller: Option<&str>) -> Option<String>
 }
 
 #[test]
-fn our_own_place_is_found_on_every_kind_of_host() {
+fn our_own_group_is_found_on_every_kind_of_host() {
     for (host, controller, directory) in [
         (HYBRID, None, Some("/sys/fs/cgroup/unified")),
         (HYBRID, Some("cpu"), Some("/sys/fs/cgroup/cpu")),
@@ -105,7 +105,7 @@ fn our_own_place_is_found_on_every_kind_of_host() {
 }
 
 #[test]
-fn a_path_outside_of_what_is_seen_leaves_the_mount_point() {
+fn a_path_outside_of_the_visible_root_gives_the_mount_point() {
     let mounts = "41 31 0:38 /a /c rw - cgroup2 cgroup2 rw";
     for own in ["0::/b\n", "0::/a/../../b\n", "0::/../b\n"] {
         assert_eq!(own_directory((mounts, own), None).unwrap(), "/c", "{own}");
@@ -153,7 +153,7 @@ fn version_2_is_divided_below_our_own_place_with_its_controllers_passed_on() {
 }
 
 #[test]
-fn a_server_that_lives_in_its_leaf_divides_the_place_above() {
+fn a_server_in_its_leaf_uses_the_group_above() {
     let scratch = tempfile::tempdir().unwrap();
     let process = v2_host(scratch.path(), "bursar.service/bursar-server");
     let trees = cgroup::find(&process, "l");
@@ -163,11 +163,11 @@ fn a_server_that_lives_in_its_leaf_divides_the_place_above() {
 }
 
 #[test]
-fn no_empty_directory_of_a_ledger_is_left_in_a_place_that_is_not_used() {
+fn no_empty_directory_of_a_ledger_is_left_in_an_unused_hierarchy() {
     let scratch = tempfile::tempdir().unwrap();
     let process = v2_host(scratch.path(), "bursar.service");
     let root = scratch.path().join("cgroup root");
-    // An earlier server divided the whole machine and was killed, with and without executions.
+    // An earlier server used the whole machine and was killed, with and without executions.
     fs::create_dir(root.join("bursar-l")).unwrap();
     fs::create_dir_all(root.join("bursar-m/e-a")).unwrap();
     for ledger in ["l", "m"] {
@@ -177,7 +177,7 @@ fn no_empty_directory_of_a_ledger_is_left_in_a_place_that_is_not_used() {
     }
     assert!(!root.join("bursar-l").exists());
     assert!(root.join("bursar-m/e-a").exists());
-    // Where neither place can pass anything on, neither keeps what was made to see that.
+    // If neither group can enable controllers, both test directories are removed.
     for place in [&root, &root.join("bursar.service")] {
         fs::remove_file(place.join("cgroup.subtree_control")).unwrap_or_default();
         fs::create_dir(place.join("cgroup.subtree_control")).unwrap();
@@ -190,7 +190,7 @@ fn no_empty_directory_of_a_ledger_is_left_in_a_place_that_is_not_used() {
 }
 
 #[test]
-fn what_another_has_only_just_made_is_made_to_pass_its_controllers_on() {
+fn controllers_are_enabled_in_a_directory_that_another_process_has_just_made() {
     let scratch = tempfile::tempdir().unwrap();
     let base = scratch.path().join("bursar-l");
     fs::create_dir(&base).unwrap();
@@ -206,7 +206,7 @@ fn what_another_has_only_just_made_is_made_to_pass_its_controllers_on() {
 }
 
 #[test]
-fn limits_become_lines_for_the_kernel() {
+fn limits_become_settings_of_the_kernel() {
     let tree = |version, controllers: &[Controller]| Tree {
         version,
         base: format!("/{version:?}-{}", controllers.len()).into(),
@@ -243,9 +243,9 @@ fn limits_become_lines_for_the_kernel() {
     let settings = "/V1-2/e/memory.limit_in_bytes=4096, \
         /V1-2/e/memory.memsw.limit_in_bytes=4096?, /V1-2/e/cpu.cfs_period_us=100000?, \
         /V1-2/e/cpu.cfs_quota_us=150000?";
-    // Nobody counts processes here, so the weaker word is said.
+    // No controller counts processes here, so the isolation is the weaker one.
     assert_eq!(lines(&hybrid, limits), (settings.to_owned(), 2, false));
-    // Without limits nothing but the tree itself is needed.
+    // Without limits only the tracking group is needed.
     assert_eq!(lines(&hybrid, Limits::default()), (String::new(), 1, true));
     assert_eq!(lines(&[], limits), (String::new(), 0, false));
     let least = Limits {

@@ -1,4 +1,4 @@
-//! The ordinary life of an execution, and what its program finds.
+//! The normal life of an execution, and the environment of its program.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -29,7 +29,7 @@ fn not_started(reason: &str) -> Exit {
 }
 
 #[tokio::test]
-async fn an_exit_code_or_a_signal_is_told_as_it_was() {
+async fn an_exit_code_or_a_signal_is_reported() {
     let host = Host::new();
     for (name, script, exit) in [
         ("zero", "exit 0", Exit::Code(0)),
@@ -42,7 +42,7 @@ async fn an_exit_code_or_a_signal_is_told_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_ends_as_in_a_shell() {
+async fn a_program_that_cannot_be_executed_ends_as_in_a_shell() {
     let host = Host::new();
     for (name, word, code) in [
         ("absent", "no-such-program", 127),
@@ -58,21 +58,21 @@ async fn what_cannot_be_run_ends_as_in_a_shell() {
 }
 
 #[tokio::test]
-async fn what_has_no_place_to_run_or_is_not_kept_is_not_started() {
+async fn without_its_directory_or_its_work_an_execution_is_not_started() {
     let host = Host::new();
     let work = Work {
         directory: Some(PathBuf::from("/no/such/place")),
         ..shell("exit 0")
     };
     let exit = host.run("placeless", &host.job(&work)).await;
-    assert_eq!(exit, not_started("its directory is not there"));
+    assert_eq!(exit, not_started("its working directory does not exist"));
     let job = Job {
         work: Hash([3; 32]),
         ..host.shell("exit 0")
     };
     let exit = host.run("unknown", &job).await;
-    assert_eq!(exit, not_started("what it runs is no longer kept"));
-    // And it stays so for whoever asks again.
+    assert_eq!(exit, not_started("its work is no longer stored"));
+    // A second call gives the same result.
     assert_eq!(host.exit(&id("unknown")).await, exit);
 }
 
@@ -96,7 +96,7 @@ async fn without_a_shim_that_works_nothing_is_started() {
 #[tokio::test]
 async fn orphans_are_reaped_while_the_program_runs() {
     let host = Host::new();
-    // The children of the shim are the program and the orphans that came to it.
+    // The children of the shim are the program and adopted orphans.
     let script = "(true &); (true &); \
         while test $(wc -w < /proc/$PPID/task/$PPID/children) -gt 1; do sleep 0.01; done";
     assert_eq!(host.run("a", &host.shell(script)).await, Exit::Code(0));
@@ -134,7 +134,7 @@ async fn a_program_inherits_no_more_than_from_a_plain_spawn_and_leads_a_session(
 }
 
 #[tokio::test]
-async fn a_program_gains_no_privileges_unless_it_may() {
+async fn a_program_gains_no_privileges_unless_allowed() {
     let host = Host::new();
     assert_eq!(
         new_privileges(&host).await,
@@ -142,9 +142,9 @@ async fn a_program_gains_no_privileges_unless_it_may() {
     );
 }
 
-/// Method: a copy of `id` that belongs to root and sets the user, run by a user who is not root.
+/// Method: a set-user-ID copy of `id` that belongs to root, run by another user.
 #[tokio::test]
-async fn a_program_that_sets_its_user_does_so_only_if_it_may() {
+async fn a_set_user_id_program_changes_its_user_only_if_allowed() {
     let host = Host::new();
     let copy = tempfile::tempdir().unwrap();
     std::fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
@@ -170,7 +170,7 @@ async fn a_program_that_sets_its_user_does_so_only_if_it_may() {
 }
 
 #[tokio::test]
-async fn a_program_runs_where_and_as_whom_it_shall() {
+async fn a_program_runs_in_its_directory_and_as_its_user() {
     let host = Host::new();
     let work = Work {
         directory: Some(PathBuf::from("/usr/bin")),
@@ -220,7 +220,7 @@ async fn output_is_read_from_any_byte_while_it_grows_and_after() {
         .unwrap()
         .unwrap();
     assert_eq!(std::io::read_to_string(beyond).unwrap(), "");
-    // Nothing written is not the same as nothing known.
+    // Empty output differs from no output.
     let silent = host.local().output(&a, Stream::Stderr, 0).unwrap();
     assert_eq!(std::io::read_to_string(silent.unwrap()).unwrap(), "");
     let unknown = host.local().output(&id("b"), Stream::Stdout, 0).unwrap();
@@ -237,9 +237,9 @@ async fn cleaning_leaves_the_output_and_then_nothing() {
     host.local().clean(&a, Left::Output).unwrap();
     host.local().clean(&id("b"), Left::Output).unwrap();
     assert_eq!(host.output(&a, Stream::Stdout), "kept\n");
-    // That nothing was written is known as well.
+    // Empty output is kept too.
     assert_eq!(host.output(&id("b"), Stream::Stdout), "");
-    // What has run once is not run again by somebody who comes late.
+    // A late start does not run it again.
     let job = host.shell("echo again");
     assert_eq!(host.run("a", &job).await, Exit::Code(0));
     assert_eq!(host.run("b", &job).await, Exit::Code(0));
@@ -250,7 +250,7 @@ async fn cleaning_leaves_the_output_and_then_nothing() {
 }
 
 #[tokio::test]
-async fn cleaning_ends_what_runs() {
+async fn cleaning_ends_a_running_execution() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -265,7 +265,7 @@ async fn cleaning_ends_what_runs() {
 }
 
 #[tokio::test]
-async fn an_id_that_looks_like_a_path_stays_in_its_place() {
+async fn an_id_that_looks_like_a_path_stays_in_the_directory() {
     let host = Host::new();
     for name in [".", "..", "cgroup.procs", "-", "a:b", &"x".repeat(128)] {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Limits as the kernel has them, and what happens at them.
+//! Limits in the kernel, and their effects.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use bursar_node::executor::{Begun, Executor, Job, Stream};
 
 use crate::host::{Host, id, is_there, soon};
 
-/// What the group of a controller says in a file of the kernel's, by its name in either version.
+/// The content of a controller's file, by its name in either version.
 fn read_back(host: &Host, name: &str, controller: Controller, files: [&str; 2]) -> String {
     let trees = cgroup::find(&host.options.process, &host.options.ledger);
     let tree = trees
@@ -55,7 +55,7 @@ async fn limits_are_in_the_kernel_before_the_program_begins() {
 }
 
 #[tokio::test]
-async fn who_takes_more_memory_than_allowed_is_killed_and_it_is_said() {
+async fn a_process_over_its_memory_limit_is_killed_and_reported() {
     let host = Host::new();
     let job = Job {
         memory_bytes: Some(16 << 20),
@@ -65,9 +65,9 @@ async fn who_takes_more_memory_than_allowed_is_killed_and_it_is_said() {
     let killed = Exit::OutOfMemory { code, signal };
     assert_eq!(host.run("a", &job).await, killed);
     let told = host.output(&id("a"), Stream::Stderr);
-    assert!(told.contains("for want of memory"), "{told}");
+    assert!(told.contains("out of memory"), "{told}");
     assert_eq!(host.seen(&id("a"), "/isOutOfMemory"), true);
-    // Its child is killed, and the program itself ends as it likes.
+    // Its child is killed, and the program itself ends normally.
     let job = Job {
         memory_bytes: Some(16 << 20),
         ..host.shell("tail /dev/zero; exit 3")
@@ -78,7 +78,7 @@ async fn who_takes_more_memory_than_allowed_is_killed_and_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_stays_within_its_processes_and_goes_whole() {
+async fn a_fork_bomb_stays_within_its_limit_and_is_killed_completely() {
     let host = Host::new();
     let ready = host.pipe("ready");
     let script = format!(
@@ -100,7 +100,7 @@ async fn a_fork_bomb_stays_within_its_processes_and_goes_whole() {
     assert!(current.parse::<u32>().unwrap() <= 20, "{current}");
     let groups = host.groups(&id("a"));
     host.stop(&id("a"), Duration::ZERO).await;
-    // The shell may give up by itself when it cannot fork.
+    // The shell may exit when it cannot fork.
     assert!(matches!(
         host.exit(&id("a")).await,
         Exit::Signal(9) | Exit::Code(2)
@@ -109,7 +109,7 @@ async fn a_fork_bomb_stays_within_its_processes_and_goes_whole() {
 }
 
 #[tokio::test]
-async fn one_process_is_enough_for_a_program_that_needs_one() {
+async fn a_limit_of_one_process_is_enough_for_a_single_process() {
     let host = Host::new();
     let job = Job {
         pids: Some(1),
@@ -124,11 +124,11 @@ async fn one_process_is_enough_for_a_program_that_needs_one() {
 }
 
 #[tokio::test]
-async fn daemons_and_groups_inside_go_when_the_program_ends() {
+async fn daemons_and_subgroups_are_removed_when_the_program_ends() {
     let host = Host::new();
     let (a, ready, go) = (id("a"), host.pipe("ready"), host.pipe("go"));
     let group = host.groups(&a).remove(0);
-    // A daemon forks twice and leads a session; it even makes a group of its own to live in.
+    // A daemon that forks twice, leads a session and moves to its own subgroup.
     let script = format!(
         "mkdir {group}/inner; \
          (setsid sh -c 'echo 0 > {group}/inner/cgroup.procs; (sleep 1000 & echo $! > {ready}) &' &); \
@@ -151,7 +151,7 @@ async fn daemons_and_groups_inside_go_when_the_program_ends() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_the_cgroup_is_ended_all_the_same() {
+async fn a_process_that_leaves_the_cgroup_is_killed() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let group = host.groups(&a).remove(0);

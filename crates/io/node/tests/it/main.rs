@@ -1,5 +1,5 @@
-//! Executions on the real kernel. They need root and cgroups that can be written, as a server
-//! has them: without, they fail and say so.
+//! Executions on the real kernel. The tests need root and writable cgroups, and fail with a message
+//! without them.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Whatever moment an agent is killed at, what users wrote comes back (M10).
+//! The originals are restored, whenever an agent is killed (M10).
 
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use bursar_node::market::{self, Agent, Deed, Error, Mode};
 use crate::host::beside;
 use crate::market_ground::{Ground, limit, wait_for};
 
-/// The user that owns nothing.
+/// A user without privileges.
 const NOBODY: u32 = 65_534;
 
 /// The agent that cargo has built beside this test, on some groups of 3m to 400m.
@@ -31,7 +31,7 @@ fn agent(ground: &Ground, directory: &Path, clear_ms: u64, names: &[&str]) -> Co
     command
 }
 
-/// A process that is gone when the test is.
+/// A process that is killed at the end of the test.
 struct Process(Child);
 
 impl Drop for Process {
@@ -41,8 +41,8 @@ impl Drop for Process {
     }
 }
 
-/// Kills an agent some time after it has begun to write: the times differ in their fractions of a
-/// clearing, so that they hit it anywhere in its work.
+/// Kills an agent some time after its first writes. The times are different fractions of a clearing,
+/// so that they hit every part of it.
 fn kill_after(mut process: Process, writes: u64, pause: Duration) {
     let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     for line in lines {
@@ -64,8 +64,8 @@ fn pause(pause: Duration) {
 #[test]
 fn an_agent_killed_at_any_moment_has_lost_no_original() {
     let mut ground = Ground::new();
-    // One without a quota, one with an odd period, one that is busy; down at 3m the period must
-    // change too, which version 1 does in two steps.
+    // One without a quota, one with an odd period, one that is busy. A limit of 3m also changes the
+    // period, which takes two writes in version 1.
     let originals = [
         ("a", Quota::NONE),
         ("b", Quota::of_milli(350, 50_000)),
@@ -82,7 +82,7 @@ fn an_agent_killed_at_any_moment_has_lost_no_original() {
         let command = agent(&ground, &directory, 2, &names).spawn();
         let pause = Duration::from_micros(u64::from(round) * 377);
         kill_after(Process(command.unwrap()), u64::from(round % 3), pause);
-        // Every other time the next agent takes over what this one left.
+        // Every other time the next agent adopts the limits of this one.
         if round % 2 == 1 {
             continue;
         }
@@ -98,9 +98,9 @@ fn an_agent_killed_at_any_moment_has_lost_no_original() {
     }
 }
 
-/// Method: whoever puts originals back is killed too, a little later each time; the next goes on.
+/// Method: the restore is killed too, later each time, and the next one continues.
 #[test]
-fn who_puts_originals_back_may_be_killed_as_well() {
+fn a_restore_may_be_killed_at_any_moment() {
     let ground = Ground::new();
     let originals = [
         ("a", Quota::NONE),
@@ -121,7 +121,7 @@ fn who_puts_originals_back_may_be_killed_as_well() {
         restore.arg("restore").arg(&directory);
         restore.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Process(restore.spawn().unwrap());
-        // It says a word before it begins.
+        // It prints a line before it begins.
         let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "restoring");
         pause(Duration::from_micros(u64::from(round) * 97));
@@ -137,7 +137,7 @@ fn who_puts_originals_back_may_be_killed_as_well() {
 }
 
 #[test]
-fn an_agent_adopts_what_a_killed_one_left_and_gives_back_what_is_no_longer_declared() {
+fn an_agent_adopts_the_limits_of_a_killed_one_and_restores_undeclared_ones() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     ground.group("b", Some(200));
@@ -156,7 +156,7 @@ fn an_agent_adopts_what_a_killed_one_left_and_gives_back_what_is_no_longer_decla
     let adopted = standings.find(|standing| standing.id == "a").unwrap();
     assert_eq!(adopted.original.milli_ceil(), Some(300));
     assert!(limit(&next.view(), "a") < 300);
-    // While it is there nobody else may.
+    // While it runs nobody else may restore.
     let asked = market::restore(&directory, Path::new("/proc/self"), Deed::Real);
     assert!(matches!(asked, Err(Error::InUse(_))), "{asked:?}");
     next.stop().unwrap();
@@ -164,7 +164,7 @@ fn an_agent_adopts_what_a_killed_one_left_and_gives_back_what_is_no_longer_decla
 }
 
 #[test]
-fn an_agent_that_only_observes_leaves_nothing_of_a_killed_one() {
+fn an_observing_agent_restores_all_limits_of_a_killed_one() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     let mut options = ground.options(600, vec![ground.declared("a", 3, 400)]);
@@ -181,7 +181,7 @@ fn an_agent_that_only_observes_leaves_nothing_of_a_killed_one() {
 }
 
 #[test]
-fn what_somebody_else_wrote_after_a_crash_is_left() {
+fn a_foreign_limit_written_after_a_crash_stays() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     let directory = ground.scratch.path().join("market");
@@ -194,9 +194,9 @@ fn what_somebody_else_wrote_after_a_crash_is_left() {
     assert_eq!(ground.quota("a"), theirs);
 }
 
-/// Method: the limit of a running agent is taken down to the files it has, and up again.
+/// Method: the open-file limit of a running agent is lowered to the files it has, and raised again.
 #[test]
-fn too_many_open_files_are_named_and_nothing_is_said_of_those_that_could_not_be_opened() {
+fn too_many_open_files_are_reported_and_no_group_counts_as_missing() {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
     let ground = Ground::new();
     ground.group("a", Some(300));
@@ -223,7 +223,7 @@ fn too_many_open_files_are_named_and_nothing_is_said_of_those_that_could_not_be_
         };
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     };
-    // It keeps more than that open.
+    // It has more files open than that.
     limit(Some(4));
     ground.group("late", Some(300));
     find(&|line| line.contains("`late`"));
@@ -246,10 +246,10 @@ fn too_many_open_files_are_named_and_nothing_is_said_of_those_that_could_not_be_
 }
 
 #[test]
-fn without_rights_it_observes_and_says_why() {
+fn without_write_access_it_observes_and_reports_the_reason() {
     let ground = Ground::new();
     ground.group("a", Some(300));
-    // A directory of its own, and only that.
+    // It owns only its own directory.
     let directory: PathBuf = ground.scratch.path().join("market");
     std::fs::create_dir(&directory).unwrap();
     let open = |path: &Path| {
@@ -258,7 +258,7 @@ fn without_rights_it_observes_and_says_why() {
     };
     open(ground.scratch.path());
     open(&directory);
-    // Where this test was built may be closed to others.
+    // The build directory may not be readable for others.
     let command = agent(&ground, &directory, 2, &["a"]);
     let program = ground.scratch.path().join("agent");
     std::fs::copy(command.get_program(), &program).unwrap();
@@ -274,8 +274,8 @@ fn without_rights_it_observes_and_says_why() {
     assert_eq!(ground.quota("a").milli_ceil(), Some(300));
 }
 
-/// Starts a program that was just written: another test that forks at that moment holds it open
-/// for writing until it executes something.
+/// Starts a program that was just written. Another test that forks at that moment holds it open for
+/// writing until its `exec`, so this is tried again.
 fn spawned(command: &mut Command) -> Child {
     loop {
         match command.spawn() {

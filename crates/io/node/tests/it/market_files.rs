@@ -1,5 +1,5 @@
-//! Hierarchies of every kind and files with every kind of trouble, as plain files: what cannot be
-//! read is named, held at its last value, and costs nobody else anything.
+//! All kinds of hierarchies and of broken files, as plain files: an unreadable group is listed, held at
+//! its last value, and does not affect others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ const STAT_V1: &str = "nr_periods 10\nnr_throttled 2\nthrottled_time 5000000\nnr
 const STAT_V2: &str = "usage_usec 7000\nuser_usec 7000\nsystem_usec 0\nnr_periods 10\n\
                        nr_throttled 2\nthrottled_usec 5000\n";
 
-/// Which hierarchies there are.
+/// The hierarchies of a machine.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     V1,
-    /// Quotas by version 1, use by version 2.
+    /// Quotas in version 1, use in version 2.
     Hybrid,
     V2,
 }
@@ -43,7 +43,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// One on which we are in the group of that path.
+    /// A machine on which this process is in the group `own`.
     fn new(kind: Kind, own: &str) -> Self {
         let fake = Self {
             kind,
@@ -82,7 +82,7 @@ impl Fake {
         self.scratch.path().join(name)
     }
 
-    /// Where quotas are.
+    /// The hierarchy with quotas.
     fn quotas(&self) -> PathBuf {
         self.root(match self.kind {
             Kind::V1 | Kind::Hybrid => "cpu",
@@ -90,7 +90,7 @@ impl Fake {
         })
     }
 
-    /// Makes a group of 300m that has used some.
+    /// Creates a group of 300m that has used CPU.
     fn group(&self, path: &str) {
         let write = |root: &str, name: &str, text: &str| {
             let directory = self.root(root).join(path);
@@ -176,7 +176,7 @@ fn unmanaged(view: &View) -> Vec<String> {
         .collect()
 }
 
-/// Waits until so many more clearings have taken place.
+/// Waits for `count` more clearings.
 fn clearings(agent: &Agent, count: u64) {
     let before = agent.view().clearings;
     wait_for(agent, "it clears", |view| before + count <= view.clearings);
@@ -198,7 +198,7 @@ fn every_kind_of_hierarchy_is_read_and_written() {
 }
 
 #[test]
-fn what_cannot_be_read_is_held_and_costs_nobody_else_anything() {
+fn an_unreadable_group_is_held_and_does_not_affect_others() {
     let huge = "usage_usec 1\n".repeat(1_000);
     let bad: [&[u8]; 5] = [
         b"",
@@ -249,7 +249,7 @@ fn what_cannot_be_read_is_held_and_costs_nobody_else_anything() {
 }
 
 #[test]
-fn counters_that_go_back_or_wrap_begin_anew_and_show_no_demand() {
+fn counters_that_go_back_or_wrap_start_over_without_demand() {
     let fake = Fake::new(Kind::V1, "/");
     fake.group("a");
     fake.group("b");
@@ -259,7 +259,7 @@ fn counters_that_go_back_or_wrap_begin_anew_and_show_no_demand() {
     });
     let usage = fake.root("cpuacct").join("a/cpuacct.usage");
     for count in ["3", "18446744073709551615", "0", "12"] {
-        // In one step, so that nothing is read in between.
+        // Replaced atomically, so that nothing is read in between.
         let new = usage.with_extension("new");
         fs::write(&new, count).unwrap();
         let bytes = fs::read(&new).unwrap();
@@ -273,7 +273,7 @@ fn counters_that_go_back_or_wrap_begin_anew_and_show_no_demand() {
 }
 
 #[test]
-fn a_group_that_is_deleted_is_named_and_the_others_go_on() {
+fn a_deleted_group_is_listed_and_the_others_go_on() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     fake.group("b");
@@ -290,8 +290,8 @@ fn a_group_that_is_deleted_is_named_and_the_others_go_on() {
     assert_eq!(agent.stop().unwrap().failed, []);
 }
 
-/// Puts a file in place that may be opened and refuses what is written to it, for as long as what
-/// is given back lives.
+/// Replaces a file by one that can be opened and refuses writes, until the returned descriptor is
+/// closed.
 fn seal(path: &Path) -> std::os::fd::OwnedFd {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     let sealed = memfd_create("sealed", MemfdFlags::ALLOW_SEALING).unwrap();
@@ -305,7 +305,7 @@ fn seal(path: &Path) -> std::os::fd::OwnedFd {
 }
 
 #[test]
-fn a_limit_that_is_not_taken_holds_the_pod_and_no_other() {
+fn a_refused_limit_holds_its_pod_only() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     fake.group("b");
@@ -320,13 +320,13 @@ fn a_limit_that_is_not_taken_holds_the_pod_and_no_other() {
 }
 
 #[test]
-fn half_a_write_allows_no_more_than_the_larger_of_both_limits_and_is_known_as_ours() {
+fn half_a_write_allows_at_most_the_larger_limit_and_counts_as_ours() {
     let quota = |quota_us, period_us| Quota {
         quota_us,
         period_us,
     };
     let (original, small) = (quota(Some(30_000), 100_000), quota(Some(5_000), 1_000_000));
-    // From what to what, and which of the two files does not take it any more.
+    // Old and new limit, and the file that refuses the write.
     let cases = [
         (original, small, "cpu.cfs_quota_us"),
         (small, original, "cpu.cfs_period_us"),
@@ -352,7 +352,7 @@ fn half_a_write_allows_no_more_than_the_larger_of_both_limits_and_is_known_as_ou
         drop(sealed);
         fs::remove_file(&path).unwrap();
         fs::write(&path, good).unwrap();
-        // As an agent leaves it that is killed right there.
+        // The state after a kill between the two writes.
         let directory = fake.root("market");
         fs::create_dir(&directory).unwrap();
         let mut originals = Originals::open(&directory).unwrap();
@@ -366,11 +366,11 @@ fn half_a_write_allows_no_more_than_the_larger_of_both_limits_and_is_known_as_ou
     }
 }
 
-/// Method: every state in which `kill -9` can leave the file and the kernel, one by one: so many
-/// writes done, the next one half done where it has two steps; and again so many put back before the
-/// one who puts them back is killed too, and the file does not know it.
+/// Method: every state in which `kill -9` can leave the file and the kernel: some writes done, the
+/// next one half done if it has two steps; then some limits restored before the restore is killed too,
+/// without an update of the file.
 #[test]
-fn after_every_step_between_storing_and_putting_back_the_originals_come_back() {
+fn the_originals_are_restored_after_a_kill_at_every_step() {
     let quota = |quota_us, period_us| Quota {
         quota_us,
         period_us,
@@ -412,7 +412,7 @@ fn after_every_step_between_storing_and_putting_back_the_originals_come_back() {
                 files.set_quota(next).unwrap();
             }
             if let (Kind::V1, true) = (kind, written < 3) {
-                // The first of two steps of the next one.
+                // The first of two steps of the next write.
                 let ((name, original, next), _) = is(written);
                 let (file, value) = if original.period_us < next.period_us {
                     ("cpu.cfs_period_us", next.period_us.to_string())
@@ -432,7 +432,7 @@ fn after_every_step_between_storing_and_putting_back_the_originals_come_back() {
                 let what = format!("{name} on {kind:?} after {written} writes and {put_back} back");
                 assert_eq!(files.quota().unwrap(), original, "{what}");
             }
-            // Whoever asks again has nothing to do.
+            // A second restore has nothing to do.
             let told = market::restore(&directory, &fake.process(), Deed::Real).unwrap();
             assert_eq!(told, market::Restored::default());
         }
@@ -440,7 +440,7 @@ fn after_every_step_between_storing_and_putting_back_the_originals_come_back() {
 }
 
 #[test]
-fn another_group_of_the_same_name_and_another_start_of_the_machine_owe_nothing() {
+fn originals_do_not_apply_to_another_group_or_after_a_reboot() {
     let fake = Fake::new(Kind::V1, "/");
     fake.group("a");
     let hierarchies = Hierarchies::find(&fake.process()).unwrap();
@@ -470,7 +470,7 @@ fn another_group_of_the_same_name_and_another_start_of_the_machine_owe_nothing()
     assert_eq!((restore(), files.quota().unwrap()), (1, original));
 }
 
-/// Leaves 300m as the original of a pod whose group has 77m, as an agent that was killed.
+/// Leaves 300m as the original of a pod whose group has 77m, like a killed agent.
 fn leave_behind(fake: &Fake, pod: &str, group: &str) {
     let hierarchies = Hierarchies::find(&fake.process()).unwrap();
     let files = hierarchies.limit(Path::new(group)).unwrap();
@@ -485,7 +485,7 @@ fn leave_behind(fake: &Fake, pod: &str, group: &str) {
 }
 
 #[test]
-fn a_name_waits_until_the_group_that_had_it_has_its_limit_back() {
+fn a_name_waits_until_the_earlier_group_is_restored() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("old");
     fake.group("new");
@@ -509,7 +509,7 @@ fn a_name_waits_until_the_group_that_had_it_has_its_limit_back() {
 }
 
 #[test]
-fn a_group_that_was_left_behind_by_another_name_is_taken_in_as_its_user_wrote_it() {
+fn a_group_left_under_another_name_is_restored_before_its_adoption() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     leave_behind(&fake, "before", "a");
@@ -525,7 +525,7 @@ fn a_group_that_was_left_behind_by_another_name_is_taken_in_as_its_user_wrote_it
 }
 
 #[test]
-fn a_group_that_got_another_name_has_its_limit_back() {
+fn a_renamed_group_is_restored() {
     let fake = Fake::new(Kind::V1, "/");
     fake.group("in/a");
     let a = declared("a", Place::Path("/in/a".into()));
@@ -533,9 +533,9 @@ fn a_group_that_got_another_name_has_its_limit_back() {
     wait_for(&agent, "it comes down", |view| limit(view, "a") < 70);
     let place = fake.quotas().join("in");
     fs::rename(place.join("a"), place.join("b")).unwrap();
-    // Another one in its place is not it.
+    // Another group of the old name is a different one.
     fake.group("in/a");
-    // A plain file is empty for a moment while it is written.
+    // A plain file is empty for a moment during a write.
     let hierarchies = Hierarchies::find(&fake.process()).unwrap();
     let files = hierarchies.limit(Path::new("in/b")).unwrap();
     wait_for(&agent, "it is put back", |_| {
@@ -547,7 +547,7 @@ fn a_group_that_got_another_name_has_its_limit_back() {
 }
 
 #[test]
-fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
+fn in_another_hierarchy_nothing_is_restored_and_nothing_forgotten() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     leave_behind(&fake, "a", "a");
@@ -559,7 +559,7 @@ fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
     *number = serde_json::json!(number.as_u64().unwrap() + 1);
     let elsewhere = serde_json::to_string(&json).unwrap();
     fs::write(&stored, &elsewhere).unwrap();
-    // It cannot even be told from one that is gone.
+    // It looks like a group that is gone.
     fs::rename(fake.quotas().join("a"), fake.quotas().join("b")).unwrap();
     let restore = || market::restore(&fake.root("market"), &fake.process(), Deed::Real);
     let error = restore().unwrap_err();
@@ -568,7 +568,7 @@ fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
     let started = Agent::start(fake.options(Mode::Act, vec![at("a")]));
     assert!(matches!(started, Err(Error::Elsewhere(_))));
     assert_eq!(fs::read_to_string(&stored).unwrap(), elsewhere);
-    // Where it was not told nothing is compared.
+    // Without a stored root nothing is compared.
     fs::rename(fake.quotas().join("b"), fake.quotas().join("a")).unwrap();
     json.as_object_mut().unwrap().remove("root").unwrap();
     fs::write(&stored, json.to_string()).unwrap();
@@ -577,7 +577,7 @@ fn where_other_cgroups_are_seen_nothing_is_put_back_and_nothing_forgotten() {
 }
 
 #[test]
-fn that_nobody_can_tell_what_others_use_is_said_until_somebody_can() {
+fn unreadable_machine_counters_are_reported_until_they_are_readable() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     let mut options = fake.options(Mode::Act, vec![at("a")]);
@@ -585,7 +585,7 @@ fn that_nobody_can_tell_what_others_use_is_said_until_somebody_can() {
     let agent = Agent::start(options).unwrap();
     let says_so = |view: &View| {
         let error = view.error.as_deref();
-        error.is_some_and(|error| error.contains("the use of the whole machine"))
+        error.is_some_and(|error| error.contains("the CPU use of the whole machine"))
     };
     wait_for(&agent, "it says so", says_so);
     let path = fake.quotas().join("cpu.stat");
@@ -595,9 +595,9 @@ fn that_nobody_can_tell_what_others_use_is_said_until_somebody_can() {
     wait_for(&agent, "it says so again", says_so);
 }
 
-/// Method: the agent waits for its list of executions until it may go on.
+/// Method: the agent is blocked in its list of executions.
 #[test]
-fn whoever_stops_an_agent_second_returns_when_everything_is_back() {
+fn a_second_stop_returns_after_everything_is_restored() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     let (has_begun, begun) = sync_channel(1_000);
@@ -636,7 +636,7 @@ fn whoever_stops_an_agent_second_returns_when_everything_is_back() {
 }
 
 #[test]
-fn an_agent_that_broke_down_leaves_no_limit_when_it_is_stopped() {
+fn an_agent_that_panicked_is_restored_when_it_is_stopped() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     let is_broken = Arc::new(AtomicBool::new(false));
@@ -648,7 +648,7 @@ fn an_agent_that_broke_down_leaves_no_limit_when_it_is_stopped() {
         list: Arc::new(move || {
             if breaks.load(Ordering::Relaxed) {
                 breaks_down.send(()).unwrap();
-                // No panic as others see it: nothing is printed.
+                // A panic without output.
                 std::panic::resume_unwind(Box::new("as told"));
             }
             Vec::new()
@@ -665,7 +665,7 @@ fn an_agent_that_broke_down_leaves_no_limit_when_it_is_stopped() {
 }
 
 #[test]
-fn a_quota_that_vanishes_is_not_made_anew() {
+fn a_missing_quota_file_is_not_created() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     fake.group("b");
@@ -673,22 +673,22 @@ fn a_quota_that_vanishes_is_not_made_anew() {
     wait_for(&agent, "it is written to", |view| limit(view, "a") < 300);
     let path = fake.quotas().join("a/cpu.max");
     fs::remove_file(&path).unwrap();
-    // Unreadable, or refused if it went between being read and being written.
+    // Unreadable, or refused if it vanished between read and write.
     wait_for(&agent, "one is held", |view| held(view, "a").is_some());
     wait_for(&agent, "the other goes on", |view| limit(view, "b") < 70);
     let told = agent.stop().unwrap();
     assert!(!path.exists());
-    // That its original could not be put back is said by name.
+    // The failed restore is reported with its name.
     let failed: Vec<&str> = told.failed.iter().map(|(pod, _)| pod.as_str()).collect();
     assert_eq!(failed, ["a"]);
 }
 
 #[test]
-fn units_are_found_wherever_a_slice_has_put_them() {
+fn units_are_found_in_any_slice() {
     let fake = Fake::new(Kind::V2, "/system.slice/bursar.service");
     fake.group("system.slice/web.service");
     fake.group("user.slice/user-1000.slice/session-2.scope");
-    // Whatever a user's own manager calls its units: they are not the system's.
+    // Units of a user's own manager are not those of the system.
     fake.group("user.slice/user-1000.slice/user@1000.service/app.slice/absent.service");
     let cgroups = ["web.service", "session-2.scope", "absent.service"]
         .map(|unit| declared(unit, Place::Unit(unit.to_owned())));
@@ -700,7 +700,7 @@ fn units_are_found_wherever_a_slice_has_put_them() {
 }
 
 #[test]
-fn neither_the_root_nor_what_holds_ourselves_nor_what_is_inside_another_is_managed() {
+fn the_root_our_own_group_and_nested_groups_are_not_managed() {
     let fake = Fake::new(Kind::V2, "/system.slice/bursar.service");
     fake.group("system.slice/bursar.service");
     fake.group("outer/inner");
@@ -742,7 +742,7 @@ fn neither_the_root_nor_what_holds_ourselves_nor_what_is_inside_another_is_manag
 }
 
 #[test]
-fn processors_that_go_are_shared_no_more_and_a_list_of_them_that_makes_no_sense_changes_nothing() {
+fn offline_processors_are_not_shared_and_an_invalid_list_changes_nothing() {
     let fake = Fake::new(Kind::V2, "/us");
     let status = fake.process().join("status");
     let mut options = fake.options(Mode::Observe, Vec::new());
@@ -772,7 +772,7 @@ fn one_name_for_two_cgroups_is_refused() {
 #[test]
 fn executions_are_managed_between_their_charge_and_their_limit() {
     let fake = Fake::new(Kind::V1, "/box");
-    // Beside ourselves, where the executor puts them.
+    // Beside our own group, where the executor creates them.
     fake.group("box/bursar-l/e-x1");
     fake.group("box/bursar-l/e-plain");
     let quota = fake.quotas().join("box/bursar-l/e-plain/cpu.cfs_quota_us");
@@ -828,7 +828,7 @@ fn observing_shows_what_has_used_cpu_and_changes_nothing() {
     fake.group("idle");
     let usage = fake.root("cpuacct").join("idle/cpuacct.usage");
     fs::write(usage, "0\n").unwrap();
-    // A group that only counts.
+    // A group without a quota.
     fs::create_dir(fake.root("cpuacct").join("counts")).unwrap();
     let usage = fake.root("cpuacct").join("counts/cpuacct.usage");
     fs::write(usage, "5000000\n").unwrap();
@@ -852,19 +852,19 @@ fn observing_shows_what_has_used_cpu_and_changes_nothing() {
 }
 
 #[test]
-fn originals_that_make_no_sense_are_not_guessed_at() {
+fn invalid_originals_are_refused() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     fs::create_dir(fake.root("market")).unwrap();
     fs::write(fake.root("market").join("originals.json"), "{").unwrap();
     let started = Agent::start(fake.options(Mode::Act, vec![at("a")]));
     let error = started.unwrap_err().to_string();
-    assert!(error.contains("put the limits back by hand"), "{error}");
+    assert!(error.contains("restore the limits by hand"), "{error}");
 }
 
-/// Method: what is too old cannot be removed, and so no line can be begun, until it can.
+/// Method: an old segment cannot be removed, so no segment can be begun, until it can.
 #[test]
-fn what_happens_while_the_record_cannot_be_written_is_told_in_its_next_line() {
+fn events_of_an_unwritable_record_are_in_its_next_line() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
     let directory = fake.root("market");
@@ -872,7 +872,7 @@ fn what_happens_while_the_record_cannot_be_written_is_told_in_its_next_line() {
     fs::create_dir_all(&old).unwrap();
     let opened = fs::File::open(&old).unwrap();
     opened.set_modified(std::time::UNIX_EPOCH).unwrap();
-    // Not the last of them, which is read to go on from.
+    // Not the last one, which is read on opening.
     fs::write(directory.join("record-0000000000000002.jsonl"), "").unwrap();
     let agent = Agent::start(fake.options(Mode::Act, vec![at("a")])).unwrap();
     wait_for(&agent, "it says so, and goes on", |view| {
@@ -897,7 +897,7 @@ fn what_happens_while_the_record_cannot_be_written_is_told_in_its_next_line() {
 fn nothing_is_written_unless_its_original_is_stored() {
     let fake = Fake::new(Kind::V2, "/");
     fake.group("a");
-    // The place where the file is written first is taken.
+    // The name of the temporary file is taken.
     fs::create_dir_all(fake.root("market").join("originals.json.new")).unwrap();
     let agent = Agent::start(fake.options(Mode::Act, vec![at("a")])).unwrap();
     wait_for(&agent, "it says so", |view| {

@@ -1,4 +1,4 @@
-//! Ground for the market: real cgroups with real burners in them, gone when the test ends.
+//! Real cgroups with CPU burners for tests of the market; removed when the test ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use bursar_node::market::{Agent, Declared, Mode, Options, Place, Unmanaged, View
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 
-/// So long may anything take before a test fails rather than hangs.
+/// Time after which a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How often the sum of limits is looked at.
+/// Interval of reading the sum of limits.
 const SAMPLE: Duration = Duration::from_millis(20);
-/// The largest weight of either version: the burners of a test come before the builds of others.
+/// The largest weight of either version, so that builds of others do not slow the burners.
 const SHARES_MAX: &str = "262144";
 const WEIGHT_MAX: &str = "10000";
 
 /// A directory of cgroups for one test.
 pub(crate) struct Ground {
     name: PathBuf,
-    /// Where the hierarchies are that quotas and counters need.
+    /// The hierarchies with quotas and counters.
     roots: Vec<PathBuf>,
     pub(crate) hierarchies: Hierarchies,
     pub(crate) scratch: TempDir,
@@ -73,7 +73,7 @@ impl Ground {
         self.name.join(name)
     }
 
-    /// Makes a group, with a quota in millicores or without one.
+    /// Creates a group, with or without a quota in millicores.
     pub(crate) fn group(&self, name: &str, milli: Option<u64>) {
         for root in &self.roots {
             fs::create_dir(root.join(self.path(name))).unwrap();
@@ -93,7 +93,7 @@ impl Ground {
         files.set_quota(quota).unwrap();
     }
 
-    /// Starts a program that takes all the CPU it gets.
+    /// Starts a program that uses all available CPU.
     pub(crate) fn burn(&mut self, name: &str) {
         let child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
@@ -118,7 +118,7 @@ impl Ground {
         }
     }
 
-    /// Removes a group with all that is in it.
+    /// Removes a group with its processes.
     pub(crate) fn remove(&mut self, name: &str) {
         self.rest(name);
         for root in &self.roots {
@@ -128,7 +128,7 @@ impl Ground {
         }
     }
 
-    /// A cgroup to be declared.
+    /// The declaration of a group.
     pub(crate) fn declared(&self, name: &str, min_milli: u64, max_milli: u64) -> Declared {
         Declared {
             name: name.to_owned(),
@@ -141,7 +141,7 @@ impl Ground {
         }
     }
 
-    /// An agent that acts quickly, on a machine of which so much can be shared.
+    /// Options of an agent with short intervals and this capacity.
     pub(crate) fn options(&self, capacity_milli: u64, cgroups: Vec<Declared>) -> Options {
         let online_milli = bursar_node::market::machine::online_milli(Path::new("/proc/self"));
         Options {
@@ -159,8 +159,8 @@ impl Ground {
         }
     }
 
-    /// Looks at what these groups may use together, from when that is first within capacity until
-    /// it is asked; `max_milli` counts for one without a quota.
+    /// Watches the sum of the limits of these groups, from when it is first within capacity;
+    /// `max_milli` is the limit of a group without a quota.
     pub(crate) fn watch(&self, capacity_milli: u64, names: &[(&str, u64)]) -> Watch {
         let paths = names
             .iter()
@@ -183,14 +183,14 @@ impl Ground {
     }
 }
 
-/// Somebody who looks at limits all the time; whatever becomes of the test, it ends with it.
+/// A thread that reads limits all the time and ends with the test.
 pub(crate) struct Watch {
     end: SyncSender<()>,
     watcher: JoinHandle<(u64, u64)>,
 }
 
 impl Watch {
-    /// The most that it has seen.
+    /// The largest sum that it has read.
     pub(crate) fn most(self) -> u64 {
         drop(self.end);
         let (most, looks) = self.watcher.join().unwrap();
@@ -199,14 +199,14 @@ impl Watch {
     }
 }
 
-/// What these groups may use together, as the kernel has it at one moment.
+/// The sum of the limits of these groups at one moment.
 fn sum_milli(hierarchies: &Hierarchies, paths: &[(PathBuf, u64)]) -> u64 {
-    // Two files cannot be read at once: what is the same twice was so in between.
+    // Two files cannot be read at once: two equal readings hold for the time in between.
     let read = || {
         let milli = |(path, max_milli): &(PathBuf, u64)| {
             let files = hierarchies.limit(path);
             let quota = files.and_then(|files| files.quota());
-            // One that is gone may use nothing.
+            // A missing group has no limit.
             quota.map_or(0, |quota| quota.milli_ceil().unwrap_or(*max_milli))
         };
         paths.iter().map(milli).collect::<Vec<u64>>()
@@ -237,7 +237,7 @@ impl Drop for Ground {
     }
 }
 
-/// Short times: a window of a second and a half.
+/// Short intervals: a window of a second and a half.
 pub(crate) fn quick() -> Settings {
     Settings {
         window: Window {
@@ -251,8 +251,8 @@ pub(crate) fn quick() -> Settings {
     }
 }
 
-/// Waits for an agent to say something that it must. Blocks, on a thread with a runtime of its own:
-/// the test may have one too.
+/// Waits for a view of an agent that meets a condition. Blocks, on a thread with its own runtime,
+/// because the test may have one too.
 pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool + Sync) {
     let mut views = agent.views();
     let wait = || {
@@ -271,14 +271,14 @@ pub(crate) fn wait_for(agent: &Agent, what: &str, is_so: impl Fn(&View) -> bool 
     );
 }
 
-/// The limit of a pod as the agent has read it.
+/// The limit of a pod in a view.
 pub(crate) fn limit(view: &View, pod: &str) -> u64 {
     let mut standings = view.standings.iter();
     let standing = standings.find(|standing| standing.id == pod);
     standing.map_or(0, |standing| standing.limit_milli)
 }
 
-/// What a clearing found that a pod needs and gave it.
+/// Need and share of a pod in the last clearing.
 pub(crate) fn share(view: &View, pod: &str) -> Option<(u64, u64)> {
     let clearing = view.clearing.as_ref()?;
     let mut shares = clearing.cleared.shares.iter();
@@ -286,7 +286,7 @@ pub(crate) fn share(view: &View, pod: &str) -> Option<(u64, u64)> {
     Some((share.need_milli, share.allocated_milli))
 }
 
-/// Removes a group whose processes are dead: the kernel may still be busy with them for a moment.
+/// Removes a group whose processes are dead; the kernel may need a moment for them.
 fn remove(group: &Path) {
     let began = Instant::now();
     while fs::remove_dir(group).is_err() && group.exists() && began.elapsed() < PATIENCE {
@@ -294,7 +294,7 @@ fn remove(group: &Path) {
     }
 }
 
-/// Which interface limits CPU here.
+/// The cgroup version that limits CPU here.
 fn version() -> Version {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let memberships = fs::read_to_string("/proc/self/cgroup").unwrap();

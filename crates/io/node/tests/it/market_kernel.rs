@@ -1,5 +1,5 @@
-//! The node market on the real kernel, with real burners (seed 001, "Integration Tests"): need is
-//! met, what is scarce is shared by the rule, and whatever happens the originals come back.
+//! The node market on the real kernel, with CPU burners: needs are met, scarce CPU is shared by the
+//! rule, and the originals are always restored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use bursar_node::market::{
 use crate::host::{Host, id};
 use crate::market_ground::{Ground, limit, share, wait_for};
 
-/// What can be shared.
+/// The shared capacity.
 const CAPACITY_MILLI: u64 = 600;
-/// Below this an idle pod has come down to its floor of 50m and its headroom: smaller changes are
-/// not worth a write.
+/// The limit of an idle pod is below this: its floor of 50m with headroom, and changes too small for a
+/// write.
 const NEAR_FLOOR_MILLI: u64 = 70;
 
 fn label(view: &View) -> Option<Mode> {
     view.clearing.as_ref().map(|clearing| clearing.label)
 }
 
-/// What a limit may differ from its share: changes below that are not worth a write.
+/// Whether a limit differs from its share by less than is worth a write.
 fn is_near(limit_milli: u64, share_milli: u64) -> bool {
     limit_milli.abs_diff(share_milli) < 10.max(limit_milli.div_ceil(20))
 }
@@ -65,7 +65,7 @@ fn a_limit_rises_to_need_with_a_load_spike_and_falls_back_after_it() {
 }
 
 #[test]
-fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
+fn scarce_cpu_is_shared_by_the_rule_until_one_leaves() {
     let mut ground = Ground::new();
     for name in ["a", "b", "c"] {
         ground.group(name, None);
@@ -79,7 +79,7 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
     let options = ground.options(CAPACITY_MILLI, cgroups);
     let directory = options.directory.clone();
     let agent = Agent::start(options).unwrap();
-    // Needs of 250, 250 and 200: everyone keeps its floor and gets four fifths of the rest.
+    // Needs of 250, 250 and 200: each keeps its floor and gets four fifths of the rest.
     let fair = [("a", 210), ("b", 210), ("c", 180)];
     let watch = ground.watch(CAPACITY_MILLI, &[("a", 250), ("b", 250), ("c", 200)]);
     wait_for(&agent, "all shares are as the rule says", |view| {
@@ -94,7 +94,7 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
     assert_eq!(clearing.cleared.price_ppm, 1_250_000);
     assert_eq!(clear::clear(&clearing.market), clearing.cleared);
     for (pod, fair_milli) in fair {
-        // In the kernel too, not only in what the agent says.
+        // In the kernel too, not only in the view.
         let milli = ground.quota(pod).milli_ceil().unwrap();
         assert!(is_near(milli, fair_milli), "{pod} {milli}");
     }
@@ -115,7 +115,7 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
     assert_eq!(gone, ["c"]);
     agent.stop().unwrap();
     assert_eq!(ground.quota("a").quota_us, None);
-    // Every clearing of all this can be played back and comes out the same.
+    // Every clearing replays with the same result.
     let mut floors_kept = true;
     let verified = record::read(&directory, |past| {
         let mut shares = past.cleared.shares.iter();
@@ -126,7 +126,7 @@ fn what_is_scarce_is_shared_by_the_rule_until_one_leaves() {
 }
 
 #[test]
-fn somebody_elses_limit_is_kept_and_is_the_original_from_then_on() {
+fn a_foreign_limit_stays_and_is_the_new_original() {
     let mut ground = Ground::new();
     ground.group("a", Some(300));
     ground.group("b", Some(300));
@@ -156,7 +156,7 @@ fn somebody_elses_limit_is_kept_and_is_the_original_from_then_on() {
 }
 
 #[test]
-fn a_declared_cgroup_that_is_not_there_is_named_and_found_when_it_comes() {
+fn a_missing_declared_cgroup_is_listed_and_found_when_it_appears() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     let mut cgroups = vec![
@@ -184,7 +184,7 @@ fn a_declared_cgroup_that_is_not_there_is_named_and_found_when_it_comes() {
     wait_for(&agent, "it is taken in", |view| {
         named(view) == without && limit(view, "late") > 0
     });
-    // Another one of the same name owes nothing to the first.
+    // The original does not apply to another group of the same name.
     let mut ground = ground;
     wait_for(&agent, "it is written to", |view| {
         limit(view, "late") < NEAR_FLOOR_MILLI
@@ -199,9 +199,9 @@ fn a_declared_cgroup_that_is_not_there_is_named_and_found_when_it_comes() {
     assert_eq!(ground.quota("late").milli_ceil(), Some(250));
 }
 
-/// Method: a group goes and comes back while it is read, again and again; who stays keeps its need.
+/// Method: a group is removed and created repeatedly while it is read; the other keeps its need.
 #[test]
-fn a_group_that_comes_and_goes_costs_the_others_nothing() {
+fn a_group_that_comes_and_goes_does_not_affect_others() {
     let mut ground = Ground::new();
     ground.group("stays", Some(300));
     ground.burn("stays");
@@ -217,7 +217,7 @@ fn a_group_that_comes_and_goes_costs_the_others_nothing() {
     });
     for round in 0..30_u64 {
         ground.group("goes", Some(200));
-        // Every other time it goes before anybody has seen it, or when it is already known.
+        // It is removed alternately before and after the agent has seen it.
         if round % 2 == 1 {
             wait_for(&agent, "it is seen", |view| limit(view, "goes") > 0);
         }
@@ -248,7 +248,7 @@ fn a_group_has_one_agent_at_a_time() {
     wait_for(&first, "a is written to", |view| {
         limit(view, "a") < NEAR_FLOOR_MILLI
     });
-    // One that only looks is in nobody's way.
+    // An observing agent claims nothing.
     let mut looks = options("looks");
     looks.mode = bursar_node::market::Mode::Observe;
     let looks = Agent::start(looks).unwrap();
@@ -259,7 +259,7 @@ fn a_group_has_one_agent_at_a_time() {
         named.any(|(name, why)| (name.as_str(), why.word()) == ("a", "taken"))
     };
     assert!(is_taken(&second.view()));
-    // What somebody else left there waits, too.
+    // The original that another agent left waits too.
     let third = options("third").directory;
     std::fs::create_dir(&third).unwrap();
     let mut originals = Originals::open_in(&third, &ground.hierarchies).unwrap();
@@ -282,7 +282,7 @@ fn a_group_has_one_agent_at_a_time() {
 }
 
 #[test]
-fn restore_puts_everything_back_and_stops_acting() {
+fn a_restore_restores_everything_and_stops_acting() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     let cgroups = vec![ground.declared("a", 50, 300)];
@@ -303,12 +303,12 @@ fn restore_puts_everything_back_and_stops_acting() {
     });
     assert!(matches!(agent.view().acts, Acts::Cannot(_)));
     assert_eq!(ground.quota("a").milli_ceil(), Some(300));
-    // Nothing is kept any more.
+    // No original is left.
     assert_eq!(agent.restore(Deed::Real).unwrap().restored, []);
 }
 
 #[test]
-fn what_others_use_is_measured_and_taken_off() {
+fn unmanaged_use_is_measured_and_subtracted() {
     let ground = Ground::new();
     ground.group("a", Some(300));
     let mut options = ground.options(600, vec![ground.declared("a", 50, 300)]);
@@ -344,7 +344,7 @@ async fn our_own_executions_are_managed_while_they_run() {
         ledger: host.options.ledger.clone(),
         list: Arc::new(move || running.clone()),
     });
-    // So little that it cannot have its limit.
+    // Too little capacity for its limit.
     options.unmanaged = Unmanaged::Given(CAPACITY_MILLI - 250);
     let agent = Agent::start(options).unwrap();
     wait_for(&agent, "it is held to what there is", |view| {

@@ -1,5 +1,5 @@
-//! The record of an agent: it replays, shows what was changed, goes on after a crash, and is
-//! bounded; and the small texts that the market reads.
+//! The record of an agent: it replays, detects changes, continues after a crash, and is bounded. Also
+//! the parsers of kubepods and processor lists.
 
 use std::fs;
 use std::io::Write as _;
@@ -23,7 +23,7 @@ struct Plant {
     now_us: u64,
 }
 
-/// What an agent of that mode and cooldown is run by.
+/// The rules of an agent with this mode and these settings.
 fn rules(mode: Mode, settings: Settings) -> Rules {
     Rules::of(&Options {
         node: "w-17".to_owned(),
@@ -75,7 +75,7 @@ impl Plant {
         self.node.adopt(id, params, quota, quota);
     }
 
-    /// Clears once with so much and adds it to a record.
+    /// Clears once with this capacity and adds it to a record.
     fn add(&mut self, record: &mut Record, allocatable_milli: u64) {
         let event = Event::Wrote {
             pod: "pod-0".to_owned(),
@@ -134,7 +134,7 @@ fn every_clearing_replays_as_it_was_and_pods_come_and_go() {
 }
 
 #[test]
-fn whatever_is_changed_in_it_is_found() {
+fn every_change_in_it_is_found() {
     let directory = tempfile::tempdir().unwrap();
     let mut record = Record::open(directory.path()).unwrap();
     let mut plant = Plant::new(2);
@@ -168,9 +168,9 @@ fn whatever_is_changed_in_it_is_found() {
     }
 }
 
-/// Method: the last line is changed, which no later line gives away.
+/// Method: the last line is changed, which no later line can reveal.
 #[test]
-fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
+fn every_line_has_its_settings_and_its_counts() {
     let directory = tempfile::tempdir().unwrap();
     let mut record = Record::open(directory.path()).unwrap();
     assert_eq!(record.position(), None);
@@ -196,7 +196,7 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
     let path = directory.path().join("record.jsonl");
     let good = fs::read_to_string(&path).unwrap();
     assert_eq!(good.matches("settingsText").count(), 2, "{good}");
-    // The lines up to one, and that one changed.
+    // The lines up to one, with that one changed.
     let changed = |last: usize, change: &dyn Fn(&str) -> String| {
         let mut lines: Vec<String> = good.lines().take(last + 1).map(str::to_owned).collect();
         let line = lines.pop().unwrap();
@@ -211,17 +211,17 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
         (
             then.to_string(),
             first.to_string(),
-            "its settings are nowhere told",
+            "its settings are missing",
         ),
         (
             "\"lines\":4".into(),
             "\"lines\":5".into(),
-            "it counts other",
+            "its numbers of lines and writes",
         ),
         (
             "\"writes\":4".into(),
             "\"writes\":3".into(),
-            "it counts other",
+            "its numbers of lines and writes",
         ),
     ] {
         fs::write(&path, changed(3, &|line| line.replacen(&from, &to, 1))).unwrap();
@@ -229,11 +229,11 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
         assert!(broken.to_string().contains(why), "{broken}");
     }
     for (text, hash, why) in [
-        (&proportional, then, "its settings have another hash"),
+        (&proportional, then, "its settings do not match their hash"),
         (
             &proportional,
             other.sha256,
-            "it was not cleared by its settings",
+            "its policy or quantum is not that of its settings",
         ),
     ] {
         let (from, to) = (then.to_string(), hash.to_string());
@@ -245,7 +245,7 @@ fn every_line_names_the_settings_it_was_made_by_and_how_far_it_has_come() {
 }
 
 #[test]
-fn a_record_that_is_opened_again_counts_on() {
+fn a_reopened_record_continues_its_counts() {
     let directory = tempfile::tempdir().unwrap();
     let mut plant = Plant::new(1);
     for round in 1..=5 {
@@ -269,7 +269,7 @@ fn a_record_that_is_opened_again_counts_on() {
 /// Method: four files of an hour each; in the third the clock is a day ahead for one line, and set
 /// back by ten minutes afterwards. Then the first file is damaged.
 #[test]
-fn a_time_is_found_in_the_file_that_holds_it_and_the_others_are_not_played_back() {
+fn a_time_is_found_in_its_file_and_no_other_is_replayed() {
     let directory = tempfile::tempdir().unwrap();
     let mut record = Record::open(directory.path()).unwrap();
     let mut plant = Plant::new(2);
@@ -311,7 +311,7 @@ fn a_time_is_found_in_the_file_that_holds_it_and_the_others_are_not_played_back(
     assert_eq!(line(10_000).unwrap(), Some(1), "and no further");
 }
 
-/// Method: the file has both names, as whoever opened it by one and then looks for others finds it.
+/// Method: the file has both names, as a reader sees it that opens it before the renaming.
 #[test]
 fn a_file_that_is_closed_while_the_record_is_read_is_read_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -329,7 +329,7 @@ fn a_file_that_is_closed_while_the_record_is_read_is_read_once() {
 }
 
 #[test]
-fn it_goes_on_behind_the_last_whole_line_after_a_crash() {
+fn after_a_crash_it_continues_after_the_last_complete_line() {
     let directory = tempfile::tempdir().unwrap();
     let mut plant = Plant::new(2);
     for round in 0..5_u64 {
@@ -348,12 +348,12 @@ fn it_goes_on_behind_the_last_whole_line_after_a_crash() {
 #[test]
 fn it_is_bounded_and_its_files_follow_one_another() {
     let directory = tempfile::tempdir().unwrap();
-    // What is there is so large that the first files must go.
+    // The record is so large that the first files are deleted.
     let large = fs::File::create(directory.path().join("record-0000000000000001.jsonl")).unwrap();
     large.set_len(record::TOTAL_SIZE_MAX).unwrap();
     let mut record = Record::open(directory.path()).unwrap();
     let mut plant = Plant::new(40);
-    // Five seconds each: an hour and a half, two files.
+    // One line per five seconds: an hour and a half, two files.
     for round in 0..1_100_u64 {
         plant.add(&mut record, 600 + round % 7);
     }
@@ -368,7 +368,7 @@ fn it_is_bounded_and_its_files_follow_one_another() {
     assert!(sizes.sum::<u64>() < record::TOTAL_SIZE_MAX);
     let (all, _) = read(directory.path());
     assert_eq!(all.len(), 1_100);
-    // The next process goes on where this one stopped.
+    // The next process continues where this one stopped.
     let position = record.position();
     assert!(position.is_some());
     drop(record);
@@ -376,9 +376,9 @@ fn it_is_bounded_and_its_files_follow_one_another() {
     assert_eq!(again.position(), position);
 }
 
-/// Method: so much is there that a line of 20 MiB takes the place of others, at each end of a file.
+/// Method: the record is so large that a line of 20 MiB replaces others, at each end of a file.
 #[test]
-fn a_line_larger_than_a_file_keeps_it_bounded_and_is_played_back() {
+fn a_line_larger_than_a_segment_keeps_it_bounded_and_is_replayed() {
     for is_first in [true, false] {
         let directory = tempfile::tempdir().unwrap();
         for number in 1..=15 {
@@ -410,7 +410,7 @@ fn a_line_larger_than_a_file_keeps_it_bounded_and_is_played_back() {
 }
 
 #[test]
-fn a_file_that_is_closed_already_is_followed_by_the_next() {
+fn a_file_that_somebody_else_closed_is_followed_by_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let mut record = Record::open(directory.path()).unwrap();
     let mut plant = Plant::new(2);
@@ -418,7 +418,7 @@ fn a_file_that_is_closed_already_is_followed_by_the_next() {
     let path = directory.path();
     let closed = path.join("record-0000000000000001.jsonl");
     fs::rename(path.join("record.jsonl"), closed).unwrap();
-    // So late that it is due to be closed.
+    // Late enough that it must be closed.
     plant.now_us += 3_600_000_000;
     plant.add(&mut record, 601);
     plant.add(&mut record, 602);

@@ -10,7 +10,7 @@ use bursar_node::executor::{Begun, Executor, Stream};
 use crate::host::{Host, id, is_there, soon};
 
 const LONG: Duration = Duration::from_secs(30);
-/// Long enough for a program to hear, even where every processor is emulated.
+/// Long enough for a program to handle SIGTERM, even on an emulated processor.
 const SHORT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -27,14 +27,14 @@ async fn what_is_stopped_before_it_starts_never_does() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_while_it_starts_ends_whoever_is_first() {
+async fn a_stop_during_the_start_ends_it_in_either_order() {
     let host = Host::new();
     for number in 0..20 {
         let a = id(&format!("a-{number}"));
         let job = host.shell("sleep 1000");
         let start = host.local().start(&a, &job);
         let (begun, stopped) = soon(futures_util::future::join(start, async {
-            // A little later each time, by as many turns of the scheduler.
+            // Later each time, by as many yields to the scheduler.
             for _ in 0..number {
                 tokio::task::yield_now().await;
             }
@@ -51,7 +51,7 @@ async fn what_is_stopped_while_it_starts_ends_whoever_is_first() {
 }
 
 #[tokio::test]
-async fn stopping_what_has_ended_changes_nothing() {
+async fn stopping_an_ended_execution_changes_nothing() {
     let host = Host::new();
     assert_eq!(host.run("a", &host.shell("exit 3")).await, Exit::Code(3));
     host.stop(&id("a"), LONG).await;
@@ -59,7 +59,7 @@ async fn stopping_what_has_ended_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_program_that_listens_ends_in_its_own_way_within_the_grace() {
+async fn a_program_that_handles_sigterm_ends_by_itself_within_the_grace() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -70,12 +70,12 @@ async fn a_program_that_listens_ends_in_its_own_way_within_the_grace() {
     ready.hear().await;
     host.stop(&a, LONG).await;
     assert_eq!(host.exit(&a).await, Exit::Code(5));
-    // Asked once, not at every look.
+    // SIGTERM is sent once, not at every inspection.
     assert_eq!(host.output(&a, Stream::Stdout), "asked\n");
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_listen_is_killed_after_the_grace() {
+async fn a_program_that_ignores_sigterm_is_killed_after_the_grace() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -90,7 +90,7 @@ async fn a_program_that_does_not_listen_is_killed_after_the_grace() {
 }
 
 #[tokio::test]
-async fn a_whole_tree_goes_with_its_stop_and_a_stranger_in_the_cgroup_too() {
+async fn a_stop_ends_the_whole_tree_and_a_foreign_process_in_the_cgroup() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -127,7 +127,7 @@ async fn two_ledgers_on_one_host_never_touch_each_other() {
 }
 
 #[tokio::test]
-async fn the_grace_begins_when_it_is_first_asked_for() {
+async fn the_grace_begins_with_the_first_request() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let script = format!(
@@ -136,7 +136,7 @@ async fn the_grace_begins_when_it_is_first_asked_for() {
     );
     host.start(&a, &script).await;
     ready.hear().await;
-    // An earlier server has asked, in another time, and was killed.
+    // An earlier server wrote the request and was killed.
     fs::write(host.directory(&a).join("stop"), "0").unwrap();
     host.stop(&a, Duration::from_hours(1)).await;
     assert_eq!(host.exit(&a).await, Exit::Signal(9));
@@ -144,11 +144,11 @@ async fn the_grace_begins_when_it_is_first_asked_for() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_is_killed_all_the_same() {
+async fn a_process_that_gets_no_sigterm_is_killed() {
     let host = Host::new();
     let a = id("a");
     host.start(&a, "sleep 1000").await;
-    // One more group, of which nobody can tell who is in it.
+    // One more group whose members cannot be read.
     let directory = host.options.directory.join("other");
     let group = directory.join(format!("bursar-{}/e-a", host.options.ledger));
     fs::create_dir_all(group.join("cgroup.procs")).unwrap();
@@ -162,7 +162,7 @@ async fn who_cannot_be_asked_is_killed_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_program_that_divides_its_group_by_threads_is_asked_and_ended_like_others() {
+async fn a_program_with_a_threaded_subgroup_is_terminated_like_others() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let group = host.groups(&a).remove(0);
@@ -181,11 +181,11 @@ async fn a_program_that_divides_its_group_by_threads_is_asked_and_ended_like_oth
 }
 
 #[tokio::test]
-async fn a_program_that_makes_its_own_group_threaded_is_killed_like_others() {
+async fn a_program_in_a_threaded_group_is_killed_like_others() {
     let host = Host::new();
     let (a, ready) = (id("a"), host.pipe("ready"));
     let group = host.groups(&a).remove(0);
-    // Nobody may be in a group that becomes threaded, so it leaves and comes back.
+    // A group must be empty to become threaded, so the program leaves and returns.
     let script = format!(
         "trap '' TERM; echo 0 > {group}/../cgroup.procs; echo threaded > {group}/cgroup.type; \
          echo 0 > {group}/cgroup.procs; cat {group}/cgroup.type > {ready}; \
@@ -195,7 +195,7 @@ async fn a_program_that_makes_its_own_group_threaded_is_killed_like_others() {
     );
     host.start(&a, &script).await;
     let kind = ready.hear().await;
-    // A ledger's directory that passes controllers on lets nobody in, nor become threaded.
+    // The ledger's group has enabled controllers, so it accepts no processes and no threaded children.
     assert!(
         ["threaded\n", "domain\n"].contains(&kind.as_str()),
         "{kind}"

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::host::{Host, id};
 
-/// A disk of our own.
+/// A small file system for one test.
 struct Disk {
     directory: TempDir,
 }
@@ -27,12 +27,12 @@ impl Disk {
         self.directory.path()
     }
 
-    /// Leaves room for so many pages and files more than there are.
+    /// Leaves room for this many more pages and files.
     fn leave(&self, pages: u64, files: u64) {
         let used = rustix::fs::statvfs(self.path()).unwrap();
         let size = (used.f_blocks - used.f_bfree + pages) * used.f_frsize;
         let inodes = used.f_files - used.f_ffree + files;
-        // No bytes at all would mean no bound at all.
+        // A size of 0 means no limit.
         assert_ne!(size, 0);
         self.mount(&format!("remount,size={size},nr_inodes={inodes}"));
     }
@@ -53,7 +53,7 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn a_full_disk_at_any_step_is_told_and_hangs_nobody() {
+async fn a_full_disk_at_any_step_is_reported_and_nothing_hangs() {
     let disk = Disk::new();
     let host = Host::with(|options, _| options.directory = disk.path().join("executions"));
     let job = host.shell("echo out; echo err >&2; exit 3");
@@ -75,14 +75,14 @@ async fn a_full_disk_at_any_step_is_told_and_hangs_nobody() {
         );
         host.local().clean(&id(&name), Left::Nothing).unwrap();
     }
-    // Without a file for the directory, the grant or the marker, or a page for each of the last two,
-    // it cannot start; from then on the result is known, and only output may be missing.
+    // Without room for the directory, the grant and the marker it cannot start; with it the result
+    // is known, and only output may be missing.
     let expected = [true, true, true, false, false, true, true, false, false];
     assert_eq!(ends, expected);
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_up_while_it_runs_takes_output_but_not_the_result() {
+async fn a_disk_that_fills_up_loses_output_but_not_the_result() {
     let disk = Disk::new();
     let host = Host::with(|options, _| options.directory = disk.path().join("executions"));
     let job = host.shell("head -c 3000000 /dev/zero; exit 3");
@@ -94,7 +94,7 @@ async fn a_disk_that_fills_up_while_it_runs_takes_output_but_not_the_result() {
 }
 
 #[tokio::test]
-async fn a_flood_of_output_is_cut_marked_and_blocks_nobody() {
+async fn a_flood_of_output_is_cut_and_marked_and_blocks_nobody() {
     let host = Host::new();
     let script = "head -c 40000000 /dev/zero | tr '\\0' x; echo done >&2";
     assert_eq!(host.run("a", &host.shell(script)).await, Exit::Code(0));
@@ -113,7 +113,7 @@ async fn a_flood_of_output_is_cut_marked_and_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn exactly_as_much_as_is_kept_is_not_marked() {
+async fn output_of_exactly_the_limit_is_not_marked() {
     let host = Host::new();
     let job = host.shell("head -c 10485760 /dev/zero");
     assert_eq!(host.run("a", &job).await, Exit::Code(0));

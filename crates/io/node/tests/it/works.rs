@@ -1,4 +1,4 @@
-//! What is run: kept once, for its owner alone, and forgotten.
+//! Works: stored once, readable by their owner only, and forgotten.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -22,12 +22,12 @@ async fn the_same_work_has_the_same_hash_here_and_another_elsewhere() {
     assert_ne!(host.local().keep(&shell("two")).unwrap(), one);
     host.restart();
     assert_eq!(host.local().keep(&shell("one")).unwrap(), one);
-    // The salt is a ledger's own, so nobody finds the work by guessing at its hash.
+    // Each ledger has its own salt, so nobody can test a guess at a work against its hash.
     assert_ne!(Host::new().local().keep(&shell("one")).unwrap(), one);
 }
 
 #[tokio::test]
-async fn only_the_server_can_read_what_is_run_and_written() {
+async fn only_the_server_can_read_works_and_output() {
     let host = Host::new();
     let digest = host.local().keep(&shell("one")).unwrap();
     host.run("a", &host.shell("echo secret")).await;
@@ -40,7 +40,7 @@ async fn only_the_server_can_read_what_is_run_and_written() {
 }
 
 #[tokio::test]
-async fn what_is_old_and_needed_by_nobody_is_forgotten() {
+async fn old_works_that_nobody_needs_are_forgotten() {
     let host = Host::new();
     let [young, old, needed, again] = ["young", "old", "needed", "again"]
         .map(|script| host.local().keep(&shell(script)).unwrap());
@@ -49,7 +49,7 @@ async fn what_is_old_and_needed_by_nobody_is_forgotten() {
         let file = File::options().append(true).open(file(&host, digest));
         file.unwrap().set_modified(long_ago).unwrap();
     }
-    // Whoever keeps what is kept already is about to need it.
+    // Keeping a stored work again renews its age.
     host.local().keep(&shell("again")).unwrap();
     host.local().forget(&|digest| *digest == needed).unwrap();
     let is_kept = [young, old, needed, again].map(|digest| file(&host, &digest).exists());

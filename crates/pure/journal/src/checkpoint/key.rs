@@ -1,8 +1,8 @@
-//! The names and keys of whoever signs checkpoints.
+//! Names and keys of the signers of checkpoints.
 //!
-//! A key is known by its name and by four bytes that follow from name and key, so two keys of one
-//! name can be told apart. Randomness comes from the caller: this crate has none. The private text
-//! is for a file that only the server can read; it never appears in debug output.
+//! A key is identified by its name and by four bytes computed from name and key, which distinguish two
+//! keys of one name. The caller provides randomness. The private text is for a file that only the
+//! server can read; it never appears in debug output.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,24 +14,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hash::sha256;
 
-/// Bytes that a name may have; a ledger's has some 50.
+/// Maximum size of a name; that of a ledger has about 50 bytes.
 const NAME_BYTES_MAX: usize = 253;
 
 /// The signature type of Ed25519 in signed notes.
 const ED25519: u8 = 0x01;
 
-/// How the text of a private key begins.
 const PRIVATE: &str = "PRIVATE+KEY+";
 
 /// The name of a key, and the origin of a ledger: a word without spaces, controls and `+`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
-/// Four bytes that tell keys of one name apart.
+/// Four bytes that distinguish keys of one name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId(pub [u8; 4]);
 
-/// The half of a key that signs.
+/// The private half of a key.
 #[derive(Clone)]
 pub struct SigningKey {
     name: Name,
@@ -39,7 +38,7 @@ pub struct SigningKey {
     key: ed25519_dalek::SigningKey,
 }
 
-/// The half of a key that everybody may know: `name+id+key` in text and JSON.
+/// The public half of a key: `name+id+key` in text and JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VerifierKey {
     name: Name,
@@ -47,7 +46,7 @@ pub struct VerifierKey {
     key: ed25519_dalek::VerifyingKey,
 }
 
-/// Why a text is no key.
+/// Error of a text that is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A name that signed notes cannot carry.
@@ -61,16 +60,16 @@ pub enum Error {
     /// Not of the form of a private key.
     #[error("a private key reads `{PRIVATE}name+id+key` in one line")]
     PrivateForm,
-    /// The id does not follow from name and key: one of the three was changed.
+    /// The id does not match name and key: one of the three was changed.
     #[error("the key's id is {stated}, but its name and key give {computed}")]
     Id {
-        /// As the text has it.
+        /// The id in the text.
         stated: String,
-        /// As it must be.
+        /// The id computed from name and key.
         computed: KeyId,
     },
     /// Bytes that are not a usable Ed25519 key.
-    #[error("not a sound Ed25519 public key")]
+    #[error("not a valid Ed25519 public key")]
     Weak,
 }
 
@@ -80,12 +79,12 @@ impl Name {
         format!("bursar/{uuid}/{generation}").parse()
     }
 
-    /// The name itself.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name for people: of a UUID in it, only the first eight digits.
+    /// The name for people, with UUIDs cut to their first eight digits.
     pub fn short(&self) -> String {
         let parts = self.0.split('/').map(|part| match part.split_once('-') {
             Some((head, _)) if part.len() == 36 && head.len() == 8 => format!("{head}…"),
@@ -96,14 +95,14 @@ impl Name {
 }
 
 impl SigningKey {
-    /// The key that 32 random bytes make.
+    /// The key of 32 random bytes.
     pub fn from_seed(name: Name, seed: [u8; 32]) -> Self {
         let key = ed25519_dalek::SigningKey::from_bytes(&seed);
         let id = key_id(&name, key.verifying_key().as_bytes());
         Self { name, id, key }
     }
 
-    /// The name that its signatures carry.
+    /// The name in its signatures.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -113,7 +112,7 @@ impl SigningKey {
         self.id
     }
 
-    /// The half that everybody may know.
+    /// The public half.
     pub fn verifier(&self) -> VerifierKey {
         VerifierKey {
             name: self.name.clone(),
@@ -122,7 +121,7 @@ impl SigningKey {
         }
     }
 
-    /// The line that keeps the key, without its newline. Whoever reads it can sign.
+    /// The private key as a line without its newline. It is a secret.
     pub fn to_private_text(&self) -> String {
         key_text(PRIVATE, &self.name, self.id, self.key.as_bytes())
     }
@@ -133,7 +132,7 @@ impl SigningKey {
 }
 
 impl VerifierKey {
-    /// The name that signatures by this key carry.
+    /// The name in signatures by this key.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -224,7 +223,7 @@ impl FromStr for VerifierKey {
         let id = key_id(&name, &bytes);
         check_id(stated, id)?;
         let key = ed25519_dalek::VerifyingKey::from_bytes(&bytes).map_err(|_| Error::Weak)?;
-        // With a key of small order anybody could make signatures that verify.
+        // With a key of small order anybody could forge signatures.
         if key.is_weak() {
             Err(Error::Weak)
         } else {
@@ -271,7 +270,7 @@ fn key_text(prefix: &str, name: &Name, id: KeyId, bytes: &[u8; 32]) -> String {
     )
 }
 
-/// The name, the id and the 32 bytes of a key's text; base64 may itself hold a `+`.
+/// The name, the id and the 32 bytes of a key's text; base64 may contain a `+`.
 fn take_apart(text: &str) -> Option<(&str, &str, [u8; 32])> {
     let (name, rest) = text.split_once('+')?;
     let (id, encoded) = rest.split_once('+')?;

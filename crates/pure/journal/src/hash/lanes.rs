@@ -1,8 +1,8 @@
 //! SHA-256 of many messages, sixteen at a time.
 //!
-//! A processor without instructions for SHA-256 does one step of one message after the other. The
-//! same step of sixteen messages is a loop that the compiler turns into vector instructions, so a
-//! block takes less than half the time. The result is the same; the crate `sha2` is the oracle.
+//! On a processor without SHA-256 instructions, the same step of sixteen messages is a loop that the
+//! compiler turns into vector instructions, so a block takes less than half the time. The crate
+//! `sha2` is the oracle.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,14 +13,12 @@
 
 use super::{HASH_BYTES, Hash};
 
-/// Messages that are hashed in step. Fewer fill the vector registers less well, more do not fit
-/// into them.
+/// Messages that are hashed in parallel: fewer leave vector registers empty, more do not fit.
 const LANES: usize = 16;
 
 /// Bytes of one block (FIPS 180-4, section 5.2.1).
 const BLOCK_BYTES: usize = 64;
 
-/// One word of each message.
 type Words = [u32; LANES];
 
 /// First words of the fractional parts of the square roots of the first 8 primes (section 5.3.3).
@@ -48,10 +46,10 @@ const ROUNDS: [u32; 64] = [
     0x748f_82ee, 0x78a5_636f, 0x84c8_7814, 0x8cc7_0208, 0x90be_fffa, 0xa450_6ceb, 0xbef9_a3f7, 0xc671_78f2,
 ];
 
-/// A message on its way through a lane: a first byte, the bytes that follow it, the padding.
+/// A message in a lane: a first byte, the bytes that follow it, the padding.
 #[derive(Clone, Copy)]
 struct Message<'a> {
-    /// Its place in the result.
+    /// Its index in the result.
     place: usize,
     first: u8,
     bytes: &'a [u8],
@@ -59,7 +57,7 @@ struct Message<'a> {
     done: usize,
 }
 
-/// Whether this many messages are hashed faster in lanes than one by one.
+/// Whether lanes are faster than one by one.
 pub(super) fn pay(count: usize) -> bool {
     LANES / 2 <= count && !has_sha_instructions()
 }
@@ -112,17 +110,15 @@ pub(super) fn sha256_each(first: u8, messages: &[&[u8]]) -> Vec<Hash> {
 }
 
 impl Message<'_> {
-    /// Bytes without the padding.
     fn length(&self) -> usize {
         1 + self.bytes.len()
     }
 
-    /// Blocks with the padding: a byte 0x80, zeros, and the length in eight bytes (section 5.1.1).
+    /// Number of blocks with the padding: 0x80, zeros, and the length in eight bytes (section 5.1.1).
     fn blocks(&self) -> usize {
         (self.length() + 8) / BLOCK_BYTES + 1
     }
 
-    /// The block that comes next.
     fn block(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         let start = self.done * BLOCK_BYTES;
@@ -149,8 +145,8 @@ impl Message<'_> {
     }
 }
 
-/// Takes one block of each message into its state (section 6.2.2). `words` holds the last 16 words
-/// of the message schedule.
+/// Compresses one block of each message into its state (section 6.2.2). `words` holds the last 16
+/// words of the message schedule.
 fn compress(state: &mut [Words; 8], mut words: [Words; 16]) {
     let mut next = *state;
     for (round, constant) in ROUNDS.into_iter().enumerate() {
@@ -189,8 +185,7 @@ fn compress(state: &mut [Words; 8], mut words: [Words; 16]) {
     }
 }
 
-/// Whether the processor has instructions for SHA-256, which `sha2` then uses: one message alone is
-/// faster with them than in a lane.
+/// Whether the processor has SHA-256 instructions. `sha2` uses them, and is then faster than lanes.
 fn has_sha_instructions() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("sha");
@@ -205,10 +200,10 @@ mod tests {
     use super::sha256_each;
     use crate::hash::Hash;
 
-    /// Method: every length around the ends of blocks, in an order that lets lanes end and begin
-    /// at different times, against the crate `sha2`.
+    /// Method: all lengths up to several blocks, in an order in which lanes end at different times,
+    /// against the crate `sha2`.
     #[test]
-    fn lanes_give_what_one_message_alone_gives() {
+    fn lanes_give_the_same_hashes_as_one_message_at_a_time() {
         let lengths = (0..300).map(|number| number * 37 % 300);
         let messages: Vec<Vec<u8>> = lengths
             .map(|length| (0..=255).cycle().take(length).collect())
@@ -216,7 +211,7 @@ mod tests {
         let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
         for count in [0, 1, 15, 16, 17, 300] {
             let (messages, _) = messages.split_at(count);
-            // A leaf and a node of the tree begin with another byte.
+            // A leaf and a node of the tree have different first bytes.
             for first in [0, 1] {
                 let alone = |bytes: &&[u8]| {
                     let digest = Sha256::new().chain_update([first]).chain_update(bytes);

@@ -1,19 +1,19 @@
-//! The right edge: the roots of the perfect subtrees a tree consists of.
+//! The right edge: the roots of the perfect subtrees of a tree.
 //!
 //! A tree of n leaves is a row of perfect trees, one per set bit of n, the largest first. Thirteen
-//! leaves (0b1101) are trees of 8, 4 and 1. A leaf adds a tree of 1 and joins equals: as many
-//! times as n ends in ones. So a leaf costs one node hash on average and the whole state is at
-//! most 53 hashes. Many leaves are added height by height, since the nodes of one height do not
+//! leaves (0b1101) are trees of 8, 4 and 1. A new leaf is a tree of 1; then trees of equal size are
+//! joined, as many times as n ends in ones. So a leaf costs one node hash on average, and the state is
+//! at most 53 hashes. Many leaves are added height by height, because the nodes of one height do not
 //! depend on each other.
 
 use serde::{Deserialize, Serialize};
 
 use crate::hash::{Hash, node_hash, node_hashes, sha256};
 
-/// Leaves that a tree can have: `seq` is an integer of JSON (L7).
+/// Maximum number of leaves: `seq` is an integer of JSON (L7).
 const SIZE_MAX: u64 = (1 << 53) - 1;
 
-/// All that is needed to append to a tree and to state its root.
+/// The state for appending to a tree and computing its root.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(into = "EdgeParts", try_from = "EdgeParts")]
 pub struct Edge {
@@ -21,7 +21,7 @@ pub struct Edge {
     hashes: Vec<Hash>,
 }
 
-/// An [`Edge`] as it is stored, for instance in the head of a snapshot.
+/// The stored form of an [`Edge`], for instance in the head of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeParts {
@@ -31,7 +31,7 @@ pub struct EdgeParts {
     pub hashes: Vec<Hash>,
 }
 
-/// Parts that no tree has.
+/// Error of parts that no tree has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an edge of {size} leaves cannot have {hashes} hashes")]
 pub struct NotAnEdge {
@@ -57,7 +57,7 @@ impl Edge {
         &self.hashes
     }
 
-    /// The root of the tree; that of the empty one is SHA-256 of nothing.
+    /// The root of the tree; that of the empty tree is SHA-256 of nothing.
     pub fn root(&self) -> Hash {
         let joined = self
             .hashes
@@ -73,9 +73,9 @@ impl Edge {
         self.extend_each(vec![leaf], |_, _, _| ());
     }
 
-    /// Appends leaf hashes and names every perfect subtree that they complete, the leaves
-    /// themselves first and then one height after the other: the height, the root, and the leaves
-    /// of the tree up to its end. Tiles are cut from these without hashing anything twice.
+    /// Appends leaf hashes and calls `completed` for every perfect subtree that they complete, one
+    /// height after the other, with the height, the root, and the number of leaves up to its end.
+    /// Tiles are cut from these without hashing anything twice.
     pub(crate) fn extend_each(
         &mut self,
         leaves: Vec<Hash>,
@@ -105,14 +105,14 @@ impl Edge {
         self.size = size;
     }
 
-    /// The edge of a tree whose perfect subtrees are known already.
+    /// The edge of a tree with known perfect subtrees.
     pub(crate) fn from_hashes(size: u64, hashes: Vec<Hash>) -> Self {
         debug_assert_eq!(usize::try_from(size.count_ones()), Ok(hashes.len()));
         Self { size, hashes }
     }
 }
 
-/// The root over some hashes as leaves, in order.
+/// The edge of a tree with these leaves.
 impl FromIterator<Hash> for Edge {
     fn from_iter<I: IntoIterator<Item = Hash>>(leaves: I) -> Self {
         let mut edge = Self::new();

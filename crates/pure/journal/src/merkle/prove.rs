@@ -1,10 +1,10 @@
-//! Proofs, built by readers from tiles: PATH and PROOF of RFC 6962, section 2.1.
+//! Builds proofs from tiles: PATH and PROOF of RFC 6962, section 2.1.
 //!
-//! Both walk from the root towards a leaf (or towards the right edge of the old tree) and note the
-//! half that the walk leaves behind. Each half is a range of leaves, hence some perfect subtrees,
-//! hence hashes inside tiles. A proof in a million records reads at most six tiles.
+//! Both walk from the root towards a leaf (or towards the right edge of the old tree) and collect the
+//! other half at each step. Each half is a range of leaves, that is, some perfect subtrees, whose
+//! hashes are in tiles. A proof in a million records reads at most six tiles.
 //!
-//! Example, the leaf 2 of 5: the halves left behind are 4..5, 0..2 and 3..4, so the proof is
+//! Example, leaf 2 of 5: the other halves are 4..5, 0..2 and 3..4, so the proof is
 //! [leaf 3, node 0..2, leaf 4], from the leaf upwards.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use crate::hash::{Hash, node_hash};
 use crate::merkle::Edge;
 use crate::tile::{TILE_HEIGHT, TileId, Tiles};
 
-/// Why a proof could not be built.
+/// Error of building a proof.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error + 'static> {
-    /// The leaf asked for is not in a tree of that size.
+    /// The requested leaf is not in a tree of that size.
     #[error("record {index} is not among the first {size}")]
     Outside {
-        /// The leaf asked for.
+        /// The requested leaf.
         index: u64,
         /// Leaves of the tree.
         size: u64,
@@ -27,9 +27,9 @@ pub enum Error<E: std::error::Error + 'static> {
     /// The old tree is larger than the new one.
     #[error("a ledger of {old_size} records cannot have grown into one of {new_size}")]
     Order {
-        /// Leaves of the tree that was said to be older.
+        /// Leaves of the old tree.
         old_size: u64,
-        /// Leaves of the tree that was said to be newer.
+        /// Leaves of the new tree.
         new_size: u64,
     },
     /// The reader of tiles failed.
@@ -37,16 +37,16 @@ pub enum Error<E: std::error::Error + 'static> {
     Read {
         /// The tile.
         id: TileId,
-        /// What the reader said.
+        /// The cause.
         #[source]
         source: E,
     },
-    /// The reader gave fewer hashes than a tree of that size has there.
+    /// A tile has fewer hashes than a tree of that size needs.
     #[error("tile {id} holds {held} hashes only")]
     Short {
-        /// The tile, with the width that was needed.
+        /// The tile, with the needed width.
         id: TileId,
-        /// Hashes it has.
+        /// The number of its hashes.
         held: usize,
     },
 }
@@ -82,8 +82,8 @@ where
     Ok(proof)
 }
 
-/// The proof that the tree of the first `old_size` leaves is the beginning of the tree of the
-/// first `new_size`. It is empty when there is nothing to show: from nothing, and from equal.
+/// The proof that the tree of the first `old_size` leaves is the beginning of the tree of the first
+/// `new_size`. It is empty if the old tree is empty or the sizes are equal.
 pub fn prove_consistency<T>(
     tiles: &T,
     old_size: u64,
@@ -116,7 +116,7 @@ where
             start = middle;
         }
     }
-    // When the walk never went right, what is left is the old tree, whose root is known.
+    // If the walk never went right, the rest is the old tree, whose root is known.
     if start != 0 {
         proof.push(reader.range(start, end)?);
     }
@@ -198,7 +198,7 @@ where
     }
 }
 
-/// Where RFC 6962 splits more than one leaf: after the largest power of two that leaves something.
+/// The split of RFC 6962: after the largest power of two that is smaller than the number of leaves.
 fn split(start: u64, end: u64) -> u64 {
     start + (1 << (end - start - 1).ilog2())
 }

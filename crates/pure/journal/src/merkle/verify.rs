@@ -1,11 +1,10 @@
-//! Checking proofs with nothing but hashes (RFC 9162, sections 2.1.3.2 and 2.1.4.2).
+//! Verifies proofs with hashes only (RFC 9162, sections 2.1.3.2 and 2.1.4.2).
 //!
-//! These functions accept any numbers and any hashes; what is no proof is an [`Error`] that says
-//! why, never a panic.
+//! These functions accept any numbers and hashes; an invalid proof is an [`Error`], never a panic.
 
 use crate::hash::{Hash, node_hash, sha256};
 
-/// Why a proof does not prove.
+/// Error of an invalid proof.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The leaf cannot be in a tree of that size.
@@ -30,12 +29,12 @@ pub enum Error {
         /// Hashes in the proof.
         hashes: usize,
     },
-    /// The proof leads to another root than the one stated.
-    #[error("the proof leads to root {computed}, stated is {stated}")]
+    /// The proof leads to a different root.
+    #[error("the proof leads to root {computed}, not to {stated}")]
     Root {
-        /// What the proof leads to.
+        /// The root that the proof leads to.
         computed: Hash,
-        /// What it should lead to.
+        /// The expected root.
         stated: Hash,
     },
 }
@@ -51,7 +50,7 @@ pub fn verify_inclusion(
     same(inclusion_root(leaf, index, size, proof)?, root)
 }
 
-/// The root to which an inclusion proof leads.
+/// The root that an inclusion proof leads to.
 pub fn inclusion_root(leaf: &Hash, index: u64, size: u64, proof: &[Hash]) -> Result<Hash, Error> {
     if size <= index {
         return Err(Error::Outside { index, size });
@@ -59,7 +58,7 @@ pub fn inclusion_root(leaf: &Hash, index: u64, size: u64, proof: &[Hash]) -> Res
     let length = Error::Length {
         hashes: proof.len(),
     };
-    // The place of the node on its layer, and of the last node of that layer.
+    // The index of the node on its layer, and of the last node of that layer.
     let (mut place, mut last) = (index, size - 1);
     let mut node = *leaf;
     for sibling in proof {
@@ -68,7 +67,7 @@ pub fn inclusion_root(leaf: &Hash, index: u64, size: u64, proof: &[Hash]) -> Res
         }
         if place & 1 == 1 || place == last {
             node = node_hash(sibling, &node);
-            // A lone last node rises unhashed until it is somebody's right brother.
+            // A last node without a sibling rises unhashed until it is a right child.
             let rise = place.trailing_zeros();
             (place, last) = (place >> rise, last >> rise);
         } else {
@@ -81,8 +80,7 @@ pub fn inclusion_root(leaf: &Hash, index: u64, size: u64, proof: &[Hash]) -> Res
 
 /// Checks that the tree of `old_size` leaves is the beginning of the tree of `new_size`.
 ///
-/// Every tree continues the empty one, and only an empty proof shows that two equal sizes are one
-/// tree.
+/// Every tree continues the empty one. For equal sizes the proof must be empty.
 pub fn verify_consistency(
     old_size: u64,
     old_root: &Hash,
@@ -111,7 +109,7 @@ pub fn verify_consistency(
     same(new_computed, new_root)
 }
 
-/// The two roots to which a consistency proof leads, for 0 < `old_size` < `new_size`.
+/// The two roots that a consistency proof leads to, for 0 < `old_size` < `new_size`.
 fn consistency_roots(
     old_size: u64,
     old_root: &Hash,
@@ -121,7 +119,7 @@ fn consistency_roots(
     let length = Error::Length {
         hashes: proof.len(),
     };
-    // A perfect old tree is itself the first node of the proof, and is therefore left out of it.
+    // A perfect old tree is itself the first node, so the proof omits it.
     let (first, rest) = if old_size.is_power_of_two() {
         (old_root, proof)
     } else {

@@ -1,17 +1,17 @@
-//! The growing side of the tree: the edge, and the tiles that are not full yet.
+//! The growing end of the tree: the edge, and the tiles that are not full yet.
 
 use crate::hash::Hash;
 use crate::merkle::Edge;
 use crate::tile::{FullTile, TILE_HEIGHT, TILE_WIDTH, TileId, Tiles};
 
-/// Appends leaves and hands over each tile when it becomes full.
+/// Appends leaves and returns each tile that becomes full.
 ///
-/// A leaf costs one node hash on average: the entries of the higher levels are nodes that the edge
-/// has to compute anyway. A clone copies at most 256 hashes a level, in practice some 20 kB.
+/// A leaf costs one node hash on average: the edge computes the entries of higher levels anyway. A
+/// clone copies at most 256 hashes a level, in practice some 20 kB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Builder {
     edge: Edge,
-    /// The hashes of each level that do not fill a tile yet.
+    /// The partial tile of each level.
     partial: Vec<Vec<Hash>>,
 }
 
@@ -22,13 +22,13 @@ pub struct Over<'a, T> {
     stored: &'a T,
 }
 
-/// Why a builder could not be made again from stored tiles.
+/// Error of rebuilding a builder from stored tiles.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError<E: std::error::Error + 'static> {
-    /// More tiles were stated than a ledger can have.
+    /// The number of tiles is larger than a ledger can have.
     #[error("{full} full tiles are more than a ledger can have")]
     Count {
-        /// Full tiles of level 0 that were stated.
+        /// The given number of full tiles of level 0.
         full: u64,
     },
     /// The reader of tiles failed.
@@ -36,16 +36,16 @@ pub enum ResumeError<E: std::error::Error + 'static> {
     Read {
         /// The tile.
         id: TileId,
-        /// What the reader said.
+        /// The cause.
         #[source]
         source: E,
     },
-    /// A full tile has another number of hashes than 256.
+    /// A full tile does not have 256 hashes.
     #[error("tile {id} holds {held} hashes instead of {TILE_WIDTH}")]
     Width {
         /// The tile.
         id: TileId,
-        /// Hashes it has.
+        /// The number of its hashes.
         held: usize,
     },
 }
@@ -56,10 +56,8 @@ impl Builder {
         Self::default()
     }
 
-    /// The builder after the first `full` tiles of level 0, made again from stored tiles. Push the
-    /// leaves that follow, from `full` · 256 on, and it is the one that was lost.
-    ///
-    /// It reads at most 255 tiles a level.
+    /// Rebuilds the builder after the first `full` tiles of level 0 from stored tiles, at most 255 a
+    /// level. The caller pushes the leaves that follow, from `full` · 256 on.
     pub fn resume<T>(stored: &T, full: u64) -> Result<Self, ResumeError<T::Error>>
     where
         T: Tiles,
@@ -99,17 +97,17 @@ impl Builder {
         self.edge.root()
     }
 
-    /// The right edge of the tree, as a snapshot keeps it.
+    /// The right edge of the tree, for a snapshot.
     pub fn edge(&self) -> &Edge {
         &self.edge
     }
 
-    /// Appends a leaf hash; tiles that it fills are added to `full`, lower levels first.
+    /// Appends a leaf hash and adds the tiles that it fills to `full`, lower levels first.
     pub fn push(&mut self, leaf: Hash, full: &mut Vec<FullTile>) {
         self.extend(vec![leaf], full);
     }
 
-    /// Appends leaf hashes; tiles that they fill are added to `full`, lower levels first.
+    /// Appends leaf hashes and adds the tiles that they fill to `full`, lower levels first.
     pub fn extend(&mut self, leaves: Vec<Hash>, full: &mut Vec<FullTile>) {
         let partial = &mut self.partial;
         self.edge.extend_each(leaves, |height, hash, size| {
@@ -119,14 +117,14 @@ impl Builder {
         });
     }
 
-    /// The hashes of a tile that is not full, if it is at the edge of this tree and has as many.
+    /// The hashes of a partial tile, if this tree has it with at least that width.
     pub fn partial(&self, id: TileId) -> Option<&[Hash]> {
         let at_edge = TileId::in_tree(id.level(), id.index(), self.size())?;
         let hashes = self.partial.get(usize::try_from(id.level()).ok()?)?;
         (!at_edge.is_full() && id.width() <= at_edge.width()).then_some(hashes)
     }
 
-    /// A reader of every tile of this tree: the full ones from a store, the others from here.
+    /// A reader of every tile of this tree: full ones from a store, partial ones from here.
     pub fn over<'a, T: Tiles>(&'a self, stored: &'a T) -> Over<'a, T> {
         Over {
             builder: self,
@@ -146,8 +144,8 @@ impl<T: Tiles> Tiles for Over<'_, T> {
     }
 }
 
-/// Adds a hash to a level, which may complete a tile there; it is the root over leaves that end at
-/// the leaf `size`.
+/// Adds a hash to a level, and returns the tile if it is now full. The hash is the root of a subtree
+/// that ends at the leaf `size`.
 fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Option<FullTile> {
     let place = usize::try_from(level).ok()?;
     if partial.len() <= place {
@@ -165,7 +163,7 @@ fn add(partial: &mut Vec<Vec<Hash>>, level: u32, hash: Hash, size: u64) -> Optio
     })
 }
 
-/// The root of a stored full tile, which is an entry of the next level.
+/// The root of a stored full tile: an entry of the next level.
 fn tile_root<T>(
     stored: &T,
     level: u32,

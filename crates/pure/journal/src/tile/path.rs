@@ -1,9 +1,9 @@
-//! The names of tiles in an export and under `/log/`, as C2SP tlog-tiles spells them.
+//! The paths of tiles in an export and under `/log/`, as in C2SP tlog-tiles.
 //!
-//! The index is written in groups of three digits, all but the last behind an `x`: tile 1,234,067
-//! of level 0 is `tile/0/x001/x234/067`. A tile that is not full says how wide it is:
-//! `tile/1/000.p/17`. `tile/entries/…` holds the records that the tile of level 0 hashes. Each
-//! tile has exactly one spelling; any other is refused.
+//! The index has groups of three digits, all but the last with the prefix `x`: tile 1,234,067 of level
+//! 0 is `tile/0/x001/x234/067`. A partial tile has its width: `tile/1/000.p/17`. `tile/entries/…`
+//! holds the records of a tile of level 0. Each tile has exactly one path; any other spelling is
+//! refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,11 +15,11 @@ use crate::tile::{LEVEL_MAX, TILE_WIDTH, TileId};
 pub enum Path {
     /// Hashes of the tree.
     Tile(TileId),
-    /// The records of which a tile of level 0 holds the hashes; its level is always 0.
+    /// The records of a tile of level 0.
     Entries(TileId),
 }
 
-/// A text that names no tile.
+/// Error of a text that is not the path of a tile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not the path of a tile, for example `tile/0/x001/234` or `tile/1/000.p/17`")]
 pub struct NotAPath;
@@ -55,7 +55,7 @@ impl FromStr for Path {
 
     fn from_str(text: &str) -> Result<Self, NotAPath> {
         let path = read(text).ok_or(NotAPath)?;
-        // Leading zeros, signs and missing digits all show when it is written again.
+        // Formatting it again finds leading zeros, signs and missing digits.
         if path.to_string() == text {
             Ok(path)
         } else {
@@ -70,7 +70,7 @@ impl fmt::Display for TileId {
     }
 }
 
-/// Reads generously what `from_str` then holds against the one right spelling.
+/// Parses leniently; `from_str` then compares with the only spelling.
 fn read(text: &str) -> Option<Path> {
     let (level, rest) = text.strip_prefix("tile/")?.split_once('/')?;
     let (index, width) = match rest.split_once(".p/") {

@@ -7,7 +7,7 @@ use bursar_journal::hash::Hash;
 
 const LEDGER: &str = "0198f3c2-0000-7000-8000-000000000000";
 
-/// Made with OpenSSL from the seed 00 01 … 1f, over the root of RFC 6962's eight leaves.
+/// Created with OpenSSL from the seed 00 01 … 1f, over the root of RFC 6962's eight leaves.
 const NOTE: &str = "bursar/0198f3c2-0000-7000-8000-000000000000/1
 8
 XcnaeacGWamtVZy3Ad7ZoqudgjqtL0lgz+Nw7/RgQyg=
@@ -38,7 +38,7 @@ fn checkpoint() -> Checkpoint {
 }
 
 #[test]
-fn a_note_is_what_openssl_makes_of_the_same_seed() {
+fn a_note_equals_that_of_openssl_for_the_same_seed() {
     assert_eq!(checkpoint().sign([&key()]), NOTE);
     assert_eq!(
         Checkpoint::open(NOTE, &PUBLIC.parse().unwrap()),
@@ -63,7 +63,7 @@ fn keys_have_the_texts_of_signed_notes() {
         key().verifier()
     );
 
-    // Published with the Go package that signed notes come from.
+    // Published with the Go package of signed notes.
     let private = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
     let public = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
     assert_eq!(
@@ -115,8 +115,8 @@ fn a_key_whose_text_was_changed_is_refused() {
 }
 
 #[test]
-fn a_key_with_which_anybody_could_sign_is_refused() {
-    // The neutral element of the curve, y = 1: of small order.
+fn a_weak_key_is_refused() {
+    // The neutral element of the curve, y = 1, has small order.
     let text = weak_key_text();
     assert_eq!(text.parse::<VerifierKey>(), Err(KeyError::Weak));
 }
@@ -156,7 +156,7 @@ fn names_are_single_words() {
 }
 
 #[test]
-fn while_keys_rotate_both_open_the_note() {
+fn during_a_rotation_both_keys_open_the_note() {
     let new = SigningKey::from_seed(name(), [9; 32]);
     let stranger = SigningKey::from_seed(name(), [10; 32]);
     let other_name = SigningKey::from_seed("witness.example/w".parse().unwrap(), [9; 32]);
@@ -179,7 +179,7 @@ fn while_keys_rotate_both_open_the_note() {
 }
 
 #[test]
-fn one_wrong_signature_by_our_key_condemns_the_note() {
+fn one_wrong_signature_by_our_key_makes_the_note_invalid() {
     let other = Checkpoint {
         size: 9,
         ..checkpoint()
@@ -191,7 +191,7 @@ fn one_wrong_signature_by_our_key_condemns_the_note() {
 }
 
 #[test]
-fn a_signature_of_a_type_we_do_not_know_is_passed_over() {
+fn a_signature_of_an_unknown_type_is_ignored() {
     let note = format!("{NOTE}— witness.example/w AAAAAAAAAAAA\n");
     assert_eq!(Checkpoint::open(&note, &key().verifier()), Ok(checkpoint()));
 }
@@ -202,7 +202,7 @@ fn every_flipped_bit_of_a_note_is_rejected() {
     for bit in 0..NOTE.len() * 8 {
         let mut bytes = NOTE.as_bytes().to_vec();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // What is no longer UTF-8 is not even a text.
+        // Bytes that are not UTF-8 are no text.
         let Ok(text) = String::from_utf8(bytes) else {
             continue;
         };
@@ -238,7 +238,7 @@ fn a_note_in_another_form_is_refused() {
     }
 }
 
-/// What the key has signed must still be a checkpoint in its only spelling.
+/// A signed text must also be a checkpoint in its only spelling.
 #[test]
 fn a_signed_text_that_is_no_checkpoint_is_refused() {
     let root = "XcnaeacGWamtVZy3Ad7ZoqudgjqtL0lgz+Nw7/RgQyg=";
@@ -274,7 +274,7 @@ fn a_signed_text_that_is_no_checkpoint_is_refused() {
     );
 }
 
-/// Signs any text with the plain Ed25519 of the same seed.
+/// Signs any text with Ed25519 of the same seed.
 fn open_signed(text: &str) -> Result<Checkpoint, Error> {
     use base64::Engine as _;
     use ed25519_dalek::Signer as _;

@@ -1,4 +1,4 @@
-//! Whatever comes in, nothing panics. The functions called here are the fuzz targets of the crate.
+//! No input panics. The functions called here are the fuzz targets of the crate.
 
 use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey, VerifierKey};
 use bursar_journal::hash::Hash;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::store::NoTiles;
 
-/// Sizes where arithmetic breaks, and any others.
+/// Sizes at which arithmetic may overflow, and any others.
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..20_u64,
@@ -26,7 +26,7 @@ fn hash() -> impl Strategy<Value = Hash> {
     any::<[u8; 32]>().prop_map(Hash)
 }
 
-/// Good texts of every kind with a piece replaced by something else.
+/// Valid texts of every kind with a part replaced.
 fn mangled() -> impl Strategy<Value = String> {
     let key = SigningKey::from_seed("bursar/x/1".parse().unwrap(), [7; 32]);
     let proof = crate::proofs::proof(&[4, 5]);

@@ -1,5 +1,4 @@
-//! The promises of the journal crate, against published vectors, the crate ct-merkle, OpenSSL and
-//! garbage.
+//! Tests of the journal crate, against published vectors, the crate ct-merkle, OpenSSL and garbage.
 
 #![expect(
     clippy::unwrap_used,

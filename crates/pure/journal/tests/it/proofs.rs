@@ -1,4 +1,4 @@
-//! The proof file: what it says when all is well, and what when it is not.
+//! The proof file: its checks and its errors.
 
 use bursar_journal::checkpoint::{Checkpoint, Name, SigningKey, VerifierKey};
 use bursar_journal::hash::leaf_hash;
@@ -58,7 +58,7 @@ pub(crate) fn proof(seqs: &[u64]) -> Proof {
     }
 }
 
-/// The lines that a person reads.
+/// The lines of the output.
 fn lines(proof: &Proof) -> Vec<String> {
     let line = |check: Check| {
         format!(
@@ -79,7 +79,7 @@ fn signed_line() -> String {
 }
 
 #[test]
-fn a_good_proof_says_what_was_shown() {
+fn a_valid_proof_lists_its_checks() {
     let check = |seqs: &[u64], expected: &[&str]| {
         let lines = lines(&Proof::parse(&proof(seqs).to_text().unwrap()).unwrap());
         assert_eq!(lines[0], signed_line());
@@ -124,7 +124,7 @@ fn large_numbers_are_grouped() {
 }
 
 #[test]
-fn an_edited_record_is_told_from_what_the_ledger_holds() {
+fn an_edited_record_differs_from_the_signed_leaf() {
     let mut proof = proof(&[6, 7, 8]);
     let held = proof.records[1].leaf.short();
     proof.records[1].bytes = record(7).replace("ada", "eve");
@@ -138,7 +138,7 @@ fn an_edited_record_is_told_from_what_the_ledger_holds() {
 }
 
 #[test]
-fn a_record_that_never_was_in_the_ledger_leads_to_another_root() {
+fn a_record_that_was_never_in_the_ledger_leads_to_another_root() {
     let mut proof = proof(&[7]);
     proof.records[0].bytes = record(7).replace("ada", "eve");
     proof.records[0].leaf = leaf_hash(proof.records[0].bytes.as_bytes());
@@ -180,7 +180,7 @@ fn a_record_in_the_wrong_place_is_refused() {
 }
 
 #[test]
-fn without_a_signature_by_the_pinned_key_nothing_is_shown() {
+fn without_a_signature_by_the_pinned_key_every_check_fails() {
     let stranger = SigningKey::from_seed(key().name().clone(), [8; 32]);
     let checks = proof(&[7]).verify(&stranger.verifier());
     assert!(checks.iter().all(|check| !check.ok));
@@ -209,7 +209,7 @@ fn a_checkpoint_of_another_ledger_is_named() {
 }
 
 #[test]
-fn blobs_are_those_to_which_the_record_refers() {
+fn blobs_must_be_those_that_the_record_refers_to() {
     let short = BlobRef::to(BLOB.as_bytes()).sha256.short();
     let mut missing = proof(&[5]);
     missing.records[0].blobs.clear();
@@ -226,7 +226,7 @@ fn blobs_are_those_to_which_the_record_refers() {
         lines(&more)[2],
         format!("FAIL blobs: record 6 does not refer to blob {short} of 21 bytes")
     );
-    // A list of events is no reference, even if it holds just a hash and a number.
+    // A list of events is not a reference, even if it holds just a hash and a number.
     let mut list = proof(&[6]);
     list.records[0].bytes = format!(r#"{{"cmd":{{}},"ev":["{}",21]}}"#, list.records[0].leaf);
     assert_eq!(lines(&list).len(), 2);
@@ -235,7 +235,7 @@ fn blobs_are_those_to_which_the_record_refers() {
     assert!(lines(&unreadable)[2].starts_with("FAIL blobs: record 6 is not readable as JSON: "));
 }
 
-/// The name of the object is the one part that the ledger's signature does not cover.
+/// The name of the object is the only part that the signature does not cover.
 #[test]
 fn every_flipped_bit_of_a_proof_file_is_rejected() {
     let text = proof(&[4, 5]).to_text().unwrap();
@@ -312,7 +312,7 @@ fn everything_in_a_file_is_bounded() {
             "{:?}",
             parsed.map(drop)
         );
-        // A value that never was a file is judged without trouble too.
+        // A value that was not read from a file can be verified too.
         assert!(!proof.verify(&verifier()).is_empty());
     };
     check(&|proof| proof.object = "x".repeat(513));

@@ -1,4 +1,4 @@
-//! The bounds of a record and the framing of an export.
+//! The size limit of a record and the framing of an export.
 
 use bursar_journal::hash::sha256;
 use bursar_journal::record::{BlobRef, RECORD_BYTES_MAX, TooLong, blob_refs, write_entry};
@@ -30,7 +30,7 @@ fn a_bundle_has_each_record_behind_its_size_in_two_bytes() {
 }
 
 #[test]
-fn a_blob_stands_in_a_record_as_hash_and_size() {
+fn a_blob_is_referred_to_by_hash_and_size() {
     let blob = BlobRef::to(b"[1,2,3]");
     let text = format!(r#"{{"blob":"{}","size":7}}"#, sha256(b"[1,2,3]"));
     assert_eq!(serde_json::to_string(&blob).unwrap(), text);
@@ -40,7 +40,7 @@ fn a_blob_stands_in_a_record_as_hash_and_size() {
 }
 
 #[test]
-fn a_record_names_the_blobs_in_place_of_its_command_and_its_events_and_no_others() {
+fn a_record_refers_to_the_blobs_of_its_command_and_events_only() {
     let (cmd, ev) = (BlobRef::to(b"{}"), BlobRef::to(b"[]"));
     let text = |blob: &BlobRef| serde_json::to_string(blob).unwrap();
     let named = |cmd: &str, ev: &str| {

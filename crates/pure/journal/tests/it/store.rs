@@ -1,4 +1,4 @@
-//! A ledger in memory, for the other tests: leaves in, full tiles kept as a store would keep them.
+//! A ledger in memory for the other tests, which stores full tiles.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(crate) struct Stored {
     pub(crate) reads: Cell<usize>,
 }
 
-/// The reader of a ledger too young to have a full tile.
+/// The reader of a ledger without a full tile.
 pub(crate) struct NoTiles;
 
 impl Tiles for NoTiles {

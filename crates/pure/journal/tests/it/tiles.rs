@@ -1,4 +1,4 @@
-//! Tiles: what is handed to the store, what is made again from it, and how it is called.
+//! Tiles: storing, rebuilding and naming them.
 
 use bursar_journal::hash::Hash;
 use bursar_journal::merkle::{
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::store::{extend, leaf, ledger};
 
 #[test]
-fn a_tile_is_handed_over_when_it_is_full_and_lists_its_leaves() {
+fn a_full_tile_is_returned_with_its_leaves() {
     let (mut builder, mut full) = (Builder::new(), Vec::new());
     for seq in 0..512 {
         builder.push(leaf(seq), &mut full);
@@ -21,15 +21,15 @@ fn a_tile_is_handed_over_when_it_is_full_and_lists_its_leaves() {
     assert_eq!(full[1].hashes, expected);
     assert_eq!(tile_bytes(&full[1].hashes).len(), 8192);
 
-    // What is left is the beginning of level 1: the roots of those two.
+    // The rest is the beginning of level 1: the roots of those two.
     let level1 = builder
         .partial(TileId::in_tree(1, 0, 512).unwrap())
         .unwrap();
     assert_eq!(level1[1], expected.into_iter().collect::<Edge>().root());
 }
 
-/// Method: batches of every length up to 400, which begin and end at all places of a tile, against
-/// one leaf at a time.
+/// Method: batches of every length up to 400, which begin and end anywhere in a tile, against one leaf
+/// at a time.
 #[test]
 fn leaves_in_batches_give_the_tree_and_the_tiles_of_single_leaves() {
     let (mut single, mut one_by_one) = (Builder::new(), Vec::new());
@@ -42,15 +42,15 @@ fn leaves_in_batches_give_the_tree_and_the_tiles_of_single_leaves() {
         batched.extend(leaves, &mut in_batches);
         assert_eq!(batched, single);
     }
-    // Both have lower levels first, of one leaf or of one batch.
+    // Both have lower levels first, within a leaf or a batch.
     in_batches.sort_by_key(|tile| tile.id);
     one_by_one.sort_by_key(|tile| tile.id);
     assert_eq!(in_batches, one_by_one);
 }
 
-/// 70,000 leaves reach level 2; everything is built again from the store and a short tail.
+/// 70,000 leaves reach level 2; everything is rebuilt from the store and a short tail.
 #[test]
-fn three_levels_are_stored_proven_and_made_again() {
+fn three_levels_are_stored_proven_and_rebuilt() {
     let size = 70_000;
     let (builder, stored) = ledger(size);
     let names = stored.names();
@@ -104,7 +104,7 @@ fn a_lost_or_damaged_tile_stops_the_restart() {
 }
 
 #[test]
-fn the_reader_serves_older_and_narrower_tiles_but_none_that_are_not_there() {
+fn the_reader_serves_older_and_narrower_tiles_but_no_missing_ones() {
     let (builder, stored) = ledger(300);
     let tiles = builder.over(&stored);
     let first = tiles.tile(TileId::in_tree(0, 0, 17).unwrap()).unwrap();
@@ -198,9 +198,9 @@ fn a_tile_that_no_tree_has_cannot_be_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the work is cut by crashes, the tiles and the tree are those of one straight run.
+    /// With any number of crashes, tiles and tree are those of an uninterrupted run.
     #[test]
-    fn a_builder_made_again_at_any_split_equals_the_straight_one(
+    fn a_builder_resumed_at_any_point_equals_an_uninterrupted_one(
         cuts in prop::collection::vec(0..1500_u64, 0..4),
         size in prop_oneof![1 => Just(0), 9 => 0..1500_u64],
     ) {
@@ -210,7 +210,7 @@ proptest! {
         cuts.sort_unstable();
         for cut in cuts {
             builder = Builder::resume(&stored, builder.size() / 256).unwrap();
-            // What follows the full tiles is pushed again, and fills none of them twice.
+            // The leaves after the full tiles are pushed again, and fill no tile twice.
             extend(&mut builder, &mut stored, cut);
         }
         prop_assert_eq!(builder.root(), straight.root());

@@ -94,8 +94,8 @@ fn the_empty_tree_has_the_hash_of_nothing() {
     assert_eq!(Builder::new().root(), sha256(b""));
 }
 
-/// Places worth asking for in `0..size`: both ends, the edges of tiles, and some between.
-fn places(size: u64) -> Vec<u64> {
+/// Interesting indexes in `0..size`: both ends, the edges of tiles, and some between.
+fn indexes(size: u64) -> Vec<u64> {
     let fixed = [0, 1, 127, 128, 255, 256, 257, 511, 512, size / 3, size / 2];
     let mut places: Vec<u64> = fixed.into_iter().chain([size.saturating_sub(1)]).collect();
     places.retain(|place| *place < size);
@@ -104,7 +104,7 @@ fn places(size: u64) -> Vec<u64> {
     places
 }
 
-/// Grows our tree through tiles and the oracle's side by side.
+/// Method: our tree and that of the oracle grow side by side.
 #[test]
 fn roots_and_proofs_are_those_of_ct_merkle_at_every_size_to_600() {
     let mut oracle = MemoryBackedTree::<Sha256, Vec<u8>>::new();
@@ -124,13 +124,13 @@ fn roots_and_proofs_are_those_of_ct_merkle_at_every_size_to_600() {
         roots.push(root);
 
         let tiles = builder.over(&stored);
-        for place in places(size) {
+        for place in indexes(size) {
             let proof = prove_inclusion(&tiles, place, size).unwrap();
             let expected = oracle.prove_inclusion(usize::try_from(place).unwrap());
             assert_eq!(flat(&proof), expected.as_bytes(), "leaf {place} of {size}");
             verify_inclusion(&leaf(place), place, size, &root, &proof).unwrap();
         }
-        for old in places(size).into_iter().skip(1) {
+        for old in indexes(size).into_iter().skip(1) {
             let proof = prove_consistency(&tiles, old, size).unwrap();
             let expected = oracle.prove_consistency(usize::try_from(size - old).unwrap());
             assert_eq!(flat(&proof), expected.as_bytes(), "{old} to {size}");
@@ -160,7 +160,7 @@ fn every_pair_of_a_small_tree_is_proven_from_a_larger_one() {
 }
 
 #[test]
-fn nothing_and_equal_need_no_proof_and_bear_none() {
+fn the_empty_tree_and_equal_sizes_accept_only_an_empty_proof() {
     let (builder, _) = ledger(5);
     let (empty, root, stray) = (sha256(b""), builder.root(), [leaf(0)]);
     assert_eq!(verify_consistency(0, &empty, 5, &root, &[]), Ok(()));
@@ -179,7 +179,7 @@ fn nothing_and_equal_need_no_proof_and_bear_none() {
 }
 
 #[test]
-fn what_is_not_in_the_tree_cannot_be_asked_for() {
+fn a_leaf_outside_of_the_tree_is_refused() {
     let (builder, stored) = ledger(5);
     let tiles = builder.over(&stored);
     assert!(matches!(
@@ -194,7 +194,7 @@ fn what_is_not_in_the_tree_cannot_be_asked_for() {
         prove_consistency(&tiles, 5, 4),
         Err(ProveError::Order { .. })
     ));
-    // A size that the ledger has not reached is a failure to read, not a wrong proof.
+    // A size that the ledger has not reached is a read error, not a wrong proof.
     assert!(matches!(
         prove_inclusion(&tiles, 1, 6),
         Err(ProveError::Read { .. })
@@ -279,7 +279,7 @@ fn every_flipped_bit_of_a_proof_is_rejected() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A proof for one place or pair of sizes says nothing about another, nor when cut or extended.
+    /// A proof for one index or pair of sizes does not hold for another, nor when cut or extended.
     #[test]
     fn a_proof_proves_its_own_statement_only(size in 2..600_u64, at in 0..600_u64, other in 0..600_u64) {
         let (at, other) = (at % size, other % size);

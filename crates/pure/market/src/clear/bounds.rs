@@ -1,4 +1,4 @@
-//! One pod in whole quanta: what it asks for, between which bounds, and what each bound means.
+//! Converts a pod to whole quanta: its claim, its bounds, and the reason of each bound.
 
 use std::sync::Arc;
 
@@ -6,34 +6,31 @@ use super::{BoundBy, Mode, Pod, Policy, SURVIVAL_MILLI, Share, Step, VALUE_MAX, 
 use crate::kernel::Claim;
 use crate::need::{self, Need};
 
-/// How much a limit may shrink in one step: to half.
+/// A limit shrinks to no less than half in one step.
 const STEP_DOWN: u64 = 2;
-/// How much it may grow in one step: fourfold.
+/// A limit grows at most fourfold in one step.
 const STEP_UP: u64 = 4;
 
-/// The step in which limits can be written (M6).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantum(u64);
 
-/// All who take part, by id, each field in a list of its own: the kernel goes through the claims
-/// again and again.
+/// All pods by id, one list per field, because the kernel iterates the claims many times.
 pub(super) struct Placed {
     /// o = m, the bounds with their guards, the policy's bid.
     pub(super) claims: Vec<Claim>,
     pub(super) reasons: Vec<Reasons>,
-    /// Of full capacity only, where whoever bids nothing is served by weight.
+    /// For full capacity only, where pods that bid nothing are served by weight.
     pub(super) weights: Vec<u64>,
     pub(super) sums: Sums,
 }
 
-/// What holds a pod that is at one of its bounds.
+/// The meaning of each bound of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reasons {
     at_hi: BoundBy,
     at_lo: BoundBy,
 }
 
-/// What the pods come to together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) min: u64,
@@ -47,7 +44,7 @@ impl Quantum {
         Self(milli.clamp(1, VALUE_MAX))
     }
 
-    /// Divisions are slow and the quantum is mostly one.
+    /// Divisions are slow, and the quantum is mostly 1.
     pub(super) const fn floor(self, milli: u64) -> u64 {
         if self.0 == 1 { milli } else { milli / self.0 }
     }
@@ -64,13 +61,12 @@ impl Quantum {
         units * self.0
     }
 
-    /// Whether floor (rounded up) and ceiling (rounded down) pass each other.
+    /// Whether the floor, rounded up, is above the ceiling, rounded down.
     pub(super) fn is_too_narrow(self, min_milli: u64, max_milli: u64) -> bool {
         let max_milli = max_milli.min(VALUE_MAX);
         self.floor(max_milli) < self.ceil(min_milli.min(max_milli))
     }
 
-    /// The floor under the floors.
     pub(super) const fn survival(self) -> u64 {
         self.ceil(SURVIVAL_MILLI)
     }
@@ -86,13 +82,14 @@ impl Placed {
         }
     }
 
-    /// Takes in the next by id, whose range is not too narrow: its share, but for what it gets.
+    /// Adds the next pod by id, whose range is not too narrow. Returns its share without the
+    /// allocation.
     #[inline]
     pub(super) fn add(&mut self, pod: &Pod, policy: Policy, quantum: Quantum) -> Share {
         let max_milli = pod.max_milli.min(VALUE_MAX);
         let min_milli = pod.min_milli.min(max_milli);
         let (m, max) = (quantum.ceil(min_milli), quantum.floor(max_milli));
-        let weight = weight(pod);
+        let weight = pod.weight.min(VALUE_MAX);
         let (need_milli, made) = match pod.want {
             Want::Demand(demand) => {
                 let made = need::need(min_milli, max_milli, demand, pod.headroom_permille);
@@ -156,12 +153,7 @@ impl Placed {
     }
 }
 
-/// Its weight, cut to what is counted with.
-fn weight(pod: &Pod) -> u64 {
-    pod.weight.min(VALUE_MAX)
-}
-
-/// From where to where a limit may go in one step, whatever its floor and ceiling (M5).
+/// The range of a limit in one step, without regard to floor and ceiling (M5).
 fn guards(pod: &Pod, quantum: Quantum) -> (u64, u64) {
     let Some(current) = pod.current_milli else {
         return (0, VALUE_MAX);
@@ -172,13 +164,12 @@ fn guards(pod: &Pod, quantum: Quantum) -> (u64, u64) {
     } else {
         current.div_ceil(STEP_DOWN)
     };
-    // From nothing it may grow as from one quantum, or it would stay there for ever.
+    // From 0 it may grow as from one quantum, or it would stay 0 for ever.
     let most = current.max(quantum.milli(1)) * STEP_UP;
     (quantum.ceil(least), quantum.floor(most))
 }
 
 impl Reasons {
-    /// What decided that a pod gets so much.
     pub(super) fn bound_by(
         self,
         claim: &Claim,
@@ -187,7 +178,7 @@ impl Reasons {
         quantum: Quantum,
     ) -> BoundBy {
         match step {
-            // Where a share lies cannot be foreseen: chosen without branches.
+            // Written without branches, which would be unpredictable.
             Step::AllFits | Step::Shared(_) => {
                 let below = if units == claim.lo {
                     self.at_lo

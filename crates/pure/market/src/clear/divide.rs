@@ -5,14 +5,13 @@ use super::{PRICE_MAX_PPM, Policy, Step};
 use crate::kernel::{Claim, Level, solve};
 use crate::need::PPM;
 
-/// What the four steps come to.
 pub(super) struct Divided {
     pub(super) units: Vec<u64>,
     pub(super) step: Step,
     pub(super) price_ppm: u64,
 }
 
-/// By what those pull who are served together; a pod that pulls by nothing is not.
+/// The weight of a pod within its tier; a pod with zero is skipped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Tier {
     /// n − m, in quanta.
@@ -21,13 +20,13 @@ enum Tier {
     Weight,
     /// w·d in parts per million.
     Bid,
-    /// w, if that is 0.
+    /// w of pods whose bid is 0.
     ZeroBid,
-    /// One for each, if both are 0.
+    /// 1 for pods whose bid and weight are 0.
     Equal,
 }
 
-/// Divides among claims that stand in the order of the ids.
+/// Divides among claims in the order of the ids.
 pub(super) fn divide(
     policy: Policy,
     (claims, weights): (&[Claim], &[u64]),
@@ -66,8 +65,8 @@ pub(super) fn divide(
     }
 }
 
-/// Step 1: everyone shrinks by the same ratio, down to what lets it survive; if not even that
-/// fits, all get the same below it (M4).
+/// Step 1: all pods shrink by the same ratio, down to the survival share; if even those do not fit,
+/// all get the same (M4).
 fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
     let survival = |m: u64| m.min(quantum.survival());
     let floors = claims.iter().map(|claim| claim.offset);
@@ -90,8 +89,8 @@ fn overload(claims: &[Claim], capacity: u64, quantum: Quantum) -> Vec<u64> {
     solve(&shrunk, capacity).shares
 }
 
-/// Step 3: by the policy, tier after tier. Only full capacity has more than one: whoever bids
-/// nothing gets what bidders cannot take, by weight, and then equally (M7).
+/// Step 3: by the policy, tier after tier. Only full capacity has more than one: pods that bid nothing
+/// share the rest by weight, and then equally (M7).
 fn shared(
     policy: Policy,
     (claims, weights): (&[Claim], &[u64]),
@@ -108,7 +107,7 @@ fn shared(
     let mut last = reached(claims, first.level).map(|level| (tier, level));
     if tier == Tier::Bid && first.level == Level::Full {
         for tier in [Tier::ZeroBid, Tier::Equal] {
-            // Where nothing is left to begin with, the first tier says what a millicore costs.
+            // If nothing is left, the first tier determines the price.
             if last.is_some() && units.iter().sum::<u64>() == capacity {
                 break;
             }
@@ -128,7 +127,7 @@ fn shared(
     }
 }
 
-/// The claims of a later tier: who bid has what it has, and the others pull.
+/// The claims of a later tier: bidders keep their share, the others pull.
 fn later((claims, weights): (&[Claim], &[u64]), units: &[u64], tier: Tier) -> Vec<Claim> {
     let pods = claims.iter().zip(weights).zip(units);
     let later = pods.map(|((claim, weight), units)| {
@@ -150,8 +149,8 @@ fn later((claims, weights): (&[Claim], &[u64]), units: &[u64], tier: Tier) -> Ve
     later.collect()
 }
 
-/// Where t stands: where the last of those who pull reaches its upper bound, if all did; `None` if
-/// nobody pulls.
+/// The t of a solution: if all pods reached their upper bounds, the t at which the last one did;
+/// `None` if no pod pulls.
 fn reached(claims: &[Claim], level: Level) -> Option<Level> {
     if level != Level::Full {
         return Some(level);
@@ -170,9 +169,8 @@ fn reached(claims: &[Claim], level: Level) -> Option<Level> {
 }
 
 impl Tier {
-    /// ⌊10⁶/t⌋ for a t in millicores per unit of bid. What is divided here are quanta, so t is
-    /// too small by as much, except where bids are quanta too; and where bids are in parts per
-    /// million they are too large.
+    /// ⌊10⁶/t⌋ for a t in millicores per unit of bid. The level is in quanta, so it is scaled by the
+    /// quantum, except for bids in quanta; bids in parts per million are scaled down.
     fn price_ppm(self, level: Level, quantum: Quantum) -> u64 {
         let Level::At {
             numerator,

@@ -75,14 +75,14 @@ fn small_changes_are_skipped_but_not_decreases_while_over_capacity() {
 }
 
 #[test]
-fn small_decreases_are_written_for_somebody_who_would_have_to_go_without() {
+fn small_decreases_are_written_for_an_increase_that_lacks_room() {
     let mut moves = vec![
         change("a", 108, 100),
         change("b", 109, 100),
         change("c", 104, 100),
         change("z", 90, 100),
     ];
-    // There is room as it is, and a raise that is not worth a write asks nobody for anything.
+    // There is enough room, and an increase too small for a write needs none.
     assert_eq!(texts(&decreases(&moves, 421)), [""; 0]);
     let last = moves.len() - 1;
     moves[last] = change("z", 95, 100);
@@ -97,7 +97,7 @@ fn small_decreases_are_written_for_somebody_who_would_have_to_go_without() {
 }
 
 #[test]
-fn what_has_no_limit_is_given_one_first_of_all() {
+fn a_pod_without_a_limit_gets_one_first() {
     let unlimited = Move {
         is_unlimited: true,
         ..change("b", 1000, 1000)
@@ -106,10 +106,10 @@ fn what_has_no_limit_is_given_one_first_of_all() {
     assert_eq!(texts(&decreases(&moves, 5000)), ["b 1000", "a 100"]);
 }
 
-/// Method: random moves, each write taken or refused by chance; after each one the sum is at most
-/// the larger of capacity and what it was before.
+/// Method: random moves, each write randomly taken or refused; after each one the sum is at most the
+/// larger of capacity and the sum before.
 #[test]
-fn no_write_raises_the_sum_above_capacity_or_what_it_was() {
+fn no_write_raises_the_sum_above_capacity_or_the_old_sum() {
     let mut random = Random(80);
     for _ in 0..5_000 {
         let mut moves: Vec<Move> = (0..random.below(8))

@@ -1,4 +1,4 @@
-//! The kernel's files, as real hosts show them, and as none should.
+//! The kernel's files, from real hosts and invalid ones.
 
 use bursar_market::cgroup::{
     Pressure, Quota, Stat, cfs, cpu_max, cpuacct_usage_us, pressure, stat,
@@ -9,12 +9,12 @@ use proptest::prelude::*;
 const V2: &str = "usage_usec 8123456789\nuser_usec 6000000000\nsystem_usec 2123456789\n\
     core_sched.force_idle_usec 0\nnr_periods 51234\nnr_throttled 1234\nthrottled_usec 98765432\n\
     nr_bursts 0\nburst_usec 0\n";
-/// The same without a CPU controller: use is told, throttling is not.
+/// The same without a CPU controller: it counts use, but no throttling.
 const V2_WITHOUT_CONTROLLER: &str = "usage_usec 772131\nuser_usec 401223\nsystem_usec 370908\n";
 /// A host with version 1, Linux 5.15 and later.
 const V1: &str =
     "nr_periods 4711\nnr_throttled 12\nthrottled_time 3456789012\nnr_bursts 0\nburst_time 0\n";
-/// And an older one.
+/// An older one.
 const V1_OLD: &str = "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n";
 
 #[test]
@@ -131,7 +131,7 @@ fn a_limit_is_written_in_the_cgroups_own_period() {
 }
 
 #[test]
-fn pressure_is_read_to_be_shown() {
+fn pressure_is_parsed() {
     let text = "some avg10=12.34 avg60=3.00 avg300=0.07 total=123456\n\
         full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
     let seen = Pressure {
@@ -159,9 +159,9 @@ fn a_huge_file_is_not_read_to_its_end() {
 }
 
 proptest! {
-    /// Method: any text at all, and lines of the right shape with numbers of any size.
+    /// Method: any text, and well-formed lines with numbers of any size.
     #[test]
-    fn nothing_makes_a_reader_fail(text in ".{0,200}", key in "usage_usec|throttled_time|some avg10", number in "-?[0-9]{0,25}(\\.[0-9]{0,3})?") {
+    fn no_text_makes_a_parser_fail(text in ".{0,200}", key in "usage_usec|throttled_time|some avg10", number in "-?[0-9]{0,25}(\\.[0-9]{0,3})?") {
         for text in [text.clone(), format!("{key} {number}\n{text}"), format!("{number} {number}"), format!("some avg10={number} total={number}")] {
             stat(&text);
             cpuacct_usage_us(&text);
@@ -173,9 +173,9 @@ proptest! {
         }
     }
 
-    /// Method: whatever is written is read back the same, and allows no more than was meant.
+    /// Method: a formatted quota is parsed back the same, and allows no more than the limit.
     #[test]
-    fn a_quota_survives_being_written(milli in 1_u64..1_000_000_000, period_us in 1_000_u64..=1_000_000) {
+    fn a_quota_survives_the_round_trip(milli in 1_u64..1_000_000_000, period_us in 1_000_u64..=1_000_000) {
         let quota = Quota::of_milli(milli, period_us);
         prop_assert_eq!(cpu_max(&quota.cpu_max()), Some(quota));
         prop_assert_eq!(cfs(&quota.cfs_quota(), &quota.period_us.to_string()), Some(quota));

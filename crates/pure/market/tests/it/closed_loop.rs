@@ -1,4 +1,5 @@
-//! A node on a plant whose demand does not depend on the limits: it settles, and then is still.
+//! A node on a simulated machine whose demand does not depend on the limits: it settles and then
+//! writes nothing.
 
 use bursar_market::cgroup::Quota;
 use bursar_market::node::Settings;
@@ -24,14 +25,14 @@ fn plant(start: Quota, demand_milli: u64) -> Plant {
 }
 
 #[test]
-fn a_constant_load_is_written_a_few_times_and_then_never() {
+fn a_constant_load_settles_after_a_few_writes() {
     for start in [100, 250, 800, 1300, 2000] {
         for demand in [0, 50, 100, 130, 333, 800, 1234, 1700, 2500] {
             let mut plant = plant(Quota::of_milli(start, 100_000), demand);
             plant.run(600);
             let need = plant.node.last().unwrap().cleared.shares[0].need_milli;
             let writes = plant.get("a").writes;
-            // It may halve, or grow fourfold, at a time.
+            // At most half or fourfold at a time.
             let most = 1 + halvings(start, need) + halvings(need, start).div_ceil(2);
             assert!(writes <= most, "{start} {demand}: {writes} writes");
             assert!(
@@ -55,7 +56,7 @@ fn a_step_up_settles_in_four_clearings() {
             let mut plant = plant(Quota::of_milli(2000, 100_000), low);
             plant.run(600 + offset);
             plant.get("a").demand_milli = high;
-            // The clearing after the step falls 5 − offset seconds later, and three follow it.
+            // The clearing after the step is 5 − offset seconds later, and three follow it.
             plant.run(20 - offset);
             let throttled = |plant: &mut Plant| plant.get("a").sample.throttled_periods;
             let (settled, throttled_then) = (plant.get("a").writes, throttled(&mut plant));
@@ -64,7 +65,7 @@ fn a_step_up_settles_in_four_clearings() {
             if high < 2000 {
                 assert_eq!(throttled(&mut plant), throttled_then, "{case}");
             }
-            // A step is a miss too, and the headroom that it earned is given back.
+            // A step is a miss too, and its headroom falls again.
             let after = plant.get("a").writes - settled;
             assert!(after <= 2, "{case}: {after} writes afterwards");
         }
@@ -79,7 +80,7 @@ fn a_step_down_settles_within_the_window_and_a_cooldown_for_each_halving() {
         let before = plant.limit("a");
         plant.get("a").demand_milli = low;
         let need = |plant: &Plant| plant.node.last().unwrap().cleared.shares[0].need_milli;
-        // The window of twelve buckets, the one that was running, and one clearing.
+        // The window of twelve buckets, the running one, and one clearing.
         plant.run(70);
         let count = halvings(before, need(&plant));
         plant.run(u64::from(count) * 30);
@@ -92,9 +93,9 @@ fn a_step_down_settles_within_the_window_and_a_cooldown_for_each_halving() {
 }
 
 #[test]
-fn throttling_with_a_full_need_earns_headroom_and_quiet_gives_it_back() {
+fn throttling_with_a_full_need_raises_headroom_and_quiet_lowers_it() {
     // Bursts of 200 ms at 1000m in every second: 200m on average, but a fifth of the periods is
-    // held back at any limit below 1000m. Two fifths are enough to count.
+    // throttled at any limit below 1000m. Two fifths count as a miss.
     let mut plant = plant(Quota::of_milli(200, 100_000), 0);
     let mut seen = 0;
     for _ in 0..120 {
@@ -111,7 +112,7 @@ fn throttling_with_a_full_need_earns_headroom_and_quiet_gives_it_back() {
 }
 
 #[test]
-fn throttling_before_anything_was_measured_earns_nothing() {
+fn throttling_before_any_measurement_does_not_raise_headroom() {
     let mut plant = plant(Quota::of_milli(100, 100_000), 800);
     plant.run(10);
     assert_eq!(headroom(&plant), 100);
@@ -122,7 +123,7 @@ fn headroom(plant: &Plant) -> u64 {
 }
 
 #[test]
-fn what_others_use_is_measured_and_taken_from_the_surplus_only() {
+fn unmanaged_use_is_measured_and_taken_from_the_surplus_only() {
     let mut plant = Plant::new(3000, Settings::default());
     for id in ["a", "b"] {
         plant.add(id, PARAMS, Quota::NONE, 1800);

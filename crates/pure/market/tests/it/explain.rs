@@ -1,4 +1,4 @@
-//! The words of design 80, 2.13 and 2.14, and the numbers in them.
+//! The explanations, word for word, with their numbers.
 
 use bursar_market::clear::{Cleared, Market, Pod, Policy, Want, clear};
 use bursar_market::decimal::{fraction, percent, price};
@@ -8,7 +8,7 @@ use bursar_market::explain::{
 use bursar_market::node::Held;
 use bursar_market::sense::Shown;
 
-/// The node of the transcripts.
+/// The node of the examples.
 fn market() -> Market {
     let pod = |id: &str, max_milli, percent: u64| Pod {
         id: id.into(),
@@ -65,7 +65,7 @@ fn how<'a>(explanation: &'a Explanation, word: &str) -> &'a str {
 }
 
 #[test]
-fn a_limit_that_is_not_what_it_gets_says_why() {
+fn a_limit_that_differs_from_its_share_is_explained() {
     let market = market();
     let cleared = clear(&market);
     let scene = scene(&market, &cleared);
@@ -137,7 +137,7 @@ fn the_first_line_of_top_is_word_for_word() {
 }
 
 #[test]
-fn what_can_be_shared_is_told_as_it_came_about() {
+fn the_shared_capacity_is_explained() {
     let market = market();
     let cleared = clear(&market);
     let check = |min, allocatable, unmanaged, held, words: &str| {
@@ -161,7 +161,7 @@ fn what_can_be_shared_is_told_as_it_came_about() {
         100,
         "1400m to share (1800m allocatable less 300m unmanaged and 100m held)",
     );
-    // Others take surplus, never floors: here nothing is taken off.
+    // Unmanaged use takes surplus, never floors: here nothing is subtracted.
     check(
         1500,
         1800,
@@ -221,7 +221,7 @@ fn each_rule_has_its_arithmetic() {
     market.capacity_milli = 200;
     let overloaded = explained(&market, 0);
     assert_eq!(how(&overloaded, "gets"), "67.0% of its minimum 100m = 67m");
-    assert_eq!(how(&overloaded, "price"), "no millicore is to be had");
+    assert_eq!(how(&overloaded, "price"), "no millicore is free");
     market.capacity_milli = 9000;
     let fits = explained(&market, 1);
     assert_eq!(how(&fits, "gets"), "its maximum: 1000m");
@@ -242,7 +242,7 @@ fn each_rule_has_its_arithmetic() {
 }
 
 #[test]
-fn a_guard_is_named_and_nobody_is_told_that_all_is_well() {
+fn a_guard_is_named_in_the_explanation() {
     let mut market = market();
     market.quantum_milli = 1;
     market.capacity_milli = 9000;
@@ -279,7 +279,7 @@ fn a_guard_is_named_and_nobody_is_told_that_all_is_well() {
             Some("it goes on towards 640m at the next clearing")
         )
     );
-    // Two that may not shrink have more than there is.
+    // Two pods that may not shrink have more than the capacity.
     market.capacity_milli = 1500;
     for pod in &mut market.pods {
         (pod.current_milli, pod.cooling) = (Some(600), true);
@@ -298,7 +298,7 @@ fn a_guard_is_named_and_nobody_is_told_that_all_is_well() {
 }
 
 #[test]
-fn floor_and_ceiling_in_one_leave_nothing_to_share() {
+fn equal_floor_and_ceiling_leave_nothing_to_share() {
     let mut market = market();
     market.quantum_milli = 1;
     market.pods[1].min_milli = 500;
@@ -336,15 +336,15 @@ fn floor_and_ceiling_in_one_leave_nothing_to_share() {
         explain(&scene, &cleared.shares[1], Some(&idle)).sooner,
         None
     );
-    // Where not even the floors fit it is cut with the others.
+    // In overload it is cut like the others.
     market.capacity_milli = 350;
     let why = explained(&market, 1).why.unwrap();
     assert!(why.starts_with("the minimums are 700m together"), "{why}");
 }
 
 #[test]
-fn what_would_give_a_pod_more_can_come_true() {
-    // The others keep their floors, so they cannot make room for all that one of them needs.
+fn the_condition_for_more_is_possible() {
+    // The others keep their floors, so they cannot make room for the whole need of one pod.
     let mut market = market();
     market.quantum_milli = 1;
     market.capacity_milli = 300;
@@ -374,14 +374,14 @@ fn what_would_give_a_pod_more_can_come_true() {
             Some(
                 "3 pods need 1200m, 300m can be shared: each keeps its minimum, and nothing is left"
             ),
-            "no millicore is to be had"
+            "no millicore is free"
         )
     );
     check(300, 0, "it gets 1000m on a node with 900m more room");
 }
 
 #[test]
-fn what_is_only_observed_is_told_as_what_would_be() {
+fn an_observed_pod_is_explained_hypothetically() {
     let market = market();
     let cleared = clear(&market);
     let scene = Scene {
@@ -410,7 +410,7 @@ fn what_is_only_observed_is_told_as_what_would_be() {
 }
 
 #[test]
-fn who_is_held_reads_why() {
+fn a_held_pod_is_explained_by_its_reason() {
     let market = market();
     let cleared = clear(&market);
     let evidence = Evidence {

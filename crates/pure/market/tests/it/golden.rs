@@ -1,4 +1,4 @@
-//! The golden values of design 10, exact, with modes and prices worked out by hand.
+//! Exact golden values, with modes and prices computed by hand.
 
 use bursar_market::clear::Mode::{Congested, Overloaded, Uncongested};
 use bursar_market::clear::Policy::{FullCapacity, Proportional, WeightedNash};
@@ -93,13 +93,13 @@ fn full_capacity_divides_all_there_is_by_weight_and_demand() {
 }
 
 #[test]
-fn who_bids_nothing_gets_what_bidders_cannot_take() {
+fn pods_without_a_bid_get_the_rest() {
     let bidder_first = [
         pod("a", 100, 300, 100, 100),
         pod("b", 100, 1000, 300, 0),
         pod("c", 100, 1000, 100, 0),
     ];
-    // 300 for the bidder, and 500 of the rest by weight: nothing strands.
+    // 300 for the bidder, and the other 500 by weight: nothing is left over.
     check(
         FullCapacity,
         1000,
@@ -144,7 +144,7 @@ fn proportional_cuts_all_claims_by_one_ratio() {
 }
 
 #[test]
-fn weighted_nash_serves_small_needs_first_and_lies_buy_nothing() {
+fn weighted_nash_serves_small_needs_first_and_inflated_needs_gain_nothing() {
     let small = [
         pod("a", 100, 300, 1, 100),
         pod("b", 100, 2000, 1, 90),
@@ -173,8 +173,8 @@ fn weighted_nash_serves_small_needs_first_and_lies_buy_nothing() {
 }
 
 #[test]
-fn overload_keeps_capacity_and_lets_everyone_survive() {
-    // The seed's flat floor of 10m would hand out 1475m here.
+fn overload_keeps_capacity_and_survival_shares() {
+    // A flat minimum of 10m would give 1475m here, more than the capacity.
     let mut pods: Vec<Pod> = (0..50)
         .map(|at| pod(&format!("p{at:02}"), 1, 100, 1, 0))
         .collect();
@@ -196,7 +196,7 @@ fn overload_keeps_capacity_and_lets_everyone_survive() {
             .iter()
             .all(|share| share.allocated_milli == 1)
     );
-    // Not even the survival floors fit: equal shares below them.
+    // The survival shares do not fit: equal shares below them.
     let many: Vec<Pod> = (0..4)
         .map(|at| pod(&format!("p{at}"), 100, 100, 1, 0))
         .collect();
@@ -223,7 +223,7 @@ fn overload_keeps_capacity_and_lets_everyone_survive() {
 }
 
 #[test]
-fn the_reduction_ratio_is_nothing_where_need_is_the_floor() {
+fn the_reduction_ratio_is_zero_if_need_is_the_floor() {
     let pods = [pod("a", 100, 100, 1, 0), pod("b", 100, 1000, 1, 100)];
     let shares = cleared(Proportional, 500, &pods).shares;
     assert_eq!(
@@ -267,7 +267,7 @@ fn guards_bound_a_step_and_yield_only_to_capacity() {
             ..guarded(500, true, 0)
         },
     ];
-    // Their guards hold 2000m and there are 1000m: 1400m and 400m above the floors are cut alike.
+    // Guards hold 2000m of 1000m: 1400m and 400m above the floors are cut by one ratio.
     check(
         Proportional,
         1000,
@@ -297,7 +297,7 @@ fn a_quantum_rounds_floors_up_and_ceilings_down() {
         .collect();
     assert_eq!((shares, cleared.capacity_milli), (vec![500, 500], 1000));
     assert_eq!(cleared.too_narrow, ["c".into()]);
-    // A millicore costs the same whatever the step in which limits are written: 1/400 and 1/405.
+    // The price does not depend on the quantum: 1/400 and 1/405.
     assert_eq!(cleared.price_ppm, 2_500);
     let mut fine = market(1);
     fine.capacity_milli = 1000;
@@ -306,7 +306,7 @@ fn a_quantum_rounds_floors_up_and_ceilings_down() {
 }
 
 #[test]
-fn needs_follow_the_seeds_formula_to_the_millicore() {
+fn needs_follow_the_formula_to_the_millicore() {
     for (percent, milli) in [(0, 110), (25, 369), (50, 646), (75, 939), (100, 1000)] {
         assert_eq!(
             need(100, 1000, percent * 10_000, 100).milli,
@@ -343,7 +343,7 @@ fn demand_lies_between_floor_and_ceiling_and_rounds_up() {
 }
 
 #[test]
-fn without_throttle_counters_need_is_use_and_a_third() {
+fn without_throttle_counters_need_is_use_plus_thirty_percent() {
     for (used, milli) in [(0, 100), (77, 100), (101, 131), (500, 650), (900, 1000)] {
         assert_eq!(need_by_use(100, 1000, used), milli, "{used}m");
     }

@@ -1,4 +1,4 @@
-//! The market, held to its promises.
+//! Tests of the market.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A node over time: who is held and why, what is put back, and what nobody may lose.
+//! A node over time: held pods and their reasons, originals, floors.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn milli(milli: u64) -> Quota {
     Quota::of_milli(milli, 100_000)
 }
 
-/// Three pods that want everything, on a node that is too small for them.
+/// Three pods with full demand, on a node that is too small for them.
 fn crowded() -> Plant {
     let mut plant = Plant::new(1500, Settings::default());
     for id in ["a", "b", "c"] {
@@ -43,7 +43,7 @@ fn original(node: &Node, id: &str) -> Quota {
 }
 
 #[test]
-fn a_foreign_quota_is_the_new_original_and_costs_the_others_nothing() {
+fn a_foreign_quota_is_the_new_original_and_does_not_affect_others() {
     for foreign in [milli(4000), milli(200), Quota::NONE] {
         let mut plant = crowded();
         plant.get("b").quota = foreign;
@@ -68,7 +68,7 @@ fn a_foreign_quota_is_the_new_original_and_costs_the_others_nothing() {
 }
 
 #[test]
-fn what_somebody_else_wrote_does_not_keep_the_others_from_growing() {
+fn a_foreign_quota_does_not_keep_others_from_growing() {
     let mut plant = crowded();
     plant.get("b").quota = milli(4000);
     plant.run(5);
@@ -94,7 +94,7 @@ fn a_foreign_quota_counts_in_full_once_the_pod_takes_part_again() {
 }
 
 #[test]
-fn a_second_foreign_change_begins_the_wait_anew() {
+fn a_second_foreign_change_restarts_the_hold() {
     let mut plant = crowded();
     plant.get("b").quota = milli(300);
     plant.run(200);
@@ -107,7 +107,7 @@ fn a_second_foreign_change_begins_the_wait_anew() {
 }
 
 #[test]
-fn a_pod_that_cannot_be_read_is_held_and_nobody_loses() {
+fn an_unreadable_pod_is_held_and_does_not_affect_others() {
     let mut plant = crowded();
     plant.get("b").is_readable = false;
     plant.run(300);
@@ -121,7 +121,7 @@ fn a_pod_that_cannot_be_read_is_held_and_nobody_loses() {
 }
 
 #[test]
-fn a_refused_write_waits_longer_each_time_and_its_room_is_not_given_away() {
+fn a_refused_write_waits_longer_each_time_and_keeps_its_room() {
     let mut plant = crowded();
     plant.get("a").is_writable = false;
     for id in ["a", "b", "c"] {
@@ -147,7 +147,7 @@ fn a_refused_write_waits_longer_each_time_and_its_room_is_not_given_away() {
 }
 
 #[test]
-fn whoever_is_held_takes_surplus_and_never_floors() {
+fn a_held_pod_takes_surplus_and_never_floors() {
     for is_refused in [false, true] {
         let mut plant = Plant::new(2000, Settings::default());
         let large = Params {
@@ -198,12 +198,12 @@ fn floors_count_in_whole_quanta() {
 }
 
 #[test]
-fn whoever_came_without_a_limit_has_its_ceiling_for_one() {
+fn a_pod_without_a_limit_counts_with_its_ceiling() {
     let mut plant = Plant::new(8000, Settings::default());
     plant.add("a", PARAMS, Quota::NONE, 3500);
     plant.run(10);
     assert_eq!(plant.get("a").quota, milli(1000));
-    // What only writes the ceiling down changes nothing, and so nothing waits for it.
+    // Writing the ceiling as a limit is no change, so it begins no cooldown.
     let mut standings = plant.node.standings();
     assert_eq!(standings.next().unwrap().changed_us, None);
     drop(standings);
@@ -215,7 +215,7 @@ fn whoever_came_without_a_limit_has_its_ceiling_for_one() {
 }
 
 #[test]
-fn a_counter_that_jumps_is_no_demand_and_takes_nothing_from_anybody() {
+fn a_counter_that_jumps_is_no_demand_and_does_not_affect_others() {
     for jumps in [1 << 50, 20_000_000] {
         let mut plant = Plant::new(2000, Settings::default());
         plant.node.processors(2000);
@@ -243,7 +243,7 @@ fn a_counter_that_jumps_is_no_demand_and_takes_nothing_from_anybody() {
 }
 
 #[test]
-fn where_room_dwindles_again_and_again_the_rule_is_followed_once_the_cooldown_is_over() {
+fn while_capacity_keeps_falling_the_rule_holds_after_the_cooldown() {
     let mut plant = Plant::new(4000, Settings::default());
     for (id, quota, demand_milli) in [("a", 150, 130), ("b", 500, 2000), ("c", 500, 2000)] {
         plant.add(id, PARAMS, milli(quota), demand_milli);
@@ -251,7 +251,7 @@ fn where_room_dwindles_again_and_again_the_rule_is_followed_once_the_cooldown_is
     plant.run(15);
     assert_eq!([plant.limit("b"), plant.limit("c")], [1000, 1000]);
     plant.get("a").demand_milli = 2000;
-    // Every clearing finds less room than the one before.
+    // Every clearing has less capacity than the one before.
     for others_milli in (2200..3400).step_by(30) {
         plant.others_milli = others_milli;
         plant.run(5);
@@ -261,7 +261,7 @@ fn where_room_dwindles_again_and_again_the_rule_is_followed_once_the_cooldown_is
 }
 
 #[test]
-fn what_is_only_observed_is_told_as_it_would_be_in_the_end() {
+fn observing_gives_the_final_shares() {
     for (acts, expected, price_ppm) in [(false, [143, 1000], 0), (true, [500, 600], 0)] {
         let mut node = Node::new(Settings::default());
         node.acts(acts);
@@ -293,7 +293,7 @@ fn what_is_only_observed_is_told_as_it_would_be_in_the_end() {
 }
 
 #[test]
-fn what_could_not_be_read_hides_no_use_of_others_once_it_can() {
+fn a_gap_in_reading_does_not_hide_unmanaged_use_later() {
     let mut plant = Plant::new(4000, Settings::default());
     let params = Params {
         min_milli: 50,
@@ -311,7 +311,7 @@ fn what_could_not_be_read_hides_no_use_of_others_once_it_can() {
 }
 
 #[test]
-fn what_was_not_worth_a_write_counts_as_given_and_earns_headroom() {
+fn a_difference_too_small_for_a_write_counts_as_given() {
     let mut node = Node::new(Settings::default());
     node.adopt("a", PARAMS, milli(960), milli(960));
     let supply = bursar_market::node::Supply {
@@ -342,7 +342,7 @@ fn what_was_not_worth_a_write_counts_as_given_and_earns_headroom() {
 }
 
 #[test]
-fn a_pod_that_goes_leaves_its_share_to_the_others() {
+fn the_share_of_a_removed_pod_goes_to_the_others() {
     let mut plant = crowded();
     plant.cgroups.remove("b");
     plant.node.forget("b");
@@ -351,7 +351,7 @@ fn a_pod_that_goes_leaves_its_share_to_the_others() {
 }
 
 #[test]
-fn a_write_whose_end_nobody_saw_is_ours() {
+fn an_unconfirmed_write_counts_as_ours() {
     let mut plant = Plant::new(4000, Settings::default());
     plant.add("a", PARAMS, Quota::NONE, 100);
     plant.run(120);
@@ -365,7 +365,7 @@ fn a_write_whose_end_nobody_saw_is_ours() {
 }
 
 #[test]
-fn half_a_write_does_not_pass_for_somebody_elses() {
+fn half_a_write_does_not_count_as_foreign() {
     let mut node = Node::new(Settings::default());
     node.adopt("a", PARAMS, milli(900), milli(900));
     let write = bursar_market::act::Write {
@@ -373,7 +373,7 @@ fn half_a_write_does_not_pass_for_somebody_elses() {
         milli: 300,
     };
     node.begin(&write).unwrap();
-    // Of the two files of version 1 only the period was taken.
+    // Only one of the two files of version 1 was written, the period.
     let half = Quota {
         period_us: 50_000,
         ..milli(900)
@@ -404,7 +404,7 @@ fn a_range_below_a_quantum_is_not_managed() {
 }
 
 #[test]
-fn after_a_crash_the_original_is_what_was_stored() {
+fn after_a_crash_the_original_is_the_stored_one() {
     let mut node = Node::new(Settings::default());
     node.adopt("a", PARAMS, milli(900), milli(300));
     assert!(
@@ -415,7 +415,7 @@ fn after_a_crash_the_original_is_what_was_stored() {
 }
 
 #[test]
-fn a_clock_that_jumps_harms_nobody() {
+fn a_clock_jump_does_no_harm() {
     let mut plant = crowded();
     plant.now_us = 1_000_000;
     plant.run(120);
@@ -428,11 +428,11 @@ fn a_clock_that_jumps_harms_nobody() {
     assert_eq!(["a", "b", "c"].map(|id| plant.limit(id)), [500, 500, 500]);
 }
 
-/// Method: anything may happen to anybody at any time; after every second the limits of those who
-/// take part are together within capacity, or no larger than before; and nobody is given less than
-/// its floor where the floors fit.
+/// Method: random failures at random times. After every second the sum of the limits of participating
+/// pods is within capacity, or no larger than before; and no pod gets less than its floor if the floors
+/// fit.
 #[test]
-fn in_any_trouble_the_sum_of_limits_never_rises_above_capacity_and_floors_hold() {
+fn under_random_failures_the_sum_stays_within_capacity_and_floors_hold() {
     let mut random = Random(70);
     for _ in 0..40 {
         let quantum_milli = random.pick(&[1, 10]);
@@ -507,7 +507,7 @@ mod trouble {
         *next += 1;
     }
 
-    /// Something that may happen.
+    /// A random failure.
     pub(super) fn strike(plant: &mut Plant, random: &mut Random, next: &mut u64) {
         let ids: Vec<String> = plant.cgroups.keys().cloned().collect();
         if ids.is_empty() || random.once_in(50) {

@@ -1,11 +1,11 @@
-//! The market once more, written down from the formulas of design 10: fractions instead of cuts,
-//! every corner tried in turn, and nothing shared with the code it judges.
+//! A second implementation of the market, directly from the formulas: fractions, every corner tried in
+//! turn, and no code shared with the crate.
 
 use std::cmp::Ordering;
 
 use bursar_market::clear::{Market, Mode, Pod, Policy, Want};
 
-/// One participant of the problem: maximise Σ b·ln(x − o) within lo ≤ x ≤ hi and Σx ≤ C.
+/// One pod of the problem: maximise Σ b·ln(x − o) within lo ≤ x ≤ hi and Σx ≤ C.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Participant {
     pub(crate) o: u128,
@@ -14,7 +14,7 @@ pub(crate) struct Participant {
     pub(crate) b: u128,
 }
 
-/// A fraction that is not negative; the second number is above zero.
+/// A non-negative fraction; the second number is above zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fraction(pub(crate) u128, pub(crate) u128);
 
@@ -30,8 +30,8 @@ pub(crate) fn share_times(participant: Participant, t: Fraction) -> u128 {
     (o * t.1 + b * t.0).clamp(lo * t.1, hi * t.1)
 }
 
-/// The largest t with Σx ≤ C, or `None` if there is no such: everyone who pulls is at its upper
-/// bound whatever t. Tries every corner, then the line between two of them.
+/// The largest t with Σx ≤ C, or `None` if every pod with a bid is at its upper bound. Tries every
+/// corner, then the segment between two of them.
 pub(crate) fn common_t(all: &[Participant], capacity: u128) -> Option<Fraction> {
     let sum = |t: Fraction| all.iter().map(|one| share_times(*one, t)).sum::<u128>();
     let pulls = |one: &&Participant| one.b > 0 && one.lo < one.hi;
@@ -70,7 +70,7 @@ fn common_divisor(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Whole shares: rounded down, and what is left to the largest remainders, then in order.
+/// Whole shares: rounded down, and the rest to the largest remainders, then in order.
 pub(crate) fn whole(all: &[Participant], capacity: u128) -> (Vec<u128>, Option<Fraction>) {
     let Some(t) = common_t(all, capacity) else {
         let full = |one: &Participant| if one.b > 0 { one.hi } else { one.lo };
@@ -91,7 +91,7 @@ pub(crate) fn whole(all: &[Participant], capacity: u128) -> (Vec<u128>, Option<F
     (shares, Some(t))
 }
 
-/// What the formulas say of a market.
+/// The result of the formulas.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) mode: Mode,
@@ -222,8 +222,8 @@ fn overload(rows: &[Row], c: u128, q: u128) -> Vec<u128> {
     whole(&all, c).0
 }
 
-/// The table of policies. Bids of full capacity are w·d; who bids nothing comes after all others
-/// have what they can take, by weight, and who has no weight after them.
+/// The policies. Bids of full capacity are w·d; pods without a bid share the rest by weight, and those
+/// without weight come last.
 fn by_policy(rows: &[Row], policy: Policy, c: u128, q: u128) -> (Vec<u128>, u128) {
     type Bid = fn(&Row) -> u128;
     // The price is ⌊10⁶/t⌋ for t in millicores per unit of bid: t in quanta, times `scale`.

@@ -1,4 +1,4 @@
-//! A machine to drive a node on: pods whose demand does not depend on their limits, in virtual time.
+//! A simulated machine in virtual time, with pods whose demand does not depend on their limits.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use bursar_market::sense::Sample;
 pub(crate) const SECOND_US: u64 = 1_000_000;
 const PERIOD_US: u64 = 100_000;
 
-/// A cgroup of the plant. What it may not use at once is lost, not done later.
+/// A cgroup of the machine. Throttled work is lost, not done later.
 #[derive(Clone, Debug)]
 pub(crate) struct Cgroup {
     pub(crate) quota: Quota,
@@ -74,7 +74,7 @@ impl Plant {
         self.cgroups[id].quota.milli_ceil().unwrap()
     }
 
-    /// Lets time pass in periods of 100 ms, sampling every second and clearing every five.
+    /// Advances time in periods of 100 ms, sampling every second and clearing every five.
     pub(crate) fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.second();
@@ -135,7 +135,7 @@ impl Plant {
 }
 
 impl Cgroup {
-    /// One period: what it used.
+    /// Runs one period and returns the use.
     fn period(&mut self, now_us: u64) -> u64 {
         let wants_us = self.demand_milli * PERIOD_US / 1_000;
         let sample = &mut self.sample;

@@ -1,4 +1,4 @@
-//! The promises of design 10, on a hundred thousand random worlds and more.
+//! Properties of clearings, on a hundred thousand random markets.
 
 use bursar_market::clear::{BoundBy, Cleared, Market, Mode, Pod, Policy, Step, Want, clear};
 use bursar_market::kernel::{Claim, Level, solve};
@@ -15,10 +15,9 @@ fn wide(numbers: &[u64]) -> Vec<u128> {
     numbers.iter().copied().map(u128::from).collect()
 }
 
-/// Method: the whole of `clear` beside the oracle, which follows the formulas one by one; then the
-/// invariants of the seed, with the exceptions that design 10 states.
+/// Method: `clear` against the oracle, which follows the formulas one by one; then the invariants.
 #[test]
-fn a_hundred_thousand_worlds_are_divided_as_the_formulas_say() {
+fn a_hundred_thousand_random_markets_match_the_formulas() {
     let mut random = Random(10);
     for round in 0..100_000_u64 {
         let (count, size) = match round {
@@ -106,7 +105,7 @@ fn check_invariants(market: &Market, cleared: &Cleared) {
     }
 }
 
-/// Method: Σ clamp(o + b·t) must be C to the last digit, and each whole share less than one away.
+/// Method: Σ clamp(o + b·t) must be exactly C, and each whole share less than one away.
 #[test]
 fn the_common_t_is_exact_and_whole_shares_are_less_than_one_away() {
     let mut random = Random(20);
@@ -173,7 +172,7 @@ fn the_common_t_is_exact_and_whole_shares_are_less_than_one_away() {
                 "{claims:?} {capacity}"
             );
         }
-        // More capacity, no smaller t: so no rational share falls, and their sum is C's.
+        // With more capacity t does not fall, so no rational share falls, and their sum is C.
         if let Level::At {
             numerator,
             denominator,
@@ -185,10 +184,10 @@ fn the_common_t_is_exact_and_whole_shares_are_less_than_one_away() {
     }
 }
 
-/// Method: C rises by one from nothing to more than anybody can take. Each rational share rises by
-/// at most one and none falls, so a whole share moves by −1 to 2; and the sum by at most one.
+/// Method: C rises by one from 0 to more than all ceilings. Each rational share rises by at most one
+/// and none falls, so a whole share moves by −1 to 2, and the sum by at most one.
 #[test]
-fn nothing_jumps_as_capacity_grows_through_all_modes() {
+fn shares_are_continuous_in_capacity_through_all_modes() {
     let mut random = Random(30);
     let mut has_fallen = false;
     for _ in 0..300 {
@@ -209,11 +208,11 @@ fn nothing_jumps_as_capacity_grows_through_all_modes() {
             before = Some(after);
         }
     }
-    // Whole shares are not monotone, and cannot be while they stay within one of the exact ones.
+    // Whole shares within one of the exact ones cannot be monotone.
     assert!(has_fallen, "these worlds have no Alabama paradox");
 }
 
-/// Method: at the very border the rule of either side gives the same.
+/// Method: at the border the rules of both sides give the same shares.
 #[test]
 fn both_sides_of_a_border_agree_on_it() {
     let mut random = Random(35);
@@ -238,8 +237,8 @@ fn both_sides_of_a_border_agree_on_it() {
     }
 }
 
-/// Method: the same world in another order, with all weights scaled, and with a pod more that can
-/// take nothing.
+/// Method: the same market in another order, with all weights scaled, and with one more pod with a
+/// ceiling of zero.
 #[test]
 fn order_scale_and_an_empty_pod_change_nothing() {
     let mut random = Random(40);
@@ -252,7 +251,7 @@ fn order_scale_and_an_empty_pod_change_nothing() {
         assert_eq!(cleared, clear(&shuffled), "INV-5");
         let mut scaled = market.clone();
         for pod in &mut scaled.pods {
-            // Weighted Nash takes a weight of zero for one, and zero does not scale.
+            // Weighted Nash treats a weight of zero as one, which does not scale.
             pod.weight = pod.weight.max(1);
         }
         let plain = shares(&clear(&scaled));
@@ -282,8 +281,8 @@ fn empty(id: &str, weight: u64) -> Pod {
     }
 }
 
-/// Method: (x − m)/b against the t that the clearing tells: equal for who is between its bounds (to
-/// less than a unit of x), no larger for who is capped, no smaller for who is at its lower bound.
+/// Method: (x − m)/b against the t of the clearing: equal for a pod between its bounds (to less than a
+/// unit of x), no larger for a capped one, no smaller for one at its lower bound.
 #[test]
 fn shares_above_the_floor_are_in_proportion_to_bids() {
     let mut random = Random(50);
@@ -303,7 +302,7 @@ fn shares_above_the_floor_are_in_proportion_to_bids() {
         else {
             continue;
         };
-        // Where those without a bid were served too, t is theirs.
+        // If pods without a bid were served too, t is theirs.
         if cleared.shares.iter().any(|share| share.bid == 0) {
             continue;
         }
@@ -322,7 +321,7 @@ fn shares_above_the_floor_are_in_proportion_to_bids() {
     assert!(1_000 < checked, "only {checked} worlds were shared");
 }
 
-/// Method: whatever numbers come, an answer comes, within capacity and ceilings.
+/// Method: any numbers give a result within capacity and ceilings.
 #[test]
 fn absurd_numbers_are_cut_and_never_panic() {
     let mut random = Random(60);
@@ -381,7 +380,7 @@ fn absurd_numbers_are_cut_and_never_panic() {
     }
 }
 
-/// Method: a hundred thousand pods with everything at its largest.
+/// Method: a hundred thousand pods with maximum values.
 #[test]
 fn the_largest_market_is_exact() {
     let pods = |count: u64, max_milli| {

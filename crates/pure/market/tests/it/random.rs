@@ -1,8 +1,8 @@
-//! Numbers and worlds from a seed: small ones, where ties and borders are common, and absurd ones.
+//! Random numbers and markets from a seed: small ones with many ties and borders, and absurd ones.
 
 use bursar_market::clear::{Market, Pod, Policy, Want};
 
-/// `SplitMix64`: good enough for worlds, and the same on every machine.
+/// `SplitMix64`: sufficient for tests, and the same on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -61,7 +61,7 @@ pub(crate) fn pod(random: &mut Random, id: String, size: u64) -> Pod {
     }
 }
 
-/// A market whose capacity is often at, or just beside, a border between two rules.
+/// A market whose capacity is often at or near a border between two rules.
 pub(crate) fn market(random: &mut Random, count: u64, size: u64) -> Market {
     let digits = count.to_string().len();
     let mut pods: Vec<Pod> = (0..count)

@@ -1,4 +1,4 @@
-//! From counters to demand: what a window shows, and what it does not make up.
+//! From counters to demand.
 
 use bursar_market::need::next_headroom;
 use bursar_market::sense::{Estimator, Sample, Shown, Window};
@@ -29,7 +29,7 @@ fn shown(samples: &[Option<Sample>]) -> Shown {
     estimator.shown(&window)
 }
 
-/// Seconds `from..=to` with so much use and throttling in each.
+/// Samples of the seconds `from..=to` with this use and throttling in each.
 fn seconds(from: u64, to: u64, usage_ms: u64, throttled_ms: u64) -> Vec<Option<Sample>> {
     let at = |second: u64| {
         sample(
@@ -42,8 +42,8 @@ fn seconds(from: u64, to: u64, usage_ms: u64, throttled_ms: u64) -> Vec<Option<S
 }
 
 #[test]
-fn a_whole_core_throttled_to_half_of_it_is_seen_whole() {
-    // As it was measured on a real kernel: a little is lost between the two counters.
+fn a_core_throttled_to_half_shows_a_demand_of_one_core() {
+    // Measured on a real kernel: a little time is missing between the two counters.
     assert_eq!(
         shown(&[Some(sample(0, 0, 0)), Some(sample(10, 5_000, 4_999))]),
         Shown::Demand { milli: 999 }
@@ -60,7 +60,7 @@ fn use_is_known_from_the_second_sample_on() {
     let mut estimator = Estimator::default();
     estimator.take(sample(0, 0, 0), &window);
     assert_eq!(estimator.used_milli(&window), None);
-    // A look that comes a little early is shorter than what a running bucket needs to count.
+    // A sample that is a little early is too short for a running bucket.
     let early = Sample {
         at_us: SECOND_US - 1_000,
         ..sample(0, 333, 0)
@@ -97,7 +97,7 @@ fn a_peak_is_remembered_for_twelve_buckets_and_no_longer() {
 }
 
 #[test]
-fn what_makes_no_sense_is_no_value_and_never_zero() {
+fn an_invalid_sample_gives_no_value_and_never_zero() {
     let busy = seconds(0, 5, 500, 100);
     let known = Shown::Demand { milli: 600 };
     let after = |last: &[Option<Sample>]| shown(&[busy.as_slice(), last].concat());
@@ -127,7 +127,7 @@ fn what_makes_no_sense_is_no_value_and_never_zero() {
         matches!(after(&[Some(huge)]), Shown::Demand { milli: shown } if milli <= shown),
         "huge, but forward"
     );
-    // What spans a gap is not counted: five more seconds at 300m after it are.
+    // The interval over the gap is not counted; five more seconds at 300m after it are.
     let mut later = vec![None];
     later.extend((100..=105).map(|second| Some(sample(second, 2_500 + (second - 100) * 800, 500))));
     assert_eq!(after(&later), Shown::Demand { milli: 800 });
@@ -198,8 +198,8 @@ fn headroom_grows_on_a_miss_and_shrinks_in_quiet() {
     }
 }
 
-/// Method: random samples, some lost or gone backwards, beside an estimator that keeps them all and
-/// looks at the whole list every time.
+/// Method: random samples, some lost or backwards, against an estimator that keeps all of them and
+/// evaluates the whole list every time.
 #[test]
 fn the_window_is_that_of_a_list_of_all_samples() {
     let mut random = Random(90);

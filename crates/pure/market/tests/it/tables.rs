@@ -1,4 +1,4 @@
-//! The small rules: label, capacity, parameters.
+//! Tables for label, capacity and parameters.
 
 use bursar_market::capacity::{allocatable_milli, capacity_milli};
 use bursar_market::clear::Mode::{self, Congested, Overloaded, Uncongested};
@@ -7,7 +7,7 @@ use bursar_market::label::label;
 use bursar_market::params::{Container, Params, Settings, params_for_pod, weight};
 
 #[test]
-fn the_label_turns_worse_at_once_and_better_past_a_band() {
+fn the_label_worsens_at_once_and_improves_past_a_band() {
     let within = |(before, min_milli, need_milli): (Mode, u64, u64),
                   (capacity_milli, all_milli)| {
         let market = Market {
@@ -42,7 +42,7 @@ fn the_label_turns_worse_at_once_and_better_past_a_band() {
     ] {
         assert_eq!(after(before, min, need), shown, "{before:?} {min} {need}");
     }
-    // Others use all but the floors: that is no overload.
+    // Unmanaged use of all but the floors is no overload.
     assert_eq!(within((Overloaded, 500, 900), (500, 1800)), Congested);
     assert_eq!(within((Overloaded, 1711, 1800), (1711, 1800)), Overloaded);
 }

@@ -1,4 +1,4 @@
-//! Amounts, bounds and times never overflow, and counters come back to where they began.
+//! Amounts, bounds and times never overflow, and counters return to their initial value.
 
 use bursar_units::{Amount, Bounds, Dimension, INTEGER_MAX, Instant, Millis, Total};
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sum_stays_at_the_largest_number(a in amount(), b in amount()) {
+    fn a_sum_saturates(a in amount(), b in amount()) {
         let mut sum = a;
         sum.add(&b);
         for dimension in Dimension::ALL {
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn times_stay_within_what_a_record_can_carry(at in 0..=INTEGER_MAX, length in number()) {
+    fn times_stay_within_the_largest_integer_of_a_record(at in 0..=INTEGER_MAX, length in number()) {
         let (at, length) = (Instant::from_ms(at), Millis::from_ms(length));
         let later = at.after(length);
         prop_assert!(at <= later && later.ms() <= INTEGER_MAX);

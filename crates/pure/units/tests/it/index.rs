@@ -1,4 +1,4 @@
-//! The map that cannot be iterated answers as any map does.
+//! The map that cannot be iterated behaves like any map.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn positions_find_each_key_where_it_stands(keys in prop::collection::btree_set("[a-z]{1,4}", 0..100), gone in any::<prop::sample::Index>()) {
+    fn positions_find_each_key(keys in prop::collection::btree_set("[a-z]{1,4}", 0..100), gone in any::<prop::sample::Index>()) {
         let keys: Vec<String> = keys.into_iter().collect();
         let key_at = |position: u32| keys.get(usize::try_from(position).ok()?).map(String::as_str);
         let mut positions = Positions::default();

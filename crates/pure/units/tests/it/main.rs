@@ -1,4 +1,4 @@
-//! Units held to their promises on arbitrary text and numbers.
+//! Tests of units with arbitrary text and numbers.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,11 +1,11 @@
-//! Every parser answers any text without a panic, and what it takes it gives back.
+//! No text makes a parser panic, and formatted values are parsed back.
 
 use bursar_units::name::{ID_LENGTH_MAX, OBJECT_NAME_LENGTH_MAX};
 use bursar_units::quantity::{self, cpu_milli, format_cpu, format_memory, memory_bytes};
 use bursar_units::{BookingId, INTEGER_MAX, Instant, Label, Millis, NameError, ObjectName};
 use proptest::prelude::*;
 
-/// Text that is often nearly right: digits, signs, suffixes and the odd stranger.
+/// Text that is often nearly valid: digits, signs, suffixes and some other characters.
 fn nearly() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[0-9]{1,22}",
@@ -50,7 +50,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_back_the_same(value in prop_oneof![0..=INTEGER_MAX, 0..5_000_u64, (0..43_u32).prop_map(|n| 1 << n)]) {
+    fn formatted_values_are_parsed_back(value in prop_oneof![0..=INTEGER_MAX, 0..5_000_u64, (0..43_u32).prop_map(|n| 1 << n)]) {
         prop_assert_eq!(cpu_milli(&format_cpu(value)), Ok(value));
         prop_assert_eq!(memory_bytes(&format_memory(value)), Ok(value));
         prop_assert_eq!(Millis::from_ms(value).to_string().parse(), Ok(Millis::from_ms(value)));
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn a_uuid_v7_tells_its_time_with_or_without_hyphens(
+    fn the_time_of_a_uuid_v7_is_read_with_or_without_hyphens(
         prefix in "[a-z0-9]{0,8}[-_:.]", ms in 0..(1_u64 << 48), tail in 0..(1_u64 << 48),
     ) {
         let time = format!("{ms:012x}");
@@ -101,7 +101,7 @@ proptest! {
 
 #[test]
 fn names_are_read_from_json_with_the_same_rules() {
-    // Serde's own deserialiser for plain text stands in for any format.
+    // Serde's own deserializer for plain text represents any format.
     use serde::Deserialize as _;
     use serde::de::IntoDeserializer as _;
     use serde::de::value::{Error, StrDeserializer};

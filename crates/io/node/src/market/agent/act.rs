@@ -1,5 +1,5 @@
-//! Writing limits: what is put back some day is stored first, and what the kernel took is read
-//! back before the next step (M5, M10).
+//! Writes limits: originals are stored first, and each value is read back before the next step (M5,
+//! M10).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::market::files::is_shortage;
 use crate::market::record::Event;
 
 impl Worker {
-    /// Writes these limits in their order. Unless all their originals are stored none is written.
+    /// Writes these limits in order, or none if the originals cannot be stored.
     pub(super) fn act(&mut self, writes: &[Write], began: Instant) {
         if writes.is_empty() {
             return;
@@ -33,7 +33,7 @@ impl Worker {
             else {
                 continue;
             };
-            // Whoever could not be claimed is said by name already.
+            // An unclaimed member is listed as unmanaged already.
             if !member.is_claimed() {
                 continue;
             }
@@ -42,7 +42,7 @@ impl Worker {
             let present = match limit.quota() {
                 Ok(present) => present,
                 Err(error) if is_shortage(&error) => {
-                    self.short(&write.id, error);
+                    self.report_shortage(&write.id, error);
                     continue;
                 }
                 Err(_) => {
@@ -50,7 +50,7 @@ impl Worker {
                     continue;
                 }
             };
-            // Since the clearing somebody may have written it; that must not be lost.
+            // Somebody may have changed it since the clearing; that must not be overwritten.
             if self.is_foreign(&write.id, present) {
                 is_any_foreign = true;
                 continue;
@@ -72,7 +72,7 @@ impl Worker {
             return;
         }
         if let Err(error) = self.originals.store() {
-            self.failed(&error);
+            self.report_failure(&error);
             return;
         }
         for (id, present, next) in planned {
@@ -80,8 +80,7 @@ impl Worker {
         }
     }
 
-    /// Tells whoever listens of a limit that was written and read back.
-    fn tell(&self, id: &str, present: Quota, quota: Quota) {
+    fn publish_resize(&self, id: &str, present: Quota, quota: Quota) {
         let Some(clearing) = self.node.last() else {
             return;
         };
@@ -97,8 +96,7 @@ impl Worker {
             need_milli: share.map_or(0, |share| share.need_milli),
             label: clearing.label,
         };
-        // Nobody may be listening.
-        let _nobody = self.resizes.send(Arc::new(resize));
+        let _no_reader = self.resizes.send(Arc::new(resize));
     }
 
     fn write(&mut self, id: &str, present: Quota, next: Quota, began: Instant) {
@@ -110,22 +108,22 @@ impl Worker {
         let now_us = micros(began);
         let taken = written.and_then(|()| match read_back {
             Some(quota) if quota == next => Ok(quota),
-            _ => Err(io::Error::other("the kernel says something else")),
+            _ => Err(io::Error::other("the kernel did not take the value")),
         });
         match taken {
             Ok(quota) => {
                 self.node.wrote(id, quota, now_us);
                 self.writes += 1;
-                self.tell(id, present, quota);
+                self.publish_resize(id, present, quota);
                 self.events.push(Event::Wrote {
                     pod: id.to_owned(),
                     from_milli: present.milli_ceil(),
                     to_milli: quota.milli_ceil(),
                 });
             }
-            // Nothing was written, and not for anything about this limit.
+            // Nothing was written, and the cause is not this limit.
             Err(error) if is_shortage(&error) && read_back.is_none_or(|quota| quota == present) => {
-                self.short(id, error);
+                self.report_shortage(id, error);
             }
             Err(error) => {
                 self.node.refused(id, read_back, now_us);

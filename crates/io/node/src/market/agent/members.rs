@@ -1,9 +1,9 @@
-//! Whom an agent manages: takes in those who are new, lets those go who are gone or not wanted any
-//! more, and puts back what was theirs (M10).
+//! The members of an agent: adopts new cgroups, drops those that are gone or no longer declared, and
+//! restores their originals (M10).
 //!
-//! One group has one agent: where limits are written each member is claimed, and one that another
-//! agent has is left to it. One name has one original: while that of another group could not be put
-//! back its name waits.
+//! A group has one agent: an acting agent claims each member, and leaves out those that another agent
+//! has claimed. A name has one original: while the original of another group with this name is not
+//! restored, the name waits.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bursar_market::cgroup::Quota;
 
-use super::worker::{LOOKS_UNTIL_USE, Worker};
+use super::worker::{SAMPLES_UNTIL_USE, Worker};
 use crate::log;
 use crate::market::claim::Claim;
 use crate::market::files::{Files, LimitFiles, is_shortage};
@@ -21,31 +21,29 @@ use crate::market::record::Event;
 use crate::market::target::{Kind, Target, Targets};
 use crate::market::{Acts, Deed, Error, Mode, Restored, Why};
 
-/// A cgroup that is managed.
 pub(super) struct Member {
     pub(super) target: Target,
     pub(super) files: Files,
     pub(super) name: Arc<str>,
-    /// Keeps other agents away, where limits are written.
+    /// Excludes other agents; only an acting agent has one.
     claim: Option<Claim>,
 }
 
-/// Why a pod was not taken in.
-enum Not {
+/// Reason why a pod was not adopted.
+enum NotAdopted {
     Why(Why),
-    /// It is an execution that has just ended.
+    /// It is an execution that has ended.
     Ended,
-    /// Too many files are open: nothing can be said of it.
-    Short(io::Error),
+    /// Too many files are open.
+    Shortage(io::Error),
 }
 
 impl Member {
-    /// Whether its limit is ours to write.
     pub(super) fn is_claimed(&self) -> bool {
         self.claim.is_some()
     }
 
-    /// Makes its limit ours to write; `false` where it is another agent's.
+    /// Claims the group; `false` if another agent has it.
     fn claim(&mut self) -> io::Result<bool> {
         let limit = self.files.limit();
         if let Err(error) = limit.may_write() {
@@ -60,14 +58,13 @@ impl Member {
         Ok(self.is_claimed())
     }
 
-    /// Whether an original is that of this very group.
+    /// Whether an original belongs to this group, not to another one of the same name.
     fn is_of(&self, kept: &Kept) -> bool {
         self.target.group == kept.group && self.files.limit().identity() == kept.identity
     }
 }
 
 impl Worker {
-    /// Finds out whom to manage.
     pub(super) fn gather(&mut self) {
         let executions = self.options.executions.as_ref();
         let Targets {
@@ -76,9 +73,9 @@ impl Worker {
             short,
         } = self
             .finder
-            .look(&self.hierarchies, &self.options.cgroups, executions);
+            .search(&self.hierarchies, &self.options.cgroups, executions);
         if let Some((name, error)) = short {
-            self.short(&name, error);
+            self.report_shortage(&name, error);
         }
         let node = &mut self.node;
         self.members.retain(|id, member| {
@@ -89,7 +86,7 @@ impl Worker {
             }
             stays
         });
-        // Before anyone is taken in: whoever is there by another name has its own limit then.
+        // Before any adoption, so that a renamed group has its own limit back.
         let owed = self.settle(|worker, id, kept| {
             let is_wanted = found.get(id).is_some_and(|one| one.group == kept.group);
             let is_it = |files: LimitFiles| files.identity() == kept.identity;
@@ -97,9 +94,9 @@ impl Worker {
         });
         for (id, target) in found {
             match self.adopt(&id, target, &owed) {
-                Ok(()) | Err(Not::Ended) => {}
-                Err(Not::Why(why)) => without.push((id, why)),
-                Err(Not::Short(error)) => self.short(&id, error),
+                Ok(()) | Err(NotAdopted::Ended) => {}
+                Err(NotAdopted::Why(why)) => without.push((id, why)),
+                Err(NotAdopted::Shortage(error)) => self.report_shortage(&id, error),
             }
         }
         self.unmanaged = without;
@@ -110,8 +107,8 @@ impl Worker {
         });
     }
 
-    /// Puts back what nobody is to have any more, and where nothing is written everything; the
-    /// groups that still wait for it.
+    /// Restores the originals that are no longer wanted, all of them if the agent only observes;
+    /// returns the groups whose original could not be restored.
     fn settle(&mut self, is_wanted: impl Fn(&Self, &str, &Kept) -> bool) -> BTreeSet<PathBuf> {
         let acts = self.options.mode == Mode::Act;
         let kept = self.originals.kept().iter();
@@ -121,15 +118,20 @@ impl Worker {
             return BTreeSet::new();
         }
         if let Err(error) = self.give_back(|id| orphans.contains(id), Deed::Real) {
-            self.failed(&error);
+            self.report_failure(&error);
         }
         let kept = self.originals.kept().iter();
         let waiting = kept.filter(|(id, _)| orphans.contains(*id));
         waiting.map(|(_, kept)| kept.group.clone()).collect()
     }
 
-    /// Takes a pod in, or its new parameters.
-    fn adopt(&mut self, id: &str, target: Target, owed: &BTreeSet<PathBuf>) -> Result<(), Not> {
+    /// Adopts a pod, or updates its parameters.
+    fn adopt(
+        &mut self,
+        id: &str,
+        target: Target,
+        owed: &BTreeSet<PathBuf>,
+    ) -> Result<(), NotAdopted> {
         if let Some(member) = self.members.get_mut(id) {
             let quota = Quota::NONE;
             self.node.adopt(id, target.params, quota, quota);
@@ -138,23 +140,25 @@ impl Worker {
         }
         let files = self.hierarchies.open(&target.group);
         let files = files.map_err(|error| match (target.kind, error.kind()) {
-            _ if is_shortage(&error) => Not::Short(error),
-            (Kind::Execution, io::ErrorKind::NotFound) => Not::Ended,
-            (Kind::Declared, _) if !self.hierarchies.has(&target.group) => Not::Why(Why::Missing),
-            _ => Not::Why(Why::Unreadable),
+            _ if is_shortage(&error) => NotAdopted::Shortage(error),
+            (Kind::Execution, io::ErrorKind::NotFound) => NotAdopted::Ended,
+            (Kind::Declared, _) if !self.hierarchies.has(&target.group) => {
+                NotAdopted::Why(Why::Missing)
+            }
+            _ => NotAdopted::Why(Why::Unreadable),
         })?;
         let present = files.limit().quota().map_err(|error| match error.kind() {
-            _ if is_shortage(&error) => Not::Short(error),
-            io::ErrorKind::NotFound => Not::Why(Why::NoQuota),
-            _ => Not::Why(Why::Unreadable),
+            _ if is_shortage(&error) => NotAdopted::Shortage(error),
+            io::ErrorKind::NotFound => NotAdopted::Why(Why::NoQuota),
+            _ => NotAdopted::Why(Why::Unreadable),
         })?;
         if target.kind == Kind::Execution && present.quota_us.is_none() {
-            return Err(Not::Why(Why::NoQuota));
+            return Err(NotAdopted::Why(Why::NoQuota));
         }
         let (group, identity) = (&target.group, files.limit().identity());
         let is_owed = owed.contains(group) || self.originals.owes_another(id, group, identity);
         if is_owed && self.options.mode == Mode::Act {
-            return Err(Not::Why(Why::Owed));
+            return Err(NotAdopted::Why(Why::Owed));
         }
         let original = self.originals.original(id, group, identity, present);
         self.node.adopt(id, target.params, original, present);
@@ -165,12 +169,12 @@ impl Worker {
             claim: None,
         };
         self.members.insert(id.to_owned(), member);
-        self.looks_until_news = LOOKS_UNTIL_USE;
+        self.samples_until_use = SAMPLES_UNTIL_USE;
         Ok(())
     }
 
-    /// Where it should act: without rights to any limit it only observes and says why; without
-    /// those to some it leaves these out, and those that another agent manages.
+    /// In mode `act`: without write access to any limit the agent only observes, with the reason.
+    /// Otherwise it leaves out limits without write access, and those that another agent manages.
     fn weigh_rights(&mut self) {
         if self.options.mode == Mode::Observe {
             if !matches!(self.acts, Acts::Cannot(_)) {
@@ -184,7 +188,7 @@ impl Worker {
                 Ok(false) => taken.push(id.clone()),
                 Err(error) if is_about_rights(&error) => denied.push((id.clone(), error)),
                 Err(error) if is_shortage(&error) => short = Some((id.clone(), error)),
-                // Whatever else is wrong with a file shows when it is read, and holds its pod.
+                // Any other error appears when the file is read, and holds its pod.
                 Ok(true) | Err(_) => {}
             }
         }
@@ -192,7 +196,7 @@ impl Worker {
             self.leave_out(id, Why::Taken);
         }
         if let Some((id, error)) = short {
-            self.short(&id, error);
+            self.report_shortage(&id, error);
         }
         let is_any_ours = denied.len() < self.members.len();
         self.acts = match denied.first() {
@@ -215,7 +219,7 @@ impl Worker {
         self.unmanaged.push((id, why));
     }
 
-    /// Lets all members go; they are taken in anew at the next clearing, if there is one.
+    /// Drops all members; the next clearing adopts them again.
     pub(super) fn leave(&mut self) {
         for id in self.members.keys() {
             self.node.forget(id);
@@ -223,7 +227,7 @@ impl Worker {
         self.members.clear();
     }
 
-    /// Puts back what is kept of every pod that is wanted, and tells.
+    /// Restores the originals of the wanted pods, and logs failures.
     pub(super) fn give_back(
         &mut self,
         is_wanted: impl Fn(&str) -> bool,
@@ -232,21 +236,21 @@ impl Worker {
         let members = self.members.values();
         let claimed = members.filter(|member| member.is_claimed());
         let claimed = claimed.map(|member| member.files.limit().identity());
-        let told =
+        let result =
             self.originals
                 .give_back(&self.hierarchies, is_wanted, &claimed.collect(), deed)?;
         if deed == Deed::Real {
-            for (pod, _, to) in &told.restored {
+            for (pod, _, to) in &result.restored {
                 self.events.push(Event::Restored {
                     pod: pod.clone(),
                     milli: to.milli_ceil(),
                 });
             }
-            for (pod, reason) in &told.failed {
+            for (pod, reason) in &result.failed {
                 tracing::warn!(pod, reason, "{}", log::MARKET_NOT_RESTORED);
             }
         }
-        Ok(told)
+        Ok(result)
     }
 }
 

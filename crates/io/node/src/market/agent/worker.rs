@@ -1,4 +1,4 @@
-//! What the thread of an agent does: looks, lets the node clear, and tells.
+//! The work of an agent's thread: samples counters, clears the node, publishes views.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -29,21 +29,20 @@ use crate::market::{
 use super::RESIZES_MAX;
 use super::members::Member;
 
-/// How many cgroups are looked at that nobody manages: each keeps files open.
+/// Limit of observed cgroups: each keeps files open.
 const OBSERVED_MAX: usize = 256;
 
-/// How many events wait for a record that cannot be written: together they fit into a line that can
-/// be read back. The oldest are let go.
+/// Events that wait while the record cannot be written; together they fit into a readable line. The
+/// oldest are dropped.
 const EVENTS_MAX: usize = 50_000;
 
-/// Use is known from the second look on.
-pub(super) const LOOKS_UNTIL_USE: u32 = 2;
+/// CPU use is known from the second sample on.
+pub(super) const SAMPLES_UNTIL_USE: u32 = 2;
 
-/// The state of an agent.
 pub(super) struct Worker {
     pub(super) options: Options,
     pub(super) hierarchies: Hierarchies,
-    /// K, as of the last time that it could be told.
+    /// K, as of the last time that it could be read.
     allocatable_milli: u64,
     pub(super) node: Node,
     pub(super) members: BTreeMap<String, Member>,
@@ -55,28 +54,26 @@ pub(super) struct Worker {
     record: Record,
     rules: Arc<Rules>,
     pub(super) resizes: broadcast::Sender<Arc<Resize>>,
-    /// What happened since the last line of the record.
     pub(super) events: Vec<Event>,
     pub(super) acts: Acts,
     history: VecDeque<Arc<Point>>,
     began: Instant,
-    /// After so many looks the use of whoever came last is known.
-    pub(super) looks_until_news: u32,
+    /// Samples until the use of the newest group is known.
+    pub(super) samples_until_use: u32,
     sensed_us: Option<u64>,
     over_us: u64,
     clearings: u64,
-    /// When the last one was, in milliseconds since 1970.
+    /// Time of the last clearing, in milliseconds since 1970.
     cleared_ms: Option<u64>,
     pub(super) writes: u64,
     skipped: u64,
-    /// What went wrong in this round, and in the last.
+    /// Errors of this round, and of the last.
     errors: (Option<String>, Option<String>),
-    /// Whether it was told in this round that too many files are open.
+    /// Whether this round has reported that too many files are open.
     is_short: bool,
     _lock: File,
 }
 
-/// A cgroup that is only looked at.
 struct Watched {
     files: Files,
     estimator: Estimator,
@@ -84,7 +81,7 @@ struct Watched {
 }
 
 impl Worker {
-    /// Opens everything, puts back what nobody wants any more, and looks for the first time.
+    /// Opens all files, restores unwanted originals, and takes the first sample.
     pub(super) fn open(options: Options) -> Result<Self, Error> {
         check_declared(&options.cgroups)?;
         let lock = lock(&options.directory)?;
@@ -92,7 +89,7 @@ impl Worker {
         let online_milli = machine::online_milli(&options.process).ok_or(Error::NoProcessors)?;
         let mut settings = options.settings;
         if options.mode == Mode::Observe {
-            // Whoever changes a limit that we leave alone is in nobody's way.
+            // An observing agent has no conflicts with other writers.
             settings.conflict_us = 0;
         }
         let mut worker = Self {
@@ -111,7 +108,7 @@ impl Worker {
             acts: Acts::Told,
             history: VecDeque::new(),
             began: Instant::now(),
-            looks_until_news: 0,
+            samples_until_use: 0,
             sensed_us: None,
             over_us: 0,
             clearings: 0,
@@ -125,14 +122,14 @@ impl Worker {
             options,
         };
         worker.node.processors(online_milli);
-        worker.begin();
+        worker.begin_round();
         worker.gather();
         worker.watch();
         worker.sense();
         Ok(worker)
     }
 
-    /// Takes a sample of everything; whether it tells for the first time what somebody uses.
+    /// Samples all counters; returns whether the use of a new group is known for the first time.
     pub(super) fn sense(&mut self) -> bool {
         for (id, member) in &self.members {
             let at_us = micros(self.began);
@@ -157,19 +154,18 @@ impl Worker {
         {
             self.over_us += now_us.saturating_sub(sensed_us);
         }
-        let left = self.looks_until_news;
-        self.looks_until_news = left.saturating_sub(1);
+        let left = self.samples_until_use;
+        self.samples_until_use = left.saturating_sub(1);
         left == 1
     }
 
-    /// Clears the node and, where it acts, writes what came of it.
     pub(super) fn clear(&mut self) {
-        self.begin();
+        self.begin_round();
         self.gather();
         self.node.acts(self.acts == Acts::Yes);
         self.watch();
-        self.compare();
-        // Processors come and go, and so does what our cpuset allows of them.
+        self.compare_quotas();
+        // Processors and our cpuset may change.
         if let Some(online_milli) = machine::online_milli(&self.options.process) {
             self.node.processors(online_milli);
             self.allocatable_milli = allocatable_milli(online_milli, self.options.reserve_milli);
@@ -192,38 +188,35 @@ impl Worker {
             self.act(&increases, began);
         }
         self.keep_record(cleared_ms);
-        self.remember(cleared_ms);
+        self.push_history(cleared_ms);
     }
 
-    /// So many looks or clearings came too late to take place.
     pub(super) fn skipped(&mut self, count: u64) {
         self.skipped = self.skipped.saturating_add(count);
     }
 
-    /// Puts every original back and acts no more.
     pub(super) fn restore(&mut self, deed: Deed) -> Result<Restored, Error> {
-        // Where it only observes, nothing becomes of it but what is left of an earlier agent.
+        // An observing agent restores only what an earlier agent left, and goes on.
         if deed == Deed::Real && self.options.mode == Mode::Act {
-            let reason = "the limits were put back by `bursar node restore`; start it again to act";
+            let reason =
+                "`bursar node restore` put the limits back; restart the agent to act again";
             self.options.mode = Mode::Observe;
             self.rules = Arc::new(Rules::of(&self.options));
             self.acts = Acts::Cannot(reason.to_owned());
-            // What is put back is nobody else's change: they are taken in anew.
+            // Adopted again later, so that the restored limits do not count as foreign changes.
             self.leave();
         }
         self.give_back(|_| true, deed)
     }
 
-    /// Puts every original back.
     pub(super) fn stop(&mut self) -> Result<Restored, Error> {
         self.options.mode = Mode::Observe;
         self.leave();
-        let told = self.give_back(|_| true, Deed::Real);
+        let result = self.give_back(|_| true, Deed::Real);
         self.keep_record(wall_ms());
-        told
+        result
     }
 
-    /// What is told of all this.
     pub(super) fn view(&self) -> View {
         let pressure = |(id, member): (&String, &Member)| {
             let pressure = member.files.pressure()?;
@@ -241,7 +234,7 @@ impl Worker {
             standings: self.node.standings().collect(),
             kinds: self.members.iter().map(kind).collect(),
             pressures: self.members.iter().filter_map(pressure).collect(),
-            observed: self.seen(),
+            observed: self.observed(),
             unmanaged: self.unmanaged.clone(),
             over_milli: match self.acts {
                 Acts::Yes => self.node.over_milli(),
@@ -260,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// What was told last, with what everyone uses by now: all else is as of the last clearing.
+    /// The last view with the present use; everything else is as of the last clearing.
     pub(super) fn with_use(&self, mut view: View) -> View {
         let standings = self.node.standings();
         let used: BTreeMap<String, Option<u64>> = standings
@@ -270,19 +263,19 @@ impl Worker {
             let now = used.get(&standing.id).copied().flatten();
             standing.used_milli = now.or(standing.used_milli);
         }
-        view.observed = self.seen();
+        view.observed = self.observed();
         view
     }
 
-    /// Begins a round: what went wrong before the last one is told no more.
-    fn begin(&mut self) {
+    /// Begins a round and drops the errors before the last one.
+    fn begin_round(&mut self) {
         self.errors = (None, self.errors.0.take());
         self.is_short = false;
         self.reach_machine();
     }
 
-    /// Where what others use is to be measured: opens what counts the whole machine, unless that
-    /// can be read.
+    /// Opens the counters of the whole machine if unmanaged use is measured and they are not
+    /// readable yet.
     fn reach_machine(&mut self) {
         let is_read = |machine: &Files| machine.sample(0).is_some();
         if self.options.unmanaged != Unmanaged::Measured
@@ -292,26 +285,26 @@ impl Worker {
         }
         match self.hierarchies.machine() {
             Ok(machine) => self.machine = Some(machine),
-            Err(error) if is_shortage(&error) => self.short("the whole machine", error),
-            Err(source) => self.failed(&Error::Machine {
+            Err(error) if is_shortage(&error) => self.report_shortage("the whole machine", error),
+            Err(source) => self.report_failure(&Error::Machine {
                 path: self.hierarchies.mount().to_owned(),
                 source,
             }),
         }
     }
 
-    /// Something could not be opened since too many files are open; told once in a round.
-    pub(super) fn short(&mut self, name: &str, source: io::Error) {
+    /// Reports that too many files are open, once in a round.
+    pub(super) fn report_shortage(&mut self, name: &str, source: io::Error) {
         if !std::mem::replace(&mut self.is_short, true) {
-            self.failed(&Error::Shortage {
+            self.report_failure(&Error::Shortage {
                 name: name.to_owned(),
                 source,
             });
         }
     }
 
-    /// Something went wrong that is not about one pod.
-    pub(super) fn failed(&mut self, error: &Error) {
+    /// Reports an error that concerns no single pod.
+    pub(super) fn report_failure(&mut self, error: &Error) {
         let text = chain(error);
         tracing::warn!(error = text, "{}", log::MARKET_FAILED);
         match &mut self.errors.0 {
@@ -324,8 +317,8 @@ impl Worker {
         }
     }
 
-    /// Tells the node what the kernel says before anything is written.
-    fn compare(&mut self) {
+    /// Gives the node the present quotas before anything is written.
+    fn compare_quotas(&mut self) {
         let members = self.members.iter();
         let quotas: Vec<_> = members
             .map(|(id, member)| (id.clone(), member.files.limit().quota()))
@@ -334,17 +327,17 @@ impl Worker {
         for (id, quota) in quotas {
             match quota {
                 Ok(quota) => is_any_foreign |= self.is_foreign(&id, quota),
-                Err(error) if is_shortage(&error) => self.short(&id, error),
+                Err(error) if is_shortage(&error) => self.report_shortage(&id, error),
                 Err(_) => self.node.observe(&id, None),
             }
         }
         if is_any_foreign && let Err(error) = self.originals.store() {
-            self.failed(&error);
+            self.report_failure(&error);
         }
     }
 
-    /// Tells the node what the kernel says of one limit: whether somebody else wrote it. That is
-    /// the original from now on, to be stored.
+    /// Gives the node one present quota; returns whether somebody else wrote it. Such a quota is
+    /// the new original, which the caller stores.
     pub(super) fn is_foreign(&mut self, id: &str, quota: Quota) -> bool {
         let is_foreign = self.node.found(id, quota, micros(self.began));
         if is_foreign {
@@ -364,17 +357,16 @@ impl Worker {
         let events = self.events.clone();
         match self.record.add(at_ms, &self.rules, clearing, events) {
             Ok(()) => self.events.clear(),
-            // The next line tells them.
+            // The next line will hold these events.
             Err(error) => {
                 let too_many = self.events.len().saturating_sub(EVENTS_MAX);
                 self.events.drain(..too_many);
-                self.failed(&error);
+                self.report_failure(&error);
             }
         }
     }
 
-    /// Keeps what `since` asks for.
-    fn remember(&mut self, at_ms: u64) {
+    fn push_history(&mut self, at_ms: u64) {
         let Some(clearing) = self.node.last() else {
             return;
         };
@@ -405,7 +397,7 @@ impl Worker {
         }
     }
 
-    /// Looks at every cgroup at most two levels deep, where nothing is written.
+    /// Observes every cgroup at most two levels deep, unless the agent acts.
     pub(super) fn watch(&mut self) {
         if self.acts == Acts::Yes {
             self.observed.clear();
@@ -413,9 +405,9 @@ impl Worker {
         }
         let mut found = match self.hierarchies.shallow() {
             Ok(found) => found,
-            Err(error) => return self.short("the cgroups of this machine", error),
+            Err(error) => return self.report_shortage("the cgroups of this machine", error),
         };
-        // What holds our executions uses nothing itself, and they are told one by one.
+        // The parent of our executions uses no CPU itself; they are listed one by one.
         if let Some(executions) = &self.options.executions {
             for ours in self.hierarchies.of_executions(&executions.ledger) {
                 found.remove(&ours);
@@ -436,7 +428,7 @@ impl Worker {
             let files = match self.hierarchies.open(&group) {
                 Ok(files) => files,
                 Err(error) if is_shortage(&error) => {
-                    self.short(&group.to_string_lossy(), error);
+                    self.report_shortage(&group.to_string_lossy(), error);
                     break;
                 }
                 Err(_) => continue,
@@ -447,7 +439,7 @@ impl Worker {
                 throttled_permille: 0,
             };
             self.observed.insert(group, watched);
-            self.looks_until_news = LOOKS_UNTIL_USE;
+            self.samples_until_use = SAMPLES_UNTIL_USE;
         }
         for watched in self.observed.values_mut() {
             watched.throttled_permille = watched.estimator.throttled_permille().unwrap_or(0);
@@ -455,8 +447,8 @@ impl Worker {
         }
     }
 
-    /// Those that have used CPU.
-    fn seen(&self) -> Vec<Observed> {
+    /// The observed cgroups that have used CPU.
+    fn observed(&self) -> Vec<Observed> {
         let window = &self.options.settings.window;
         let seen = |(group, watched): (&PathBuf, &Watched)| {
             let usage_us = watched.files.sample(0)?.usage_us;
