@@ -1,4 +1,4 @@
-//! What all calls share.
+//! HTTP methods and paging shared by all calls.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::query::escape;
 use super::{Client, Error, Query};
 use crate::api::{IDEMPOTENCY_HEADER, ListAnswer, PAGE_MAX};
 
-/// Whether to do a thing or only say what would be done.
+/// Real call or dry run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// Do it.
+    /// Real call.
     Do,
-    /// Answer as if it were done, and change nothing.
+    /// Dry run: the same answer, without a change.
     DryRun,
 }
 
 impl Mode {
-    /// A dry run if that was asked for.
-    pub const fn dry_run_if(asked: bool) -> Self {
-        if asked { Self::DryRun } else { Self::Do }
+    /// A dry run if the argument is true.
+    pub const fn dry_run_if(is_dry_run: bool) -> Self {
+        if is_dry_run { Self::DryRun } else { Self::Do }
     }
 
     pub(super) fn query(self) -> Query {
@@ -45,7 +45,7 @@ impl Client {
             .await
     }
 
-    /// A look for which the server waits until what is looked at changes.
+    /// A GET that the server answers when the object changes, or after `wait`.
     pub(super) async fn get_waiting<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-/// A path of parts that may hold any character.
+/// Joins parts, which may have any characters, to a path.
 pub(super) fn path(parts: &[&str]) -> String {
     let mut path = String::new();
     for part in parts {

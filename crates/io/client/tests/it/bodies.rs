@@ -45,7 +45,7 @@ fn all_mistakes_of_a_reservation_are_named() {
             "slots must not be negative, 1 to 9007199254740991 is allowed",
             "ttlMs must be a whole number from 1000 to 86400000, leave out the quotes: 1",
             "waitMs must be at most 9007199254740991, 0 to 9007199254740991 is allowed",
-            "priority is `hihg`, which is not one of its words, did you mean `high`?",
+            "priority is `hihg`, which is not an allowed value, did you mean `high`?",
         ]
     );
     assert_eq!(
@@ -81,7 +81,7 @@ fn mistakes_of_a_batch_name_the_operation() {
         ),
         [
             "operations[1].fence is missing",
-            "operations[2].op is `relase`, which is not one of its words, did you mean `release`?",
+            "operations[2].op is `relase`, which is not an allowed value, did you mean `release`?",
             "operations[3].fence is not a field, fields are op, id",
             "operations[4].op is missing, one of reserve, renew, release, cancel",
             "operations[4].id has the character 'é'; allowed are letters, digits and . _ : -",
@@ -127,13 +127,13 @@ fn a_forced_release_needs_its_reason_and_no_fence() {
     assert_eq!(
         sentences::<ReleaseRequest>(r#"{"force": true, "fence": 3}"#),
         [
-            "fence goes without `force`",
-            "reason is missing; it goes on record with `force`"
+            "fence cannot be combined with `force`",
+            "reason is missing; `force` requires it"
         ]
     );
     assert_eq!(
         sentences::<ReleaseRequest>(r#"{"fence": 3, "reason": "done"}"#),
-        ["reason goes with `force` only"]
+        ["reason requires `force`"]
     );
 }
 
@@ -151,7 +151,7 @@ fn a_token_needs_a_role_and_use_needs_a_tenant() {
         sentences::<TokenRequest>(r#"{"name": "CI", "roles": ["admin"]}"#),
         [
             "name has the character 'C'; allowed are lower-case letters, digits, - and . (not first or last)",
-            "roles[0] is `admin`, which is not one of its words, one of view, use, operate",
+            "roles[0] is `admin`, which is not an allowed value, one of view, use, operate",
         ]
     );
 }
@@ -386,9 +386,9 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         (
             r#"{"force": true, "fence": 1, "outcome": "good"}"#,
             vec![
-                "outcome is `good`, which is not one of its words, one of ok, failed",
-                "fence goes without `force`",
-                "reason is missing; it goes on record with `force`",
+                "outcome is `good`, which is not an allowed value, one of ok, failed",
+                "fence cannot be combined with `force`",
+                "reason is missing; `force` requires it",
             ],
         ),
         // Whether it is by force is not known, and a reason that is no text is told once.
@@ -403,7 +403,7 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
             r#"{"fence": "1", "reason": "done"}"#,
             vec![
                 "fence must be a whole number from 0, leave out the quotes: 1",
-                "reason goes with `force` only",
+                "reason requires `force`",
             ],
         ),
     ] {
@@ -431,12 +431,12 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         ),
         (
             r#"{"roles": ["view"], "tenants": ["a"]}"#,
-            vec!["name is missing", "tenants goes with the role `use`"],
+            vec!["name is missing", "tenants requires the role `use`"],
         ),
         // A role that is not known may have been meant to be `use`.
         (
             r#"{"name": "ci", "roles": ["view", "used"], "tenants": ["a"]}"#,
-            vec!["roles[1] is `used`, which is not one of its words, did you mean `use`?"],
+            vec!["roles[1] is `used`, which is not an allowed value, did you mean `use`?"],
         ),
         (
             r#"{"name": "ci", "roles": ["use", 1], "tenants": []}"#,
@@ -455,9 +455,9 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         [
             "class is missing",
             "command is empty",
-            "args[1] has a zero byte, which no program can be given",
-            "env has a name with `=` or a zero byte in it",
-            "env.C has a zero byte, which no program can be given",
+            "args[1] contains a zero byte, which a program cannot receive",
+            "env has a name that contains `=` or a zero byte",
+            "env.C contains a zero byte, which a program cannot receive",
             "directory is not an absolute path",
         ]
     );

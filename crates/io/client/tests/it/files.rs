@@ -355,7 +355,7 @@ fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
         "spec.slot is not a field, did you mean `slots`?",
         "spec.cpu is not a quantity, write it as in 500m, 2, 1.5, 256Mi or 4Gi",
         "spec.weight is for limits of tenants alone, leave it out, or give `tenant` and no `class`",
-        "metadata.name is y, the address says x",
+        "metadata.name is y, the path has x",
     ];
     for (version, kind, head) in [
         (
@@ -387,8 +387,8 @@ fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
     assert_eq!(
         told(&node, "x"),
         [
-            "kind is Node, the address is of a Limit",
-            "metadata.name is y, the address says x"
+            "kind is Node, the path is that of a Limit",
+            "metadata.name is y, the path has x"
         ]
     );
 }
