@@ -451,7 +451,8 @@ fn an_object_without_a_kind_is_checked_by_its_version() {
         for problem in [*of_list, of_file] {
             let sentences = problem.errors.iter().map(FieldError::sentence);
             let sentences = sentences.map(|sentences| {
-                sentences.replace("objects[0]", "")
+                sentences
+                    .replace("objects[0]", "")
                     .trim_start_matches(['.', ' '])
                     .to_owned()
             });
