@@ -41,7 +41,6 @@ pub(crate) enum Shape {
     /// A whole number that may be negative, such as an exit code.
     Signed32,
     Bool,
-    /// One of these words.
     Word(&'static [&'static str]),
     /// A list of values of one shape.
     List(&'static Shape),

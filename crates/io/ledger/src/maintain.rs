@@ -76,18 +76,18 @@ pub enum Error {
     },
 }
 
-/// How far a ledger may be pruned, and what holds it back.
+/// Bounds of pruning.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Prunable {
-    /// No record from this one on may be pruned.
+    /// First record that may not be pruned.
     pub below_max: u64,
-    /// So many payloads are gone already, whatever is on record of it.
+    /// Number of payloads that were pruned already, recorded or not.
     pub pruned: u64,
-    /// So many records an anchored snapshot covers.
+    /// Number of records under an anchored snapshot.
     pub anchored: u64,
-    /// So many records a checkpoint signs.
+    /// Number of signed records.
     pub signed: u64,
-    /// So many records were exported.
+    /// Number of exported records.
     pub exported: u64,
 }
 

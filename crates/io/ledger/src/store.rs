@@ -170,12 +170,12 @@ pub enum Error {
     },
 }
 
-/// The writer's side. One thread owns it.
+/// Write access to a store, owned by one thread.
 pub trait Store: Send {
-    /// Begins a term: raises the epoch and says what is there.
+    /// Begins a term: raises the epoch and returns it with the present head.
     fn lead(&mut self) -> Result<Term, Error>;
 
-    /// Appends durably iff `term` still leads and its head is the present one.
+    /// Appends durably if and only if `term` still leads and its head is the present one.
     fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error>;
 
     /// Reopens the store after an error, makes its records durable and returns their number. Must

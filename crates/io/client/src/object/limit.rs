@@ -161,7 +161,7 @@ pub(crate) fn ttl(text: &str) -> Result<Millis, Wrong> {
     }
 }
 
-/// A duration as people write limits: `24h`, not `1d`, so that the default reads as documented.
+/// Text of a duration in hours, `24h` and not `1d`, so that the default is shown as documented.
 pub(crate) fn hours(length: Millis) -> String {
     const HOUR_MS: u64 = 3_600_000;
     let ms = length.ms();

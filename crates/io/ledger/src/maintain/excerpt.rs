@@ -178,7 +178,7 @@ impl Reader for Export {
     }
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
-        // A note without a size counts as one over all records, where it will not verify.
+        // A note without a size counts as one over all records, and will not verify.
         let note = self
             .note
             .iter()
