@@ -1,7 +1,7 @@
 """Tests of `bursar.py` against the real server, whose path is in `BURSAR_BIN`.
 
-Each test has its own classes or its own server, so none depends on another. Tests wait for conditions,
-with a maximum time.
+Each test has its own classes or its own server, so none depends on another. Tests wait for
+conditions, with a maximum time.
 """
 
 from __future__ import annotations

@@ -97,7 +97,6 @@ impl ObjectKind {
         format!("{}/{name}", self.word().to_lowercase())
     }
 
-    /// Value of the field `apiVersion`.
     const fn version(self) -> &'static str {
         match self {
             Self::Limit => api::limit::API_VERSION,
@@ -112,7 +111,6 @@ impl ObjectKind {
         }
     }
 
-    /// Reads a document that has the shape.
     fn read(self, node: &Node) -> Option<Object> {
         match self {
             Self::Limit => limit::read(node),
@@ -369,7 +367,6 @@ pub(crate) fn read_object(
 /// The values of these two fields are checked by [`kind_of`].
 const API_VERSION: Field = Field::required("apiVersion", Shape::Text(|_| Ok(())));
 const KIND: Field = Field::required("kind", Shape::Text(|_| Ok(())));
-/// Fields of an object of unknown kind.
 const HEAD: Shape = Shape::Open(&[API_VERSION, KIND]);
 
 /// Kind as which an object is checked: the kind that it names, else that of the path, of the

@@ -84,7 +84,6 @@ pub struct ResourceAllocationRepository {
     held: Mutex<BTreeMap<BookingId, Slot>>,
 }
 
-/// Maximum ttl (S7).
 const DAY_MS: u64 = 86_400_000;
 
 impl ResourceAllocationRepository {

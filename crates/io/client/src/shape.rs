@@ -8,14 +8,12 @@ use bursar_units::hidden::is_hidden;
 
 use crate::tree::{Entry, Kind, Node, Position};
 
-/// One field of a map.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) presence: Presence,
     pub(crate) shape: Shape,
 }
 
-/// Rule about the absence of a field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Presence {
     Required,
@@ -25,7 +23,6 @@ pub(crate) enum Presence {
     Defaulted,
 }
 
-/// Shape of a value.
 pub(crate) enum Shape {
     /// A text that the reader accepts.
     Text(Reader),
@@ -33,7 +30,6 @@ pub(crate) enum Shape {
     Secret(Reader),
     /// A quantity: a text, or a number without quotes.
     Quantity(Reader),
-    /// A whole number within bounds.
     Whole {
         min: u64,
         max: u64,
@@ -64,13 +60,11 @@ pub(crate) enum Shape {
 /// A word, and the fields of a map with this word besides the shared ones.
 pub(crate) type Case = (&'static str, &'static [Field]);
 
-/// Accepts a text or returns the mistake in it.
 pub(crate) type Reader = fn(&str) -> Result<(), Wrong>;
 
 /// Finds violations of a rule over several fields. It must not depend on values that have mistakes.
 pub(crate) type Rule = fn(&Node) -> Vec<Violation>;
 
-/// Field that violates a rule, with the description.
 pub(crate) type Violation = (&'static str, Wrong);
 
 /// Description of a mistake in a value.
@@ -80,7 +74,6 @@ pub(crate) struct Wrong {
     pub(crate) suggestion: Option<String>,
 }
 
-/// Mistake with its position and path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FieldMistake {
     pub(crate) position: Position,
@@ -183,7 +176,6 @@ pub(crate) fn join(path: &str, field: &str) -> String {
     }
 }
 
-/// Adds all mistakes in a tree.
 pub(crate) fn check(shape: &Shape, node: &Node, path: &str, mistakes: &mut Vec<FieldMistake>) {
     match (shape, &node.kind) {
         (Shape::Any, _) => {}
@@ -322,7 +314,6 @@ fn check_fields<'a>(
     }
 }
 
-/// Fields of the case that the word in `key` selects.
 fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (Position, Wrong)> {
     let words = || cases.iter().map(|(word, _)| *word);
     let Some(value) = node.get(key) else {

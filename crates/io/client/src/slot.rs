@@ -41,7 +41,6 @@ const LOOK: Duration = Duration::from_secs(30);
 const JITTER_PERCENT: u32 = 20;
 /// Maximum time that the end of work, or of a process, waits for its release.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(10);
-/// Timeout of one attempt of a release.
 const RELEASE_ATTEMPT: Duration = Duration::from_secs(5);
 /// Minimum time of the first attempt, also after the deadline: the server may still know the
 /// booking.
@@ -354,7 +353,7 @@ impl Repeats {
                 Ok(Ok(booking)) => return Ok(booking),
                 Ok(Err(error)) => error,
                 // The error of the attempt before is more precise than a timeout.
-                Err(_) => last.unwrap_or_else(|| no_answer(client, until - began)),
+                Err(_) => last.unwrap_or_else(|| client.timed_out(until - began)),
             };
             if is_refusal(&error) || !self.again().await {
                 return Err(error);
@@ -381,7 +380,6 @@ fn lost_by_answer(answer: &Result<Booking, client::Error>) -> Option<Lost> {
     Some(Lost::Fenced { how })
 }
 
-/// A release with the fence only.
 pub(crate) fn with_fence(fence: u64) -> ReleaseRequest {
     ReleaseRequest {
         fence: Some(fence),
@@ -533,7 +531,6 @@ pub async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error>
     Ok(())
 }
 
-/// Renews a slot until it is lost.
 struct Renewal {
     client: Client,
     id: BookingId,
@@ -554,7 +551,6 @@ impl Renewal {
         }
     }
 
-    /// Tries to renew until the deadline.
     async fn renew(&self, deadline: Instant) -> Result<(), Lost> {
         let mut pause = Pause::new();
         loop {
@@ -577,7 +573,7 @@ impl Renewal {
             self.state.send_modify(|state| {
                 // The error of the attempt before is more precise than a timeout.
                 let cause = error.or_else(|| state.cause.take());
-                let cut = || Arc::new(no_answer(&self.client, deadline - sent));
+                let cut = || Arc::new(self.client.timed_out(deadline - sent));
                 state.cause = Some(cause.unwrap_or_else(cut));
             });
             let next = Instant::now() + pause.next();
@@ -586,13 +582,6 @@ impl Renewal {
                 return Err(self.state.borrow().unrenewed());
             }
         }
-    }
-}
-
-fn no_answer(client: &Client, after: Duration) -> client::Error {
-    client::Error::Timeout {
-        server: client.server().to_owned(),
-        after,
     }
 }
 

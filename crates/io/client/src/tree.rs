@@ -17,11 +17,9 @@ use serde_json::Value;
 pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,
-    /// Number of characters to underline.
     pub(crate) width: usize,
 }
 
-/// A value with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) position: Position,
@@ -39,7 +37,6 @@ pub(crate) enum Kind {
     Map(Vec<Entry>),
 }
 
-/// One field of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -62,13 +59,11 @@ impl Node {
             .map(|entry| &entry.value)
     }
 
-    /// A field that is present and not null.
     pub(crate) fn given(&self, key: &str) -> Option<&Self> {
         self.get(key)
             .filter(|node| !matches!(node.kind, Kind::Null))
     }
 
-    /// Kind of the value, for messages.
     pub(crate) const fn word(&self) -> &'static str {
         match self.kind {
             Kind::Null => "null",

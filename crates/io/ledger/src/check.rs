@@ -22,7 +22,6 @@ use crate::store::{Error, Kept, Reader};
 use fold::Fold;
 use hashes::Hashes;
 
-/// Records read at a time.
 const CHUNK: usize = 4_096;
 
 /// Options of a check.
@@ -174,7 +173,6 @@ pub(crate) fn state_after(reader: &dyn Reader, until: u64) -> Result<State, Erro
     fold.into_state().map_err(|what| Error::Damaged { what })
 }
 
-/// Time of the record before `seq`, if it can be read.
 fn time_before(reader: &dyn Reader, seq: u64) -> Option<Instant> {
     let seq = seq.checked_sub(1)?;
     let kept = reader.records(seq, 1).ok()?.pop()?;

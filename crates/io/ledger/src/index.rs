@@ -32,7 +32,6 @@ pub use indexer::{Error, Indexer, Pace, Progress};
 /// Name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.index";
 
-/// Version of the file format.
 const FORMAT: i64 = 1;
 
 /// SQLite application id of the file: `BurI`.
@@ -41,7 +40,6 @@ const APPLICATION_ID: i64 = 0x4275_7249;
 /// Maximum wait of a look-up for a commit to the index, before it scans instead.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// Records read at a time by a scan.
 const CHUNK: usize = 1_024;
 
 /// Index of one generation of one ledger, for any number of threads.
@@ -63,7 +61,6 @@ pub struct Indexed {
     pub records: u64,
 }
 
-/// Header of an index file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Header {
     ledger: String,
@@ -72,13 +69,11 @@ struct Header {
     rule: u32,
     /// First record that had its payload when the index was begun, if it is known.
     first: Option<u64>,
-    /// Number of indexed records.
     records: u64,
     /// Leaf hash of the last indexed record, if it is known.
     leaf: Option<Hash>,
 }
 
-/// Reason not to use a file.
 enum Unusable {
     /// The file is being written, or is missing.
     Now,
@@ -291,7 +286,6 @@ impl Search<'_> {
         self.records.is_empty() || self.max <= self.found.len() || self.read_max == 0
     }
 
-    /// Checks the records that the index names.
     fn follow(&mut self, index: &Index) -> Result<(), store::Error> {
         while !self.is_over() {
             let wanted = self.max - self.found.len();
@@ -310,7 +304,6 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Checks all remaining records.
     fn scan(&mut self) -> Result<(), store::Error> {
         while !self.is_over() {
             let left = usize::try_from(self.records.end - self.records.start);

@@ -18,13 +18,11 @@ use thiserror::Error;
 use crate::store::sqlite::FILE_NAME;
 use crate::store::{self, Kept, Reader};
 
-/// Records read, hashed and decoded at a time.
 const CHUNK: usize = 1_024;
 
 /// Maximum number of chunks between two threads.
 const CHUNKS_AHEAD: usize = 8;
 
-/// Number and bytes of a record.
 type Payload = (u64, Vec<u8>);
 
 /// Recovered ledger.

@@ -164,7 +164,6 @@ impl Snapshots {
         Ok((good, skipped))
     }
 
-    /// Files with names of snapshots, newest first.
     fn list(&self) -> Result<Vec<(u64, PathBuf)>, store::Error> {
         let failed = |source| durable::failed("read", &self.directory, source);
         let entries = match std::fs::read_dir(&self.directory) {

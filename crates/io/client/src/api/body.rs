@@ -96,7 +96,6 @@ fn check_size(bytes: &[u8]) -> Result<(), Box<Problem>> {
     Err(refusal(Code::TooLarge, detail))
 }
 
-/// Problem with all mistakes of a body that its type does not accept.
 fn all_mistakes(bytes: &[u8], shape: &Shape, error: &serde_json::Error) -> Box<Problem> {
     let tree = match tree(bytes) {
         Ok(tree) => tree,
@@ -177,7 +176,6 @@ impl Body for Batch {
 
 /// Maximum lifetime of a token: ten years.
 const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
-/// Maximum number of characters of a recorded reason.
 const REASON_LENGTH_MAX: usize = 1_024;
 
 impl BookingRequest {
@@ -324,7 +322,6 @@ pub(super) const TTL: Shape = time(TTL_MIN, TTL_MAX);
 pub(super) const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
 pub(super) const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
 
-/// Field of a [`super::ApplyRequest`].
 const OBJECTS: &str = "objects";
 /// The objects themselves are checked by [`object::read_list`].
 const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::Any))]);
@@ -418,7 +415,6 @@ fn field_error((field, wrong): Violation) -> FieldError {
     FieldError::new(field, wrong.message)
 }
 
-/// Checks the reason of a forced release.
 pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
     let text = text.trim();
     if text.chars().count() > REASON_LENGTH_MAX {
@@ -434,7 +430,6 @@ pub(super) fn token_name(text: &str) -> Result<(), Wrong> {
     new_label(text).map(drop)
 }
 
-/// Reads the lifetime of a token.
 pub(super) fn lifetime(text: &str) -> Result<Millis, Wrong> {
     let length: Millis = text.parse()?;
     if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use bursar_units::{BookingId, ObjectName};
 use http::{Method, header};
 
-use super::calls::Mode;
-use super::exchange::Call;
+use super::calls::{Mode, call};
 use super::{Client, Error, Query};
 use crate::api::{
     ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, Limit,
@@ -139,12 +138,8 @@ impl Client {
 
     /// Declares one limit; with a `resourceVersion`, only if it is the present one.
     pub async fn put_limit(&self, limit: &Limit, mode: Mode) -> Result<ApplyAnswer, Error> {
-        let target = format!(
-            "/v1/limits/{}{}",
-            limit.metadata.name,
-            mode.query().as_str()
-        );
-        let call = Call::new(Method::PUT, target).json(limit);
+        let path = format!("/v1/limits/{}", limit.metadata.name);
+        let call = call(Method::PUT, &path, &mode.query()).json(limit);
         let call = match &limit.metadata.resource_version {
             Some(version) => call.header(header::IF_MATCH, version),
             None => call,

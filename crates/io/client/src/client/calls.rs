@@ -41,8 +41,7 @@ impl Client {
         path: &str,
         query: &Query,
     ) -> Result<T, Error> {
-        self.fetch(&Call::new(Method::GET, format!("{path}{}", query.as_str())))
-            .await
+        self.fetch(&call(Method::GET, path, query)).await
     }
 
     /// A GET that the server answers when the object changes, or after `wait`.
@@ -53,8 +52,8 @@ impl Client {
     ) -> Result<T, Error> {
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let query = Query::new().with("wait", Millis::from_ms(ms));
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::GET, target).wait(wait)).await
+        self.fetch(&call(Method::GET, path, &query).wait(wait))
+            .await
     }
 
     pub(super) async fn put<B: Serialize, T: DeserializeOwned>(
@@ -63,8 +62,7 @@ impl Client {
         query: &Query,
         body: &B,
     ) -> Result<T, Error> {
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::PUT, target).json(body)).await
+        self.fetch(&call(Method::PUT, path, query).json(body)).await
     }
 
     pub(super) async fn post<B: Serialize, T: DeserializeOwned>(
@@ -73,8 +71,7 @@ impl Client {
         query: &Query,
         body: &B,
     ) -> Result<T, Error> {
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::POST, target).json(body))
+        self.fetch(&call(Method::POST, path, query).json(body))
             .await
     }
 
@@ -86,7 +83,7 @@ impl Client {
         body: &B,
     ) -> Result<T, Error> {
         let header = HeaderName::from_static(IDEMPOTENCY_HEADER);
-        let call = Call::new(Method::POST, format!("{path}{}", query.as_str())).json(body);
+        let call = call(Method::POST, path, query).json(body);
         self.fetch(&call.header(header, key.as_str())).await
     }
 
@@ -95,11 +92,7 @@ impl Client {
         path: &str,
         query: &Query,
     ) -> Result<T, Error> {
-        self.fetch(&Call::new(
-            Method::DELETE,
-            format!("{path}{}", query.as_str()),
-        ))
-        .await
+        self.fetch(&call(Method::DELETE, path, query)).await
     }
 
     pub(super) async fn text(&self, path: &str) -> Result<String, Error> {
@@ -126,6 +119,10 @@ impl Client {
         }
         Ok(list)
     }
+}
+
+pub(super) fn call(method: Method, path: &str, query: &Query) -> Call {
+    Call::new(method, format!("{path}{}", query.as_str()))
 }
 
 /// Joins parts, which may have any characters, to a path.

@@ -143,11 +143,7 @@ impl EventStream {
             return Ok(());
         };
         let Ok(chunk) = timeout(SILENCE_MAX, download.chunk()).await else {
-            let server = self.client.server().to_owned();
-            return Err(Error::Timeout {
-                server,
-                after: SILENCE_MAX,
-            });
+            return Err(self.client.timed_out(SILENCE_MAX));
         };
         let Some(bytes) = chunk? else {
             self.open = None;

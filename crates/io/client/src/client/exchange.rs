@@ -70,7 +70,6 @@ impl Call {
     }
 }
 
-/// Part of an answer that belongs to the attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Extent {
     /// Head and body: the call is repeated if the body breaks off.
@@ -101,14 +100,12 @@ impl From<Error> for FailedAttempt {
 }
 
 impl Client {
-    /// Sends a call and reads its answer as JSON.
     pub(super) async fn fetch<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
         let bytes = self.fetch_bytes(call).await?;
         serde_json::from_slice(&bytes)
             .map_err(|error| self.protocol(format!("{} {}: {error}", call.method, call.target)))
     }
 
-    /// Sends a call and reads its answer whole.
     pub(super) async fn fetch_bytes(&self, call: &Call) -> Result<Bytes, Error> {
         Ok(self.repeat(call, Extent::Whole).await?.bytes)
     }
@@ -228,7 +225,7 @@ impl Client {
         }
     }
 
-    fn timed_out(&self, after: Duration) -> Error {
+    pub(crate) fn timed_out(&self, after: Duration) -> Error {
         Error::Timeout {
             server: self.server().to_owned(),
             after,
@@ -284,7 +281,6 @@ impl Download {
     }
 }
 
-/// True if a repeat of the call may succeed.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     match error {
         Error::Lost { .. } | Error::Unreachable { .. } => true,

@@ -27,7 +27,6 @@ pub struct Logs {
     id: BookingId,
     stream: LogStream,
     follow: Follow,
-    /// Number of bytes read.
     from: u64,
     open: Option<Download>,
     pause: Pause,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::calls::{Mode, path};
+use super::calls::{Mode, call, path};
 use super::exchange::Call;
 use super::{Client, Download, Error, Query};
 use crate::api::{
@@ -128,11 +128,8 @@ impl Client {
 
     /// Stored records, selected by `format`, `from` and `to`.
     pub async fn export(&self, query: &Query) -> Result<Download, Error> {
-        self.download(&Call::new(
-            Method::GET,
-            format!("/v1/ledger/export{}", query.as_str()),
-        ))
-        .await
+        self.download(&call(Method::GET, "/v1/ledger/export", query))
+            .await
     }
 
     /// Confirms that an export is safely stored, so that its records may be pruned.

@@ -27,7 +27,6 @@ pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 type Sender = SendRequest<Full<Bytes>>;
 type Answering = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, BoxError>> + Send>>;
 
-/// Maximum number of kept connections.
 const IDLE_MAX: usize = 8;
 
 /// Transport of requests to a server.
@@ -48,7 +47,6 @@ enum Route {
 #[derive(Default)]
 struct Idle(Mutex<Vec<Sender>>);
 
-/// Answer with its connection.
 pub(super) struct Answered {
     pub(super) response: Response<AnswerBody>,
     pub(super) lease: Option<Lease>,

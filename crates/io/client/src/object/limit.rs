@@ -11,7 +11,6 @@ use crate::tree::Node;
 
 /// Value of `class` or `tenant` for one counter per value.
 pub const EACH: &str = "each";
-/// Shape of the document of a limit.
 pub(crate) const SHAPE: Shape = Shape::Map(&[
     API_VERSION,
     KIND,
@@ -66,7 +65,6 @@ pub(crate) fn scope_text(scope: &Scope) -> String {
     }
 }
 
-/// Reads a document that has the shape.
 pub(super) fn read(node: &Node) -> Option<Object> {
     let metadata = node.get("metadata")?;
     let version = metadata.get("resourceVersion").and_then(Node::text);

@@ -14,7 +14,6 @@ use crate::tree::{Kind, Node, read_yaml};
 
 /// Maximum number of pods: more than a node has, and the bound of the kernel rule.
 const PODS_MAX: usize = 100_000;
-/// Maximum headroom: 100 %.
 const HEADROOM_MAX_PERMILLE: u64 = 1_000;
 /// The two alternative fields for the demand of a pod.
 const DEMAND: &str = "demandPpm";
@@ -130,7 +129,6 @@ fn read(node: &Node) -> Result<Market, Vec<FieldMistake>> {
         })
 }
 
-/// Checks rules over several fields and pods.
 fn check_pods(pods: &[Node], mistakes: &mut Vec<FieldMistake>) {
     let mut seen = std::collections::BTreeSet::new();
     for (pod, index) in pods.iter().zip(0..) {

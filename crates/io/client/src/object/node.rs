@@ -61,7 +61,6 @@ pub fn object(name: &ObjectName, capacity: &Amount) -> api::Node {
     api::Node::new(name.clone(), allocatable)
 }
 
-/// Reads a document that has the shape.
 pub(super) fn read(node: &Node) -> Option<Object> {
     let name = limit::object_name(name_of(node)?.text()?).ok()?;
     let allocatable = node

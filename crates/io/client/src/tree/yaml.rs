@@ -15,7 +15,6 @@ const DEPTH_MAX: usize = 64;
 /// four times the values of 16 MiB of real nodes.
 const VALUES_MAX: usize = 2_000_000;
 
-/// Error of a text that is not YAML.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Unreadable {
     pub(crate) position: Position,
@@ -53,7 +52,6 @@ struct Builder {
 struct Open {
     anchor: usize,
     node: Node,
-    /// A key that waits for its value.
     key: Option<(String, Position)>,
     values_before: usize,
 }

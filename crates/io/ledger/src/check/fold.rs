@@ -32,23 +32,19 @@ pub(super) struct Fold {
     met: Vec<Claim>,
     /// The first claim that the folded state does not equal.
     unmet: Option<String>,
-    /// Records without a payload.
     blank: std::ops::Range<u64>,
     has_payload: bool,
     /// End of the pruned records according to the records.
     pruned_below: u64,
-    /// Announced keys, with the record.
     pub(super) announced: Vec<(u64, VerifierKey)>,
 }
 
-/// Source of a known state hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Claim {
     Snapshot,
     Live,
 }
 
-/// Start of the fold.
 enum Start {
     /// Record 0.
     Beginning,
@@ -142,7 +138,6 @@ impl Fold {
         }
     }
 
-    /// Level of the newest records.
     pub(super) fn level(&self) -> u64 {
         self.state.spine.level
     }
@@ -292,7 +287,6 @@ impl Fold {
         }
     }
 
-    /// Compares the state with the hashes that are known for this head.
     fn meet(&mut self) {
         let Some(claims) = self.expected.get(&self.state.spine.head) else {
             return;

@@ -22,7 +22,6 @@ pub(super) struct Hashes<'a> {
     reader: &'a dyn Reader,
     first: u64,
     tree: Tree,
-    /// Stored leaves of the present tile.
     leaves: Vec<Hash>,
     /// Records whose hash differs from their tile.
     suspects: Vec<u64>,
@@ -36,7 +35,6 @@ pub(super) struct Hashes<'a> {
     pruned: u64,
 }
 
-/// Result of the comparison with the checkpoints.
 pub(super) struct Verdict {
     pub(super) check: Check,
     /// Lines about records that no signature covers, if these are refused.
@@ -45,9 +43,7 @@ pub(super) struct Verdict {
     pub(super) history: Vec<Check>,
     pub(super) damaged_at: Option<u64>,
     pub(super) newest: Option<Checkpoint>,
-    /// Checkpoints seen before that are extended.
     pub(super) joined: Vec<Checkpoint>,
-    /// Checkpoints seen before that are not extended.
     pub(super) parted: Vec<Checkpoint>,
 }
 
@@ -62,7 +58,6 @@ struct OpenedNotes {
     signed: Vec<Signed>,
     /// Size of the first note without such a signature, with the cause.
     unsigned: Option<(u64, String)>,
-    /// Number of keys that have signed.
     keys: usize,
 }
 

@@ -13,7 +13,6 @@ use crate::log;
 use crate::pipeline::Ledger;
 use crate::store::sqlite::{self, SqliteReader};
 
-/// Time between two checks for records to index.
 const LOOK: Duration = Duration::from_secs(1);
 /// Rest after a chunk, as a multiple of the time of the chunk, because commits come first.
 const REST: u32 = 3;

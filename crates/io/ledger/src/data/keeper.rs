@@ -30,10 +30,8 @@ const SNAPSHOT_RECORDS: u64 = 100_000;
 const SNAPSHOT_AGE: Duration = Duration::from_mins(10);
 /// Minimum time between two tries: at 200,000 records a second snapshots would never stop.
 const SNAPSHOT_PAUSE: Duration = Duration::from_mins(1);
-/// Time between two anchored snapshots (L12).
 const ANCHOR_AGE: Millis = Millis::from_hours(24);
 const LOOK: Duration = Duration::from_secs(1);
-/// Maximum time for an answer of the ledger.
 const ANSWER: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]

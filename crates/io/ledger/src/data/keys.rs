@@ -114,7 +114,6 @@ pub(super) fn lock(signer: &Mutex<Signer>) -> MutexGuard<'_, Signer> {
     signer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if a key is recorded.
 pub(super) fn is_announced(state: &State, signer: &Signer) -> bool {
     let key = signer.verifier().to_string();
     state

@@ -15,7 +15,6 @@ use crate::durable;
 use crate::recover::{Error, Recovered, check_extends_note};
 use crate::store::{self, Reader};
 
-/// Name of the file in a data directory.
 pub(crate) const FILE_NAME: &str = "ledger.checkpoint";
 
 const MODE: u32 = 0o600;
@@ -89,7 +88,6 @@ pub(crate) fn check_note(
     check_extends_note(reader, builder, keys, &note).map(drop)
 }
 
-/// Replaces the note in the file.
 pub(crate) fn keep(data: &Path, note: &str) -> Result<(), store::Error> {
     durable::write(&data.join(FILE_NAME), MODE, &[note.as_bytes()])
 }

@@ -149,7 +149,6 @@ impl Indexer {
         Ok(Progress::Behind)
     }
 
-    /// Opens the existing file, if it fits.
     fn resume(&self, reader: &dyn Reader) -> Result<Option<OpenIndex>, store::Error> {
         let path = &self.index.path;
         let Ok(Some(file)) = file_id(path) else {

@@ -226,7 +226,6 @@ impl Reader for Export {
 /// Compares the lines that are written to it with those of a file, up to the first difference.
 struct Comparison<R> {
     file: R,
-    /// Number of equal lines.
     number: u64,
     /// Line that is being written.
     line: Vec<u8>,
@@ -290,7 +289,6 @@ impl<R: BufRead> Write for Comparison<R> {
     }
 }
 
-/// Kind of a line, for messages.
 fn kind_of(line: &[u8]) -> &'static str {
     const KINDS: [(&str, &str); 7] = [
         ("{\"v\":", "a record"),

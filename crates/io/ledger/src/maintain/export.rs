@@ -26,7 +26,6 @@ use super::{Error, KeptLeaves};
 use crate::recover::StoredTiles;
 use crate::store::{self, Kept, Reader};
 
-/// Version of the file format.
 pub(super) const VERSION: u64 = 1;
 
 /// Records read at a time: a tile.
@@ -43,7 +42,6 @@ pub struct Exported {
     pub unsigned: u64,
 }
 
-/// A line that is not a record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Line {

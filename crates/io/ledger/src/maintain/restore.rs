@@ -26,7 +26,6 @@ use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
 use crate::{durable, index, snapshots};
 
-/// Records replayed in one commit.
 const CHUNK: usize = 1_024;
 
 /// Unfinished ledger; an existing one is left of an interrupted restore.
@@ -138,7 +137,6 @@ pub fn restore(
     })
 }
 
-/// State of the ledger in a directory, if it can be read.
 fn replaced_state(data: &Path) -> Option<State> {
     let file = data.join(FILE_NAME);
     let reader = SqliteReader::open(&file).ok()?;
@@ -221,7 +219,6 @@ fn replay(copy: &dyn Reader, good: u64, store: &mut SqliteStore) -> Result<Build
     Ok(builder)
 }
 
-/// Appends the records of the restore and of the new key.
 fn record(
     store: &mut SqliteStore,
     builder: &mut Builder,

@@ -45,7 +45,6 @@ const APPLICATION_ID: i64 = 0x4275_7273;
 /// Name of the copy that is written when the ledger file of a running server was moved or removed.
 pub(crate) const RESCUE: &str = "ledger.rescue";
 
-/// Maximum number of rescued files.
 const RESCUES_MAX: u32 = 100;
 
 /// Maximum wait of a statement for a lock. Only a checkpoint beside a long read waits. Tests of that
@@ -90,7 +89,6 @@ pub struct SqliteStore {
     open: Option<[Option<FileId>; 2]>,
 }
 
-/// Device and inode of a file.
 pub(crate) type FileId = (u64, u64);
 
 impl SqliteStore {
@@ -181,7 +179,6 @@ impl SqliteStore {
         })
     }
 
-    /// Runs a change in a transaction.
     fn change<T>(
         &mut self,
         operation: &'static str,

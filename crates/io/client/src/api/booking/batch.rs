@@ -159,15 +159,10 @@ pub struct FlatOperation {
 }
 
 vocabulary! {
-    /// Kind of an operation.
     pub(crate) enum OperationKind {
-        /// Requests slots.
         Reserve = "reserve",
-        /// Renews a grant.
         Renew = "renew",
-        /// Gives slots back.
         Release = "release",
-        /// Ends a wait.
         Cancel = "cancel",
     }
 }

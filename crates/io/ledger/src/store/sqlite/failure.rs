@@ -20,7 +20,6 @@ struct InFile {
 pub(super) struct LedgerFile<'a>(pub(super) &'a Path);
 
 impl LedgerFile<'_> {
-    /// Converts an error of SQLite.
     pub(super) fn failed(self, operation: &'static str) -> impl Fn(rusqlite::Error) -> Error {
         let path = self.0.display().to_string();
         move |source| {
