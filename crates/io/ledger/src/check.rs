@@ -9,14 +9,15 @@ mod hashes;
 
 use std::path::Path;
 
+use bursar_engine::State;
 use bursar_engine::market::Position;
-use bursar_engine::{State, codec};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::Hash;
 pub use bursar_journal::proof::Check;
 use bursar_units::{Instant, ObjectName};
 
 use crate::data::newest;
+use crate::maintain::time_of;
 use crate::snapshots::Loaded;
 use crate::store::{Error, Kept, Reader};
 use fold::Fold;
@@ -175,9 +176,7 @@ pub(crate) fn state_after(reader: &dyn Reader, until: u64) -> Result<State, Erro
 
 fn time_before(reader: &dyn Reader, seq: u64) -> Option<Instant> {
     let seq = seq.checked_sub(1)?;
-    let kept = reader.records(seq, 1).ok()?.pop()?;
-    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-    Some(codec::decode(seq, &kept.bytes?, blob).ok()?.time)
+    time_of(reader, reader.records(seq, 1).ok()?.pop()?)
 }
 
 /// Reads a chunk of records from `next` on, or only the first if the chunk cannot be read.

@@ -140,7 +140,7 @@ pub fn first_at(reader: &dyn Reader, time: Instant) -> Result<u64, store::Error>
     Ok(low)
 }
 
-fn time_of(reader: &dyn Reader, kept: Kept) -> Option<Instant> {
+pub(crate) fn time_of(reader: &dyn Reader, kept: Kept) -> Option<Instant> {
     let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
     Some(codec::decode(kept.seq, &kept.bytes?, blob).ok()?.time)
 }

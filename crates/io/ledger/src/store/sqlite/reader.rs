@@ -71,7 +71,7 @@ impl SqliteReader {
                 .query_row(key, |row| row.get::<_, Vec<u8>>(0))
                 .optional()
         };
-        match read().map_err(self.failed())?.as_deref().map(tile_hashes) {
+        match self.read(read)?.as_deref().map(tile_hashes) {
             None => Ok(Vec::new()),
             Some(Ok(hashes)) => Ok(hashes),
             Some(Err(_)) => {
@@ -81,14 +81,14 @@ impl SqliteReader {
         }
     }
 
-    fn failed(&self) -> impl Fn(rusqlite::Error) -> Error {
-        LedgerFile(&self.path).failed("read")
+    fn read<T>(&self, read: impl FnOnce() -> rusqlite::Result<T>) -> Result<T, Error> {
+        read().map_err(LedgerFile(&self.path).failed("read"))
     }
 }
 
 impl Reader for SqliteReader {
     fn head(&self) -> Result<u64, Error> {
-        head(&self.connection).map_err(self.failed())
+        self.read(|| head(&self.connection))
     }
 
     fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error> {
@@ -104,7 +104,7 @@ impl Reader for SqliteReader {
             })?;
             rows.collect::<rusqlite::Result<Vec<Kept>>>()
         };
-        let records = read().map_err(self.failed())?;
+        let records = self.read(read)?;
         match records
             .iter()
             .zip(from..)
@@ -121,12 +121,11 @@ impl Reader for SqliteReader {
     }
 
     fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT bytes FROM blob WHERE sha256 = ?1";
             let mut select = self.connection.prepare_cached(sql)?;
             select.query_row([sha256.0], |row| row.get(0)).optional()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error> {
@@ -139,39 +138,36 @@ impl Reader for SqliteReader {
     }
 
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT note FROM checkpoint WHERE size <= ?1 ORDER BY size DESC LIMIT 1";
             let mut select = self.connection.prepare_cached(sql)?;
             select
                 .query_row([number(size)?], |row| row.get(0))
                 .optional()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
-        let read = || {
+        self.read(|| {
             let mut select = self
                 .connection
                 .prepare("SELECT size, note FROM checkpoint ORDER BY size")?;
             let rows = select.query_map([], |row| Ok((count(row, 0)?, row.get(1)?)))?;
             rows.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn anchors(&self) -> Result<Vec<u64>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT DISTINCT head FROM anchor ORDER BY head";
             let mut select = self.connection.prepare(sql)?;
             let rows = select.query_map([], |row| count(row, 0))?;
             rows.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error> {
-        let read = || {
+        self.read(|| {
             let newest = "SELECT max(head) FROM anchor WHERE head <= ?1";
             let newest: Option<i64> =
                 self.connection
@@ -188,15 +184,12 @@ impl Reader for SqliteReader {
                 head = count(row, 1)?;
             }
             Ok(Some((head, lines)))
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn exported(&self) -> Result<u64, Error> {
-        let read = self
-            .connection
-            .query_row("SELECT exported FROM meta", [], |row| count(row, 0));
-        read.map_err(self.failed())
+        let sql = "SELECT exported FROM meta";
+        self.read(|| self.connection.query_row(sql, [], |row| count(row, 0)))
     }
 }
 
