@@ -533,7 +533,7 @@ fn a_small_file_cannot_become_a_large_one() {
         read("a: &a [*a]")
             .unwrap_err()
             .to_string()
-            .contains("inside what it names")
+            .contains("inside its own anchor")
     );
 }
 

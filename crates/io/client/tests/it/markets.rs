@@ -118,7 +118,7 @@ fn a_file_that_is_not_a_node_is_refused() {
         assert_eq!(mistakes(text)[0], expected, "{text}");
     }
     let two = "capacityMilli: 1\npods: []\n---\ncapacityMilli: 1\npods: []\n";
-    assert_eq!(mistakes(two), ["401 a second node begins here"]);
+    assert_eq!(mistakes(two), ["401 a second document begins here"]);
 }
 
 /// Method: one pod more than allowed, each with few fields. Reading them takes seconds in a test
