@@ -5,17 +5,17 @@
     with bursar.slot("python", tenant="a", wait=30) as slot:
         work()
 
-A slot is reserved, renewed by a thread beside the work, and given back however the work ends.
+A slot is reserved, renewed by a thread beside the work, and released at any end of the work.
 `ResourceAllocationRepository` keeps the interface of the repository that it replaces.
 
-Promised: a call that may have been done is repeated under the same id, so nothing is held twice;
-a server that is away admits nothing, and says so as `Unavailable`; whoever no longer holds a slot
-is told through `slot.lost` no later than the server gives it to another, and a block whose slot was
-lost never ends as if all was well; a release is repeated until the server answers or the booking's
-deadline passes, while the process lives.
+Promises: a call that may have been done is repeated under the same id, so nothing is held twice.
+With an unavailable server nothing is admitted, and the error is `Unavailable`. `slot.lost` is set
+before the server can grant the slot to another client, and a block whose slot was lost ends with an
+error. A release is repeated until the server answers or the deadline of the booking passes, while
+the process lives.
 
-Deliberately absent: TLS, the pinning of a ledger's key (the command line does that), and every
-call that a holder of slots has no use for; `Client.call` reaches those.
+Not included: TLS, the pinning of a ledger's key (the command line does that), and calls that a
+holder of slots does not need; `Client.call` can make those.
 """
 
 from __future__ import annotations
@@ -72,42 +72,42 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger("bursar")
 
-#: How long to wait for an answer, repeats included.
+#: Maximum time for an answer, repeats included.
 TIMEOUT_SECONDS = 30.0
-#: How long a grant lasts without renewal.
+#: Duration of a grant without renewal.
 TTL_SECONDS = 60.0
-#: The longest ttl and the longest wait that a server allows.
+#: Maximum ttl and maximum wait of a server.
 DAY_SECONDS = 86_400.0
-#: How long one look at a waiting booking waits for it to change.
+#: Wait of one request for the change of a queued booking.
 LOOK_SECONDS = 30.0
-#: How long one attempt at renewal may hang, so that no other slot is forgotten meanwhile.
+#: Timeout of one attempt to renew, so that other slots are renewed in time.
 RENEWAL_SECONDS = 5.0
-#: How long the end of a block, or of the process, waits for its releases at most.
+#: Maximum time that the end of a block, or of the process, waits for its releases.
 RELEASE_SECONDS = 10.0
-#: How long its first attempt has at least, also after the deadline: the server may still know it.
+#: Minimum time of the first attempt, also after the deadline: the booking may still exist.
 RELEASE_SECONDS_FIRST = 2.0
-#: How long giving up a wait may take: whoever interrupts wants to be gone.
+#: Maximum time to leave a queue after an interrupt.
 LEAVE_SECONDS = 5.0
 LEAVE_ATTEMPTS_MAX = 3
-#: How often a call is sent at most: some seconds of trouble are ridden out.
+#: Maximum number of attempts of a call: enough for an outage of some seconds.
 ATTEMPTS_MAX = 6
 #: Pauses between attempts: the first, and the longest.
 PAUSE_SECONDS_FIRST, PAUSE_SECONDS_LAST = 0.1, 5.0
-#: Connections that are kept for the next request.
+#: Maximum number of kept connections.
 IDLE_MAX = 8
-#: Operations of one batch, a bound of the server.
+#: Maximum number of operations of a batch, a bound of the server.
 BATCH_MAX = 1_024
-#: Items of one page, a bound of the server.
+#: Maximum number of items of a page, a bound of the server.
 PAGE_MAX = 1_000
-#: Bytes of an answer; a page of the largest items has a tenth of it.
+#: Maximum size of an answer: ten times a page of the largest items.
 ANSWER_BYTES_MAX = 64 << 20
-#: Bytes of an answer that are read at a time.
+#: Bytes of an answer read at a time.
 PIECE_BYTES = 64 << 10
-#: Bytes of a token file; tokens have less than a hundred.
+#: Maximum size of a token file; tokens have less than a hundred bytes.
 TOKEN_BYTES_MAX = 4_096
-#: The largest integer that JSON carries everywhere.
+#: Largest integer that every JSON reader reads exactly.
 INTEGER_MAX = (1 << 53) - 1
-#: The port of a server whose address names none.
+#: Port of an address without one.
 PORT_DEFAULT = 7171
 
 
@@ -115,7 +115,7 @@ PORT_DEFAULT = 7171
 
 
 class BursarError(Exception):
-    """The server said no, or could not be asked. `problem` is its own object (RFC 9457)."""
+    """The server refused or did not answer. `problem` is the object of the server (RFC 9457)."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         # The problem is the only argument, so that errors survive pickling between processes.
@@ -132,7 +132,7 @@ class BursarError(Exception):
 
 
 class Refused(BursarError, ValueError):
-    """A limit is reached. The first limit that binds is told by name, `limits` has all of them."""
+    """A limit is reached. The attributes describe the first limit that binds, `limits` has all."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         super().__init__(problem)
@@ -150,19 +150,19 @@ class Refused(BursarError, ValueError):
 
 
 class Unavailable(BursarError):
-    """No server, or one that takes nothing now: nothing was admitted."""
+    """There is no server, or it accepts no requests now. Nothing was admitted."""
 
 
 class OutcomeUnknown(BursarError):
-    """It may have been done or not. Repeating it under the same id is safe."""
+    """The call may have been done. Repeating it under the same id is safe."""
 
 
 class Fenced(BursarError):
-    """The slot is no longer the caller's: stop the work."""
+    """The caller no longer holds the slot and must stop the work."""
 
 
 class NotGranted(BursarError):
-    """It ended before it was granted; `end` says how."""
+    """The booking ended before it was granted; `end` is the kind of end."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         super().__init__(problem)
@@ -180,13 +180,13 @@ _ERRORS: Dict[str, Type[BursarError]] = {
     "slow-down": Unavailable,
     "outcome-unknown": OutcomeUnknown,
 }
-#: What may fare better a moment later; the last two are our own words for a broken connection.
+#: Codes of temporary errors; the last two are codes of this client for a broken connection.
 _WORTH_REPEATING = frozenset(
     ["busy", "unavailable", "not-leader", "slow-down", "outcome-unknown", "lost", "unreachable"]
 )
-#: After these it is not known whether the call was done.
+#: Codes after which the call may have been done.
 _UNKNOWN = frozenset(["outcome-unknown", "lost", "timeout"])
-#: By these the server says that a booking is no longer held.
+#: Codes of the server for a booking that is no longer held.
 _ENDED = frozenset(["stale-fence", "not-found"])
 
 
@@ -194,8 +194,8 @@ def _error_of(problem: Mapping[str, Any]) -> BursarError:
     return _ERRORS.get(str(problem.get("code")), BursarError)(problem)
 
 
-def _is_passing(error: BursarError) -> bool:
-    """Whether the server has not answered, or not with a decision: later it may."""
+def _is_temporary(error: BursarError) -> bool:
+    """True unless the server answered with a decision."""
     return error.status is None or error.status >= 500 or error.code == "slow-down"
 
 
@@ -203,9 +203,9 @@ def _is_passing(error: BursarError) -> bool:
 
 
 class Lost(threading.Event):
-    """Set once a slot is no longer held. `reason` is `fenced` where the server said so, and
-    `unrenewed` where no renewal succeeded in time; `problem` is what the server said, or why it
-    could not be asked, and of an unrenewed slot `since` is when it was last renewed."""
+    """Set once a slot is no longer held. `reason` is `fenced` if the server ended the booking, and
+    `unrenewed` if no renewal succeeded in time. `problem` is the answer of the server or the error
+    of the call; for an unrenewed slot its `since` is the time of the last renewal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class Lost(threading.Event):
         self._guard = threading.Lock()
 
     def tell(self, reason: str, problem: Mapping[str, Any]) -> bool:
-        """Sets it; the first reason stays. Returns whether this was the first."""
+        """Sets the event with a reason. Only the first call has an effect and returns true."""
         with self._guard:
             if self.is_set():
                 return False
@@ -227,7 +227,7 @@ class Lost(threading.Event):
         return True
 
     def then(self, call: Callable[[], None]) -> None:
-        """Calls back once it is set, on the thread that sets it, or now."""
+        """Calls `call` when the event is set, on the thread that sets it, or at once."""
         with self._guard:
             if not self.is_set():
                 self._calls.append(call)
@@ -236,12 +236,12 @@ class Lost(threading.Event):
 
 
 class Slot:
-    """A slot that is asked for, held and given back, once: the next work takes a new one.
+    """A slot that is reserved, held and released once.
 
-    Made by `Client.slot`. As a context manager it gives back however the block ends. A block that
-    ends well though the slot was lost meanwhile raises `Fenced`, because somebody else may have
-    worked at the same time. A server that is away at the end of the block is waited for, at most 10
-    seconds; then that is logged, and a thread repeats the release until the booking's deadline.
+    Made by `Client.slot`. As a context manager it is released at any end of the block. A block that
+    ends without an error although the slot was lost raises `Fenced`, because another client may
+    have worked at the same time. At the end of the block an unavailable server is waited for, at
+    most 10 seconds; then a warning is logged, and a thread repeats the release until the deadline.
     """
 
     def __init__(self, client: Client, request: Json, wait: Optional[float], id: str) -> None:
@@ -257,48 +257,48 @@ class Slot:
         self._pid = os.getpid()
         self._deadline = self._due = 0.0
         self._pause = _Pause()
-        # Why the renewals since the last good one have failed.
+        # Error of the renewals since the last successful one.
         self._failure: Optional[BursarError] = None
         self._is_given_back = False
-        # Whether the server may know of it, and whether somebody waits for it still.
+        # True once the server knows the booking.
         self._is_answered = False
         self._guard = threading.Lock()
         self._is_held = False
         self._is_given_up = threading.Event()
 
     def acquire(self) -> Slot:
-        """Waits until it is granted. Without `with`, call `release` at the end."""
+        """Waits for the grant. Without `with`, call `release` at the end."""
         self._pid = os.getpid()
         try:
             self._reserve()
         except BaseException as error:
-            # Nobody waits any more, be it for Ctrl-C, so nothing may stay behind.
+            # The wait is over, for example by Ctrl-C, so the booking must end.
             if self._may_remain(error):
                 self._leave()
             raise
         return self
 
     def release(self, outcome: str = "ok", exit_code: Optional[int] = None) -> Json:
-        """Gives it back and says how the work went, `ok` or `failed`. Repeating it is harmless:
-        the answer says in `applied` whether this time had an effect.
+        """Releases the slot with the outcome of the work, `ok` or `failed`. Repeats are harmless:
+        `applied` in the answer is true if this release had an effect.
 
-        Raises `Fenced` if the slot was lost before, whatever the server answers. A server that is
-        away is waited for, at most 10 seconds; then its error is raised, and a thread repeats the
-        release until the booking's deadline, while the process lives.
+        Raises `Fenced` if the slot was lost before, for any answer of the server. An unavailable
+        server is waited for, at most 10 seconds; then its error is raised, and a thread repeats the
+        release until the deadline of the booking, while the process lives.
         """
         return self._give_back(_given({"outcome": outcome, "exitCode": exit_code}))
 
     def check(self) -> None:
-        """Raises `Fenced` if it is no longer held, as far as this process knows; costs nothing."""
+        """Raises `Fenced` if this process knows that the slot is lost. Makes no call."""
         if os.getpid() != self._pid:
-            # The thread that renews did not come along with the fork.
+            # A forked child has no renewing thread.
             if not self.held():
-                raise Fenced(self._fenced("another process gave it back or lost it"))
+                raise Fenced(self._fenced("another process released or lost it"))
         elif self._is_lost():
             raise Fenced(self._fenced(self._why_lost()))
 
     def held(self) -> bool:
-        """Asks the server whether it is held, for whoever must be sure before a write."""
+        """Asks the server, for work that must be sure before a write."""
         answer = self._client.call("GET", self._path, query={"fence": self.fence})[1]
         return bool(answer.get("held"))
 
@@ -307,7 +307,7 @@ class Slot:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if os.getpid() != self._pid:
-            # A forked child that leaves the block must not give back what its parent holds.
+            # A forked child that leaves the block must not release the slot of its parent.
             return
         is_well = kind is None or (isinstance(error, SystemExit) and error.code in (None, 0))
         try:
@@ -319,10 +319,10 @@ class Slot:
             _log.warning("%s", failure)
 
     def _give_back(self, how: Json) -> Json:
-        """Releases it; a lost slot is `Fenced`, whatever the release comes to."""
+        """Releases the slot; the error of a lost slot is `Fenced`, for any answer."""
         if self.fence is None:
             raise RuntimeError(f"slot {self.id} was never granted")
-        # Another process of a fork renews, so the deadline here is not that of the booking.
+        # In a forked child the deadline is not known, because the parent renews.
         is_own = os.getpid() == self._pid
         is_lost = is_own and self._is_lost()
         self._is_given_back = True
@@ -350,7 +350,7 @@ class Slot:
         return {"code": "stale-fence", "detail": detail, "cause": self.lost.problem}
 
     def _is_lost(self) -> bool:
-        """Whether it is lost; one whose deadline has passed is from now on."""
+        """True if the slot is lost. A passed deadline makes it lost."""
         if not self._is_given_back and self._deadline <= _now():
             self._lose("unrenewed", self._unrenewed())
         return self.lost.is_set()
@@ -360,7 +360,7 @@ class Slot:
             _log.warning("slot %s is no longer held: %s", self.id, self._why_lost())
 
     def _unrenewed(self) -> Json:
-        """Why its time ran out."""
+        """Problem of a slot whose deadline has passed."""
         nothing = {"code": "unrenewed", "detail": "no renewal was sent; was this process stopped?"}
         problem = nothing if self._failure is None else self._failure.problem
         return {**problem, "since": _clock(self._deadline - self._ttl)}
@@ -387,8 +387,8 @@ class Slot:
         self._take(booking, status, sent)
 
     def _look(self) -> Tuple[int, Json]:
-        """Looks at the queue until it moves. A server that goes away meanwhile remembers the queue,
-        so it gets as long to come back as it gets to answer."""
+        """Waits for a change of the booking. The queue survives a restart of the server, which is
+        waited for as long as for an answer."""
         pause, deadline = _Pause(), math.inf
         query, stop = {"wait": f"{LOOK_SECONDS:.0f}s"}, self._is_given_up
         while True:
@@ -405,10 +405,10 @@ class Slot:
 
     def _take(self, booking: Json, status: int, sent: float) -> None:
         if not isinstance(booking.get("fence"), int):
-            raise self._client._protocol(f"booking {self.id} is granted, and its fence is not told")
+            raise self._client._protocol(f"booking {self.id} is granted without a fence")
         self.fence = booking["fence"]
         if status != 201:
-            # How long ago it was granted is not known here; a renewal makes the deadline known.
+            # The time of the grant is not known; a renewal gives a known deadline.
             sent = _now()
             self._client.call("POST", f"{self._path}/renew", self._renewal())
         self._extend(sent)
@@ -429,7 +429,7 @@ class Slot:
         return Refused({**problem, "code": "wait-over", "detail": detail})
 
     def _what_binds(self) -> Json:
-        """The numbers of the limit that was waited for: what the same request would be told."""
+        """Refusal of the same request without a wait, for the numbers of the limit."""
         path = f"/v1/bookings/{_new_id('slot')}"
         try:
             self._client.call("PUT", path, {**self._request, "waitMs": 0}, query={"dryRun": "true"})
@@ -438,7 +438,7 @@ class Slot:
         return {}
 
     def _may_remain(self, error: BaseException) -> bool:
-        """Whether the server may still know of a booking that was not got."""
+        """True if the server may have a booking for this failed request."""
         if isinstance(error, (Refused, NotGranted, Fenced)):
             return False
         is_refused = isinstance(error, BursarError) and error.code not in _UNKNOWN
@@ -449,7 +449,7 @@ class Slot:
             raise _GivenUp()
 
     def _give_up(self) -> None:
-        """Ends the wait from another thread: the look at the queue returns, and that one leaves."""
+        """Ends the wait from another thread; the waiting thread then leaves the queue."""
         with self._guard:
             self._is_given_up.set()
             is_held = self._is_held
@@ -460,10 +460,10 @@ class Slot:
                 self._briefly("POST", f"{self._path}/cancel", {})
 
     def _leave(self) -> None:
-        """Ends the booking, whether it still waits or was granted meanwhile."""
+        """Ends the queued or granted booking."""
         try:
             if not self._is_answered:
-                # The request may still be on its way; its repeat is answered after it was decided.
+                # The answer to a repeat comes after the decision about a request under way.
                 self._briefly("PUT", self._path, self._request)
             with contextlib.suppress(BursarError):
                 self._briefly("POST", f"{self._path}/cancel", {})
@@ -482,9 +482,9 @@ class Slot:
         return {"fence": self.fence, "ttlMs": self._request["ttlMs"]}
 
     def _extend(self, sent: float) -> None:
-        """Counts from before the request was sent, so never longer than the server counts."""
+        """Counts the ttl from before the request, so the deadline is never after the server's."""
         self._deadline = sent + self._ttl
-        # Uneven, so that slots that were granted together are not renewed together.
+        # Random, so that slots that were granted together are not renewed together.
         self._due = sent + self._ttl / 3 * random.uniform(0.8, 1.0)
         self._pause = _Pause()
         self._failure = None
@@ -493,11 +493,11 @@ class Slot:
         return {"op": "renew", "id": self.id, **self._renewal()}
 
     def _done(self, _: Json, sent: float) -> None:
-        """It was renewed."""
+        """Handles a successful renewal."""
         self._extend(sent)
 
     def _fail(self, error: BursarError) -> None:
-        """A renewal has failed: the slot is lost, or the next is due."""
+        """Handles a failed renewal: the slot is lost, or the next renewal is due."""
         if error.code in _ENDED:
             self._lose("fenced", error.problem)
         self._failure = error
@@ -514,28 +514,28 @@ class AsyncSlot:
 
     @property
     def fence(self) -> Optional[int]:
-        """The number that proves it is held."""
+        """Number that proves that the slot is held."""
         return self._slot.fence
 
     def check(self) -> None:
-        """Raises `Fenced` if it is no longer held."""
+        """Raises `Fenced` if the slot is lost."""
         self._slot.check()
 
     async def held(self) -> bool:
-        """Asks the server whether it is held."""
+        """Asks the server whether the slot is held."""
         return await _in_thread(self._slot.held)
 
     async def wait_lost(self) -> str:
-        """Returns the reason when it is no longer held: wait for it beside the work."""
+        """Returns the reason when the slot is lost. For use beside the work."""
         loop = asyncio.get_running_loop()
-        told = asyncio.Event()
+        is_lost = asyncio.Event()
 
-        def tell() -> None:
+        def wake() -> None:
             with contextlib.suppress(RuntimeError):  # The loop may have been closed meanwhile.
-                loop.call_soon_threadsafe(told.set)
+                loop.call_soon_threadsafe(is_lost.set)
 
-        self.lost.then(tell)
-        await told.wait()
+        self.lost.then(wake)
+        await is_lost.wait()
         return str(self.lost.reason)
 
     async def __aenter__(self) -> AsyncSlot:
@@ -562,8 +562,8 @@ def async_slot(class_: str, **options: Any) -> AsyncSlot:
 @dataclasses.dataclass(frozen=True)
 class Execution:
     """A program that the server runs. `state` is `queued`, `starting`, `running`, `stopping`,
-    `stuck` or `ended`, and `outcome` how it ended: `completed`, `failed`, `lost`, `cancelled`,
-    `timed-out` or `wait-over`. `answer` has the rest, with the steps of its saga."""
+    `stuck` or `ended`. `outcome` is `completed`, `failed`, `lost`, `cancelled`, `timed-out` or
+    `wait-over`. `answer` has all fields, with the steps of the saga."""
 
     id: str
     state: str
@@ -577,7 +577,7 @@ class Execution:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Execution:
-        """An execution as the server tells it."""
+        """Reads an answer of the server."""
         return cls(
             id=answer["id"],
             state=answer["state"],
@@ -592,26 +592,26 @@ class Execution:
 
 
 def submit(command: str, args: Sequence[str], class_: str, **options: Any) -> Execution:
-    """Has the server run a program; see `Client.submit`."""
+    """Submits a program to the server; see `Client.submit`."""
     return default_client().submit(command, args, class_, **options)
 
 
 def execution(id: str, *, wait: Optional[float] = 0) -> Execution:
-    """How an execution stands; see `Client.execution`."""
+    """Returns the state of an execution; see `Client.execution`."""
     return default_client().execution(id, wait=wait)
 
 
 def cancel(id: str) -> Execution:
-    """Has an execution stopped; see `Client.cancel`."""
+    """Stops an execution; see `Client.cancel`."""
     return default_client().cancel(id)
 
 
-# The seed's repository
+# Repository of allocations
 
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """A booking in the seed's words; quantities as Kubernetes writes them."""
+    """A booking as an allocation, with Kubernetes quantities."""
 
     allocation_id: str
     execution_id: str
@@ -626,7 +626,7 @@ class Allocation:
 
     @classmethod
     def of(cls, booking: Mapping[str, Any]) -> Allocation:
-        """The seed's view: `active` while granted, `released` after any end."""
+        """Converts a booking: `active` while granted, `released` after any end."""
         return cls(
             allocation_id=booking["id"],
             execution_id=booking.get("executionId", booking["id"]),
@@ -642,10 +642,10 @@ class Allocation:
 
 
 class SyncResourceAllocationRepository:
-    """The seed's repository, for code without an event loop.
+    """Repository of allocations, for code without an event loop.
 
-    What it creates is renewed while this process lives, and comes back by itself after. With
-    `renew=False` it is held for 24 hours instead: for processes that end before their work does.
+    An allocation is renewed while this process lives, and its slots become free afterwards. With
+    `renew=False` it is held for 24 hours, for processes that end before their work does.
     """
 
     def __init__(
@@ -657,7 +657,7 @@ class SyncResourceAllocationRepository:
         self._held: Dict[str, Slot] = {}
 
     def count_active(self, language: str) -> int:
-        """How many allocations of a language are active."""
+        """Number of active allocations of a language."""
         return len(self.client.bookings(language=language, status="active"))
 
     def create_allocation(
@@ -671,16 +671,16 @@ class SyncResourceAllocationRepository:
         cpu_limit: Quantity,
         memory_limit: Quantity,
     ) -> Allocation:
-        """Creates an allocation, or raises `Refused` where the limit is reached."""
+        """Creates an allocation, or raises `Refused` if the limit is reached."""
         requests, limits = (cpu_request, memory_request), (cpu_limit, memory_limit)
-        return self._create(self._asked(allocation_id, execution_id, language, requests, limits))
+        return self._create(self._slot(allocation_id, execution_id, language, requests, limits))
 
     def release_allocation(self, allocation_id: str) -> Optional[Allocation]:
-        """Releases an allocation; one that has ended stays as it ended, an unknown one is None.
+        """Releases an allocation. An ended one stays unchanged; None means that it is unknown.
 
-        One that this repository renewed and lost meanwhile raises `Fenced`. The release is repeated
-        as `Slot.release` does; the deadline of one that is not renewed here is not known, so its
-        release is repeated for 10 seconds, and not in the background.
+        Raises `Fenced` for an allocation that this repository renewed and lost. The release is
+        repeated like `Slot.release`. Without renewal by this repository the deadline is unknown:
+        the release is repeated for 10 seconds, not in the background.
         """
         held = self._held.pop(allocation_id, None)
         if held is not None and held._pid == os.getpid():
@@ -696,11 +696,11 @@ class SyncResourceAllocationRepository:
         if booking is None or booking["state"] != "granted":
             return
         path, body = f"/v1/bookings/{_escaped(allocation_id)}/release", {"fence": booking["fence"]}
-        with contextlib.suppress(Fenced):  # It has ended since it was looked at.
+        with contextlib.suppress(Fenced):  # It has ended since it was read.
             _repeated(lambda: self.client.call("POST", path, body), end)
 
     def get_allocation(self, allocation_id: str) -> Optional[Allocation]:
-        """One allocation, as far as it is remembered."""
+        """One allocation, or None if the server does not know it."""
         booking = self._booking(allocation_id)
         return None if booking is None else Allocation.of(booking)
 
@@ -711,7 +711,7 @@ class SyncResourceAllocationRepository:
         language: Optional[str] = None,
         status: Optional[str] = None,
     ) -> List[Allocation]:
-        """Allocations by any of these; ended ones are remembered for 24 hours."""
+        """Allocations by these filters. The server remembers ended ones for 24 hours."""
         state = None if status else "granted,ended"
         found = self.client.bookings(
             language=language, status=status, state=state, execution=execution_id
@@ -719,7 +719,7 @@ class SyncResourceAllocationRepository:
         # A request that ended while it waited was never an allocation.
         return [Allocation.of(booking) for booking in found if booking.get("grantedAt")]
 
-    def _asked(
+    def _slot(
         self,
         allocation_id: str,
         execution_id: str,
@@ -758,7 +758,7 @@ class SyncResourceAllocationRepository:
 
 
 class ResourceAllocationRepository:
-    """The seed's repository, with its interface unchanged; `sync` is its twin without `await`."""
+    """Repository of allocations with `async` methods; `sync` is the same without `await`."""
 
     def __init__(
         self, client: Optional[Client] = None, *, tenant: Optional[str] = None, renew: bool = True
@@ -766,7 +766,7 @@ class ResourceAllocationRepository:
         self.sync = SyncResourceAllocationRepository(client, tenant=tenant, renew=renew)
 
     async def count_active(self, language: str) -> int:
-        """How many allocations of a language are active."""
+        """Number of active allocations of a language."""
         return await _in_thread(lambda: self.sync.count_active(language))
 
     async def create_allocation(
@@ -780,17 +780,17 @@ class ResourceAllocationRepository:
         cpu_limit: Quantity,
         memory_limit: Quantity,
     ) -> Allocation:
-        """Creates an allocation, or raises `Refused`. Cancelled half-way, it gives it back."""
+        """Creates an allocation, or raises `Refused`. A cancelled call releases it."""
         requests, limits = (cpu_request, memory_request), (cpu_limit, memory_limit)
-        slot = self.sync._asked(allocation_id, execution_id, language, requests, limits)
+        slot = self.sync._slot(allocation_id, execution_id, language, requests, limits)
         return await _in_thread(lambda: self.sync._create(slot), slot._give_up)
 
     async def release_allocation(self, allocation_id: str) -> Optional[Allocation]:
-        """Releases an allocation; one that has ended stays as it ended, an unknown one is None."""
+        """Releases an allocation. An ended one stays unchanged; None means that it is unknown."""
         return await _in_thread(lambda: self.sync.release_allocation(allocation_id))
 
     async def get_allocation(self, allocation_id: str) -> Optional[Allocation]:
-        """One allocation, as far as it is remembered."""
+        """One allocation, or None if the server does not know it."""
         return await _in_thread(lambda: self.sync.get_allocation(allocation_id))
 
     async def find_allocations(self, **filters: Optional[str]) -> List[Allocation]:
@@ -802,9 +802,9 @@ class ResourceAllocationRepository:
 
 
 class Client:
-    """A server, as one caller. Threads may share it; a forked child starts with a fresh one.
+    """Client of a server. Threads may share it; a forked child starts without its connections.
 
-    Which server is the first that is told: `server` or `context` here, `BURSAR_SERVER`,
+    The server is the first that is set: `server` or `context` here, `BURSAR_SERVER`,
     `BURSAR_CONTEXT`, `current` in the config file, the socket of a local `bursar up`.
     """
 
@@ -844,8 +844,8 @@ class Client:
         cpu_limit: Optional[Quantity] = None,
         memory_limit: Optional[Quantity] = None,
     ) -> Slot:
-        """A slot to enter. `wait` is in seconds: 0 refuses at once, None waits as long as the
-        limits allow. `cpu` and `memory` are written as Kubernetes does: `500m`, `256Mi`."""
+        """Makes a slot for `with`. `wait` is in seconds: 0 refuses at once, None waits as long as
+        the limits allow. `cpu` and `memory` are Kubernetes quantities: `500m`, `256Mi`."""
         request = {
             "class": class_,
             "tenant": tenant,
@@ -891,9 +891,9 @@ class Client:
         allow_privilege_escalation: bool = False,
         id: Optional[str] = None,
     ) -> Execution:
-        """Has the server run a program in slots of its own, at most once; returns at once.
+        """Submits a program, which the server runs at most once, in its own slots. Does not wait.
 
-        `env` is all that the program gets of an environment. `wait` is how long it may queue, as
+        `env` is the whole environment of the program. `wait` is the maximum time in the queue, as
         for `slot`; `max_time`, `start_timeout` and `grace` are in seconds too. Programs such as
         sudo give it no further privileges unless `allow_privilege_escalation` is true.
         """
@@ -923,8 +923,8 @@ class Client:
         return Execution.of(self._put(path, _given(request), wait is None)[1])
 
     def execution(self, id: str, *, wait: Optional[float] = 0) -> Execution:
-        """How an execution stands: once it has ended, or after `wait` seconds at the latest;
-        None waits for its end however long that takes."""
+        """Returns an execution when it has ended, or after `wait` seconds; None waits without a
+        limit."""
         deadline = math.inf if wait is None else _now() + wait
         path = f"/v1/executions/{_escaped(id)}"
         while True:
@@ -935,7 +935,7 @@ class Client:
                 return found
 
     def cancel(self, id: str) -> Execution:
-        """Has an execution stopped, whatever it is doing; its slots are free once it is gone."""
+        """Stops an execution in any state; its slots are free once its processes are gone."""
         return Execution.of(self.call("POST", f"/v1/executions/{_escaped(id)}/cancel", {})[1])
 
     def bookings(self, **filters: Optional[str]) -> List[Json]:
@@ -961,10 +961,10 @@ class Client:
         attempts: int = ATTEMPTS_MAX,
         stop: Optional[threading.Event] = None,
     ) -> Tuple[int, Json]:
-        """One call, repeated where that helps, as its status and answer; problems are raised.
+        """Makes a call, with repeats, and returns status and answer; problems are raised.
 
-        `wait` is how long the server was asked to wait before it answers. Once `stop` is set it is
-        not repeated any more.
+        `wait` is the time that the server may wait before it answers. Once `stop` is set the call
+        is not repeated.
         """
         given = urllib.parse.urlencode(_given(query or {}))
         target = f"{path}?{given}" if given else path
@@ -977,8 +977,8 @@ class Client:
             except BursarError as error:
                 is_unknown = (is_unknown or error.code in _UNKNOWN) and method != "GET"
                 length = max(pause.next(), error.retry_after or 0.0)
-                # Who finds nobody at the first knock is told at once; who was answered before may
-                # be at the door of a server that starts again.
+                # An absent server at the first attempt is an error at once. After a first answer
+                # the server may be restarting.
                 is_absent = attempt == 1 and error.code == "unreachable"
                 is_over = attempt == attempts or _now() + length >= deadline or stop.is_set()
                 if is_over or is_absent or error.code not in _WORTH_REPEATING:
@@ -989,7 +989,7 @@ class Client:
     def _put(
         self, path: str, request: Json, is_endless: bool, stop: Optional[threading.Event] = None
     ) -> Tuple[int, Json]:
-        """Asks; a wait without end is as long as the limits allow, which only the server knows."""
+        """Sends a request. An endless wait is shortened to the maximum that the limits allow."""
         while True:
             try:
                 return self.call("PUT", path, request, stop=stop)
@@ -1003,11 +1003,11 @@ class Client:
                 request["waitMs"] = half if most is None or most >= request["waitMs"] else most
 
     def _verdict(self, error: BursarError, is_unknown: bool) -> BursarError:
-        """What a last failure means: an earlier attempt may have been done all the same."""
+        """Error of the last attempt; `OutcomeUnknown` if an earlier attempt may have been done."""
         is_answer = not isinstance(error, Unavailable) and error.code not in _UNKNOWN
         if is_answer or not is_unknown:
             return error
-        detail = f"{error.detail}; whether it was done is not known, and repeating it is safe"
+        detail = f"{error.detail}; the call may have been done, and repeating it is safe"
         code = error.code if error.code in _UNKNOWN else "outcome-unknown"
         return OutcomeUnknown({**error.problem, "code": code, "detail": detail})
 
@@ -1016,8 +1016,8 @@ class Client:
     ) -> Tuple[int, Json]:
         sent = _Sent(method, target, body, self._headers)
         try:
-            # A kept connection may have been closed by the other side meanwhile, which shows only
-            # in use: that says nothing of the server, so a new one is tried.
+            # The server may have closed a kept connection, which shows only in use. That is no
+            # error of the server, so a new connection is tried.
             with contextlib.suppress(ConnectionError, http.client.HTTPException, IndexError):
                 return self._exchange(self._idle.pop(), sent, deadline)
             return self._exchange(self._connected(deadline), sent, deadline)
@@ -1045,7 +1045,7 @@ class Client:
             response = connection.getresponse()
             raw = _body(response)
         except BaseException:
-            # Half an answer on a connection would be taken for the next one's.
+            # The rest of the answer would be read as the next answer.
             connection.close()
             raise
         if response.isclosed() and not response.will_close and len(self._idle) < IDLE_MAX:
@@ -1073,23 +1073,23 @@ class Client:
         return Unavailable({"code": code, "detail": f"{self.server} {what}"})
 
     def _protocol(self, what: str) -> BursarError:
-        detail = f"{self.server} does not answer as Bursar does: {what}"
+        detail = f"the answer of {self.server} is not one of Bursar: {what}"
         return BursarError({"code": "protocol", "detail": detail})
 
     def _after_fork(self) -> None:
-        # Connections and slots are the parent's; closing the copies here does not end them there.
+        # Connections and slots belong to the parent; closing the copies does not affect it.
         _close_all(self._idle)
         self._keeper = _Keeper()
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
-    """All of an answer, as far as it is not larger than any answer may be. In pieces, because a
-    read of at most so many bytes would take that much memory first."""
+    """Reads an answer up to the maximum size. In pieces, because a read of the maximum size would
+    allocate that much memory first."""
     body = bytearray()
     while len(body) <= ANSWER_BYTES_MAX:
         piece = response.read(PIECE_BYTES)
         if not piece:
-            if response.length:  # It breaks off, which a read in pieces does not complain of.
+            if response.length:  # The answer breaks off; `read` with a size does not raise.
                 raise http.client.IncompleteRead(bytes(body), response.length)
             break
         body += piece
@@ -1107,7 +1107,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def default_client() -> Client:
-    """The client that the environment describes, made once."""
+    """Client for the settings of the environment, made once."""
     global _default
     with _default_guard:
         if _default is None:
@@ -1128,7 +1128,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclasses.dataclass
 class _Sent:
-    """One request as it goes out."""
+    """A request in the form of `http.client`."""
 
     method: str
     target: str
@@ -1142,12 +1142,11 @@ class _Sent:
 
 
 class _GivenUp(Exception):
-    """Nobody waits for this slot any more; seen only by the thread that waited."""
+    """The wait for a slot was given up. Raised only in the waiting thread."""
 
 
 class _Release:
-    """A slot on its way back: the same release is sent until the server answers, or until the
-    booking's deadline."""
+    """A release, which is sent until the server answers or the deadline of the booking passes."""
 
     def __init__(self, slot: Slot, body: Json, deadline: float) -> None:
         self.id = slot.id
@@ -1155,19 +1154,19 @@ class _Release:
         self.body = body
         self.began = _now()
         self.end = deadline
-        #: Set once it was answered, or its end has come.
+        #: Set once it was answered, or its deadline has passed.
         self.over = threading.Event()
-        #: Whether its caller still waits, and so will say what it came to.
+        #: True while its caller waits, and so will report its result.
         self.is_awaited = True
         self.answer: Json = {}
         self.error: Optional[BursarError] = None
         self._client = slot._client
-        # When the thread sends it next; the first attempt is its caller's.
+        # Time of the next attempt by the thread; the caller makes the first attempt.
         self._due = math.inf
         self._pause = _Pause()
 
     def failure(self) -> BursarError:
-        """What to say of one that was not taken."""
+        """Error of a release that was not accepted."""
         error = self.error or Unavailable({"code": "timeout", "detail": "no answer in time"})
         if error.code in _ENDED:
             return error
@@ -1181,32 +1180,32 @@ class _Release:
         return {"op": "release", "id": self.id, **self.body}
 
     def _done(self, answer: Json, _: float) -> None:
-        """The server has taken it."""
+        """Handles an accepted release."""
         self.answer, self.error = answer, None
         self.over.set()
         if not self.is_awaited:
             _log.info("slot %s was given back after %.1f s", self.id, _now() - self.began)
 
     def _fail(self, error: BursarError) -> None:
-        """An attempt has failed; a refusal is the last one."""
+        """Handles a failed attempt; a refusal ends the repeats."""
         self.error = error
         self._due = _now() + max(self._pause.next(), error.retry_after or 0.0)
-        if not _is_passing(error) or self._due >= self.end:
+        if not _is_temporary(error) or self._due >= self.end:
             self.over.set()
             if not self.is_awaited:
                 _log.warning("%s", self.failure())
 
 
-#: What the thread of a client sends.
+#: Items that the thread of a client sends.
 _Kept = Union[Slot, _Release]
 
 
 class _Keeper:
-    """Renews all slots of a client, and repeats its releases, from one thread, which lives while
-    there is one of either.
+    """Renews the slots of a client and repeats its releases, in one thread, which ends when there
+    are none.
 
-    What is due goes in one batch. No attempt lasts beyond the nearest deadline, so a server that
-    hangs cannot keep a holder from being told.
+    All due items go in one batch. No attempt lasts beyond the nearest deadline, so a hanging server
+    cannot delay the notice of a lost slot.
     """
 
     def __init__(self) -> None:
@@ -1216,21 +1215,21 @@ class _Keeper:
         self._thread: Optional[threading.Thread] = None
 
     def keep(self, slot: Slot) -> None:
-        """Renews it from now on."""
+        """Starts renewing a slot."""
         with self._changed:
             self._slots[slot.id] = slot
             self._start()
 
     def forget(self, slot: Slot) -> None:
-        """Renews it no more."""
+        """Stops renewing a slot."""
         with self._changed:
             if self._slots.get(slot.id) is slot:
                 del self._slots[slot.id]
                 self._changed.notify_all()
 
     def give_back(self, release: _Release) -> Json:
-        """Sends a release and waits some seconds for its answer. One that is not answered is
-        raised, and repeated by the thread until its end."""
+        """Sends a release and waits some seconds for its answer. Without an answer it raises the
+        error, and the thread repeats the release until its end."""
         self.forget(release.slot)
         with self._changed:
             self._releases.append(release)
@@ -1249,8 +1248,8 @@ class _Keeper:
         raise failure
 
     def drain(self) -> None:
-        """Waits for releases at the end of the process, each until some seconds after it began,
-        and says which were not taken."""
+        """Waits for releases at the end of the process, each until some seconds after it began, and
+        logs those that were not accepted."""
         with self._changed:
             while self._releases:
                 left = max(release.began for release in self._releases) + RELEASE_SECONDS - _now()
@@ -1262,7 +1261,7 @@ class _Keeper:
                 _log.warning("%s", release.failure())
 
     def _attempt(self, release: _Release) -> None:
-        """The first attempt, by the caller; the thread repeats it, also if it is interrupted."""
+        """First attempt, by the caller. The thread repeats it, also after an interrupt."""
         path, call = f"{release.slot._path}/release", release._client.call
         timeout = min(RENEWAL_SECONDS, max(RELEASE_SECONDS_FIRST, _left(release.end)))
         try:
@@ -1281,7 +1280,7 @@ class _Keeper:
             with contextlib.suppress(RuntimeError):
                 self._start()
                 return
-        # The interpreter is on its way out and starts no thread, so its caller does it.
+        # An interpreter that shuts down starts no thread, so the caller repeats the release.
         while not release.over.is_set() and release._due < release.began + RELEASE_SECONDS:
             release.over.wait(_left(release._due))
             self._send([release])
@@ -1294,7 +1293,7 @@ class _Keeper:
         self._changed.notify_all()
 
     def _tidy(self) -> None:
-        """Lets go of what is lost or over."""
+        """Removes lost slots and releases that are over."""
         for slot in [slot for slot in self._slots.values() if slot._is_lost()]:
             del self._slots[slot.id]
         self._releases = [release for release in self._releases if not release.over.is_set()]
@@ -1308,7 +1307,7 @@ class _Keeper:
             self._send(due)
 
     def _wait(self) -> List[_Kept]:
-        """What to send next; nothing, once there is nothing to keep."""
+        """Waits for due items; returns an empty list once there are no items."""
         with self._changed:
             while True:
                 self._tidy()
@@ -1340,7 +1339,7 @@ class _Keeper:
             results.extend(answer["results"])
         except BursarError as error:
             failure = error
-        except Exception as error:  # Whatever it is, the other slots still need their renewal.
+        except Exception as error:  # The thread must survive: other slots need their renewal.
             failure = BursarError({"code": "unknown", "detail": repr(error)})
         if len(results) < len(due):
             _log.info("renewals and releases of %d slots are repeated: %s", len(due), failure)
@@ -1368,27 +1367,27 @@ atexit.register(_drain)
 
 
 class _Pause:
-    """Pauses between repeats: growing, uneven so that callers do not come back together."""
+    """Pauses between repeats: growing, and random so that callers do not repeat together."""
 
     def __init__(self) -> None:
         self._next = PAUSE_SECONDS_FIRST
 
     def next(self) -> float:
-        """The next one: between half of its length and all of it."""
+        """Next pause: 50 to 100 % of a length that doubles each time."""
         full = self._next
         self._next = min(full * 2, PAUSE_SECONDS_LAST)
         return random.uniform(full / 2, full)
 
 
 def _repeated(work: Callable[[], Result], end: float) -> Result:
-    """Does what may fail because the server is away, until then."""
+    """Repeats work after temporary errors until `end`."""
     pause = _Pause()
     while True:
         try:
             return work()
         except BursarError as error:
             length = max(pause.next(), error.retry_after or 0.0)
-            if not _is_passing(error) or _now() + length >= end:
+            if not _is_temporary(error) or _now() + length >= end:
                 raise
         time.sleep(length)
 
@@ -1398,9 +1397,8 @@ async def _in_thread(
 ) -> Result:
     """Runs blocking work beside the event loop.
 
-    A thread for each, not the loop's pool: waits for slots would fill the pool, and the releases
-    that they wait for would never get their turn. Cancelled, it lets the work finish in its own
-    time; `give_up` makes that soon.
+    Each work has its own thread, because waits for slots would fill the pool of the loop and block
+    the releases that they wait for. A cancelled call lets the work finish; `give_up` ends it soon.
     """
     future = _started(work)
     try:
@@ -1410,7 +1408,7 @@ async def _in_thread(
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(ending, timeout=LEAVE_SECONDS)
         for ended in ending:
-            # Nobody asks for it any more; looking at it keeps the loop from complaining.
+            # Reading the exception prevents a warning of the loop about an unread one.
             ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         raise
 
@@ -1432,12 +1430,12 @@ def _started(work: Callable[[], Result]) -> asyncio.Future[Result]:
     return future
 
 
-# Where the server is, and who I am (the same order as the command line)
+# Discovery of the server and the token, in the same order as the command line
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
-    """A server that was found, not yet spoken to."""
+class _Settings:
+    """Address and token of a server, with the source of the address."""
 
     address: str
     because: str
@@ -1449,20 +1447,20 @@ def _discover(
     context: Optional[str],
     token_file: Optional[str],
     environment: Mapping[str, str],
-) -> _Found:
+) -> _Settings:
     token_path = token_file or environment.get("BURSAR_TOKEN_FILE")
     token = _read_token(token_path) if token_path else None
     if server:
-        return _Found(server, "server=", token)
+        return _Settings(server, "server=", token)
     if environment.get("BURSAR_SERVER") and not context:
-        return _Found(environment["BURSAR_SERVER"], "BURSAR_SERVER", token)
+        return _Settings(environment["BURSAR_SERVER"], "BURSAR_SERVER", token)
     config = _read_config(environment)
     name = context or environment.get("BURSAR_CONTEXT") or config.get("current")
     if name:
         return _of_context(name, config, token, environment)
     path = _socket_path(environment)
     if path and os.path.exists(path):
-        return _Found(f"unix:{path}", "the socket of a local server", token)
+        return _Settings(f"unix:{path}", "the socket of a local server", token)
     tried = f"server=, BURSAR_SERVER, context (none set), socket {path or '(no place for one)'}"
     detail = f"no server found; tried {tried}; start one here with `bursar up`"
     raise Unavailable({"code": "unreachable", "detail": detail})
@@ -1470,7 +1468,7 @@ def _discover(
 
 def _of_context(
     name: str, config: Json, token: Optional[str], environment: Mapping[str, str]
-) -> _Found:
+) -> _Settings:
     known = config.get("context", {})
     found = known.get(name, {})
     data = _below("XDG_DATA_HOME", ".local/share", environment)
@@ -1482,18 +1480,18 @@ def _of_context(
         raise ValueError(f"context `{name}` {what}; contexts are {names}")
     if token is None and found.get("token-file"):
         token = _read_token(_expanded(found["token-file"], environment))
-    return _Found(found["server"], f"context {name}", token)
+    return _Settings(found["server"], f"context {name}", token)
 
 
 def _connector(address: str) -> Callable[[float], http.client.HTTPConnection]:
-    """What opens connections to `unix:/path` or `http://host:port`."""
+    """Returns a function that makes connections to `unix:/path` or `http://host:port`."""
     if address.startswith("unix:"):
         path = address[len("unix:") :]
         path = _expanded(path[2:] if path.startswith("//") else path, os.environ)
         return lambda timeout: _UnixConnection(path, timeout)
     parts = urllib.parse.urlsplit(address)
     if parts.scheme == "https":
-        raise ValueError(f"`{address}` asks for TLS, which is not spoken here; use the socket")
+        raise ValueError(f"`{address}` uses TLS, which is not supported; use http or the socket")
     is_plain = parts.path in ("", "/") and not parts.query and "@" not in parts.netloc
     if parts.scheme != "http" or not parts.hostname or not is_plain:
         hint = "write it as in http://127.0.0.1:7171 or unix:/run/bursar/api.sock"
@@ -1517,7 +1515,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _read_token(path: str) -> str:
-    """The token of a file that nobody else can read."""
+    """Reads a token from a file that only its owner can read."""
     mode = os.stat(path).st_mode & 0o777
     if mode & 0o077:
         what = f"token file {path} can be read by others (mode {mode:o})"
@@ -1530,7 +1528,7 @@ def _read_token(path: str) -> str:
 
 
 def _read_config(environment: Mapping[str, str]) -> Json:
-    """The client's file, if there is one."""
+    """Reads the config file of the client, if there is one."""
     directory = _below("XDG_CONFIG_HOME", ".config", environment)
     path = environment.get("BURSAR_CONFIG") or (
         os.path.join(directory, "config.toml") if directory else ""
@@ -1555,8 +1553,8 @@ _PAIR = re.compile(r"([\w-]+)\s*=\s*(?:\"([^\"\\]*)\"|'([^']*)')")
 
 
 def _read_plain_toml(text: str, path: str) -> Json:
-    """Reads what a client's file has: tables, and texts without escapes. All else is refused, so
-    that nothing is understood differently than by a whole reader."""
+    """Reads tables and texts without escapes. All else is refused, so that nothing is read
+    differently than by a full TOML reader."""
     root: Json = {}
     table = root
     for number, line in enumerate(text.splitlines(), 1):
@@ -1569,13 +1567,13 @@ def _read_plain_toml(text: str, path: str) -> Json:
         elif pair:
             table[pair[1]] = pair[2] if pair[2] is not None else pair[3]
         elif line:
-            what = 'before Python 3.11 only lines as key = "text" are read'
+            what = 'before Python 3.11 only lines like key = "text" are read'
             raise ValueError(f"{path}:{number}: {what}")
     return root
 
 
 def _socket_path(environment: Mapping[str, str]) -> Optional[str]:
-    """Where a local server's socket is looked for."""
+    """Path of the socket of a local server."""
     directory = _below("XDG_DATA_HOME", ".local/share", environment)
     if environment.get("XDG_RUNTIME_DIR"):
         directory = os.path.join(environment["XDG_RUNTIME_DIR"], "bursar")
@@ -1585,7 +1583,7 @@ def _socket_path(environment: Mapping[str, str]) -> Optional[str]:
 
 
 def _below(variable: str, rest: str, environment: Mapping[str, str]) -> Optional[str]:
-    """Our directory below one of the user's, which counts only if it is absolute."""
+    """Directory `bursar` below a directory of the user, whose variable must be an absolute path."""
     directory = environment.get(variable, "")
     if not os.path.isabs(directory):
         home = environment.get("HOME")
@@ -1594,7 +1592,7 @@ def _below(variable: str, rest: str, environment: Mapping[str, str]) -> Optional
 
 
 def _expanded(path: str, environment: Mapping[str, str]) -> str:
-    """A path as people write it in a file, with `~` for the home directory."""
+    """Expands `~/` at the beginning of a path."""
     home = environment.get("HOME")
     return os.path.join(home, path[2:]) if home and path.startswith("~/") else path
 
@@ -1615,8 +1613,8 @@ def _memory_bytes(text: Optional[Quantity]) -> Optional[int]:
 
 
 def _amount(text: str, scale: int) -> int:
-    """A Kubernetes quantity in whole units, rounded up, as Kubernetes does: whoever asks for a
-    fraction of the smallest unit is charged for all of it. Floats would round elsewhere."""
+    """Reads a Kubernetes quantity in whole units, rounded up like Kubernetes does. Floats would
+    round differently."""
     match = _NUMBER.fullmatch(text) if len(text) <= 64 else None
     if match is None:
         raise ValueError(f"`{text[:40]}` is not a quantity; write it as in 500m, 1.5, 256Mi or 4Gi")
@@ -1628,7 +1626,7 @@ def _amount(text: str, scale: int) -> int:
         value *= 1 << _BINARY[suffix]
     elif suffix:
         power = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-        # Beyond a hundred the answer is the same, because at most 64 digits stand before it.
+        # Beyond a hundred the result is the same, because the number has at most 64 digits.
         value *= fractions.Fraction(10) ** max(-100, min(100, power))
     whole = -(-value.numerator // value.denominator)
     if whole > INTEGER_MAX:
@@ -1643,7 +1641,7 @@ def _cpu_text(milli: Optional[int]) -> Optional[str]:
 
 
 def _memory_text(size: Optional[int]) -> Optional[str]:
-    """With the largest binary suffix that is exact."""
+    """Text of a size with the largest exact binary suffix."""
     if size is None:
         return None
     for suffix, shift in sorted(_BINARY.items(), key=lambda item: -item[1]):
@@ -1653,7 +1651,7 @@ def _memory_text(size: Optional[int]) -> Optional[str]:
 
 
 def _new_id(prefix: str) -> str:
-    """An id that is never granted twice: it ends in a UUIDv7, so its age is known for ever."""
+    """Makes an id that is never granted twice: its UUIDv7 contains its age."""
     value = int(time.time() * 1_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
@@ -1665,7 +1663,7 @@ def _moment(text: Optional[str]) -> Optional[datetime.datetime]:
 
 
 def _clock(moment: float) -> str:
-    """The time of day, in UTC, at a moment of `_now`."""
+    """UTC time of day of a time of `_now`."""
     seconds = time.time() + moment - _now()
     then = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return then.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -1676,13 +1674,13 @@ def _milliseconds(seconds: Optional[float]) -> Optional[int]:
 
 
 def _longest_wait_ms(problem: Json) -> Optional[int]:
-    """The longest wait that a refusal allows, where it says so."""
+    """Maximum wait in a refusal, if it has one."""
     bounds = problem.get("bounds") or {}
     return bounds.get("max") if bounds.get("field") == "waitMs" else None
 
 
 def _given(fields: Mapping[str, Any]) -> Json:
-    """The fields that have a value: the server has its own for the others."""
+    """Fields with a value; the server has defaults for the others."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -1691,12 +1689,12 @@ def _escaped(part: str) -> str:
 
 
 def _left(deadline: float) -> float:
-    """How long a socket may take; zero would mean not to wait at all."""
+    """Timeout of a socket; zero would mean non-blocking."""
     return max(0.001, deadline - _now())
 
 
 def _now() -> float:
-    """Seconds of a clock that also counts while the machine sleeps, as the server's does."""
+    """Seconds of a clock that also counts during sleep, like that of the server."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

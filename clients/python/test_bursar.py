@@ -1,7 +1,7 @@
 """Tests of `bursar.py` against the real server, whose path is in `BURSAR_BIN`.
 
-Each test has classes or a server of its own, so none depends on another. What takes time is waited
-for by its condition, with an end.
+Each test has its own classes or its own server, so none depends on another. Tests wait for
+conditions, with a maximum time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from unittest import mock
 import bursar
 
 HERE = pathlib.Path(__file__).resolve().parent
-#: How long anything is waited for before it counts as not happening.
+#: Maximum time to wait for an expected event.
 PATIENCE_SECONDS = 30.0
-SEED = {
+ALLOCATION = {
     "language": "python",
     "cpu_request": "100m",
     "memory_request": "128Mi",
@@ -54,7 +54,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Starts it, and waits until it says that it is ready."""
+        """Starts the server and waits until it is ready."""
         words = ["up", "--data", str(self.home / "data"), "--listen", "127.0.0.1:0", "-o", "json"]
         self._log = open(self.home / "log", "ab")
         self.process = subprocess.Popen(
@@ -74,11 +74,11 @@ class Server:
         self.socket: str = f"unix:{ready['socket']}"
 
     def kill(self) -> None:
-        """Ends it without any warning."""
+        """Kills the server."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """Ends it as Ctrl-C does, so that it removes its cgroups, and removes its home."""
+        """Stops the server as Ctrl-C does, so that it removes its cgroups, and removes its home."""
         if self.process.poll() is None:
             self._end(signal.SIGINT)
         self._home.cleanup()
@@ -94,7 +94,7 @@ class Server:
             self._log.close()
 
     def command(self, *words: str) -> str:
-        """Runs the command line against it."""
+        """Runs the command line against the server."""
         ended = subprocess.run(
             [os.environ["BURSAR_BIN"], *words],
             env=self.environment,
@@ -107,12 +107,12 @@ class Server:
         return ended.stdout
 
     def client(self, **options: Any) -> bursar.Client:
-        """A client over its socket."""
+        """Client over the socket of the server."""
         return bursar.Client(self.socket, **options)
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    """What a condition gives once it gives something; each look is a call to the server."""
+    """Repeats a condition, which calls the server, until its result is true; returns the result."""
     deadline = bursar._now() + PATIENCE_SECONDS
     while bursar._now() < deadline:
         found = condition()
@@ -122,7 +122,7 @@ def eventually(condition: Callable[[], Any]) -> Any:
 
 
 def limit(client: bursar.Client, class_: str, slots: int, **bounds: Any) -> None:
-    """Declares how many slots a class has."""
+    """Declares the slots of a class."""
     body = {
         "apiVersion": "bursar.dev/v1alpha1",
         "kind": "Limit",
@@ -133,27 +133,27 @@ def limit(client: bursar.Client, class_: str, slots: int, **bounds: Any) -> None
 
 
 def force(client: bursar.Client, id: str) -> None:
-    """Takes a slot back, as an operator does."""
+    """Releases a slot by force, as an operator."""
     client.call("POST", f"/v1/bookings/{id}/release", {"force": True, "reason": "test"})
 
 
 def booking(client: bursar.Client, id: str) -> Dict[str, Any]:
-    """How a booking stands."""
+    """State of a booking."""
     return client.call("GET", f"/v1/bookings/{id}")[1]
 
 
 def held(client: bursar.Client, class_: str) -> int:
-    """How many bookings of a class are granted."""
+    """Number of granted bookings of a class."""
     return len(client.bookings(language=class_, status="active"))
 
 
 def waiting(client: bursar.Client, class_: str) -> List[Dict[str, Any]]:
-    """The bookings of a class that wait."""
+    """Waiting bookings of a class."""
     return client.bookings(language=class_, state="queued")
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> List[Any]:
-    """Runs work on so many threads at once, and gives what each returned or raised."""
+    """Runs work on several threads at once, and returns the result or exception of each."""
     gate = threading.Barrier(count)
     results: List[Any] = [None] * count
 
@@ -174,7 +174,7 @@ def in_threads(count: int, work: Callable[[int], Any]) -> List[Any]:
 
 
 def after_first_call(client: bursar.Client, act: Callable[[], None]) -> Any:
-    """Acts once, when the server has answered the next call and nobody has seen the answer."""
+    """Acts once, after the server has answered the next call and before the client reads it."""
     real, acts = client.call, iter([act])
 
     def call(*words: Any, **options: Any) -> Any:
@@ -190,7 +190,7 @@ shared: Server
 
 def setUpModule() -> None:
     global shared
-    # Lost slots are what is tested here, so their warnings say nothing new.
+    # The tests lose slots on purpose, so their warnings are not shown.
     logging.getLogger("bursar").addHandler(logging.NullHandler())
     shared = Server()
 
@@ -204,17 +204,17 @@ class Slots(unittest.TestCase):
 
     def setUp(self) -> None:
         self.client = shared.client()
-        # Every test has a class of its own, so the limits and holders are its own too.
+        # Every test has its own class, with its own limits and holders.
         self.kind = self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
 
-    def test_fifty_at_once_on_one_free_slot_admit_exactly_one(self) -> None:
+    def test_one_of_fifty_requests_at_once_gets_one_free_slot(self) -> None:
         limit(self.client, self.kind, 1)
         all_asked = threading.Barrier(50)
 
         def work(_: int) -> str:
             try:
                 with self.client.slot(self.kind, tenant="a", wait=0) as slot:
-                    # The one that holds gives back only after all others were told.
+                    # The holder releases only after all others were refused.
                     all_asked.wait(PATIENCE_SECONDS)
                     return slot.id
             except bursar.Refused:
@@ -232,7 +232,7 @@ class Slots(unittest.TestCase):
             self.assertEqual(error.holders, [{"tenant": "a", "slots": 1}])
         self.assertEqual(held(self.client, self.kind), 0)
 
-    def test_a_block_that_ends_well_or_badly_says_so_and_gives_back(self) -> None:
+    def test_a_block_releases_with_its_outcome(self) -> None:
         with self.client.slot(self.kind) as well:
             well.check()
             self.assertTrue(well.held())
@@ -248,7 +248,7 @@ class Slots(unittest.TestCase):
         self.assertEqual(self.client._keeper._slots, {})
         self.assertFalse(well.held())
 
-    def test_what_is_asked_arrives_as_kubernetes_would_read_it(self) -> None:
+    def test_quantities_of_a_request_are_read_like_kubernetes_does(self) -> None:
         options = {"cpu": "1.5", "memory": "256Mi", "priority": "high", "execution_id": "run-1"}
         with self.client.slot(self.kind, tenant="t", slots=2, gpus=0, **options) as slot:
             found = booking(self.client, slot.id)
@@ -256,7 +256,7 @@ class Slots(unittest.TestCase):
         wanted.update({"priority": "high", "executionId": "run-1", "class": self.kind})
         self.assertEqual({name: found.get(name) for name in wanted}, wanted)
 
-    def test_a_slot_is_handed_over_to_whoever_waits(self) -> None:
+    def test_a_released_slot_is_granted_to_a_waiting_client(self) -> None:
         limit(self.client, self.kind, 1)
         order: List[str] = []
 
@@ -283,7 +283,7 @@ class Slots(unittest.TestCase):
         self.assertEqual((error.code, error.limit, error.in_use), ("wait-over", self.kind, 1))
         self.assertRegex(str(error), "^Resource limit exceeded: waited 0.1 s for ")
         repository = bursar.SyncResourceAllocationRepository(self.client)
-        # What never held is a booking that ended, and no allocation.
+        # A booking that was never granted is not an allocation.
         self.assertEqual(len(self.client.bookings(language=self.kind)), 2)
         self.assertEqual(len(repository.find_allocations(language=self.kind)), 1)
 
@@ -302,7 +302,7 @@ class Slots(unittest.TestCase):
         thread.join(PATIENCE_SECONDS)
         self.assertEqual(endless.release()["applied"], True)
 
-    def test_where_a_refusal_does_not_say_how_long_is_allowed_it_is_tried(self) -> None:
+    def test_without_a_stated_maximum_shorter_waits_are_tried(self) -> None:
         refusal = {"code": "invalid", "errors": [{"path": "waitMs"}]}
         useless = {"field": "waitMs", "min": 0, "max": 86_400_000}
         for bounds in (None, {"field": "ttlMs", "min": 1, "max": 2}, useless):
@@ -311,7 +311,7 @@ class Slots(unittest.TestCase):
             waits = [request["waitMs"] for _, _, request in script.requests]
             self.assertEqual(waits, [86_400_000, 43_200_000])
 
-    def test_more_than_a_limit_ever_has_is_refused_at_once(self) -> None:
+    def test_a_request_above_a_limit_is_refused_at_once(self) -> None:
         limit(self.client, self.kind, 3)
         with self.assertRaises(bursar.Refused) as caught:
             self.client.slot(self.kind, slots=4).acquire()
@@ -352,7 +352,7 @@ class Slots(unittest.TestCase):
         self.assertEqual(booking(self.client, slot.id)["end"], "released")
         self.assertEqual(self.client._keeper._slots, {})
 
-    def test_someone_else_may_end_a_wait(self) -> None:
+    def test_another_client_may_end_a_wait(self) -> None:
         limit(self.client, self.kind, 0)
         errors: List[BaseException] = []
         waiter = self.client.slot(self.kind)
@@ -372,7 +372,7 @@ class Slots(unittest.TestCase):
 
     def test_renewal_carries_a_slot_beyond_its_ttl(self) -> None:
         with self.client.slot(self.kind, ttl=2) as slot:
-            # The ledger writes a renewal only when a deadline came due: two of them are two ttl.
+            # The ledger records a renewal only when a deadline is due, so two renewals are two ttl.
             eventually(lambda: booking(self.client, slot.id)["renewals"] >= 2)
             slot.check()
             self.assertTrue(slot.held())
@@ -392,7 +392,7 @@ class Slots(unittest.TestCase):
         with self.client.slot(self.kind, ttl=2) as slot:
             eventually(lambda: booking(self.client, slot.id)["renewals"] >= 1)
 
-    def test_a_holder_is_told_when_its_slot_is_taken_back(self) -> None:
+    def test_a_holder_notices_a_forced_release(self) -> None:
         with self.assertRaises(bursar.Fenced) as caught:
             with self.client.slot(self.kind, ttl=3) as slot:
                 force(self.client, slot.id)
@@ -403,7 +403,7 @@ class Slots(unittest.TestCase):
         self.assertIn(slot.id, str(caught.exception))
         self.assertEqual(booking(self.client, slot.id)["end"], "forced")
 
-    def test_work_that_was_fenced_unnoticed_does_not_end_well(self) -> None:
+    def test_a_block_with_an_unnoticed_forced_release_raises_fenced(self) -> None:
         with self.assertRaises(bursar.Fenced):
             with self.client.slot(self.kind) as slot:
                 force(self.client, slot.id)
@@ -415,22 +415,22 @@ class Slots(unittest.TestCase):
                 force(self.client, slot.id)
                 raise KeyError("work")
 
-    def test_a_block_that_exits_well_though_its_slot_was_lost_does_not(self) -> None:
+    def test_a_successful_exit_with_a_lost_slot_raises_fenced(self) -> None:
         with self.assertRaises(bursar.Fenced):
             with self.client.slot(self.kind) as slot:
                 force(self.client, slot.id)
                 sys.exit(0)
 
-    def test_a_holder_that_was_not_running_when_its_time_ran_out_is_told_at_the_end(self) -> None:
+    def test_a_holder_that_was_stopped_at_its_deadline_notices_at_the_end(self) -> None:
         with self.assertRaises(bursar.Fenced) as caught:
             with self.client.slot(self.kind, ttl=1) as slot:
-                # As if this process had been stopped: nothing renews, and nobody notices.
+                # As if this process had been stopped: no renewal is sent.
                 self.client._keeper.forget(slot)
                 eventually(lambda: booking(self.client, slot.id).get("end") == "expired")
         self.assertRegex(str(caught.exception), "no renewal has succeeded since 20.*Z, .* 1 s")
         self.assertEqual((slot.lost.reason, slot.lost.is_set()), ("unrenewed", True))
 
-    def test_an_interrupted_release_goes_on_in_the_background(self) -> None:
+    def test_an_interrupted_release_is_repeated_in_the_background(self) -> None:
         slot = self.client.slot(self.kind).acquire()
         real, calls = self.client.call, iter([KeyboardInterrupt])
 
@@ -463,7 +463,7 @@ class Slots(unittest.TestCase):
             self.client.slot(self.kind, id=id).acquire()
         self.assertEqual(caught.exception.end, "released")
 
-    def test_a_forked_child_gives_back_nothing_of_its_parents(self) -> None:
+    def test_a_forked_child_does_not_release_slots_of_its_parent(self) -> None:
         with self.client.slot(self.kind) as slot:
             child = os.fork()
             if child == 0:
@@ -487,7 +487,7 @@ class AsyncSlots(unittest.IsolatedAsyncioTestCase):
         self.client = shared.client()
         self.kind = self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
 
-    async def test_many_waiters_do_not_keep_the_holder_from_giving_back(self) -> None:
+    async def test_many_waiters_do_not_block_the_release_of_the_holder(self) -> None:
         limit(self.client, self.kind, 1)
         inside: List[str] = []
 
@@ -544,14 +544,14 @@ class AsyncSlots(unittest.IsolatedAsyncioTestCase):
 
 
 class Repositories(unittest.IsolatedAsyncioTestCase):
-    """The seed's repository as the seed's users call it."""
+    """Repository of allocations."""
 
     def setUp(self) -> None:
         self.client = shared.client()
         self.kind = self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
-        self.seed = {**SEED, "language": self.kind}
+        self.seed = {**ALLOCATION, "language": self.kind}
 
-    async def test_the_seeds_saga_runs_130_times_on_a_limit_of_100(self) -> None:
+    async def test_a_saga_runs_130_times_on_a_limit_of_100(self) -> None:
         repository = bursar.ResourceAllocationRepository(self.client)
         for number in range(130):
             execution_id = str(uuid.uuid4())
@@ -560,7 +560,7 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
             await repository.create_allocation(
                 allocation_id=execution_id, execution_id=execution_id, **self.seed
             )
-            # A later step that fails runs the compensation; one that succeeds gives back as well.
+            # A failed later step runs the compensation; a successful one releases as well.
             released = await repository.release_allocation(execution_id)
             assert released is not None
             self.assertEqual(released.status, "released", number)
@@ -568,7 +568,7 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
         ended = await repository.find_allocations(language=self.kind, status="released")
         self.assertEqual(len(ended), 130)
 
-    async def test_the_hundred_and_first_is_refused_as_the_seed_words_it(self) -> None:
+    async def test_the_hundred_and_first_allocation_is_refused(self) -> None:
         limit(self.client, self.kind, 2)
         repository = bursar.ResourceAllocationRepository(self.client)
         ids = [str(uuid.uuid4()) for _ in range(3)]
@@ -584,7 +584,7 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
         for id in ids[:2]:
             await repository.release_allocation(id)
 
-    async def test_an_allocation_has_the_seeds_fields(self) -> None:
+    async def test_an_allocation_has_its_fields(self) -> None:
         repository = bursar.ResourceAllocationRepository(self.client, tenant="t")
         id, execution = str(uuid.uuid4()), str(uuid.uuid4())
         created = await repository.create_allocation(
@@ -652,7 +652,7 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
         refused = [result for result in results if isinstance(result, ValueError)]
         self.assertEqual((len(granted), len(refused)), (1, 49), results)
         self.assertEqual(repository.count_active(self.kind), 1)
-        # Another process, as a compensation may be, gives back by the id alone.
+        # Another process, such as a compensation, releases by the id alone.
         other = bursar.SyncResourceAllocationRepository(shared.client())
         released = other.release_allocation(granted[0].allocation_id)
         assert released is not None
@@ -667,7 +667,7 @@ class Repositories(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(self.client._keeper._thread)
         repository.release_allocation(id)
 
-    def test_what_it_creates_is_renewed_until_it_is_released(self) -> None:
+    def test_an_allocation_is_renewed_until_it_is_released(self) -> None:
         repository = bursar.SyncResourceAllocationRepository(self.client)
         id = str(uuid.uuid4())
         repository.create_allocation(allocation_id=id, execution_id=id, **self.seed)
@@ -683,7 +683,7 @@ class Executions(unittest.TestCase):
         self.client = shared.client()
         self.kind = self.id().rsplit(".", 1)[1].replace("_", "-")[:60]
 
-    def test_a_program_runs_and_its_end_is_told(self) -> None:
+    def test_a_program_runs_and_its_outcome_is_returned(self) -> None:
         for script, outcome, code in [("exit 0", "completed", 0), ("exit 7", "failed", 7)]:
             submitted = self.client.submit("/bin/sh", ["-c", script], self.kind)
             ended = self.client.execution(submitted.id, wait=PATIENCE_SECONDS)
@@ -693,14 +693,14 @@ class Executions(unittest.TestCase):
             self.assertEqual(len(ended.answer["steps"]), 6)
         self.assertEqual(held(self.client, self.kind), 0)
 
-    def test_it_gains_no_privileges_unless_it_may(self) -> None:
+    def test_a_program_gains_no_privileges_by_default(self) -> None:
         for options, flag in [({}, "1"), ({"allow_privilege_escalation": True}, "0")]:
             script = f"grep -q 'NoNewPrivs:.{flag}' /proc/self/status"
             submitted = self.client.submit("/bin/sh", ["-c", script], self.kind, **options)
             ended = self.client.execution(submitted.id, wait=PATIENCE_SECONDS)
             self.assertEqual((ended.outcome, ended.exit_code), ("completed", 0), options)
 
-    def test_it_gets_what_it_was_given(self) -> None:
+    def test_a_program_gets_its_arguments_and_environment(self) -> None:
         script = 'test "$WORD" = given && test "$PWD" = /tmp && test -n "$BURSAR_FENCE"'
         options: Dict[str, Any] = {"env": {"WORD": "given"}, "directory": "/tmp", "tenant": "t"}
         options.update({"cpu": "250m", "memory": "64Mi", "max_time": 20, "id": "given-1"})
@@ -712,7 +712,7 @@ class Executions(unittest.TestCase):
         again = self.client.submit("/bin/sh", ["-c", script], self.kind, **options)
         self.assertEqual((again.id, again.outcome), ("given-1", "completed"))
 
-    def test_it_is_stopped_when_it_is_cancelled(self) -> None:
+    def test_a_cancelled_program_is_stopped(self) -> None:
         limit(self.client, self.kind, 1)
         running = self.client.submit("/bin/sleep", ["1000"], self.kind, grace=1)
         self.addCleanup(self.client.cancel, running.id)
@@ -729,9 +729,9 @@ class Executions(unittest.TestCase):
 
 
 class Trouble(unittest.TestCase):
-    """Servers that are away, die, or speak strangely."""
+    """Servers that are unavailable, die, or send wrong answers."""
 
-    def test_a_server_that_is_away_admits_nothing(self) -> None:
+    def test_an_unavailable_server_admits_nothing(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         client = server.client()
@@ -746,11 +746,11 @@ class Trouble(unittest.TestCase):
         self.assertRaises(bursar.Unavailable, client.bookings)
         repository = bursar.SyncResourceAllocationRepository(client)
         with self.assertRaises(bursar.Unavailable):
-            repository.create_allocation(allocation_id="a", execution_id="a", **SEED)
+            repository.create_allocation(allocation_id="a", execution_id="a", **ALLOCATION)
         server.start()
         self.assertEqual([item["id"] for item in client.bookings()], ["before"])
 
-    def test_a_holder_who_can_ask_nobody_is_told_at_the_deadline(self) -> None:
+    def test_a_holder_without_a_server_loses_the_slot_at_the_deadline(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         with self.assertLogs("bursar", "WARNING") as logs:
@@ -765,7 +765,7 @@ class Trouble(unittest.TestCase):
         self.assertRegex(logs.output[-1], "its ttl ends it at 20.*, or one ttl after the server")
         server.start()
 
-    def test_a_block_whose_slot_ran_out_ends_with_fenced_whatever_the_release_says(self) -> None:
+    def test_a_block_with_an_expired_slot_raises_fenced_for_any_answer(self) -> None:
         for is_back in (False, True):
             server = Server()
             self.addCleanup(server.close)
@@ -775,7 +775,7 @@ class Trouble(unittest.TestCase):
                     self.assertTrue(slot.lost.wait(PATIENCE_SECONDS))
                     if is_back:
                         server.start()
-                        # It gives every holder a whole ttl again, and takes the release.
+                        # After a restart every holder has a whole ttl, and the release is accepted.
                         self.assertTrue(slot.held())
             self.assert_says_why(caught.exception, slot)
             if is_back:
@@ -788,7 +788,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual(error.problem["cause"], slot.lost.problem)
         self.assertEqual(slot.lost.problem["code"], "unreachable")
 
-    def test_an_async_block_and_an_allocation_end_with_fenced_too(self) -> None:
+    def test_an_async_block_and_an_allocation_raise_fenced_too(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         client = server.client()
@@ -804,7 +804,7 @@ class Trouble(unittest.TestCase):
             repositories = [bursar.ResourceAllocationRepository(client) for _ in range(2)]
             for number, repository in enumerate(repositories):
                 id = f"allocation-{number}"
-                repository.sync.create_allocation(allocation_id=id, execution_id=id, **SEED)
+                repository.sync.create_allocation(allocation_id=id, execution_id=id, **ALLOCATION)
         with self.assertRaises(bursar.Fenced) as caught:
             asyncio.run(block())
         self.assert_says_why(caught.exception, inside[0])
@@ -823,7 +823,7 @@ class Trouble(unittest.TestCase):
         assert again is not None
         self.assertEqual(again.status, "released")
 
-    def test_a_block_whose_token_expired_ends_with_fenced_and_the_servers_problem(self) -> None:
+    def test_a_block_with_an_expired_token_raises_fenced_with_the_problem(self) -> None:
         secret = shared.command("token", "create", "brief", "--role", "use", "--tenant", "acme",
                                 "--expires", "3s")
         path = shared.home / "brief.token"
@@ -838,14 +838,14 @@ class Trouble(unittest.TestCase):
         self.assertEqual((cause["code"], cause["status"]), ("unauthenticated", 401))
         self.assertIn(cause["detail"], str(caught.exception))
 
-    def test_a_release_rides_out_a_server_that_starts_again(self) -> None:
+    def test_a_release_survives_a_restart_of_the_server(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         client = server.client()
         repository = bursar.SyncResourceAllocationRepository(client)
-        repository.create_allocation(allocation_id="kept", execution_id="kept", **SEED)
+        repository.create_allocation(allocation_id="kept", execution_id="kept", **ALLOCATION)
         other = bursar.SyncResourceAllocationRepository(server.client(), renew=False)
-        other.create_allocation(allocation_id="by-id", execution_id="by-id", **SEED)
+        other.create_allocation(allocation_id="by-id", execution_id="by-id", **ALLOCATION)
         slot = client.slot("python", ttl=600, id="block").acquire()
         server.kill()
         results: List[Any] = []
@@ -866,7 +866,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual([end["end"] for end in ends], ["released"] * 3)
         self.assertEqual(ends[0]["outcome"], "ok")
 
-    def test_a_release_goes_on_after_the_block_until_the_server_is_back(self) -> None:
+    def test_a_release_is_repeated_after_the_block_until_the_server_is_back(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         client = server.client()
@@ -897,7 +897,7 @@ class Trouble(unittest.TestCase):
     def test_an_answer_ends_the_repetition(self) -> None:
         granted = (201, {"id": "x", "state": "granted", "fence": 7})
         taken = {"status": 409, "code": "stale-fence", "detail": "booking x was forced"}
-        # The first attempt finds a kept connection closed, and then a new one.
+        # The first attempt finds a closed kept connection and opens a new one.
         with Script([granted, None, None, (200, {"results": [taken]})]) as script:
             client = bursar.Client(script.address)
             with self.assertRaises(bursar.Fenced) as caught:
@@ -908,7 +908,7 @@ class Trouble(unittest.TestCase):
         operation = {"op": "release", "id": "x", "fence": 7, "outcome": "ok"}
         self.assertEqual(script.requests[3][2], {"operations": [operation]})
 
-    def test_where_no_thread_can_be_started_the_caller_repeats_the_release(self) -> None:
+    def test_without_a_thread_the_caller_repeats_the_release(self) -> None:
         client = shared.client()
         slot = client.slot("last", id="last-words").acquire()
         client._keeper.forget(slot)
@@ -925,7 +925,7 @@ class Trouble(unittest.TestCase):
             with mock.patch.object(threading.Thread, "start", side_effect=no_thread):
                 self.assertEqual(slot.release()["end"], "released")
 
-    def test_at_its_exit_a_process_waits_for_its_releases_and_says_what_is_left(self) -> None:
+    def test_an_exiting_process_waits_for_its_releases_and_logs_the_rest(self) -> None:
         for is_back in (True, False):
             server = Server()
             self.addCleanup(server.close)
@@ -953,7 +953,7 @@ class Trouble(unittest.TestCase):
             else:
                 self.assertIn("slot x was not given back: cannot reach ", said)
 
-    def test_a_slot_survives_a_server_that_starts_again(self) -> None:
+    def test_a_slot_survives_a_restart_of_the_server(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         with server.client().slot("python", ttl=20) as slot:
@@ -962,7 +962,7 @@ class Trouble(unittest.TestCase):
             self.assertTrue(slot.held())
             slot.check()
 
-    def test_a_place_in_the_queue_survives_a_server_that_starts_again(self) -> None:
+    def test_a_place_in_the_queue_survives_a_restart_of_the_server(self) -> None:
         server = Server()
         self.addCleanup(server.close)
         client = server.client()
@@ -980,7 +980,7 @@ class Trouble(unittest.TestCase):
         self.assertTrue(second.held())
         second.release()
 
-    def test_a_server_that_is_away_when_the_queue_is_looked_at_is_waited_for(self) -> None:
+    def test_a_wait_in_the_queue_survives_an_outage(self) -> None:
         client = shared.client()
         away = bursar.Unavailable({"code": "unreachable"})
         queued, granted = {"state": "queued"}, {"state": "granted", "fence": 7}
@@ -990,14 +990,14 @@ class Trouble(unittest.TestCase):
             client._keeper.forget(slot)
         self.assertEqual([used.args[0] for used in call.mock_calls], ["PUT", *["GET"] * 3, "POST"])
 
-    def test_a_wait_for_a_server_that_stays_away_has_an_end(self) -> None:
+    def test_a_wait_for_an_unavailable_server_has_an_end(self) -> None:
         queued = (202, {"id": "x", "state": "queued"})
         with Script([queued] + [None] * 1_000) as script:
             client = bursar.Client(script.address, timeout=0.5)
             slot = client.slot("python", id="x")
             with self.assertRaises(bursar.Unavailable):
                 slot.acquire()
-        # It also tried to leave the queue.
+        # The client also tried to leave the queue.
         self.assertIn("/v1/bookings/x/cancel", [path for _, path, _ in script.requests])
 
     def test_unknown_fields_in_answers_are_ignored(self) -> None:
@@ -1022,7 +1022,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual(asked[:3], [("PUT", "/v1/bookings/x")] * 3)
         self.assertEqual(asked[3], ("POST", "/v1/bookings/x/renew"))
 
-    def test_an_outcome_that_stays_unknown_ends_as_such_and_is_left(self) -> None:
+    def test_an_unknown_outcome_is_raised_and_the_booking_is_ended(self) -> None:
         unknown = (504, {"code": "outcome-unknown", "detail": "not durable in time"})
         with Script([unknown] * 20) as script:
             client = bursar.Client(script.address, timeout=0.5)
@@ -1034,7 +1034,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual(left, [("PUT", "/v1/bookings/x"), ("POST", "/v1/bookings/x/cancel")])
         self.assertLessEqual(len(script.requests), bursar.ATTEMPTS_MAX)
 
-    def test_a_busy_server_is_asked_again_and_then_is_unavailable(self) -> None:
+    def test_a_call_to_a_busy_server_is_repeated_and_then_unavailable(self) -> None:
         busy = (503, {"code": "busy", "detail": "the intake is full"})
         done = (200, {"items": [{"id": "x"}]})
         with Script([busy, done]) as script:
@@ -1045,7 +1045,7 @@ class Trouble(unittest.TestCase):
                 client.call("GET", "/v1/bookings", attempts=3)
         self.assertEqual((caught.exception.code, caught.exception.status), ("busy", 503))
 
-    def test_an_answer_that_is_lost_on_the_way_is_asked_for_again(self) -> None:
+    def test_a_call_with_a_lost_answer_is_repeated(self) -> None:
         done = (200, {"items": []})
         with Script([None, "half", done]) as script:
             self.assertEqual(bursar.Client(script.address).bookings(), [])
@@ -1059,14 +1059,14 @@ class Trouble(unittest.TestCase):
             with self.assertRaises(bursar.Unavailable):
                 client.call("GET", "/v1/bookings", attempts=2)
 
-    def test_a_server_of_another_kind_is_told_apart(self) -> None:
+    def test_an_answer_of_another_server_is_an_error(self) -> None:
         for answer in [(200, "hello"), (500, "oops"), (200, [1])]:
             with Script([answer]) as script:
                 with self.assertRaises(bursar.BursarError) as caught:
                     bursar.Client(script.address).bookings()
             self.assertEqual(caught.exception.code, "protocol")
 
-    def test_a_silent_server_is_given_up_in_time(self) -> None:
+    def test_a_call_to_a_silent_server_times_out(self) -> None:
         with Script(["silence"]) as script:
             client = bursar.Client(script.address, timeout=0.2)
             with self.assertRaises(bursar.OutcomeUnknown) as caught:
@@ -1081,7 +1081,7 @@ class Trouble(unittest.TestCase):
         self.assertEqual((again.limit, again.retry_after, again.problem), ("l", 1.5, problem))
 
 
-#: Gives back on a thread that does not keep the process alive, and ends meanwhile.
+#: Releases on a daemon thread, and ends before the release does.
 EXITS = """
 import sys, threading, bursar
 bursar.RELEASE_SECONDS = float(sys.argv[2])
@@ -1102,8 +1102,8 @@ print("away", flush=True)
 
 
 class Script:
-    """A server that gives prepared answers, one for each request: a status with JSON or text,
-    nothing at all (`None`, the connection closes), `half` an answer, or `silence`."""
+    """A server with prepared answers, one for each request: a status with JSON or text, none
+    (`None`, the connection closes), `half` an answer, or `silence`."""
 
     def __init__(self, answers: List[Any]) -> None:
         self.requests: List[Tuple[str, str, Any]] = []
@@ -1120,7 +1120,7 @@ class Script:
             do_GET = do_PUT = do_POST = handle_any
 
             def log_message(self, *_: Any) -> None:
-                """Says nothing."""
+                """Logs nothing."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -1157,7 +1157,7 @@ class Script:
 
 
 class Discovery(unittest.TestCase):
-    """Where the server is, and who I am."""
+    """Discovery of the server and the token."""
 
     def setUp(self) -> None:
         directory = tempfile.TemporaryDirectory(prefix="bursar-")
@@ -1207,7 +1207,7 @@ class Discovery(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "does not hold one token"):
             self.found(server="http://x", token_file=path)
 
-    def test_the_plain_reader_reads_as_the_whole_one_or_refuses(self) -> None:
+    def test_the_plain_toml_reader_agrees_with_tomllib_or_refuses(self) -> None:
         plain = bursar._read_plain_toml(CONFIG, "config.toml")
         self.assertEqual(plain["current"], "lab")
         if sys.version_info >= (3, 11):
@@ -1218,12 +1218,12 @@ class Discovery(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "config.toml:1: "):
                 bursar._read_plain_toml(line, "config.toml")
 
-    def test_what_is_no_server_is_said_at_once(self) -> None:
+    def test_a_wrong_address_is_refused_at_once(self) -> None:
         for address in ["ftp://x", "x:1", "http://", "http://a@x", "http://x/path", "https://x"]:
             with self.assertRaisesRegex(ValueError, "TLS|is not a server"):
                 bursar.Client(address)
 
-    def test_over_tcp_a_token_says_who_one_is(self) -> None:
+    def test_over_tcp_a_token_identifies_the_caller(self) -> None:
         secret = shared.command("token", "create", "ci", "--role", "use", "--tenant", "acme")
         client = bursar.Client(shared.address, token_file=self.write("ci.token", secret))
         with client.slot("over-tcp") as slot:
@@ -1282,11 +1282,11 @@ class Values(unittest.TestCase):
             value = uuid.UUID(id[len("slot-") :])
             self.assertEqual((value.version, value.variant), (7, uuid.RFC_4122))
 
-    def test_lengths_are_never_shortened(self) -> None:
+    def test_durations_are_rounded_up(self) -> None:
         lengths = [bursar._milliseconds(seconds) for seconds in (0, 0.0001, 0.25, 30, None)]
         self.assertEqual(lengths, [0, 1, 250, 30_000, None])
 
-    def test_pauses_grow_are_uneven_and_have_an_end(self) -> None:
+    def test_pauses_grow_randomly_up_to_a_maximum(self) -> None:
         pause = bursar._Pause()
         lengths = [pause.next() for _ in range(12)]
         full = [min(0.1 * 2**n, 5.0) for n in range(12)]
@@ -1315,7 +1315,7 @@ class Page(unittest.TestCase):
 
 
 def python_blocks(text: str) -> Iterator[str]:
-    """The blocks of a page that are Python; there are some, or the search for them is broken."""
+    """Python blocks of a page; an empty result would mean that the search is broken."""
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 3, "the README has lost its examples"
     return iter(blocks)

@@ -9,9 +9,9 @@ use bursar_client::{Client, Slot};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let (Some(server), Some(class)) = (words.next(), words.next()) else {
-        return Err("which server, and which class?".into());
+    let mut args = std::env::args().skip(1);
+    let (Some(server), Some(class)) = (args.next(), args.next()) else {
+        return Err("usage: slot SERVER CLASS".into());
     };
     let client = Client::new(Transport::to(server.parse()?), Options::usual());
     let request = BookingRequest {
@@ -24,12 +24,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
             slot.release(Outcome::Ok, Some(0)).await?;
             Ok(())
         }
-        // Somebody else may hold it now: the work was stopped by no longer being polled.
+        // `select!` drops the work: another client may hold the slot now.
         why = slot.lost() => Err(format!("the slot is lost: {why}").into()),
     }
 }
 
-/// Work that says its fence to whatever it writes to, so that a late write is refused there.
+/// Real work sends its fence with every write, so that the receiver can refuse late writes.
 async fn work(fence: u64) {
     println!("working under fence {fence}");
     tokio::time::sleep(Duration::from_secs(1)).await;

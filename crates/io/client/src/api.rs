@@ -1,7 +1,7 @@
 //! The JSON of `/v1`: camelCase, unit last, integers for quantities, RFC 3339 for instants.
 //!
-//! Requests refuse fields they do not know, because a typo must not be ignored; answers are
-//! read with unknown fields ignored, so that the server may add some (design 80, 4.1).
+//! Requests with unknown fields are refused, because a typo must not be ignored. Unknown fields of
+//! answers are ignored, so that the server may add fields.
 
 pub mod allocation;
 pub mod apply;
@@ -52,19 +52,19 @@ pub use market::{
 pub use node::{Node, NodeMetadata, NodeStatus};
 pub use token::{Identity, Role, Token, TokenCreated, TokenRequest};
 
-/// Bytes a request body may have.
+/// Maximum size of a request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Operations a batch may have.
+/// Maximum number of operations of a batch.
 pub const BATCH_OPERATIONS_MAX: usize = 1_024;
-/// Items a page has where the caller does not say.
+/// Items of a page if the request has no `limit`.
 pub const PAGE_DEFAULT: u64 = 100;
-/// Items a page may have.
+/// Maximum number of items of a page.
 pub const PAGE_MAX: u64 = 1_000;
-/// Objects that one apply may have.
+/// Maximum number of objects of an apply.
 pub const APPLY_OBJECTS_MAX: usize = 10_000;
-/// The header of every answer that names the last record it reflects.
+/// Header of every answer: the last record that the answer reflects.
 pub const RECORD_HEADER: &str = "bursar-record";
-/// The header under which an action without a thing of its own is repeated safely (L6).
+/// Header that makes repeats of an action without an id of its own safe (L6).
 pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
-/// The media type of a problem.
+/// Media type of a problem.
 pub const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";

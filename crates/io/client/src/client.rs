@@ -1,9 +1,9 @@
-//! A typed client: every call of the API, over TCP, a Unix socket, or a router in this process.
+//! Typed client: every call of the API, over TCP, a Unix socket, or a router in this process.
 //!
-//! Every call can be repeated safely, because things are named by the client and actions carry a
-//! key (design 50, L6). So a call whose answer was lost, or that met a server too busy for it, is
-//! repeated with growing pauses until it is answered or its time is over. Nothing here words its
-//! own reason: what the server refused is its [`Problem`](crate::Problem).
+//! Every call can be repeated safely, because clients choose the ids of objects and actions carry a
+//! key (L6). A call whose answer was lost, or that a busy server refused, is repeated with growing
+//! pauses until it is answered or its timeout is over. A refusal of the server is returned as its
+//! [`Problem`](crate::Problem).
 
 mod address;
 mod booking;
@@ -35,21 +35,20 @@ use std::time::Duration;
 
 pub(crate) use pause::{Pause, uneven};
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long to wait for an answer, repeats included; a call that asks the server to wait
-    /// adds that.
+    /// Maximum time for an answer, repeats included; the `wait` of a call is added to it.
     pub timeout: Duration,
-    /// How often a call is sent at most.
+    /// Maximum number of attempts of a call.
     pub attempts_max: u32,
-    /// Who the caller is; the local socket knows by itself.
+    /// Token of the caller; not needed on the local socket.
     pub token: Option<BearerToken>,
 }
 
-/// How long to wait for an answer where nobody says (design 80, 1.3).
+/// Default of [`Options::timeout`].
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How often a call is sent where nobody says: some seconds of trouble are ridden out.
+/// Default of [`Options::attempts_max`]: enough for an outage of some seconds.
 pub const ATTEMPTS_DEFAULT: u32 = 6;
 
 /// A client. Clones are cheap and share its connections.
@@ -64,7 +63,7 @@ struct Shared {
 }
 
 impl Options {
-    /// The usual, as nobody in particular.
+    /// Default options, without a token.
     pub const fn usual() -> Self {
         Self {
             timeout: TIMEOUT_DEFAULT,
@@ -75,14 +74,14 @@ impl Options {
 }
 
 impl Client {
-    /// A client over a transport.
+    /// Makes a client over a transport.
     pub fn new(transport: Transport, options: Options) -> Self {
         Self {
             shared: Arc::new(Shared { transport, options }),
         }
     }
 
-    /// What it talks to, for messages.
+    /// Name of the server, for messages.
     pub fn server(&self) -> &str {
         self.shared.transport.name()
     }

@@ -1,8 +1,8 @@
-//! The shapes that people and programs meet, and a client that speaks them (design 80).
+//! Types of the HTTP API and of files, and a typed client.
 //!
-//! [`api`] holds the JSON of the HTTP interface, [`problem`] the one table of codes, [`object`]
-//! the files people write. Nothing here decides: the server turns these types into commands and
-//! answers back into them, so the inside may move while this stays still.
+//! [`api`] has the JSON types of the HTTP API, [`problem`] the table of problem codes, [`object`]
+//! the declared objects in files. This crate decides nothing: the server converts these types to
+//! commands and results to answers, so internal types can change while the API stays the same.
 
 pub mod api;
 pub mod client;

@@ -1,4 +1,4 @@
-//! What the client says in a log: each event has one name, `area.what-happened`.
+//! Names of log events: `area.what-happened`.
 
-/// A slot was not given back: its ttl ends it.
+/// A slot could not be released; its ttl will end it.
 pub(crate) const SLOT_NOT_GIVEN_BACK: &str = "slot.not-given-back";

@@ -1,8 +1,7 @@
-//! The files people write: YAML or JSON, several documents, all mistakes at once (design 80, 5).
+//! Declared objects in files: YAML or JSON, with several documents.
 //!
-//! Text becomes checked values here and nowhere else; the server reads the same objects from
-//! JSON with [`read_values`], so a file and a request meet one set of rules. Nothing of a set of
-//! files is used if any of it has a mistake.
+//! All mistakes are reported at once, and no object of a set of files is used if one has a mistake.
+//! The server reads the same objects from JSON with [`read_values`], by the same rules.
 
 pub mod limit;
 mod market;
@@ -21,63 +20,63 @@ use serde_json::Value;
 
 use crate::api;
 use crate::problem::FieldError;
-use crate::shape::{self, Field, Found, Shape, Wrong, join, nearest};
+use crate::shape::{self, Field, FieldMistake, Shape, Wrong, join, nearest};
 use crate::tree::{Kind, Node, read_yaml};
 
-/// Bytes that one file may have. More than a request, because of a copied cluster's nodes we
-/// send only the part that we read.
+/// Maximum size of a file. It is larger than a request, because only a part of the nodes of a
+/// copied cluster is sent.
 pub const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// A file as found.
+/// A file that was read.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// What to call it in messages.
+    /// Name for messages.
     pub name: String,
-    /// Its bytes, whatever they are.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
-/// A declared object, checked.
+/// A checked declared object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Object {
-    /// A bound on slots.
+    /// A limit.
     Limit {
-        /// The version it is meant to replace, where the writer wants to be sure.
+        /// Version that it replaces, if the file names one.
         resource_version: Option<String>,
-        /// What it says.
+        /// The limit.
         limit: bursar_booking::Limit,
     },
-    /// A machine.
+    /// A node.
     Node {
-        /// Its name.
+        /// Name.
         name: ObjectName,
-        /// What it has; slots are zero.
+        /// Resources; slots are zero.
         capacity: Amount,
     },
 }
 
-/// What can be declared.
+/// Kind of a declared object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ObjectKind {
-    /// A bound on slots.
+    /// A limit.
     Limit,
-    /// A machine.
+    /// A node.
     Node,
 }
 
-/// What the address of a request says of the object in its body.
+/// Kind and name of an object in the path of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
-    /// Its kind.
+    /// Kind.
     pub kind: ObjectKind,
-    /// Its name; `None` where the address has none that is right.
+    /// Name; `None` if the path has no valid one.
     pub name: Option<&'a ObjectName>,
 }
 
 impl ObjectKind {
     const ALL: [Self; 2] = [Self::Limit, Self::Node];
 
-    /// The word for it in `kind`.
+    /// Value of the field `kind`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Limit => "Limit",
@@ -98,7 +97,6 @@ impl ObjectKind {
         format!("{}/{name}", self.word().to_lowercase())
     }
 
-    /// What `apiVersion` must say.
     const fn version(self) -> &'static str {
         match self {
             Self::Limit => api::limit::API_VERSION,
@@ -113,7 +111,6 @@ impl ObjectKind {
         }
     }
 
-    /// Reads a document that has the shape.
     fn read(self, node: &Node) -> Option<Object> {
         match self {
             Self::Limit => limit::read(node),
@@ -123,7 +120,7 @@ impl ObjectKind {
 }
 
 impl Object {
-    /// Its name.
+    /// Name.
     pub fn name(&self) -> &ObjectName {
         match self {
             Self::Limit { limit, .. } => &limit.name,
@@ -140,7 +137,7 @@ impl Object {
         kind.reference(self.name().as_str())
     }
 
-    /// The object as it travels, with defaults shown.
+    /// The object in JSON, with defaults.
     pub fn to_value(&self) -> Value {
         let value = match self {
             Self::Limit {
@@ -153,11 +150,11 @@ impl Object {
             }
             Self::Node { name, capacity } => serde_json::to_value(node::object(name, capacity)),
         };
-        // These types have texts for keys and nothing that JSON lacks.
+        // These types can always be written as JSON.
         value.unwrap_or_default()
     }
 
-    /// Several objects as one YAML text, with defaults shown.
+    /// Several objects as one YAML text, with defaults.
     pub fn to_yaml(objects: &[Self]) -> String {
         let documents: Vec<_> = objects
             .iter()
@@ -197,20 +194,23 @@ pub fn read_files(files: &[File]) -> Result<Vec<Object>, Mistakes> {
 }
 
 /// Reads the objects of a list, and adds all mistakes in them.
-pub(crate) fn read_list(nodes: &[Node], path: &str, found: &mut Vec<Found>) -> Vec<Object> {
+pub(crate) fn read_list(
+    nodes: &[Node],
+    path: &str,
+    mistakes: &mut Vec<FieldMistake>,
+) -> Vec<Object> {
     let mut named = BTreeSet::new();
     let mut objects = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         let path = format!("{path}[{index}]");
         match read_named(node, &path, &mut named) {
             Ok(object) => objects.push(object),
-            Err(more) => found.extend(more),
+            Err(more) => mistakes.extend(more),
         }
     }
     objects
 }
 
-/// What was read so far.
 #[derive(Default)]
 struct Reading {
     objects: Vec<Object>,
@@ -233,13 +233,9 @@ impl Reading {
             Ok(documents) => documents,
             Err(unreadable) => {
                 let wrong = Wrong::new(unreadable.message);
-                let found = Found {
-                    place: unreadable.place,
-                    path: String::new(),
-                    wrong,
-                };
+                let mistake = FieldMistake::new(unreadable.position, "", wrong);
                 self.mistakes
-                    .push(Mistake::new(&file.name, &lines, None, found));
+                    .push(Mistake::new(&file.name, &lines, None, mistake));
                 return;
             }
         };
@@ -267,11 +263,11 @@ impl Reading {
     fn object(&mut self, file: &str, lines: &[&str], node: &Node, path: &str) {
         match read_named(node, path, &mut self.named) {
             Ok(object) => self.objects.push(object),
-            Err(found) => {
+            Err(mistakes) => {
                 let reference = reference_of(node);
-                let mistakes = found.into_iter();
+                let mistakes = mistakes.into_iter();
                 self.mistakes.extend(
-                    mistakes.map(|found| Mistake::new(file, lines, reference.clone(), found)),
+                    mistakes.map(|mistake| Mistake::new(file, lines, reference.clone(), mistake)),
                 );
             }
         }
@@ -292,7 +288,7 @@ fn text_of(file: &File) -> Result<&str, String> {
     })
 }
 
-/// `limit/python`, as far as the document says.
+/// `limit/python`, if the document has a kind and a name.
 fn reference_of(node: &Node) -> Option<String> {
     let kind = node.get("kind")?.text()?.to_lowercase();
     let name = name_of(node)?.text()?;
@@ -303,13 +299,17 @@ fn name_of(node: &Node) -> Option<&Node> {
     node.get("metadata")?.get("name")
 }
 
-/// Reads one of several objects, which have names of their own.
-fn read_named(node: &Node, path: &str, named: &mut BTreeSet<String>) -> Result<Object, Vec<Found>> {
+/// Reads one of several objects, whose names must differ.
+fn read_named(
+    node: &Node,
+    path: &str,
+    named: &mut BTreeSet<String>,
+) -> Result<Object, Vec<FieldMistake>> {
     let read = read_object(node, path, None);
     let kind = node.get("kind").and_then(Node::text);
-    let name = name_of(node).and_then(|name| Some((name.place, name.text()?)));
-    // Also where it has other mistakes.
-    let Some((kind, (place, name))) = kind.and_then(ObjectKind::from_word).zip(name) else {
+    let name = name_of(node).and_then(|name| Some((name.position, name.text()?)));
+    // A second use of a name is reported together with other mistakes.
+    let Some((kind, (position, name))) = kind.and_then(ObjectKind::from_word).zip(name) else {
         return read;
     };
     let reference = kind.reference(name);
@@ -317,10 +317,10 @@ fn read_named(node: &Node, path: &str, named: &mut BTreeSet<String>) -> Result<O
     if named.insert(reference) {
         return read;
     }
-    let mut found = read.err().unwrap_or_default();
+    let mut mistakes = read.err().unwrap_or_default();
     let wrong = Wrong::with(message, "leave one of them out");
-    shape::add(&mut found, place, join(path, "metadata.name"), wrong);
-    Err(found)
+    shape::add(&mut mistakes, position, join(path, "metadata.name"), wrong);
+    Err(mistakes)
 }
 
 /// Reads one object, or all mistakes in it.
@@ -328,58 +328,58 @@ pub(crate) fn read_object(
     node: &Node,
     path: &str,
     address: Option<Address<'_>>,
-) -> Result<Object, Vec<Found>> {
-    let mut found = Vec::new();
+) -> Result<Object, Vec<FieldMistake>> {
     if !matches!(node.kind, Kind::Map(_)) {
-        found.push(Found {
-            place: node.place,
-            path: path.to_owned(),
-            wrong: Wrong::new("must be an object with apiVersion, kind, metadata and spec"),
-        });
-        return Err(found);
+        let wrong = Wrong::new("must be an object with apiVersion, kind, metadata and spec");
+        return Err(vec![FieldMistake::new(node.position, path, wrong)]);
     }
-    let kind = kind_of(node, path, address.map(|address| address.kind), &mut found);
+    let mut mistakes = Vec::new();
+    let kind = kind_of(
+        node,
+        path,
+        address.map(|address| address.kind),
+        &mut mistakes,
+    );
     let shape = kind.map_or(&HEAD, ObjectKind::shape);
-    shape::check(shape, node, path, &mut found);
-    let stated = name_of(node).and_then(|name| Some((name.place, name.text()?)));
+    shape::check(shape, node, path, &mut mistakes);
+    let stated = name_of(node).and_then(|name| Some((name.position, name.text()?)));
     let addressed = address.and_then(|address| address.name);
-    if let (Some((place, stated)), Some(addressed)) = (stated, addressed)
+    if let (Some((position, stated)), Some(addressed)) = (stated, addressed)
         && stated != addressed.as_str()
     {
-        let message = format!("is {}, the address says {addressed}", shape::shown(stated));
+        let message = format!("is {}, the path has {addressed}", shape::shown(stated));
         let path = join(path, "metadata.name");
-        shape::add(&mut found, place, path, Wrong::new(message));
+        shape::add(&mut mistakes, position, path, Wrong::new(message));
     }
-    if !found.is_empty() {
-        return Err(found);
+    if !mistakes.is_empty() {
+        return Err(mistakes);
     }
-    // What has the shape can be read.
+    // A document of the right shape can be read.
     kind.and_then(|kind| kind.read(node)).ok_or_else(|| {
-        vec![Found {
-            place: node.place,
-            path: path.to_owned(),
-            wrong: Wrong::new("cannot be read"),
-        }]
+        vec![FieldMistake::new(
+            node.position,
+            path,
+            Wrong::new("cannot be read"),
+        )]
     })
 }
 
-/// What says which kind an object is. [`kind_of`] knows the words.
+/// The values of these two fields are checked by [`kind_of`].
 const API_VERSION: Field = Field::required("apiVersion", Shape::Text(|_| Ok(())));
 const KIND: Field = Field::required("kind", Shape::Text(|_| Ok(())));
-/// What every object has, whatever it is.
 const HEAD: Shape = Shape::Open(&[API_VERSION, KIND]);
 
-/// The kind as which an object is checked: the one that it names or, where it names none, that of
-/// the address, of the nearest word or of the version. Adds what is wrong with kind and version.
+/// Kind as which an object is checked: the kind that it names, else that of the path, of the
+/// nearest word, or of the version. Adds the mistakes in kind and version.
 fn kind_of(
     node: &Node,
     path: &str,
     addressed: Option<ObjectKind>,
-    found: &mut Vec<Found>,
+    mistakes: &mut Vec<FieldMistake>,
 ) -> Option<ObjectKind> {
     let text = |field: &str| {
         let node = node.get(field)?;
-        Some((node.place, node.text()?))
+        Some((node.position, node.text()?))
     };
     let (word, version) = (text("kind"), text("apiVersion"));
     let words = ObjectKind::ALL.map(ObjectKind::word);
@@ -387,57 +387,53 @@ fn kind_of(
     let near = word.and_then(|(_, word)| ObjectKind::from_word(nearest(word, words)?));
     let versioned = version.and_then(|(_, version)| ObjectKind::from_version(version));
     let kind = named.or(addressed).or(near).or(versioned);
-    let mut wrong = |place, field, wrong| {
-        found.push(Found {
-            place,
-            path: join(path, field),
-            wrong,
-        });
+    let mut wrong = |position, field, wrong| {
+        mistakes.push(FieldMistake::new(position, join(path, field), wrong));
     };
     match (word, named, addressed) {
-        (Some((place, word)), None, _) => {
+        (Some((position, word)), None, _) => {
             let suggestion = match (addressed, near) {
                 (Some(kind), _) => format!("must be `{}`", kind.word()),
                 (None, Some(kind)) => format!("did you mean `{}`?", kind.word()),
                 (None, None) => format!("kinds are {}", words.join(" and ")),
             };
             let message = format!("`{}` is not a kind that can be applied", shape::shown(word));
-            wrong(place, "kind", Wrong::with(message, suggestion));
+            wrong(position, "kind", Wrong::with(message, suggestion));
         }
-        (Some((place, word)), Some(named), Some(addressed)) if named != addressed => {
-            let message = format!("is {word}, the address is of a {}", addressed.word());
-            wrong(place, "kind", Wrong::new(message));
+        (Some((position, word)), Some(named), Some(addressed)) if named != addressed => {
+            let message = format!("is {word}, the path is that of a {}", addressed.word());
+            wrong(position, "kind", Wrong::new(message));
         }
         _ => {}
     }
     match (version, kind) {
-        (Some((place, version)), Some(kind)) if version != kind.version() => {
+        (Some((position, version)), Some(kind)) if version != kind.version() => {
             let shown = shape::shown(version);
             let message = format!("`{shown}` is not the version of a {}", kind.word());
             let suggestion = format!("must be `{}`", kind.version());
-            wrong(place, "apiVersion", Wrong::with(message, suggestion));
+            wrong(position, "apiVersion", Wrong::with(message, suggestion));
         }
-        (Some((place, version)), None) => {
+        (Some((position, version)), None) => {
             let shown = shape::shown(version);
             let message = format!("`{shown}` is not the version of a kind that can be applied");
             let versions = ObjectKind::ALL.map(|kind| format!("`{}`", kind.version()));
             let suggestion = format!("versions are {}", versions.join(" and "));
-            wrong(place, "apiVersion", Wrong::with(message, suggestion));
+            wrong(position, "apiVersion", Wrong::with(message, suggestion));
         }
         _ => {}
     }
     kind
 }
 
-impl From<Found> for FieldError {
-    fn from(found: Found) -> Self {
+impl From<FieldMistake> for FieldError {
+    fn from(mistake: FieldMistake) -> Self {
         Self {
-            path: found.path,
-            line: u64::try_from(found.place.line)
+            path: mistake.path,
+            line: u64::try_from(mistake.position.line)
                 .ok()
                 .filter(|line| *line > 0),
-            message: found.wrong.message,
-            suggestion: found.wrong.suggestion,
+            message: mistake.wrong.message,
+            suggestion: mistake.wrong.suggestion,
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Problems: RFC 9457, with one table of codes for HTTP, exit codes and pages (design 80, 4.2).
+//! Problems (RFC 9457), with one table of codes for HTTP statuses, exit codes and pages.
 //!
-//! A refusal is a value that names the limit, its size, its holders and what would change it.
-//! Which code goes with which status is decided here and nowhere else.
+//! A refusal is a value that names the limit, its size, its holders and the ways out.
 
 mod code;
 
@@ -15,94 +14,91 @@ use crate::api::booking::End;
 use crate::api::instant;
 use crate::api::word;
 
-/// Why a request was not done, as `application/problem+json`.
+/// Refusal or failure of a request, as `application/problem+json`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// `/problems/{code}`, a page that the server itself serves.
+    /// `/problems/{code}`, a page of the server.
     #[serde(rename = "type")]
     pub type_: String,
-    /// The code in a few words.
+    /// Short title of the code.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// The code: what programs look at.
+    /// Code for programs.
     pub code: Code,
-    /// What happened here, in one sentence.
+    /// Description of this case, in one sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// The address that was asked.
+    /// Path of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// What would change the answer.
+    /// Actions that would change the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
-    /// What is wrong in the request: all of it.
+    /// All mistakes in the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// What a number that is out of bounds may be.
+    /// Bounds of a number that is outside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Range>,
-    /// The limits that bind, headline first.
+    /// Limits that bind; the first gives the headline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitUse>,
-    /// Who holds them, most first.
+    /// Holders, largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
-    /// When to try again, in milliseconds.
+    /// Time until the next try, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The nearest name to one that was not found.
+    /// Existing name that is nearest to one that was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// The present version of an object that was not as expected.
+    /// Present version of an object that was not as expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// How the booking ended whose fence is stale.
+    /// Kind of end of the booking whose fence is stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::End>)]
     pub end: Option<End>,
-    /// When it did.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of that end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Instant>,
 }
 
-/// One thing that is wrong in a request.
+/// Mistake in a request.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldError {
-    /// Where, as in `spec.slots` or `operations[3].fence`; empty for the whole.
+    /// Path of the field, as in `spec.slots` or `operations[3].fence`; empty for the whole request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// On which line, where lines mean something.
+    /// Line, for texts with lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What may have been meant, or what to do.
+    /// Probable intention, or advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
-/// The bounds of a number, as the refusal of one outside them names them.
+/// Bounds of a number, in the refusal of a number outside them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {
-    /// The field that is bounded: of the request, as in `waitMs`, or of the limit, as in `maxQueue`.
+    /// Bounded field of the request, as in `waitMs`, or of the limit, as in `maxQueue`.
     pub field: String,
-    /// The least that is allowed.
+    /// Minimum.
     pub min: u64,
-    /// The most that is allowed.
+    /// Maximum.
     pub max: u64,
-    /// The limit that says so; absent for a bound of the server itself.
+    /// Limit that has the bound; absent for a bound of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub limit: Option<ObjectName>,
@@ -112,40 +108,40 @@ pub struct Range {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitUse {
-    /// The limit's name.
+    /// Name of the limit.
     #[schema(value_type = String)]
     pub name: ObjectName,
-    /// What is counted: `slots`, `cpu` (millicores), `memory` (bytes) or `gpus`.
+    /// `slots`, `cpu` (millicores), `memory` (bytes) or `gpus`.
     #[schema(value_type = String)]
     pub dimension: Dimension,
-    /// Its bound; 0 means paused.
+    /// Bound; 0 means paused.
     pub size: u64,
-    /// What is held.
+    /// Held amount.
     pub in_use: u64,
-    /// How many bookings wait under it.
+    /// Number of bookings that wait under the limit.
     pub waiting: u64,
 }
 
-/// Who holds slots: a tenant that the caller may see, or the others together.
+/// Holder of slots: a tenant that the caller may see, or all others together.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
-    /// The tenant; absent for the others together.
+    /// Tenant; absent for all others together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub tenant: Option<Label>,
-    /// How many tenants are taken together here.
+    /// Number of tenants that are counted together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<u64>,
     /// Slots held.
     pub slots: u64,
 }
 
-/// Mistakes that the detail of a problem names; all are in its `errors`.
+/// Maximum number of mistakes in the detail of a problem; all are in its `errors`.
 const NAMED_MAX: usize = 8;
 
 impl Problem {
-    /// A problem of that code; `detail` is one sentence, lower case, without a full stop.
+    /// Problem of a code; `detail` is one sentence, in lower case, without a full stop.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let page = code.page();
         Self {
@@ -169,7 +165,7 @@ impl Problem {
         }
     }
 
-    /// An `invalid` with all that is wrong; its detail names them, or as many as a line holds.
+    /// Problem `invalid` with all mistakes; its detail has the first [`NAMED_MAX`].
     pub fn invalid(errors: Vec<FieldError>) -> Self {
         let mut named: Vec<String> = errors
             .iter()
@@ -186,14 +182,14 @@ impl Problem {
         }
     }
 
-    /// The exit code of a command that ends with it.
+    /// Exit code of a command that ends with this problem.
     pub fn exit_code(&self) -> u8 {
         self.code.page().exit
     }
 }
 
 impl FieldError {
-    /// Something wrong at a path.
+    /// Mistake at a path.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             path: path.into(),

@@ -1,7 +1,7 @@
-//! The seed's repository, over the same calls (design 40).
+//! Drop-in replacement of a resource allocation repository over a database table.
 //!
-//! Its three operations keep their names and meaning; what is fixed is the life of a row: a
-//! created allocation is renewed while this process lives, and comes back by itself after.
+//! Its three operations keep their names and meaning. Unlike a row of a table, an allocation is
+//! renewed while this process lives, and its slots become free after the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::client::{self, Client, Mode, Query};
 use crate::problem::{Code, Problem};
 use crate::slot::{self, RELEASE_WAIT, Repeats, Slot};
 
-/// How an allocation is kept while it is held.
+/// Renewal of allocations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Renewal {
     /// Renewed in the background while this process lives.
@@ -24,14 +24,14 @@ pub enum Renewal {
     Day,
 }
 
-/// What `create_allocation` is given, with quantities as Kubernetes writes them.
+/// Arguments of `create_allocation`, with Kubernetes quantities.
 #[derive(Clone, Debug)]
 pub struct NewAllocation<'a> {
-    /// Its id; the seed uses the execution's.
+    /// Id; usually that of the execution.
     pub allocation_id: &'a str,
-    /// The execution it belongs to.
+    /// Execution that it belongs to.
     pub execution_id: &'a str,
-    /// The class whose limit counts it.
+    /// Class whose limit counts it.
     pub language: &'a str,
     /// CPU charged, as in `100m`.
     pub cpu_request: &'a str,
@@ -43,39 +43,39 @@ pub struct NewAllocation<'a> {
     pub memory_limit: &'a str,
 }
 
-/// Why an operation of the repository failed.
+/// Error of an operation of the repository.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A limit is reached.
     #[error("Resource limit exceeded: {0}")]
     Refused(Box<Problem>),
-    /// A name that cannot be one.
+    /// An argument is not a valid name.
     #[error("{field} {source}")]
     Name {
-        /// Which argument.
+        /// Name of the argument.
         field: &'static str,
-        /// Why.
+        /// Cause.
         #[source]
         source: NameError,
     },
-    /// A quantity that cannot be one.
+    /// An argument is not a quantity.
     #[error("{field}: {source}")]
     Quantity {
-        /// Which argument.
+        /// Name of the argument.
         field: &'static str,
-        /// Why.
+        /// Cause.
         #[source]
         source: quantity::Error,
     },
-    /// The server refused for another reason, or could not be asked.
+    /// The server refused for another reason, or did not answer.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// It did not come to hold.
+    /// The slot was not granted, or was lost.
     #[error(transparent)]
     Slot(slot::Error),
 }
 
-/// The seed's repository.
+/// Repository of allocations.
 #[derive(Debug)]
 pub struct ResourceAllocationRepository {
     client: Client,
@@ -84,11 +84,10 @@ pub struct ResourceAllocationRepository {
     held: Mutex<BTreeMap<BookingId, Slot>>,
 }
 
-/// The longest ttl (S7).
 const DAY_MS: u64 = 86_400_000;
 
 impl ResourceAllocationRepository {
-    /// A repository for a tenant; without one, the caller's only one.
+    /// Repository of a tenant; without one, that of the caller's only tenant.
     pub fn new(client: Client, tenant: Option<Label>, renewal: Renewal) -> Self {
         Self {
             client,
@@ -98,7 +97,7 @@ impl ResourceAllocationRepository {
         }
     }
 
-    /// How many allocations of a language are active.
+    /// Number of active allocations of a language.
     pub async fn count_active(&self, language: &str) -> Result<u64, Error> {
         let query = Query::new()
             .with("class", language)
@@ -107,7 +106,7 @@ impl ResourceAllocationRepository {
         Ok(u64::try_from(bookings.items.len()).unwrap_or(u64::MAX))
     }
 
-    /// Creates an allocation, or refuses at once where the limit is reached.
+    /// Creates an allocation, or refuses at once if the limit is reached.
     pub async fn create_allocation(&self, new: &NewAllocation<'_>) -> Result<Allocation, Error> {
         let id = booking_id("allocation_id", new.allocation_id)?;
         let request = self.request(&id, new)?;
@@ -126,11 +125,11 @@ impl ResourceAllocationRepository {
         self.find(&id).await
     }
 
-    /// Releases an allocation; one that has ended already stays as it ended.
+    /// Releases an allocation. An allocation that has ended stays unchanged.
     ///
-    /// One that this repository renewed and lost meanwhile is [`slot::Error::Fenced`]. A release
-    /// is repeated as [`Slot::release`] does; of one that is not renewed here the deadline is not
-    /// known, so its release is repeated for [`RELEASE_WAIT`] and not in the background.
+    /// The error of an allocation that this repository renewed and lost is [`slot::Error::Fenced`].
+    /// A release is repeated like [`Slot::release`]. If the allocation is not renewed here, its
+    /// deadline is unknown: the release is repeated for [`RELEASE_WAIT`], not in the background.
     pub async fn release_allocation(&self, allocation_id: &str) -> Result<Allocation, Error> {
         let id = booking_id("allocation_id", allocation_id)?;
         let slot = self.held().remove(&id);
@@ -152,7 +151,7 @@ impl ResourceAllocationRepository {
         Ok(())
     }
 
-    /// A booking; a server that is away is asked again.
+    /// Reads a booking, with repeats while the server is not available.
     async fn look(&self, id: &BookingId, repeats: &mut Repeats) -> Result<Booking, client::Error> {
         loop {
             match self.client.booking(id).await {
@@ -162,14 +161,15 @@ impl ResourceAllocationRepository {
         }
     }
 
-    /// The allocation that a booking is. What was done before stays done, so a server that goes
-    /// away now is waited for.
+    /// Reads an allocation after a change. The change is done, so an unavailable server is waited
+    /// for.
     async fn find(&self, id: &BookingId) -> Result<Allocation, Error> {
         let mut repeats = Repeats::until(Instant::now() + RELEASE_WAIT);
         let booking = self.look(id, &mut repeats).await?;
         let waits = || {
-            self.client
-                .protocol(format!("allocation {id} waits though told not to"))
+            self.client.protocol(format!(
+                "allocation {id} is queued although its request does not wait"
+            ))
         };
         Ok(Allocation::of(&booking).ok_or_else(waits)?)
     }
@@ -218,7 +218,7 @@ fn amount(
     read(text).map_err(|source| Error::Quantity { field, source })
 }
 
-/// The seed's word for what a full limit says.
+/// Maps refusals by a full limit to [`Error::Refused`].
 fn refused(error: slot::Error) -> Error {
     match error {
         slot::Error::Client(client::Error::Problem(problem))

@@ -1,104 +1,95 @@
-//! What a tree must look like, and everything in it that does not.
+//! Shapes of trees, and the check that finds all mistakes in a tree.
 //!
-//! One table of fields per kind of object or request. A check finds all mistakes at once: fields
-//! that do not exist (with the nearest that does), are missing, are given twice, or have a value
-//! of another kind.
+//! Each kind of object or request has one table of fields. Mistakes are unknown fields (reported
+//! with the nearest name), missing fields, fields given twice, and values of another kind.
 
 use bursar_units::INTEGER_MAX;
 use bursar_units::hidden::is_hidden;
 
-use crate::tree::{Entry, Kind, Node, Place};
+use crate::tree::{Entry, Kind, Node, Position};
 
-/// One field of a map.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
     pub(crate) presence: Presence,
     pub(crate) shape: Shape,
 }
 
-/// Whether a field must be there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Presence {
     Required,
-    /// It may be left out or be null.
+    /// The field may be absent or null.
     Optional,
-    /// It may be left out, and is not null.
+    /// The field may be absent, but not null.
     Defaulted,
 }
 
-/// What a value must be.
 pub(crate) enum Shape {
-    /// A text that a reader accepts.
+    /// A text that the reader accepts.
     Text(Reader),
-    /// A text that no message repeats (L13), the reader's neither.
+    /// A text that no message repeats (L13), not even the reader's.
     Secret(Reader),
-    /// A quantity: a text, or a number written without quotes.
+    /// A quantity: a text, or a number without quotes.
     Quantity(Reader),
-    /// A whole number within bounds.
-    Whole { min: u64, max: u64 },
-    /// A whole number that may be negative, as an exit code.
+    Whole {
+        min: u64,
+        max: u64,
+    },
+    /// A whole number that may be negative, such as an exit code.
     Signed32,
-    /// True or false.
     Bool,
-    /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of one shape.
+    /// A list of values of one shape.
     List(&'static Shape),
-    /// A map of these fields and no others.
+    /// A map with these fields and no others.
     Map(&'static [Field]),
-    /// A map of which these fields are read and others are nobody's business.
+    /// A map with these fields; others are ignored.
     Open(&'static [Field]),
-    /// A map of any names that a reader accepts, each with this shape.
+    /// A map of names that the reader accepts to values of one shape.
     Named(Reader, &'static Shape),
-    /// A map whose fields depend on a word in it.
+    /// A map whose fields depend on the word in the field `key`.
     By {
         key: &'static str,
         shared: &'static [Field],
         cases: &'static [Case],
     },
-    /// A map of a shape whose fields keep a rule together.
+    /// A map with a rule over several fields.
     Ruled(&'static Shape, Rule),
-    /// Anything.
     Any,
 }
 
-/// A word and the fields that a map with this word may have beyond the shared ones.
+/// A word, and the fields of a map with this word besides the shared ones.
 pub(crate) type Case = (&'static str, &'static [Field]);
 
-/// Accepts a text or says what is wrong with it.
 pub(crate) type Reader = fn(&str) -> Result<(), Wrong>;
 
-/// What the fields of a map break together, as far as they can be read. It must say nothing that
-/// depends on a value which is wrong.
-pub(crate) type Rule = fn(&Node) -> Vec<Broken>;
+/// Finds violations of a rule over several fields. It must not depend on values that have mistakes.
+pub(crate) type Rule = fn(&Node) -> Vec<Violation>;
 
-/// A field that breaks a rule, and how.
-pub(crate) type Broken = (&'static str, Wrong);
+pub(crate) type Violation = (&'static str, Wrong);
 
-/// What is wrong with a value.
+/// Description of a mistake in a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Wrong {
     pub(crate) message: String,
     pub(crate) suggestion: Option<String>,
 }
 
-/// A mistake where it stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) place: Place,
+pub(crate) struct FieldMistake {
+    pub(crate) position: Position,
     pub(crate) path: String,
     pub(crate) wrong: Wrong,
 }
 
-/// The largest whole number that travels.
+/// Any whole number that JSON readers read exactly.
 pub(crate) const WHOLE: Shape = Shape::Whole {
     min: 0,
     max: INTEGER_MAX,
 };
 
-/// Mistakes after which a list or a map is not looked at further: nobody reads more.
-const FOUND_MAX: usize = 1_000;
-/// At this edit distance a name is taken for a slip of the fingers.
+/// Number of mistakes after which the check of a list or map stops.
+const MISTAKES_MAX: usize = 1_000;
+/// Maximum edit distance of a name that is taken for a typo.
 const SLIP_MAX: usize = 2;
 
 impl Field {
@@ -127,6 +118,24 @@ impl Field {
     }
 }
 
+impl FieldMistake {
+    pub(crate) fn new(position: Position, path: impl Into<String>, wrong: Wrong) -> Self {
+        let path = path.into();
+        Self {
+            position,
+            path,
+            wrong,
+        }
+    }
+}
+
+/// The message of an error is the description of the mistake.
+impl<E: std::error::Error> From<E> for Wrong {
+    fn from(error: E) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl Wrong {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -143,7 +152,7 @@ impl Wrong {
     }
 }
 
-/// The nearest of some names to one that does not exist, if it is near.
+/// The name that is nearest to a mistyped one; `None` if all are too different.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     names
@@ -159,7 +168,6 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// The path of a field below another.
 pub(crate) fn join(path: &str, field: &str) -> String {
     if path.is_empty() {
         field.to_owned()
@@ -168,79 +176,78 @@ pub(crate) fn join(path: &str, field: &str) -> String {
     }
 }
 
-/// Finds everything in a tree that is not of a shape.
-pub(crate) fn check(shape: &Shape, node: &Node, path: &str, found: &mut Vec<Found>) {
+pub(crate) fn check(shape: &Shape, node: &Node, path: &str, mistakes: &mut Vec<FieldMistake>) {
     match (shape, &node.kind) {
         (Shape::Any, _) => {}
         (Shape::Map(fields), Kind::Map(entries)) => {
-            check_names(&fields.iter(), entries, path, found);
-            check_fields(*fields, node, path, found);
+            check_names(&fields.iter(), entries, path, mistakes);
+            check_fields(*fields, node, path, mistakes);
         }
         (Shape::Open(fields), Kind::Map(entries)) => {
-            check_twice(entries, path, found);
-            check_fields(*fields, node, path, found);
+            check_twice(entries, path, mistakes);
+            check_fields(*fields, node, path, mistakes);
         }
         (Shape::By { key, shared, cases }, Kind::Map(_)) => match case_of(key, cases, node) {
             Ok(fields) => {
-                check_names(&shared.iter().chain(fields), node.entries(), path, found);
-                check_fields(*shared, node, path, found);
-                check_fields(fields, node, path, found);
+                check_names(&shared.iter().chain(fields), node.entries(), path, mistakes);
+                check_fields(*shared, node, path, mistakes);
+                check_fields(fields, node, path, mistakes);
             }
-            Err((place, wrong)) => {
-                found.push(Found {
-                    place,
-                    path: join(path, key),
-                    wrong,
-                });
+            Err((position, wrong)) => {
+                mistakes.push(FieldMistake::new(position, join(path, key), wrong));
                 let others = shared.iter().filter(|field| field.name != *key);
-                check_fields(others, node, path, found);
+                check_fields(others, node, path, mistakes);
             }
         },
         (Shape::Named(name, shape), Kind::Map(entries)) => {
-            check_twice(entries, path, found);
+            check_twice(entries, path, mistakes);
             for entry in entries {
                 match name(&entry.key) {
-                    Ok(()) => check(shape, &entry.value, &join(path, &shown(&entry.key)), found),
-                    Err(wrong) => found.push(Found {
-                        place: entry.place,
-                        path: path.to_owned(),
-                        wrong,
-                    }),
+                    Ok(()) => check(
+                        shape,
+                        &entry.value,
+                        &join(path, &shown(&entry.key)),
+                        mistakes,
+                    ),
+                    Err(wrong) => mistakes.push(FieldMistake::new(entry.position, path, wrong)),
                 }
             }
         }
         (Shape::Ruled(shape, rule), _) => {
-            check(shape, node, path, found);
+            check(shape, node, path, mistakes);
             let is_map = matches!(node.kind, Kind::Map(_));
             for (field, wrong) in is_map.then(|| rule(node)).into_iter().flatten() {
-                let place = node.get(field).map_or(first_place(node), |node| node.place);
-                add(found, place, join(path, field), wrong);
+                let position = node
+                    .get(field)
+                    .map_or(first_position(node), |node| node.position);
+                add(mistakes, position, join(path, field), wrong);
             }
         }
         (Shape::List(item), Kind::List(items)) => {
             for (index, node) in items.iter().enumerate() {
-                if FOUND_MAX < found.len() {
+                if MISTAKES_MAX < mistakes.len() {
                     break;
                 }
-                check(item, node, &format!("{path}[{index}]"), found);
+                check(item, node, &format!("{path}[{index}]"), mistakes);
             }
         }
         _ => {
             if let Err(wrong) = check_scalar(shape, node) {
-                found.push(Found {
-                    place: node.place,
-                    path: path.to_owned(),
-                    wrong,
-                });
+                mistakes.push(FieldMistake::new(node.position, path, wrong));
             }
         }
     }
 }
 
-/// Adds what is wrong in a place of which nothing is said yet.
-pub(crate) fn add(found: &mut Vec<Found>, place: Place, path: String, wrong: Wrong) {
-    if found.iter().all(|said| said.path != path) {
-        found.push(Found { place, path, wrong });
+/// Adds a mistake unless its path has one already.
+pub(crate) fn add(
+    mistakes: &mut Vec<FieldMistake>,
+    position: Position,
+    path: String,
+    wrong: Wrong,
+) {
+    if mistakes.iter().all(|said| said.path != path) {
+        mistakes.push(FieldMistake::new(position, path, wrong));
     }
 }
 
@@ -248,11 +255,11 @@ fn check_names<'a>(
     fields: &(impl Iterator<Item = &'a Field> + Clone),
     entries: &[Entry],
     path: &str,
-    found: &mut Vec<Found>,
+    mistakes: &mut Vec<FieldMistake>,
 ) {
-    check_twice(entries, path, found);
+    check_twice(entries, path, mistakes);
     for entry in entries {
-        if FOUND_MAX < found.len() {
+        if MISTAKES_MAX < mistakes.len() {
             break;
         }
         if fields.clone().any(|field| field.name == entry.key) {
@@ -261,26 +268,22 @@ fn check_names<'a>(
         let names = || fields.clone().map(|field| field.name);
         let suggestion = match nearest(&entry.key, names()) {
             Some(name) => format!("did you mean `{name}`?"),
-            None if names().next().is_none() => "no field is needed here".to_owned(),
+            None if names().next().is_none() => "no fields are allowed here".to_owned(),
             None => format!("fields are {}", names().collect::<Vec<_>>().join(", ")),
         };
-        found.push(Found {
-            place: entry.place,
-            path: join(path, &shown(&entry.key)),
-            wrong: Wrong::with("is not a field", suggestion),
-        });
+        let path = join(path, &shown(&entry.key));
+        let wrong = Wrong::with("is not a field", suggestion);
+        mistakes.push(FieldMistake::new(entry.position, path, wrong));
     }
 }
 
-fn check_twice(entries: &[Entry], path: &str, found: &mut Vec<Found>) {
+fn check_twice(entries: &[Entry], path: &str, mistakes: &mut Vec<FieldMistake>) {
     let mut seen = std::collections::BTreeSet::new();
     for entry in entries {
         if !seen.insert(entry.key.as_str()) {
-            found.push(Found {
-                place: entry.place,
-                path: join(path, &shown(&entry.key)),
-                wrong: Wrong::with("is given twice", "leave one of them out"),
-            });
+            let path = join(path, &shown(&entry.key));
+            let wrong = Wrong::with("is given twice", "leave one of them out");
+            mistakes.push(FieldMistake::new(entry.position, path, wrong));
         }
     }
 }
@@ -289,7 +292,7 @@ fn check_fields<'a>(
     fields: impl IntoIterator<Item = &'a Field>,
     node: &Node,
     path: &str,
-    found: &mut Vec<Found>,
+    mistakes: &mut Vec<FieldMistake>,
 ) {
     for field in fields {
         let path = join(path, field.name);
@@ -302,31 +305,27 @@ fn check_fields<'a>(
                 Presence::Optional,
             )
             | (None, Presence::Defaulted) => {}
-            (Some(value), _) => check(&field.shape, value, &path, found),
+            (Some(value), _) => check(&field.shape, value, &path, mistakes),
             (None, Presence::Required) => {
-                found.push(Found {
-                    place: first_place(node),
-                    path,
-                    wrong: Wrong::new("is missing"),
-                });
+                let wrong = Wrong::new("is missing");
+                mistakes.push(FieldMistake::new(first_position(node), path, wrong));
             }
         }
     }
 }
 
-/// The fields that go with the word of a map.
-fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (Place, Wrong)> {
+fn case_of(key: &str, cases: &[Case], node: &Node) -> Result<&'static [Field], (Position, Wrong)> {
     let words = || cases.iter().map(|(word, _)| *word);
     let Some(value) = node.get(key) else {
         return Err((
-            first_place(node),
+            first_position(node),
             Wrong::with("is missing", one_of(words())),
         ));
     };
     let case = cases.iter().find(|(word, _)| Some(*word) == value.text());
     case.map(|(_, fields)| *fields).ok_or_else(|| {
         (
-            value.place,
+            value.position,
             wrong_word(words(), value.text().unwrap_or_default()),
         )
     })
@@ -365,7 +364,6 @@ fn check_scalar(shape: &Shape, node: &Node) -> Result<(), Wrong> {
     }
 }
 
-/// Whether a number as written is whole and within bounds.
 pub(crate) fn check_whole(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
     let bounds = || format!("{min} to {max} is allowed");
     match text.strip_prefix('+').unwrap_or(text).parse::<u64>() {
@@ -380,7 +378,7 @@ pub(crate) fn check_whole(text: &str, min: u64, max: u64) -> Result<(), Wrong> {
     }
 }
 
-/// The sentence about a number that is not whole, or no number.
+/// Message for a value that is not a whole number.
 pub fn whole_number(min: u64, max: u64) -> String {
     if max < INTEGER_MAX {
         format!("must be a whole number from {min} to {max}")
@@ -395,7 +393,7 @@ fn wrong_word<'a>(words: impl Iterator<Item = &'a str> + Clone, text: &str) -> W
         None => one_of(words),
     };
     Wrong::with(
-        format!("is `{}`, which is not one of its words", shown(text)),
+        format!("is `{}`, which is not an allowed value", shown(text)),
         suggestion,
     )
 }
@@ -404,14 +402,14 @@ fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
     format!("one of {}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// Where to point when something is missing: the first field of what lacks it.
-fn first_place(node: &Node) -> Place {
+/// Position for a missing field: that of the first field of the map.
+fn first_position(node: &Node) -> Position {
     node.entries()
         .first()
-        .map_or(node.place, |entry| entry.place)
+        .map_or(node.position, |entry| entry.position)
 }
 
-/// A name from outside, short enough to print.
+/// A text from outside, shortened and without invisible characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars()
         .take(60)

@@ -1,17 +1,17 @@
-//! A slot: asked for, held, renewed in the background, given back.
+//! A slot that is renewed in the background.
 //!
-//! [`Slot::reserve`] is all that most callers need; whoever wants to see the queue asks through
-//! [`Asked`]. Renewal runs in a task of its own at a third of the ttl, so work that is slow does
-//! not lose its slot; work that blocks its thread should run where it does not block the runtime.
-//! The holder is told through [`Slot::lost`] when the slot is no longer its own: the server said
-//! so, or nobody could be asked until the deadline, which is counted from before the last renewal
-//! was sent and so never ends later than the server's. A lost slot is told once more by
-//! [`Slot::release`], whatever the release itself comes to.
+//! Most callers need only [`Slot::reserve`]; [`Asked`] also shows the position in the queue. A task
+//! of its own renews the slot at a third of the ttl, so slow work does not lose its slot. Work that
+//! blocks its thread must not block the runtime.
+//!
+//! [`Slot::lost`] ends when the slot is no longer held: the server has ended the booking, or no
+//! renewal succeeded until the deadline. The deadline is counted from before the last renewal was
+//! sent, so it is never later than that of the server. [`Slot::release`] reports a loss too.
 //!
 //! A release is repeated, with the same id and fence, until the server answers. [`Slot::release`]
-//! waits for that at most [`RELEASE_WAIT`]; then the slot is dropped, and a dropped slot is given
-//! back in the background until the booking's deadline, while the runtime lives. What the background
-//! could not give back is a warning in the log (`tracing`).
+//! waits at most [`RELEASE_WAIT`]; after that, and for a dropped slot, the release is repeated in the
+//! background until the deadline of the booking, while the runtime lives. A failure in the background
+//! is logged as a warning (`tracing`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,115 +32,112 @@ use crate::ids;
 use crate::log;
 use crate::problem::Code;
 
-/// What a request that names no ttl gets (S7).
+/// Ttl of a request without one (S7).
 const TTL_DEFAULT: Duration = Duration::from_millis(bursar_booking::TTL_DEFAULT.ms());
-/// How long one look at a waiting booking waits for it to change.
+/// Wait of one request for the change of a queued booking.
 const LOOK: Duration = Duration::from_secs(30);
-/// How much earlier than a third of the ttl a renewal may come, in percent: so that slots that
-/// were granted together are not renewed together.
+/// Random advance of a renewal, in percent of a third of the ttl, so that slots that were granted
+/// together are not renewed together.
 const JITTER_PERCENT: u32 = 20;
-/// How long the end of a piece of work, or of a process, waits for its release at most.
+/// Maximum time that the end of work, or of a process, waits for its release.
 pub const RELEASE_WAIT: Duration = Duration::from_secs(10);
-/// How long one attempt at a release may hang.
 const RELEASE_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long the first attempt has at least, also after the deadline: the server may still know the
+/// Minimum time of the first attempt, also after the deadline: the server may still know the
 /// booking.
 const RELEASE_FIRST: Duration = Duration::from_secs(2);
 
-/// Why a slot was not got, or not given back.
+/// Error of a reservation or a release.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The server refused, or could not be asked.
+    /// The server refused or did not answer.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// It ended before it was granted.
+    /// The booking ended before it was granted.
     #[error("booking {id} was not granted: {}", end.map_or("it has ended", End::word))]
     NotGranted {
-        /// Which.
+        /// Id of the booking.
         id: BookingId,
-        /// How it ended.
+        /// Kind of end.
         end: Option<End>,
     },
-    /// It was held, and lost before it was given back.
-    #[error("booking {id} was lost before it was given back; others may have held its slots since")]
+    /// The slot was lost before it was released.
+    #[error("booking {id} was lost before it was released; others may have held its slots since")]
     Fenced {
-        /// Which.
+        /// Id of the booking.
         id: BookingId,
-        /// Why.
+        /// Cause.
         #[source]
         lost: Lost,
     },
-    /// The server could not be told that the work is over.
+    /// No release reached the server.
     #[error(
         "booking {id} was not given back; its ttl ends it at {}, or one ttl after the server \
          starts again", instant::format(*ends)
     )]
     NotGivenBack {
-        /// Which.
+        /// Id of the booking.
         id: BookingId,
-        /// Its deadline. Until then the release is repeated while this process lives, unless the
-        /// server refused it.
+        /// Deadline of the booking. Until then the release is repeated while this process lives,
+        /// unless the server refused it.
         ends: bursar_units::Instant,
-        /// Why.
+        /// Cause.
         #[source]
         source: client::Error,
     },
-    /// It was granted, and lost again before its holder heard of it.
-    #[error("booking {id} was granted, and lost again before that could be told")]
+    /// The booking was granted, and lost before the client received the grant.
+    #[error("booking {id} was granted, but lost before the grant was received")]
     LostAtOnce {
-        /// Which.
+        /// Id of the booking.
         id: BookingId,
     },
-    /// The new id is not one.
+    /// The new id is not valid.
     #[error("cannot make an id")]
     Id(#[from] bursar_units::NameError),
 }
 
-/// Why a slot is no longer held.
+/// Cause of the loss of a slot.
 #[derive(Clone, Debug, Error)]
 pub enum Lost {
-    /// The server said so: it expired, or was taken back.
+    /// The server has ended the booking: it expired, or an operator released it.
     #[error("the server has ended it: {how}")]
     Fenced {
-        /// What the server said.
+        /// Answer of the server.
         how: String,
     },
-    /// No renewal succeeded until its time was over.
+    /// No renewal succeeded before the deadline.
     #[error("no renewal has succeeded since {}, and its ttl is over", instant::format(*renewed))]
     Unrenewed {
-        /// When the last one that succeeded was sent, or the request that was granted.
+        /// Time at which the last successful renewal, or the granted request, was sent.
         renewed: bursar_units::Instant,
-        /// Why the last attempt failed; none if there was no time for one.
+        /// Error of the last attempt; `None` if there was no time for one.
         #[source]
         cause: Option<Arc<client::Error>>,
     },
 }
 
-/// A held slot. Dropping it gives it back in the background, repeated until its deadline.
+/// A held slot. Dropping it releases it in the background, with repeats until its deadline.
 #[derive(Debug)]
 pub struct Slot {
     client: Client,
     id: BookingId,
     ttl: Duration,
-    /// How it is given back.
     request: ReleaseRequest,
-    standing: watch::Receiver<Standing>,
+    state: watch::Receiver<RenewalState>,
     renewer: JoinHandle<()>,
     is_over: bool,
 }
 
-/// What is known of a slot.
 #[derive(Clone, Debug)]
-struct Standing {
-    /// When the last renewal that succeeded was sent.
+struct RenewalState {
+    /// Time at which the last successful renewal was sent.
     renewed: Instant,
-    /// Why the attempts since then have failed.
+    /// Error of the attempts since then.
     cause: Option<Arc<client::Error>>,
     lost: Option<Lost>,
 }
 
-/// A slot that was asked for and may have to be waited for. Dropping it leaves the queue as well
-/// as that can be done without waiting; [`Asked::leave`] waits until it is left.
+/// A requested slot, which may be queued. Dropping it leaves the queue in the background, with one
+/// attempt; [`Asked::leave`] waits for the answer.
 #[derive(Debug)]
 pub struct Asked {
     client: Client,
@@ -153,19 +150,18 @@ pub struct Asked {
 }
 
 impl Slot {
-    /// Waits for a slot as long as the request says, under a new id.
+    /// Reserves a slot under a new id and waits as long as the request allows.
     ///
-    /// Giving up the wait by dropping the future leaves the queue, as well as that can be done
-    /// without waiting.
+    /// Dropping the future leaves the queue in the background.
     pub async fn reserve(client: &Client, request: &BookingRequest) -> Result<Self, Error> {
         let asked = Asked::ask(client, &ids::new("slot")?, request, true).await?;
         asked.granted().await
     }
 
-    /// The same under an id of the caller's, so that it can be repeated after a crash.
+    /// The same under an id of the caller, so that it can be repeated after a crash.
     ///
-    /// Where no answer came, whatever has the id is left alone, for it may be held by whoever asked
-    /// under it before: repeating tells, and what nobody repeats ends by its wait or its ttl.
+    /// Without an answer, a booking of that id is left unchanged, because an earlier request under
+    /// it may hold it. A repeat returns its state; without one its wait or its ttl ends it.
     pub async fn reserve_as(
         client: &Client,
         id: &BookingId,
@@ -176,7 +172,7 @@ impl Slot {
     }
 
     fn hold(renewal: Renewal) -> Self {
-        let standing = renewal.standing.subscribe();
+        let state = renewal.state.subscribe();
         let (client, id, ttl) = (renewal.client.clone(), renewal.id.clone(), renewal.ttl);
         let request = with_fence(renewal.request.fence);
         let renewer = tokio::spawn(renewal.run());
@@ -185,35 +181,36 @@ impl Slot {
             id,
             ttl,
             request,
-            standing,
+            state,
             renewer,
             is_over: false,
         }
     }
 
-    /// Its booking's id.
+    /// Id of the booking.
     pub fn id(&self) -> &BookingId {
         &self.id
     }
 
-    /// The number that proves it is held, for whatever the work writes to.
+    /// Number that proves that the slot is held; the work sends it with its writes.
     pub fn fence(&self) -> u64 {
         self.request.fence.unwrap_or_default()
     }
 
-    /// Ends when the slot is no longer held: stop the work then. Select on it beside the work.
+    /// Ends when the slot is no longer held; the work must stop then. For use in `select!`.
     pub async fn lost(&self) -> Lost {
-        let mut standing = self.standing.clone();
-        let told = standing.wait_for(|standing| standing.lost.is_some()).await;
-        let told = told.ok().and_then(|standing| standing.lost.clone());
-        // The task that tells ends only with the runtime or with this slot.
-        told.unwrap_or_else(|| self.standing.borrow().unrenewed())
+        let mut state = self.state.clone();
+        let lost = state.wait_for(|state| state.lost.is_some()).await;
+        let lost = lost.ok().and_then(|state| state.lost.clone());
+        // The renewing task ends only with the runtime or with this slot.
+        lost.unwrap_or_else(|| self.state.borrow().unrenewed())
     }
 
-    /// Gives the slot back and says how the work went.
+    /// Releases the slot with the outcome of the work.
     ///
-    /// Repeated until the server answers, the booking's deadline passes, or [`RELEASE_WAIT`] is
-    /// over. Then, or if this future is dropped, the background goes on until the deadline.
+    /// The release is repeated until the server answers, the deadline of the booking passes, or
+    /// [`RELEASE_WAIT`] is over. Then, or if this future is dropped, it is repeated in the background
+    /// until the deadline.
     pub async fn release(
         mut self,
         outcome: Outcome,
@@ -225,7 +222,7 @@ impl Slot {
         let lost = self.lost_until(began);
         let mut repeats = Repeats::until(deadline.min(began + RELEASE_WAIT));
         let answer = repeats.release(&self.client, &self.id, &self.request).await;
-        // What is not over is repeated by `Drop`.
+        // `Drop` repeats a release that is not over.
         self.is_over = match &answer {
             Ok(_) => true,
             Err(error) => is_refusal(error) || deadline <= Instant::now(),
@@ -240,22 +237,22 @@ impl Slot {
         })
     }
 
-    /// When its ttl ends it if nobody renews it or gives it back. A server that was away meanwhile
-    /// gives it one ttl more.
+    /// Time at which its ttl ends it without a renewal or release. After a restart of the server it
+    /// lasts one ttl more.
     pub fn ends(&self) -> bursar_units::Instant {
         wall(self.deadline())
     }
 
     fn deadline(&self) -> Instant {
-        self.standing.borrow().renewed + self.ttl
+        self.state.borrow().renewed + self.ttl
     }
 
-    /// Why it is no longer held at that moment, as far as this process knows.
+    /// Cause of the loss, if this process knows at that time that the slot is not held.
     fn lost_until(&self, now: Instant) -> Option<Lost> {
-        let standing = self.standing.borrow();
-        let is_late = standing.renewed + self.ttl <= now;
-        let unrenewed = || is_late.then(|| standing.unrenewed());
-        standing.lost.clone().or_else(unrenewed)
+        let state = self.state.borrow();
+        let is_late = state.renewed + self.ttl <= now;
+        let unrenewed = || is_late.then(|| state.unrenewed());
+        state.lost.clone().or_else(unrenewed)
     }
 }
 
@@ -265,7 +262,7 @@ impl Drop for Slot {
         if self.is_over {
             return;
         }
-        let mut kept = Kept {
+        let mut background = BackgroundRelease {
             id: self.id.clone(),
             ends: self.ends(),
             cause: Some("the runtime has ended".to_owned()),
@@ -276,28 +273,28 @@ impl Drop for Slot {
         let (client, request) = (self.client.clone(), self.request.clone());
         let mut repeats = Repeats::until(self.deadline());
         runtime.spawn(async move {
-            let answer = repeats.release(&client, &kept.id, &request).await;
-            kept.answered(answer);
+            let answer = repeats.release(&client, &background.id, &request).await;
+            background.answered(answer);
         });
     }
 }
 
-/// A slot that is given back in the background: dropped with a cause, it says that it was not.
-struct Kept {
+/// Release in the background. Dropped with a cause, it logs that the slot was not released.
+struct BackgroundRelease {
     id: BookingId,
     ends: bursar_units::Instant,
     cause: Option<String>,
 }
 
-impl Kept {
-    /// What the server has ended is not kept either.
+impl BackgroundRelease {
+    /// A booking that the server has ended needs no release.
     fn answered(&mut self, answer: Result<Booking, client::Error>) {
         let error = answer.err().filter(|error| !is_fenced(error));
         self.cause = error.map(|error| chain(&error));
     }
 }
 
-impl Drop for Kept {
+impl Drop for BackgroundRelease {
     fn drop(&mut self) {
         if let Some(cause) = &self.cause {
             let ends = instant::format(self.ends);
@@ -306,7 +303,7 @@ impl Drop for Kept {
     }
 }
 
-impl Standing {
+impl RenewalState {
     fn unrenewed(&self) -> Lost {
         Lost::Unrenewed {
             renewed: wall(self.renewed),
@@ -315,7 +312,7 @@ impl Standing {
     }
 }
 
-/// The attempts of a release: after growing, uneven pauses, until its end.
+/// Attempts of a release, with growing random pauses, until an end.
 #[derive(Debug)]
 pub struct Repeats {
     pause: Pause,
@@ -323,13 +320,13 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Attempts until then.
+    /// Attempts until a time.
     pub const fn until(end: Instant) -> Self {
         let pause = Pause::new();
         Self { pause, end }
     }
 
-    /// Waits for the next attempt; false where the end comes first.
+    /// Waits for the next attempt; false if the end comes first.
     pub async fn again(&mut self) -> bool {
         let next = Instant::now() + self.pause.next();
         if self.end <= next {
@@ -339,7 +336,7 @@ impl Repeats {
         true
     }
 
-    /// Sends a release, at least once, until the server answers it with the booking or a refusal.
+    /// Sends a release, at least once, until the server answers with the booking or a refusal.
     pub async fn release(
         &mut self,
         client: &Client,
@@ -355,8 +352,8 @@ impl Repeats {
             let error = match timeout_at(until, release).await {
                 Ok(Ok(booking)) => return Ok(booking),
                 Ok(Err(error)) => error,
-                // An attempt that was cut short says less than the one before it.
-                Err(_) => last.unwrap_or_else(|| no_answer(client, until - began)),
+                // The error of the attempt before is more precise than a timeout.
+                Err(_) => last.unwrap_or_else(|| client.timed_out(until - began)),
             };
             if is_refusal(&error) || !self.again().await {
                 return Err(error);
@@ -366,7 +363,7 @@ impl Repeats {
     }
 }
 
-/// What the answer to a release says of a slot that its holder believed to hold.
+/// Loss of the slot that the answer to a release shows.
 fn lost_by_answer(answer: &Result<Booking, client::Error>) -> Option<Lost> {
     let how = match answer {
         Ok(booking) => {
@@ -383,7 +380,6 @@ fn lost_by_answer(answer: &Result<Booking, client::Error>) -> Option<Lost> {
     Some(Lost::Fenced { how })
 }
 
-/// A release that says nothing but who holds it.
 pub(crate) fn with_fence(fence: u64) -> ReleaseRequest {
     ReleaseRequest {
         fence: Some(fence),
@@ -392,7 +388,8 @@ pub(crate) fn with_fence(fence: u64) -> ReleaseRequest {
 }
 
 impl Asked {
-    /// Asks; the answer is in [`Asked::booking`]. Without one, whatever has the id is left alone.
+    /// Requests a slot; the answer is in [`Asked::booking`]. Without an answer, a booking of the id
+    /// is left unchanged.
     pub async fn new(
         client: &Client,
         id: &BookingId,
@@ -401,7 +398,7 @@ impl Asked {
         Self::ask(client, id, request, false).await
     }
 
-    /// Asks. Whatever has an id that nobody else knows is of this request, answered or not.
+    /// Requests a slot. A booking of a new id belongs to this request, even without an answer.
     async fn ask(
         client: &Client,
         id: &BookingId,
@@ -425,7 +422,7 @@ impl Asked {
                 Ok(asked)
             }
             Err(error) => {
-                // What was refused has left nothing behind; of the rest that is not known.
+                // A refused request leaves no booking; any other may have made one.
                 asked.is_over |= error
                     .problem()
                     .is_some_and(|problem| problem.code != Code::OutcomeUnknown);
@@ -434,15 +431,15 @@ impl Asked {
         }
     }
 
-    /// How it stood when the server was last heard.
+    /// State in the last answer of the server.
     pub fn booking(&self) -> &Booking {
         &self.booking
     }
 
-    /// Looks again: as soon as it no longer waits, or after that long at the latest.
+    /// Reads the booking as soon as it no longer waits, or after `most`.
     ///
-    /// A server that is away is waited for as long as the ttl: whoever is granted meanwhile still
-    /// has the slot then. May be dropped and called again: nothing is lost.
+    /// An unavailable server is waited for as long as the ttl: a slot that is granted meanwhile is
+    /// still held then. Cancellation-safe.
     pub async fn look(&mut self, most: Duration) -> Result<&Booking, Error> {
         let mut pause = Pause::new();
         let mut given_up_at = None;
@@ -463,7 +460,7 @@ impl Asked {
         }
     }
 
-    /// Waits until it is granted, and holds it.
+    /// Waits for the grant and holds the slot.
     pub async fn granted(mut self) -> Result<Slot, Error> {
         while self.booking.state == State::Queued {
             self.look(LOOK).await?;
@@ -472,7 +469,7 @@ impl Asked {
         let fence = match (self.booking.state, self.booking.fence) {
             (State::Granted, Some(fence)) => fence,
             (State::Granted, None) => {
-                let what = format!("booking {id} is granted, and its fence is not told");
+                let what = format!("booking {id} is granted, but the answer has no fence");
                 return Err(self.client.protocol(what).into());
             }
             _ => {
@@ -489,14 +486,14 @@ impl Asked {
                 ttl_ms: self.ttl_ms,
             },
             ttl: ttl(self.ttl_ms),
-            standing: watch::Sender::new(Standing {
+            state: watch::Sender::new(RenewalState {
                 renewed: self.sent,
                 cause: None,
                 lost: None,
             }),
         };
         if self.has_waited {
-            // How long ago it was granted is not known here; a renewal makes the deadline known.
+            // The time of the grant is not known here; a renewal gives a known deadline.
             let renewed = renewal.renew(Instant::now() + renewal.ttl).await;
             let id = &renewal.id;
             renewed.map_err(|_| Error::LostAtOnce { id: id.clone() })?;
@@ -505,7 +502,7 @@ impl Asked {
         Ok(Slot::hold(renewal))
     }
 
-    /// Leaves the queue, or gives back what was granted meanwhile.
+    /// Leaves the queue, or releases the slot if it was granted meanwhile.
     pub async fn leave(mut self) -> Result<(), Error> {
         self.is_over = true;
         Ok(leave(&self.client, &self.id).await?)
@@ -521,8 +518,8 @@ impl Drop for Asked {
     }
 }
 
-/// Ends a booking, whether it still waits or was granted meanwhile, and whoever holds it: for those
-/// who know that it is theirs.
+/// Ends a queued or granted booking without a check of its holder. The caller must know that the
+/// booking is its own.
 pub async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error> {
     if client.cancel(id, Mode::Do).await.is_ok() {
         return Ok(());
@@ -534,29 +531,26 @@ pub async fn leave(client: &Client, id: &BookingId) -> Result<(), client::Error>
     Ok(())
 }
 
-/// Shows life until that is no longer believed.
 struct Renewal {
     client: Client,
     id: BookingId,
     request: RenewRequest,
     ttl: Duration,
-    standing: watch::Sender<Standing>,
+    state: watch::Sender<RenewalState>,
 }
 
 impl Renewal {
     async fn run(self) {
         loop {
-            let renewed = self.standing.borrow().renewed;
+            let renewed = self.state.borrow().renewed;
             sleep_until(renewed + uneven(self.ttl / 3, JITTER_PERCENT)).await;
             if let Err(lost) = self.renew(renewed + self.ttl).await {
-                self.standing
-                    .send_modify(|standing| standing.lost = Some(lost));
+                self.state.send_modify(|state| state.lost = Some(lost));
                 return;
             }
         }
     }
 
-    /// Renews, however often that must be tried, until the deadline.
     async fn renew(&self, deadline: Instant) -> Result<(), Lost> {
         let mut pause = Pause::new();
         loop {
@@ -564,8 +558,8 @@ impl Renewal {
             let renewal = self.client.renew(&self.id, &self.request, Mode::Do);
             let error = match timeout_at(deadline, renewal).await {
                 Ok(Ok(_)) => {
-                    self.standing.send_modify(|standing| {
-                        (standing.renewed, standing.cause) = (sent, None);
+                    self.state.send_modify(|state| {
+                        (state.renewed, state.cause) = (sent, None);
                     });
                     return Ok(());
                 }
@@ -576,43 +570,36 @@ impl Renewal {
                 Ok(Err(error)) => Some(Arc::new(error)),
                 Err(_) => None,
             };
-            self.standing.send_modify(|standing| {
-                // An attempt that was cut short says less than the one before it.
-                let cause = error.or_else(|| standing.cause.take());
-                let cut = || Arc::new(no_answer(&self.client, deadline - sent));
-                standing.cause = Some(cause.unwrap_or_else(cut));
+            self.state.send_modify(|state| {
+                // The error of the attempt before is more precise than a timeout.
+                let cause = error.or_else(|| state.cause.take());
+                let cut = || Arc::new(self.client.timed_out(deadline - sent));
+                state.cause = Some(cause.unwrap_or_else(cut));
             });
             let next = Instant::now() + pause.next();
             sleep_until(next.min(deadline)).await;
             if next >= deadline {
-                return Err(self.standing.borrow().unrenewed());
+                return Err(self.state.borrow().unrenewed());
             }
         }
     }
 }
 
-fn no_answer(client: &Client, after: Duration) -> client::Error {
-    client::Error::Timeout {
-        server: client.server().to_owned(),
-        after,
-    }
-}
-
-/// Whether the server has said that the slot is no longer held.
+/// True if the server answered that the slot is no longer held.
 fn is_fenced(error: &client::Error) -> bool {
     error
         .problem()
         .is_some_and(|problem| matches!(problem.code, Code::StaleFence | Code::NotFound))
 }
 
-/// Whether the server has answered, and the answer is no; anything else may pass.
+/// True if the server refused; any other error may be temporary.
 pub(crate) fn is_refusal(error: &client::Error) -> bool {
     error
         .problem()
         .is_some_and(|problem| problem.code.status() < 500 && problem.code != Code::SlowDown)
 }
 
-/// The time of day at a moment of the monotonic clock.
+/// Wall-clock time of a time of the monotonic clock.
 fn wall(at: Instant) -> bursar_units::Instant {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

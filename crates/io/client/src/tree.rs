@@ -1,7 +1,7 @@
-//! What was written, with its places: YAML and JSON before they have types.
+//! Untyped trees of YAML and JSON, with positions.
 //!
-//! A typed reader stops at the first mistake; people want all of them, with lines. So text
-//! becomes a tree, [`crate::shape`] looks at all of it, and only what has no mistakes is typed.
+//! A typed reader stops at the first mistake. To report all mistakes with their lines, text is read
+//! as a tree, [`crate::shape`] checks the whole tree, and only a tree without mistakes is typed.
 
 mod yaml;
 
@@ -12,39 +12,35 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// A place in a text: line and column count characters from 1; zero means nowhere.
+/// Position in a text. Line and column count from 1; zero means unknown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,
-    /// How many characters to underline.
     pub(crate) width: usize,
 }
 
-/// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) kind: Kind,
 }
 
-/// What a value is.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Null,
     Bool(bool),
-    /// A number as written; what it may be is for the field to say.
+    /// A number as written; its bounds depend on the field.
     Number(String),
     Text(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-/// One field of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) value: Node,
 }
 
@@ -63,13 +59,11 @@ impl Node {
             .map(|entry| &entry.value)
     }
 
-    /// A field that is there and not null.
     pub(crate) fn given(&self, key: &str) -> Option<&Self> {
         self.get(key)
             .filter(|node| !matches!(node.kind, Kind::Null))
     }
 
-    /// The kind of value this is, in words.
     pub(crate) const fn word(&self) -> &'static str {
         match self.kind {
             Kind::Null => "null",
@@ -88,7 +82,7 @@ impl Node {
         }
     }
 
-    /// The same without places. A number that JSON cannot hold becomes its text.
+    /// The same without positions. A number that JSON cannot hold becomes its text.
     pub(crate) fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -111,11 +105,11 @@ impl Node {
     }
 }
 
-/// Reads JSON as it is written, with fields that are given twice.
+/// Reads JSON and keeps fields that are given twice.
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Written;
-        impl<'de> Visitor<'de> for Written {
+        struct KindVisitor;
+        impl<'de> Visitor<'de> for KindVisitor {
             type Value = Kind;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("JSON")
@@ -133,7 +127,7 @@ impl<'de> Deserialize<'de> for Node {
                 Ok(Kind::Number(value.to_string()))
             }
             fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
-                // With a point, which a whole number has not.
+                // `Debug` writes a point, which a whole number does not have.
                 Ok(Kind::Number(format!("{value:?}")))
             }
             fn visit_str<E>(self, text: &str) -> Result<Kind, E> {
@@ -151,15 +145,15 @@ impl<'de> Deserialize<'de> for Node {
                 while let Some((key, value)) = map.next_entry()? {
                     entries.push(Entry {
                         key,
-                        place: Place::default(),
+                        position: Position::default(),
                         value,
                     });
                 }
                 Ok(Kind::Map(entries))
             }
         }
-        deserializer.deserialize_any(Written).map(|kind| Self {
-            place: Place::default(),
+        deserializer.deserialize_any(KindVisitor).map(|kind| Self {
+            position: Position::default(),
             kind,
         })
     }

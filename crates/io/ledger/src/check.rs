@@ -1,106 +1,103 @@
-//! `ledger check`: hashes everything again, folds it again, and counts it again (design 80, 2.16).
+//! `ledger check`: recomputes the hashes, the state and the counters of a ledger.
 //!
-//! One pass over the records. It trusts nothing that it can compute: hashes come from the bytes,
-//! the state from the events, and what is in use from counting the events naively, not from the
-//! engine's counters. The first record that is not what was signed is named. What it deliberately
-//! does not do: repair.
+//! One pass over the records. Hashes are computed from the bytes, the state from the events, and
+//! the amounts in use by a naive count of the events, not from the engine's counters. The report
+//! names the first record that differs from the signed one. The check repairs nothing.
 
 mod fold;
 mod hashes;
 
 use std::path::Path;
 
+use bursar_engine::State;
 use bursar_engine::market::Position;
-use bursar_engine::{State, codec};
 use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
 use bursar_journal::hash::Hash;
 pub use bursar_journal::proof::Check;
 use bursar_units::{Instant, ObjectName};
 
 use crate::data::newest;
+use crate::maintain::time_of;
 use crate::snapshots::Loaded;
 use crate::store::{Error, Kept, Reader};
 use fold::Fold;
 use hashes::Hashes;
 
-/// Records that are read at a time.
 const CHUNK: usize = 4_096;
 
-/// What to check against.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
-    /// Keys that are trusted to sign this ledger. Keys that the ledger announces in records below
-    /// a checkpoint by one of these are trusted too.
+    /// Trusted keys. Keys announced in records below a checkpoint by a trusted key are trusted too.
     pub keys: &'a [VerifierKey],
-    /// Checkpoints that were seen before: the ledger must extend them.
+    /// Checkpoints seen before, which the ledger must extend.
     pub seen: &'a [Checkpoint],
-    /// What is made of records that no signature covers.
+    /// Treatment of records that no signature covers.
     pub unsigned: Unsigned,
-    /// The data directory, whose newest checkpoint the ledger must extend.
+    /// Data directory, whose newest checkpoint the ledger must extend.
     pub data: Option<&'a Path>,
-    /// Snapshots that the fold must meet.
+    /// Snapshots that the folded state must equal.
     pub snapshots: &'a [Loaded],
-    /// The head and the hash of a live state that the fold must meet.
+    /// Head and hash of a live state that the folded state must equal.
     pub live: Option<(u64, Hash)>,
-    /// Whether every command is decided again.
+    /// Decide every command again.
     pub redecide: bool,
 }
 
-/// What is made of that which no signature covers.
+/// Treatment of records that no signature covers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Unsigned {
-    /// It is named and accepted, and without a trusted key the ledger's own keys are taken: for the
-    /// operator, whose store it is.
+    /// They are reported and accepted, and without a trusted key the ledger's own keys are used. For
+    /// the operator of the store.
     #[default]
     Named,
-    /// It fails the check, one line for each gap: for auditors, who were given a file.
+    /// They fail the check, with one line for each gap. For auditors of a file.
     Refused,
 }
 
-/// What was found.
+/// Result of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// One line for each thing that was checked.
+    /// One line for each checked property.
     pub checks: Vec<Check>,
-    /// The first record that is not good.
+    /// First record that is not good.
     pub damage: Option<Damage>,
-    /// The newest checkpoint that is signed and fits.
+    /// Newest checkpoint that is signed and fits.
     pub checkpoint: Option<Checkpoint>,
-    /// The checkpoints seen before that the records under the newest one extend.
+    /// Checkpoints seen before that the records under the newest one extend.
     pub joined: Vec<Checkpoint>,
-    /// The checkpoints seen before that those records contradict.
+    /// Checkpoints seen before that those records contradict.
     pub parted: Vec<Checkpoint>,
-    /// How far the record of each node's market had come at its last digest, where every record is
-    /// good.
+    /// Position of each node's market at its last digest, if every record is good.
     pub digests: Vec<(ObjectName, Position)>,
 }
 
-/// Where the good part ends.
+/// End of the good part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Damage {
-    /// The first record that is not good; so many before it are.
+    /// First record that is not good, and the number of good records before it.
     pub seq: u64,
-    /// The time of the last good one, if it could be folded.
+    /// Time of the last good record, if it can be decoded.
     pub time: Option<Instant>,
 }
 
 impl Report {
-    /// Whether all is well.
+    /// True if all checks passed.
     pub fn is_ok(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
     }
 }
 
-/// Checks everything in a store or an export. An error means that it could not be opened at all;
-/// what is wrong inside is in the report.
+/// Checks a store or an export. An error means that it could not be opened; damage inside is in the
+/// report.
 pub fn check(
     reader: &dyn Reader,
     asked: &Asked<'_>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, Error> {
-    // The checkpoints come before the head: beside a writer, each then covers records below it.
+    // Checkpoints are read before the head, so that each covers records below it beside a writer.
     let kept = asked.data.map(|data| (data, newest::read(data)));
     let mut hashes = Hashes::start(reader, asked.seen)?;
     let head = reader.head()?;
@@ -161,7 +158,7 @@ pub fn check(
     })
 }
 
-/// The state after the first `until` records, all of which a check has found good.
+/// State after the first `until` records, which a check has found good.
 pub(crate) fn state_after(reader: &dyn Reader, until: u64) -> Result<State, Error> {
     let mut fold = Fold::start(reader, 0, until, &Asked::default())?;
     let mut next = 0;
@@ -177,15 +174,12 @@ pub(crate) fn state_after(reader: &dyn Reader, until: u64) -> Result<State, Erro
     fold.into_state().map_err(|what| Error::Damaged { what })
 }
 
-/// The time of the record before `seq`, if it can be read.
 fn time_before(reader: &dyn Reader, seq: u64) -> Option<Instant> {
     let seq = seq.checked_sub(1)?;
-    let kept = reader.records(seq, 1).ok()?.pop()?;
-    let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
-    Some(codec::decode(seq, &kept.bytes?, blob).ok()?.time)
+    time_of(reader, reader.records(seq, 1).ok()?.pop()?)
 }
 
-/// Some records from `next` on: many, or where they cannot all be read, the first alone.
+/// Reads a chunk of records from `next` on, or only the first if the chunk cannot be read.
 fn read(reader: &dyn Reader, next: u64) -> Result<Vec<Kept>, Error> {
     let chunk = reader
         .records(next, CHUNK)

@@ -1,4 +1,4 @@
-//! A data directory becomes a running ledger: lock, store, newest snapshot, tail, term, threads.
+//! Opening of a data directory: lock, store, newest snapshot, tail, term, threads.
 
 mod indexing;
 mod keeper;
@@ -30,29 +30,28 @@ use keys::is_announced;
 
 pub use keys::{Keys, RotateError, signs_with};
 
-/// With less room on the disk than this, nothing is kept that can be had again.
+/// With less free disk space than this, no derived files are written.
 const ROOM_BYTES_MIN: u64 = 256 << 20;
 
 /// An open data directory. Dropping it without [`Data::stop`] is a crash, and safe.
 pub struct Data {
-    /// The ledger, for every surface.
+    /// Running ledger.
     pub ledger: Ledger,
-    /// Where it is.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// How many records there were before this term.
+    /// Number of records before this term.
     pub records: u64,
-    /// Snapshots that were passed over, with why.
+    /// Skipped snapshots, with the reason.
     pub skipped: Vec<Skipped>,
     keys: Keys,
     running: Running,
     index: Index,
     keeper: Background,
     indexing: Background,
-    /// Held until the end.
     _lock: Lock,
 }
 
-/// Opens a data directory, making it if it is not there, and starts the ledger.
+/// Opens a data directory, creates it if it is missing, and starts the ledger.
 pub fn open(
     path: &Path,
     clock: Arc<dyn Clock>,
@@ -84,11 +83,11 @@ pub fn open(
     };
     let mut begun = begin_with(Box::new(store), start, &clock, new_id, hand, progress)?;
     let records = begun.records;
-    let signer = signer.ok_or_else(|| Error::Decide("no key was asked for".to_owned()))?;
+    let signer = signer.ok_or_else(|| Error::Decide("no signing key was loaded".to_owned()))?;
     if records == 0 {
         keys::lock(&signer).promote_new()?;
     }
-    // A checkpoint is signed and kept before anybody can ask for one.
+    // A checkpoint is signed and stored before a client can ask for one.
     begun.committer.checkpoint()?;
     let (ledger, running) = Ledger::start(begun, clock, Arc::clone(&observe))?;
     let mut keeper = Keeper::new(ledger.clone(), path, snapshotted, observe);
@@ -113,17 +112,17 @@ pub fn open(
 }
 
 impl Data {
-    /// The signing keys.
+    /// Signing keys.
     pub fn keys(&self) -> Keys {
         self.keys.clone()
     }
 
-    /// The index from subjects to records.
+    /// Index from subjects to records.
     pub fn index(&self) -> Index {
         self.index.clone()
     }
 
-    /// Readers of the store, for as many threads as ask.
+    /// Factory of readers of the store, for any number of threads.
     pub fn readers(
         &self,
     ) -> impl Fn() -> Result<Box<dyn Reader>, store::Error> + Send + Sync + 'static {
@@ -131,7 +130,7 @@ impl Data {
         move || Ok(Box::new(SqliteReader::open(&file)?))
     }
 
-    /// Stops intake, drains, signs a last checkpoint, ends the term and gives the lock back.
+    /// Stops intake, drains, signs a last checkpoint, ends the term and releases the lock.
     pub fn stop(self) {
         self.running.stop();
         self.keeper.stop();
@@ -139,14 +138,13 @@ impl Data {
     }
 }
 
-/// A thread that writes files which are whole or absent, and which can be had again.
+/// Thread that writes derived files, each whole or absent.
 struct Background {
     stop: SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Background {
-    /// Runs something until a message comes, or this is dropped.
     fn spawn(
         name: &str,
         run: impl FnOnce(&Receiver<()>) + Send + 'static,
@@ -159,7 +157,7 @@ impl Background {
     }
 
     fn stop(self) {
-        // A thread that has ended by itself needs no message, and left nothing half written.
+        // A thread that has already ended left no partial file.
         let _ended = self.stop.send(());
         let _ended = self.thread.join();
     }
@@ -170,7 +168,7 @@ fn index_of(path: &Path, ledger: &Ledger) -> Index {
     Index::of(path, &state.spine.ledger, state.spine.generation)
 }
 
-/// Makes a data directory that is not there, and refuses one that others can write to.
+/// Creates a data directory if it is missing, and refuses one that others can write to.
 pub(crate) fn make_directory(path: &Path) -> Result<(), store::Error> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()
@@ -188,8 +186,8 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), store::Error> {
     check_private(path)
 }
 
-/// Refuses a directory in which others than this user and root can write: they could put another
-/// ledger into it.
+/// Refuses a directory that users other than this one and root can write: they could replace the
+/// ledger.
 fn check_private(path: &Path) -> Result<(), store::Error> {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let found = std::fs::metadata(path).map_err(|source| durable::failed("read", path, source))?;
@@ -203,9 +201,9 @@ fn check_private(path: &Path) -> Result<(), store::Error> {
     }
 }
 
-/// Refuses a directory with something else in place of a file or directory of ours. What the system
-/// and SQLite say of it names neither the cause nor the way out. The ledger file itself is looked
-/// at when it is opened.
+/// Refuses a directory in which one of our files is not a file, or one of our directories not a
+/// directory: the errors of the system and of SQLite would not name the cause. The ledger file
+/// itself is checked when it is opened.
 fn check_kinds(path: &Path) -> Result<(), store::Error> {
     let beside = ["wal", "shm", "journal"];
     let [log, shared, old_log] = beside.map(|suffix| format!("{}-{suffix}", sqlite::FILE_NAME));
@@ -218,25 +216,25 @@ fn check_kinds(path: &Path) -> Result<(), store::Error> {
         (newest::FILE_NAME, "file"),
         (snapshots::DIRECTORY_NAME, "directory"),
     ] {
-        let place = path.join(name);
-        let found = match std::fs::metadata(&place) {
-            Ok(found) => found,
+        let path = path.join(name);
+        let metadata = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(source) => return Err(durable::failed("read", &place, source)),
+            Err(source) => return Err(durable::failed("read", &path, source)),
         };
         let is_expected = match expected {
-            "directory" => found.is_dir(),
-            _ => found.is_file(),
+            "directory" => metadata.is_dir(),
+            _ => metadata.is_file(),
         };
         if !is_expected {
-            let path = place.display().to_string();
+            let path = path.display().to_string();
             return Err(store::Error::WrongKind { path, expected });
         }
     }
     Ok(())
 }
 
-/// Refuses to begin a ledger where there was one: a key, or a checkpoint that it signed, is left.
+/// Refuses to begin a ledger in place of a lost one, of which a key or a checkpoint is left.
 fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
     let is_there = |file: &Path| {
         let is_there = file.try_exists();
@@ -260,7 +258,7 @@ fn check_not_lost(path: &Path, file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The key of what was recovered. One is made only where there is nothing that it signed.
+/// Key of the recovered ledger. A key is created only for an empty ledger.
 fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error> {
     if state.spine.head == 0 {
         let note = path.with_file_name(newest::FILE_NAME);
@@ -270,7 +268,7 @@ fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error
             None => Signer::create_new(path, ledger, state.spine.generation),
         };
     }
-    // A start that was cut short after its first records left its key to be put in place.
+    // A start that was interrupted after its first records has not put its key in place.
     if let Some(new) = Signer::load_new(path)?
         && Signer::load(path)?.is_none()
         && is_announced(state, &new)
@@ -291,8 +289,8 @@ fn key_of(path: &Path, ledger: &str, state: &State) -> Result<Signer, key::Error
     }
 }
 
-/// Refuses a journal that has fewer records than a snapshot was taken of: an older file was put in
-/// the place of a newer one (L11).
+/// Refuses a journal with fewer records than a snapshot covers: an older file replaced a newer one
+/// (L11).
 fn check_covered(
     ledger: &str,
     recovered: &Recovered,
@@ -311,8 +309,8 @@ fn check_covered(
     }
 }
 
-/// The newest good snapshot, or the newest anchored one where records below it were pruned, or
-/// the beginning.
+/// State of the newest good snapshot, or of the newest anchored one if records below it were
+/// pruned, or the initial state.
 pub(crate) fn newest_state(
     snapshots: &Snapshots,
     reader: &dyn Reader,

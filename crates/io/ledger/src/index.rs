@@ -1,14 +1,13 @@
 //! Index from subjects to records, so that proofs and searches need not read the whole ledger.
 //!
-//! `<data>/ledger.index` says which of the first n records are about which subject
-//! (`engine::subject`). A thread of the running ledger writes it behind the commits; records after
-//! the n-th are scanned. The file names its ledger, its generation, the version of the rule and the
-//! leaf hash of its last record. A file that does not fit, cannot be read or is damaged is not used,
-//! and is made anew. It is derived: it may be deleted at any time, and no request fails because of
-//! it.
+//! `<data>/ledger.index` lists the records about each subject (`engine::subject`) among the first n
+//! records; later records are scanned. A thread of the running ledger writes it after the commits.
+//! The file names its ledger, its generation, the version of the rule and the leaf hash of its last
+//! record. A file that does not fit or is damaged is not used and is made anew. It may be deleted at
+//! any time, and no request fails because of it.
 //!
-//! It is not trusted. Each record that it names is decoded and asked before it is shown, so a forged
-//! index can hide records and cannot invent any. `ledger check` does not read it.
+//! The index is not trusted. Each record that it names is decoded and checked before it is shown, so
+//! a forged index can hide records but not invent any. `ledger check` does not read it.
 
 mod indexer;
 
@@ -30,65 +29,60 @@ use crate::store::{self, Reader};
 
 pub use indexer::{Error, Indexer, Pace, Progress};
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.index";
 
-/// The format of the file.
 const FORMAT: i64 = 1;
 
-/// Marks the file as ours: `BurI`.
+/// SQLite application id of the file: `BurI`.
 const APPLICATION_ID: i64 = 0x4275_7249;
 
-/// How long a look-up waits for a commit to the index before it scans instead.
+/// Maximum wait of a look-up for a commit to the index, before it scans instead.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// Records that a scan reads at a time.
 const CHUNK: usize = 1_024;
 
-/// The index of one generation of one ledger, for as many threads as ask.
+/// Index of one generation of one ledger, for any number of threads.
 #[derive(Clone, Debug)]
 pub struct Index {
     path: PathBuf,
     ledger: String,
     generation: u64,
-    /// Whether a look-up found that the file is wrong, so that it is made anew.
+    /// Set by a look-up that finds a wrong file, so that it is made anew.
     is_wrong: Arc<AtomicBool>,
 }
 
-/// What the index says of a subject.
+/// Records of a subject in the index.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Indexed {
-    /// Numbers of records about it, rising, at most as many as were asked for.
+    /// Record numbers in rising order, at most as many as requested.
     pub seqs: Vec<u64>,
-    /// How many records are indexed: later ones are to be scanned.
+    /// Number of indexed records; later ones have to be scanned.
     pub records: u64,
 }
 
-/// What an index file says of itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Header {
     ledger: String,
     generation: u64,
     /// Version of the rule that lists subjects.
     rule: u32,
-    /// The first record that had its payload when the index was begun, if that could be told.
+    /// First record that had its payload when the index was begun, if it is known.
     first: Option<u64>,
-    /// How many records are indexed.
     records: u64,
-    /// Leaf hash of the last of them, if it is known.
+    /// Leaf hash of the last indexed record, if it is known.
     leaf: Option<Hash>,
 }
 
-/// Why a file is not used now.
 enum Unusable {
-    /// It is being written or made, or is not there.
+    /// The file is being written, or is missing.
     Now,
-    /// It is damaged, or belongs to another ledger.
+    /// The file is damaged, or belongs to another ledger.
     Wrong,
 }
 
 impl Index {
-    /// The index in a data directory, of this generation of this ledger.
+    /// Index in a data directory, of this generation of this ledger.
     pub fn of(data: &Path, ledger: &str, generation: u64) -> Self {
         Self {
             path: data.join(FILE_NAME),
@@ -98,8 +92,8 @@ impl Index {
         }
     }
 
-    /// Indexed records about a subject from `from` on, at most `max` of them. Nothing is indexed
-    /// where the file cannot be used. `reader` is that of the ledger.
+    /// Indexed records about a subject from `from` on, at most `max`; none if the file cannot be
+    /// used.
     pub fn about(
         &self,
         reader: &dyn Reader,
@@ -117,7 +111,6 @@ impl Index {
         }
     }
 
-    /// Has the file made anew.
     fn distrust(&self) {
         self.is_wrong.store(true, Ordering::Relaxed);
     }
@@ -136,7 +129,7 @@ impl Index {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(BUSY)?;
-        // One transaction, so that the rows are those of the header.
+        // One transaction, so that the rows belong to the header.
         let transaction = connection.transaction()?;
         let header = Header::read(&transaction)?.ok_or(Unusable::Wrong)?;
         if !header.fits(self, reader).map_err(|_| Unusable::Now)? || self.is_cut(&transaction)? {
@@ -160,7 +153,7 @@ impl Index {
         })
     }
 
-    /// Whether the file ends before its last page. SQLite would read the rest as zeros.
+    /// True if the file ends before its last page. SQLite would read the rest as zeros.
     fn is_cut(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let pragma = |sql| connection.query_row(sql, [], |row| count(row, 0));
         let bytes = pragma("PRAGMA page_count")?.saturating_mul(pragma("PRAGMA page_size")?);
@@ -169,7 +162,7 @@ impl Index {
 }
 
 impl Header {
-    /// The header of a file, if it is an index of our format.
+    /// Header of a file, if it is an index of our format.
     fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let pragma = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         if pragma("PRAGMA application_id")? != APPLICATION_ID
@@ -193,7 +186,7 @@ impl Header {
         header.map(Some)
     }
 
-    /// Whether it is of this ledger, as it is now.
+    /// True if the file belongs to this ledger in its present state.
     fn fits(&self, index: &Index, reader: &dyn Reader) -> Result<bool, store::Error> {
         Ok(self.ledger == index.ledger
             && self.generation == index.generation
@@ -206,7 +199,7 @@ impl Header {
 impl From<rusqlite::Error> for Unusable {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            // A lock, or a commit that was cut short and that only a writer can take back.
+            // A lock, or an interrupted commit that only a writer can roll back.
             Some(
                 ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked
@@ -218,10 +211,8 @@ impl From<rusqlite::Error> for Unusable {
     }
 }
 
-/// The records about a subject in a range, in order, at most `max` of them, with their bytes. Those
-/// whose payload was pruned cannot be asked, and are left out.
-///
-/// The answer is the same with and without an index; only the work is not.
+/// Records about a subject in a range, in order, at most `max`, with their bytes. Records without a
+/// payload are left out. The result is the same with and without an index.
 pub fn search(
     reader: &dyn Reader,
     index: Option<&Index>,
@@ -232,8 +223,8 @@ pub fn search(
     search_part(reader, index, subject, records, max, u64::MAX).map(|found| found.records)
 }
 
-/// A part of a search: it ends early when it has read `read_max` records. Records that the index
-/// passes over are not read.
+/// Part of a search, which ends early when it has read `read_max` records. Records that the index
+/// excludes are not read.
 pub fn search_part(
     reader: &dyn Reader,
     index: Option<&Index>,
@@ -270,22 +261,22 @@ pub fn search_part(
     })
 }
 
-/// What a part of a search has found.
+/// Result of a part of a search.
 #[derive(Debug)]
 pub struct Found {
-    /// The records, in order.
+    /// Records, in order.
     pub records: Vec<(u64, Vec<u8>)>,
-    /// Where the next part begins; the end of the range if there is none.
+    /// Start of the next part; the end of the range if there is none.
     pub next: u64,
 }
 
 struct Search<'a> {
     reader: &'a dyn Reader,
     subject: &'a Reference,
-    /// Records that were not looked at yet.
+    /// Records that were not checked yet.
     records: Range<u64>,
     max: usize,
-    /// How many may still be read.
+    /// Number of records that may still be read.
     read_max: u64,
     found: Vec<(u64, Vec<u8>)>,
 }
@@ -295,7 +286,6 @@ impl Search<'_> {
         self.records.is_empty() || self.max <= self.found.len() || self.read_max == 0
     }
 
-    /// Looks at the records that the index names.
     fn follow(&mut self, index: &Index) -> Result<(), store::Error> {
         while !self.is_over() {
             let wanted = self.max - self.found.len();
@@ -314,7 +304,6 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at all records that are left.
     fn scan(&mut self) -> Result<(), store::Error> {
         while !self.is_over() {
             let left = usize::try_from(self.records.end - self.records.start);
@@ -331,7 +320,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at one record, and at none before it any more.
+    /// Checks one record and skips those before it.
     fn look_at(&mut self, seq: u64) -> Result<(), store::Error> {
         if self.records.contains(&seq) && !self.is_over() {
             let kept = self.reader.records(seq, 1)?;
@@ -358,12 +347,12 @@ impl Search<'_> {
     }
 }
 
-/// Whether a stored record is about a subject. A record without its name is not decoded.
+/// True if a stored record is about a subject. Records that do not contain its name are not decoded.
 fn is_about(reader: &dyn Reader, subject: &Reference, seq: u64, bytes: &[u8]) -> bool {
     let Some(name) = subject.name() else {
         return *subject == Reference::Record(seq);
     };
-    // A text can always be written.
+    // A text can always be written as JSON.
     let quoted = serde_json::to_string(name).unwrap_or_default();
     let says = |bytes: &[u8]| {
         bytes
@@ -378,7 +367,7 @@ fn is_about(reader: &dyn Reader, subject: &Reference, seq: u64, bytes: &[u8]) ->
     decode(seq, bytes, blob).is_ok_and(|record| subject::is_about(&record, subject))
 }
 
-/// The leaf hash of the last of the first `records` records, if it can be told.
+/// Leaf hash of the last of the first `records` records, if it can be read.
 fn last_leaf(reader: &dyn Reader, records: u64) -> Result<Option<Hash>, store::Error> {
     let Some(seq) = records.checked_sub(1) else {
         return Ok(None);
@@ -392,6 +381,6 @@ fn last_leaf(reader: &dyn Reader, records: u64) -> Result<Option<Hash>, store::E
     }
     let width = u64::from(TILE_WIDTH);
     let leaves = reader.leaves(seq / width)?;
-    let place = usize::try_from(seq % width).unwrap_or(usize::MAX);
-    Ok(leaves.get(place).copied())
+    let offset = usize::try_from(seq % width).unwrap_or(usize::MAX);
+    Ok(leaves.get(offset).copied())
 }

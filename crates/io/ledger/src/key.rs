@@ -1,18 +1,18 @@
-//! The key that signs checkpoints: a file that only its owner can read, never a row (L11).
+//! Key that signs checkpoints, in a file that only its owner can read (L11).
 //!
 //! ```text
 //! PRIVATE+KEY+bursar/0198f3c2-…/0+7b1e22aa+AW…      the key
 //! PRIVATE+KEY+bursar/0198f3c2-…/0+0c55d1f0+AT… until 1797415200000
 //! ```
-//! The first line is the key. Lines after it are earlier keys that still sign beside it, until
-//! the stated instant: thirty days after they were replaced. The file may be a mounted secret; it
-//! is only written when a key is made or replaced.
+//! The first line is the key. Later lines are earlier keys, which sign too until the stated
+//! instant, thirty days after their replacement. The file may be a mounted secret; it is only
+//! written when a key is created or replaced.
 //!
-//! The key of a ledger that begins is in `ledger.key.new` until record 0 is durable: a `ledger.key`
-//! without a ledger is what is left of one, and never begins a second history under its name.
+//! The key of a new ledger is in `ledger.key.new` until record 0 is durable. A `ledger.key` without
+//! a ledger is left of a lost one and never begins a second history under its name.
 //!
-//! A key that is to replace another waits in `ledger.key.next` until its record is in the ledger:
-//! what the key file holds is always on record, and what is on record is always in a file.
+//! A new key is in `ledger.key.next` until its record is in the ledger, so a key in the key file is
+//! always recorded, and a recorded key is always in a file.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -24,19 +24,18 @@ use thiserror::Error;
 
 use crate::{durable, store};
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.key";
 
-/// The name while the ledger of the key has no durable record.
+/// Name of the file while the ledger of the key has no durable record.
 pub const NEW_FILE_NAME: &str = "ledger.key.new";
 
-/// How long a replaced key goes on signing, so that whoever pinned it can learn of the new one.
+/// Time for which a replaced key still signs, so that clients that pinned it can learn the new one.
 pub const BOTH_SIGN: Millis = Millis::from_hours(30 * 24);
 
-/// Nobody but the owner.
 const MODE: u32 = 0o600;
 
-/// Why there is no key to sign with.
+/// Error of the signing key.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The file could not be read or written.
@@ -47,9 +46,9 @@ pub enum Error {
         "{path} can be read by others (mode {mode:o}); run `chmod 600 {path}`, then consider `bursar ledger rotate-key`"
     )]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its permissions.
+        /// Permissions.
         mode: u32,
     },
     /// The file does not hold a key.
@@ -57,22 +56,22 @@ pub enum Error {
         "line {line} of {path} is not a key; restore the file from where you keep your secrets"
     )]
     Form {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Which line, from 1.
+        /// Line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Cause.
         #[source]
         source: KeyError,
     },
     /// The key is that of another ledger or generation.
     #[error("{path} holds the key of {found}, this ledger is {expected}")]
     OtherLedger {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Whose key it is.
+        /// Origin of the key.
         found: String,
-        /// Whose it should be.
+        /// Expected origin.
         expected: String,
     },
     /// A ledger that has records has no key file.
@@ -81,46 +80,45 @@ pub enum Error {
          you keep your secrets, or restore a backup as a new generation with `bursar ledger restore`"
     )]
     KeyMissing {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// There is a key, or a checkpoint that it signed, but no record.
+    /// There is a key, or a checkpoint, but no ledger.
     #[error(
         "{path} is there, but no ledger: the store was lost or moved; put `ledger.db` back, or restore \
          the newest `ledger.rescue….db` or backup with `bursar ledger restore`; to begin a new ledger, \
          use another directory"
     )]
     LedgerMissing {
-        /// The file that is there.
+        /// Path of the file that is left.
         path: String,
     },
-    /// The system has no randomness to give.
+    /// No random bytes are available.
     #[error("the system gave no random bytes for a key")]
     Random {
-        /// What it said.
+        /// Cause.
         #[source]
         source: getrandom::Error,
     },
-    /// A ledger id that no key can be named after.
-    #[error("the ledger's id cannot name a key")]
+    /// The ledger id is not valid in the name of a key.
+    #[error("the id of the ledger is not valid in the name of a key")]
     Name {
-        /// What is wrong with it.
+        /// Cause.
         #[source]
         source: KeyError,
     },
 }
 
-/// Signs checkpoints of one ledger, in one generation of it.
+/// Signer of the checkpoints of one generation of a ledger.
 #[derive(Clone, Debug)]
 pub struct Signer {
     path: PathBuf,
     key: SigningKey,
-    /// Earlier keys, and until when each signs too.
+    /// Earlier keys, with the end of their signing.
     earlier: Vec<(SigningKey, Instant)>,
 }
 
 impl Error {
-    /// The error for a file that is left of a ledger.
     pub(crate) fn ledger_missing(left: &Path) -> Self {
         Self::LedgerMissing {
             path: left.display().to_string(),
@@ -129,8 +127,7 @@ impl Error {
 }
 
 impl Signer {
-    /// Makes a key for a ledger that begins, and keeps it beside `path` until
-    /// [`Self::promote_new`].
+    /// Creates the key of a new ledger, in a file beside `path` until [`Self::promote_new`].
     pub fn create_new(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
         let name = Name::ledger(ledger, generation).map_err(|source| Error::Name { source })?;
         let signer = Self {
@@ -142,7 +139,7 @@ impl Signer {
         Ok(signer)
     }
 
-    /// The key that [`Self::create_new`] has made, if it is not in its place yet.
+    /// Key of [`Self::create_new`], if it is not in its place yet.
     pub fn load_new(path: &Path) -> Result<Option<Self>, Error> {
         let new = Self::load(&path.with_file_name(NEW_FILE_NAME))?;
         Ok(new.map(|new| Self {
@@ -151,7 +148,7 @@ impl Signer {
         }))
     }
 
-    /// Puts a new key into its place: the first record of its ledger is durable.
+    /// Puts a new key in its place. The first record of its ledger must be durable.
     pub fn promote_new(&self) -> Result<(), Error> {
         let failed = |source| durable::failed("write", &self.path, source);
         let new = self.path.with_file_name(NEW_FILE_NAME);
@@ -203,8 +200,8 @@ impl Signer {
         }
     }
 
-    /// Reads the key of a ledger that has one already. Another in its place could not go on from
-    /// what the lost one signed.
+    /// Reads the key of a ledger that must have one: a new key could not continue the history that
+    /// a lost one signed.
     pub fn load_for(path: &Path, ledger: &str, generation: u64) -> Result<Self, Error> {
         let missing = || Error::KeyMissing {
             path: path.display().to_string(),
@@ -221,10 +218,10 @@ impl Signer {
         Ok(signer)
     }
 
-    /// A further key, which this one accompanies for thirty days. Nothing is written.
+    /// Makes a new key, with which this one still signs for thirty days. Nothing is written.
     pub fn rotate(&self, now: Instant) -> Result<Self, Error> {
         let key = match self.load_next()? {
-            // What became of its record was not known: it may be there or come yet.
+            // The outcome of its record was unknown: it may be recorded, now or later.
             Some(waiting) => waiting.key,
             None => random_key(self.key.name().clone())?,
         };
@@ -241,7 +238,7 @@ impl Signer {
         })
     }
 
-    /// The key that waits to replace this one, if any.
+    /// Pending key that will replace this one, if any.
     pub fn load_next(&self) -> Result<Option<Self>, Error> {
         let next = Self::load(&next_to(&self.path))?;
         Ok(next.map(|next| Self {
@@ -250,52 +247,52 @@ impl Signer {
         }))
     }
 
-    /// Keeps this key as the one that waits.
+    /// Stores this key as the pending one.
     pub fn keep_next(&self) -> Result<(), Error> {
         self.write(&next_to(&self.path))
     }
 
-    /// Puts the key that waits into its place: its record is in the ledger.
+    /// Puts the pending key in its place. Its record must be in the ledger.
     pub fn promote_next(&self) -> Result<(), Error> {
         let failed = |source| durable::failed("write", &self.path, source);
         Ok(durable::rename(&next_to(&self.path), &self.path).map_err(failed)?)
     }
 
-    /// Forgets the key that waits: its record will never be.
+    /// Deletes the pending key. It must never be recorded.
     pub fn forget_next(&self) -> Result<(), Error> {
         let next = next_to(&self.path);
         Ok(durable::remove(&next).map_err(|source| durable::failed("remove", &next, source))?)
     }
 
-    /// The id of the ledger whose first generation this key signs.
+    /// Id of the ledger, if this key signs its first generation.
     pub fn ledger_begun(&self) -> Option<&str> {
         let (_, of) = self.origin().as_str().split_once('/')?;
         of.strip_suffix("/0")
     }
 
-    /// The generation that it signs of that ledger, if it does.
+    /// Generation of the ledger that this key signs, if it is a key of that ledger.
     pub(crate) fn generation_of(&self, ledger: &str) -> Option<u64> {
         let origin = self.origin().as_str().strip_prefix("bursar/")?;
         origin.strip_prefix(ledger)?.strip_prefix('/')?.parse().ok()
     }
 
-    /// The origin of the checkpoints: `bursar/<ledger uuid>/<generation>`.
+    /// Origin of the checkpoints: `bursar/<ledger uuid>/<generation>`.
     pub fn origin(&self) -> &Name {
         self.key.name()
     }
 
-    /// The public half of the key, for records and for whoever pins it.
+    /// Public half of the key.
     pub fn verifier(&self) -> VerifierKey {
         self.key.verifier()
     }
 
-    /// The public halves of all keys in the file, the newest first.
+    /// Public halves of all keys in the file, newest first.
     pub fn verifiers(&self) -> Vec<VerifierKey> {
         let earlier = self.earlier.iter().map(|(key, _)| key.verifier());
         std::iter::once(self.verifier()).chain(earlier).collect()
     }
 
-    /// The signed note over the first `size` records.
+    /// Signed note over the first `size` records.
     pub fn sign(&self, now: Instant, size: u64, root: Hash) -> String {
         let checkpoint = Checkpoint {
             origin: self.origin().clone(),

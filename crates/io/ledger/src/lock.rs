@@ -1,6 +1,6 @@
-//! One process per data directory: a lock that the system gives back when its holder dies.
+//! One process per data directory: a lock that the system releases when its holder dies.
 //!
-//! It keeps two servers from trying; it is not what makes the ledger safe (the epoch is).
+//! The lock avoids needless conflicts; the safety of the ledger comes from the epoch.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -14,30 +14,29 @@ use rustix::process::{Pid, test_kill_process};
 use crate::durable::failed;
 use crate::store::Error;
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const FILE_NAME: &str = "lock";
 
-/// A pid has at most this many digits; whatever else stands in the file is not read.
+/// Maximum number of bytes read from the file: digits of a pid.
 const PID_BYTES_MAX: u64 = 20;
 
-/// How often a lock is tried whose holder is dead, [`PAUSE`] apart: two seconds in all. A server
-/// that was killed while it started a program leaves the lock to that child, until it becomes the
-/// program.
+/// Attempts to take a lock whose holder is dead, [`PAUSE`] apart: two seconds in all. If a server is
+/// killed while it starts a program, its child holds the lock until it executes the program.
 const ATTEMPTS_MAX: u32 = 100;
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
 };
 
-/// A data directory that is ours until this is dropped.
+/// Lock on a data directory, held until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    /// Closing it gives the lock back.
+    /// Closing the file releases the lock.
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of a data directory, or says who has it.
+    /// Takes the lock of a data directory; the error names the holder.
     pub fn take(data: &Path) -> Result<Self, Error> {
         if !data.is_dir() {
             return Err(Error::NoDirectory {
@@ -79,7 +78,7 @@ impl Lock {
     }
 }
 
-/// The pid that the holder of the lock has noted; absent in the instant before it has.
+/// Pid that the holder has written; absent just before it does.
 fn holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.rewind().ok()?;
@@ -89,13 +88,12 @@ fn holder(file: &mut File) -> Option<String> {
     is_pid.then(|| pid.to_owned())
 }
 
-/// Whether no process has that number any more.
 fn is_dead(pid: &str) -> bool {
     let pid = pid.parse().ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 fn pause() {
-    // Interrupted is as good as over.
+    // An interrupted pause is only shorter.
     let _interrupted = poll(&mut [], Some(&PAUSE));
 }

@@ -1,7 +1,7 @@
-//! The long life of a ledger: exports, backups, restoring and pruning (L11, L13).
+//! Maintenance of a ledger: exports, backups, restores and pruning (L11, L13).
 //!
-//! Reading goes through [`Reader`], so an export can be checked and restored like a store. Nothing
-//! here writes to a ledger that is in use.
+//! Reading goes through [`Reader`], so an export can be checked and restored like a store. No
+//! function here writes to a ledger in use.
 
 mod backup;
 mod excerpt;
@@ -24,7 +24,7 @@ pub(crate) use restore::UNFINISHED;
 pub use restore::{Restored, Tokens, restore};
 pub use tiles::export_tiles;
 
-/// Why something could not be done.
+/// Error of a maintenance operation.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The ledger, or the copy, could not be read or written.
@@ -33,12 +33,12 @@ pub enum Error {
     /// The output could not be written.
     #[error("the export could not be written")]
     Write(#[from] std::io::Error),
-    /// A record that is asked for was pruned, and its hash is gone too.
+    /// A requested record was pruned and its hash is lost.
     #[error(
         "record {seq} was pruned and its hash is not kept; check the ledger with `bursar ledger check`"
     )]
     NoLeaf {
-        /// Which record.
+        /// Number of the record.
         seq: u64,
     },
     /// An export ends at a checkpoint, and there is none.
@@ -47,10 +47,10 @@ pub enum Error {
          which signs one"
     )]
     Unsigned,
-    /// Nothing is overwritten.
+    /// The output file exists.
     #[error("{path} exists already; name another file")]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// No record of the copy is good.
@@ -64,37 +64,35 @@ pub enum Error {
         /// Its first record.
         first: u64,
     },
-    /// The key of the restored ledger could not be made.
-    #[error("the restored ledger got no key")]
+    /// The key of the restored ledger could not be created.
+    #[error("the key of the restored ledger could not be created")]
     Key(#[from] crate::key::Error),
-    /// The record that tells of the restoring could not be made.
+    /// The record of the restore could not be made.
     #[error("the restore could not be recorded")]
     Record {
-        /// What went wrong.
+        /// Cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// How far a ledger may be pruned, and what holds it back.
+/// Bounds of pruning.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Prunable {
-    /// No record from this one on may be pruned.
+    /// First record that may not be pruned.
     pub below_max: u64,
-    /// So many payloads are gone already, whatever is on record of it.
+    /// Number of payloads that were pruned already, recorded or not.
     pub pruned: u64,
-    /// So many records an anchored snapshot covers.
+    /// Number of records under an anchored snapshot.
     pub anchored: u64,
-    /// So many records a checkpoint signs.
+    /// Number of signed records.
     pub signed: u64,
-    /// So many records were exported.
+    /// Number of exported records.
     pub exported: u64,
 }
 
-/// How far a ledger may be pruned: below what is anchored, signed and exported, in whole tiles,
-/// so that leaf hashes stay and a start can go on from the anchored snapshot (L13).
-///
-/// `anchor` is the newest that the state knows of.
+/// Bound of pruning: records that are anchored, signed and exported, in whole tiles, so that leaf
+/// hashes stay and a start can use the anchored snapshot (L13). `anchor` is the newest in the state.
 pub fn prunable(
     reader: &dyn Reader,
     anchor: Option<(u64, Hash)>,
@@ -123,8 +121,8 @@ pub fn prunable(
     })
 }
 
-/// The first record at or after a time, for `--before` and `--from`; the head if there is none.
-/// A record that was pruned or cannot be read counts as earlier.
+/// First record at or after a time, for `--before` and `--from`; the head if there is none. A
+/// pruned or unreadable record counts as earlier.
 pub fn first_at(reader: &dyn Reader, time: Instant) -> Result<u64, store::Error> {
     let (mut low, mut high) = (0, reader.head()?);
     while low < high {
@@ -142,12 +140,12 @@ pub fn first_at(reader: &dyn Reader, time: Instant) -> Result<u64, store::Error>
     Ok(low)
 }
 
-fn time_of(reader: &dyn Reader, kept: Kept) -> Option<Instant> {
+pub(crate) fn time_of(reader: &dyn Reader, kept: Kept) -> Option<Instant> {
     let blob = |sha256: &Hash| reader.blob(sha256).ok().flatten();
     Some(codec::decode(kept.seq, &kept.bytes?, blob).ok()?.time)
 }
 
-/// The leaf hashes that are kept of pruned records, read a tile at a time.
+/// Leaf hashes of pruned records, read a tile at a time.
 #[derive(Default)]
 struct KeptLeaves {
     tile: Option<(u64, Vec<Hash>)>,
@@ -160,8 +158,8 @@ impl KeptLeaves {
             Some((read, leaves)) if read == index => leaves,
             _ => reader.leaves(index)?,
         };
-        let place = usize::try_from(seq % u64::from(TILE_WIDTH)).unwrap_or(usize::MAX);
-        let leaf = leaves.get(place).copied().ok_or(Error::NoLeaf { seq });
+        let offset = usize::try_from(seq % u64::from(TILE_WIDTH)).unwrap_or(usize::MAX);
+        let leaf = leaves.get(offset).copied().ok_or(Error::NoLeaf { seq });
         self.tile = Some((index, leaves));
         leaf
     }

@@ -1,4 +1,4 @@
-//! From what is stored to a state and a tree: at every start, and whenever something is checked.
+//! Recovery of the state and the tree from the store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,65 +18,63 @@ use thiserror::Error;
 use crate::store::sqlite::FILE_NAME;
 use crate::store::{self, Kept, Reader};
 
-/// Records that are read, hashed and decoded at a time.
 const CHUNK: usize = 1_024;
 
-/// Chunks that one thread may be ahead of the next.
+/// Maximum number of chunks between two threads.
 const CHUNKS_AHEAD: usize = 8;
 
-/// A record's number and bytes.
 type Payload = (u64, Vec<u8>);
 
-/// What a start needs.
+/// Recovered ledger.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The state after the last record.
+    /// State after the last record.
     pub state: State,
-    /// The tree over all records.
+    /// Tree over all records.
     pub builder: Builder,
 }
 
-/// Why a stored ledger cannot be resumed.
+/// Error of a recovery.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// It could not be read.
+    /// The ledger could not be read.
     #[error("the ledger could not be read")]
     Read(#[from] store::Error),
     /// A record could not be folded.
     #[error("the ledger could not be folded")]
     Fold(#[from] codec::Error),
-    /// A record whose payload was pruned, with no anchored snapshot to start after it.
+    /// A record was pruned, and no anchored snapshot covers it.
     #[error("record {seq} was pruned and no good snapshot covers it; restore a backup")]
     Pruned {
-        /// Which.
+        /// Number of the record.
         seq: u64,
     },
-    /// A record that this program panics on (L2).
+    /// The fold of a record panicked (L2).
     #[error("record {seq} cannot be folded by this bursar: a defect; use another version")]
     Panicked {
-        /// Which.
+        /// Number of the record.
         seq: u64,
     },
     /// The tree could not be rebuilt.
     #[error("the tree over the records could not be rebuilt: {0}")]
     Tree(String),
-    /// The file that holds the newest checkpoint beside the key is damaged (L11).
+    /// The file with the newest checkpoint beside the key is damaged (L11).
     #[error(
         "{path} cannot be verified: {reason}; put the file back, or restore the newest backup as a new \
          generation with `bursar ledger restore`"
     )]
     Checkpoint {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Cause.
         reason: String,
     },
     /// The journal does not extend the newest checkpoint (L11).
     #[error("{}", rollback_words(*records, *signed))]
     Rollback {
-        /// Records there are.
+        /// Number of records.
         records: u64,
-        /// Records that were signed.
+        /// Number of signed records.
         signed: u64,
     },
 }
@@ -84,15 +82,15 @@ pub enum Error {
 /// A full tile that is not in the store.
 #[derive(Debug, Error)]
 pub enum TileError {
-    /// It could not be read.
+    /// The tile could not be read.
     #[error(transparent)]
     Read(#[from] store::Error),
-    /// It is not there.
+    /// The tile is missing.
     #[error("tile {0} is missing")]
     Missing(TileId),
 }
 
-/// The full tiles of a store.
+/// Full tiles of a store.
 pub struct StoredTiles<'a>(pub &'a dyn Reader);
 
 impl Tiles for StoredTiles<'_> {
@@ -103,16 +101,16 @@ impl Tiles for StoredTiles<'_> {
     }
 }
 
-/// Folds what is stored on top of `start`, reporting how far it is.
+/// Folds the stored records onto `start`.
 ///
-/// One thread reads and hashes, one decodes, this one folds, each a few chunks ahead of the next.
+/// One thread reads and hashes, one decodes, and this one folds.
 pub fn recover(
     reader: Box<dyn Reader>,
     start: State,
     progress: impl FnMut(u64, u64),
 ) -> Result<Recovered, Error> {
     let head = reader.head()?;
-    // Only leaves that are in no full tile are hashed again, and those the fold reads anyway.
+    // Only leaves outside full tiles are hashed again, and the fold reads those records anyway.
     let full = start.spine.head.min(head) / u64::from(TILE_WIDTH);
     let builder = Builder::resume(&StoredTiles(reader.as_ref()), full)
         .map_err(|error| Error::Tree(chain(&error)))?;
@@ -125,7 +123,7 @@ pub fn recover(
         let decoding = spawn(scope, "decode", move || {
             decode_on(reader, from, read, &send)
         })?;
-        // The fold ends first where it fails, and the others then find nobody to send to.
+        // If the fold fails, its channel closes and the other threads end.
         let state = fold(start, head, decoded, progress);
         let decoding = joined(decoding);
         let builder = joined(reading)?;
@@ -137,7 +135,7 @@ pub fn recover(
     })
 }
 
-/// Checks that the tree extends the newest checkpoint that was kept (L11).
+/// Checks that the tree extends the newest stored checkpoint (L11).
 pub fn check_extends(
     reader: &dyn Reader,
     builder: &Builder,
@@ -149,7 +147,7 @@ pub fn check_extends(
     }
 }
 
-/// Checks that the tree extends a checkpoint, and says how many records that covers.
+/// Checks that the tree extends a checkpoint, and returns the number of records that it covers.
 pub(crate) fn check_extends_note(
     reader: &dyn Reader,
     builder: &Builder,
@@ -179,7 +177,6 @@ pub(crate) fn check_extends_note(
     Ok(checkpoint.size)
 }
 
-/// Reads and hashes all records after those in `builder`.
 fn read_on(
     reader: &Mutex<Box<dyn Reader>>,
     mut builder: Builder,
@@ -214,7 +211,6 @@ fn read_on(
     }
 }
 
-/// Decodes records from `from` on.
 fn decode_on(
     reader: &Mutex<Box<dyn Reader>>,
     from: u64,
@@ -268,10 +264,10 @@ fn spawn<'scope, T: Send + 'scope>(
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, Error> {
     let joined = thread.join();
-    joined.map_err(|_| Error::Tree("reading panicked".to_owned()))?
+    joined.map_err(|_| Error::Tree("a thread of the recovery panicked".to_owned()))?
 }
 
-/// A journal that is too short was rolled back; in one that is long enough something was changed.
+/// A journal that is too short was rolled back; a longer one was changed.
 fn rollback_words(records: u64, signed: u64) -> String {
     let what = if records < signed {
         format!(

@@ -1,10 +1,9 @@
-//! Snapshots: the state as lines in a file, so that a start need not fold everything (L12).
+//! Snapshots: the state as lines in a file, so that a start need not fold all records (L12).
 //!
-//! `<data>/snapshots/<head>.jsonl` begins with `{"head":…,"sha256":…,"edge":…}` and goes on with
-//! the lines of `engine::snapshot`, which the hash covers. The edge is that of the tree after the
-//! last record covered, so a snapshot belongs to one journal and no other. A file is whole or
-//! absent, two are kept, and one that is wrong in any way is reported and passed over: everything
-//! in it can be folded again.
+//! `<data>/snapshots/<head>.jsonl` begins with `{"head":…,"sha256":…,"edge":…}`, followed by the
+//! lines of `engine::snapshot`, which the hash covers. The edge is that of the tree after the last
+//! covered record, so a snapshot fits one journal only. A file is whole or absent, and two are kept.
+//! A wrong one is reported and skipped, because its state can be folded again.
 
 use std::path::{Path, PathBuf};
 
@@ -20,55 +19,55 @@ use crate::durable;
 use crate::recover::StoredTiles;
 use crate::store::{self, Reader};
 
-/// The name of the directory in a data directory.
+/// Name of the directory in a data directory.
 pub const DIRECTORY_NAME: &str = "snapshots";
 
-/// How many are kept: the newest, and one in case that one is wrong.
+/// Number of kept snapshots: the newest, and one in case it is wrong.
 const KEPT: usize = 2;
 
-/// Records that are searched at a time for the one that binds an anchored snapshot.
+/// Records read at a time in the search for the record of an anchored snapshot.
 const CHUNK: usize = 256;
 
-/// The directory of snapshots.
+/// Directory of snapshots.
 #[derive(Clone, Debug)]
 pub struct Snapshots {
     directory: PathBuf,
 }
 
-/// What a snapshot says of itself.
+/// First line of a snapshot.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// How many records it covers.
+    /// Number of covered records.
     pub head: u64,
-    /// The hash of its lines, which is the hash of its state.
+    /// Hash of its lines, which is the hash of its state.
     pub sha256: Hash,
-    /// The edge of the tree over the records it covers.
+    /// Edge of the tree over the covered records.
     pub edge: Edge,
 }
 
 /// A good snapshot.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What it says of itself.
+    /// First line.
     pub header: Header,
-    /// The state it holds.
+    /// State.
     pub state: State,
 }
 
-/// A snapshot that was passed over.
+/// A skipped snapshot.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// Defect.
     pub reason: Wrong,
 }
 
-/// Why a snapshot is wrong.
+/// Defect of a snapshot.
 #[derive(Debug, Error)]
 pub enum Wrong {
-    /// It could not be read.
+    /// The snapshot could not be read.
     #[error("it cannot be read")]
     Read(#[from] store::Error),
     /// The first line is not that of a snapshot.
@@ -77,48 +76,48 @@ pub enum Wrong {
     /// The lines are not those that were written.
     #[error("its lines hash to {}, its first line says {}", computed.short(), stated.short())]
     Hash {
-        /// As the first line has it.
+        /// Hash in the first line.
         stated: Hash,
-        /// Of the lines that are there.
+        /// Hash of the lines.
         computed: Hash,
     },
-    /// The lines are no state.
+    /// The lines are not a state.
     #[error("its lines are not a state")]
     State(#[from] snapshot::Error),
     /// Name, first line and state do not all state the same head.
     #[error("its name, its first line and its state do not agree on the head")]
     Head,
-    /// It covers records that the ledger does not have.
+    /// The snapshot covers records that the ledger does not have.
     #[error("it covers {covered} records, the ledger has {records}")]
     Ahead {
-        /// Records covered.
+        /// Number of covered records.
         covered: u64,
-        /// Records there are.
+        /// Number of records of the ledger.
         records: u64,
-        /// The ledger and the generation of it that it was taken of.
+        /// Id and generation of the ledger of the snapshot.
         of: (String, u64),
     },
-    /// The ledger holds no record that binds these lines.
-    #[error("the anchored snapshot over {head} records is not the one that is on record")]
+    /// No record of the ledger has the hash of these lines.
+    #[error("the hash of the anchored snapshot over {head} records is not the recorded one")]
     NotAnchored {
-        /// How many records it covers.
+        /// Number of covered records.
         head: u64,
     },
-    /// It was taken of other records than these.
-    #[error("it was taken of other records than the ledger's")]
+    /// The snapshot covers other records than those of the ledger.
+    #[error("it covers other records than those of the ledger")]
     OtherRecords,
 }
 
 impl Snapshots {
-    /// The snapshots of a data directory.
+    /// Snapshots of a data directory.
     pub fn of(data: &Path) -> Self {
         Self {
             directory: data.join(DIRECTORY_NAME),
         }
     }
 
-    /// Writes a snapshot, and forgets all but the newest two. `edge` is that of the tree after
-    /// the last record in `state`.
+    /// Writes a snapshot, and deletes all but the newest two. `edge` is that of the tree after the
+    /// last record in `state`.
     pub fn write(&self, state: &State, edge: &Edge) -> Result<Header, Wrong> {
         let lines = snapshot::write(state)?;
         let header = Header {
@@ -135,7 +134,7 @@ impl Snapshots {
         Ok(header)
     }
 
-    /// The newest snapshot that is good, and those that were passed over on the way to it.
+    /// Newest good snapshot, and the skipped newer ones.
     pub fn load(
         &self,
         reader: &dyn Reader,
@@ -150,7 +149,7 @@ impl Snapshots {
         Ok((None, skipped))
     }
 
-    /// All snapshots that are good, newest first, and those that are not.
+    /// All good snapshots, newest first, and the skipped ones.
     pub fn load_all(
         &self,
         reader: &dyn Reader,
@@ -165,7 +164,6 @@ impl Snapshots {
         Ok((good, skipped))
     }
 
-    /// The files that are named like snapshots, newest first.
     fn list(&self) -> Result<Vec<(u64, PathBuf)>, store::Error> {
         let failed = |source| durable::failed("read", &self.directory, source);
         let entries = match std::fs::read_dir(&self.directory) {
@@ -173,15 +171,15 @@ impl Snapshots {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(error)),
         };
-        let mut found = Vec::new();
+        let mut files = Vec::new();
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str());
             let head = name.and_then(|name| name.strip_suffix(".jsonl")?.parse::<u64>().ok());
-            found.extend(head.map(|head| (head, path)));
+            files.extend(head.map(|head| (head, path)));
         }
-        found.sort_by(|one, other| other.cmp(one));
-        Ok(found)
+        files.sort_by(|one, other| other.cmp(one));
+        Ok(files)
     }
 
     fn forget_old(&self) -> Result<(), store::Error> {
@@ -191,11 +189,11 @@ impl Snapshots {
     }
 }
 
-/// The newest anchored snapshot of the store that is the one on record, and those that are not:
-/// where a start goes on when records below it were pruned (L12, L13).
+/// State of the newest anchored snapshot whose hash is recorded, and the skipped ones. A start uses
+/// it when records below it were pruned (L12, L13).
 ///
-/// The record that binds it comes after it, is folded at the same start, and stands in the tree
-/// that the signed checkpoint is checked against.
+/// The record with the hash comes after the snapshot, is folded at the same start, and is in the
+/// tree that is compared with the signed checkpoint.
 pub(crate) fn load_anchored(
     reader: &dyn Reader,
     file: &Path,
@@ -272,7 +270,7 @@ fn read(path: &Path, head: u64, reader: &dyn Reader) -> Result<Loaded, Wrong> {
     Ok(Loaded { header, state })
 }
 
-/// The edge of the journal's tree after its first `head` records.
+/// Edge of the tree after the first `head` records.
 pub(crate) fn edge_at(reader: &dyn Reader, head: u64) -> Result<Edge, Wrong> {
     let tree = Builder::resume(&StoredTiles(reader), head / u64::from(TILE_WIDTH));
     let mut edge = tree.map_err(|_| Wrong::OtherRecords)?.edge().clone();

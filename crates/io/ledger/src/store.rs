@@ -1,9 +1,8 @@
-//! Where records are kept: one small trait, one contract (`tests/it/contract.rs`), several stores.
+//! Stores of records: one trait, one contract (`tests/it/contract.rs`), several implementations.
 //!
-//! A store promises that what [`Store::append`] answered `Done` survives any crash, that an
-//! append is whole or absent, and that only the term that leads can append: the check of epoch
-//! and head is part of the append itself, so safety needs neither clocks nor leases (L2). It
-//! decides nothing else.
+//! A store promises that an append answered with `Done` survives any crash, that an append is whole
+//! or absent, and that only the leading term can append. The check of epoch and head is part of the
+//! append itself, so safety needs neither clocks nor leases (L2). A store decides nothing else.
 
 pub mod memory;
 pub mod sqlite;
@@ -14,13 +13,13 @@ use bursar_journal::merkle::Edge;
 use bursar_journal::tile::{FullTile, TILE_WIDTH, TileId};
 use thiserror::Error;
 
-/// So many of the newest checkpoints are all kept.
+/// Number of newest checkpoints that are all kept.
 pub const CHECKPOINTS_WHOLE: u16 = 256;
 
-/// Of older checkpoints one is kept for each so many records: sixteen tiles.
+/// Of older checkpoints one is kept for this many records: sixteen tiles.
 pub const CHECKPOINT_SPAN: u64 = 4_096;
 
-/// What one commit carries.
+/// Content of one commit.
 #[derive(Clone, Debug, Default)]
 pub struct Append {
     /// Records, in order, from the expected head on.
@@ -29,10 +28,10 @@ pub struct Append {
     pub tiles: Vec<FullTile>,
 }
 
-/// What became of an append. An error is the third outcome: unknown (L2).
+/// Outcome of an append. An error is the third outcome: unknown (L2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Appended {
-    /// It is durable.
+    /// The append is durable.
     Done,
     /// Another term leads, or the head is not the expected one; nothing was written.
     Refused,
@@ -41,242 +40,240 @@ pub enum Appended {
 /// A period of leadership.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Term {
-    /// Raised by one each time; an append under an older one is refused.
+    /// Epoch, raised by one for each term; an append under an older one is refused.
     pub epoch: u64,
-    /// How many records there are.
+    /// Number of records.
     pub head: u64,
 }
 
-/// A record as it is kept.
+/// A stored record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Kept {
-    /// Its number.
+    /// Number of the record.
     pub seq: u64,
-    /// Its bytes; `None` where the payload was pruned (L13).
+    /// Payload; `None` if it was pruned (L13).
     pub bytes: Option<Vec<u8>>,
 }
 
-/// Why a store could not do what was asked. For an append it means: outcome unknown.
+/// Error of a store. The outcome of an append that returns one is unknown.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The database said no.
+    /// A database operation failed.
     #[error("the store could not {operation}")]
     Database {
-        /// What was tried.
+        /// Name of the operation.
         operation: &'static str,
-        /// What it said.
+        /// Cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A file could not be read or written.
     #[error("could not {operation} {path}")]
     File {
-        /// What was tried.
+        /// Name of the operation.
         operation: &'static str,
-        /// On which file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
     /// The store was written by a newer program.
     #[error("{path} has format {found}, this bursar reads up to {known}; use a newer bursar")]
     NewerFormat {
-        /// Where.
+        /// Path of the file.
         path: String,
-        /// Its format.
+        /// Format of the file.
         found: i64,
-        /// The newest this program knows.
+        /// Newest format that this program reads.
         known: i64,
     },
-    /// The directory is not there.
+    /// The directory does not exist.
     #[error("{path} does not exist; create it, or name another data directory")]
     NoDirectory {
-        /// The directory.
+        /// Path of the directory.
         path: String,
     },
-    /// The file may be read but not written.
-    #[error("{path} cannot be written; give this user the right to, or name another directory")]
+    /// The file can be read but not written.
+    #[error("{path} cannot be written; give this user write permission, or name another directory")]
     ReadOnly {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// Others than the owner can write to the data directory.
+    /// Other users can write to the data directory.
     #[error(
         "others can write to {path} (mode {mode:o}), and could put another ledger there; run \
          `chmod go-w {path}`"
     )]
     Shared {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// Its permissions.
+        /// Permissions.
         mode: u32,
     },
-    /// The data directory is another user's.
+    /// The data directory belongs to another user.
     #[error(
         "{path} belongs to user {owner}, who could put another ledger there; run `chown` on it, or \
          name another directory"
     )]
     Foreign {
-        /// The directory.
+        /// Path of the directory.
         path: String,
-        /// Its owner.
+        /// User id of the owner.
         owner: u32,
     },
-    /// Something else is where a file or directory of ours should be.
+    /// A path that should be a file is not one, or one that should be a directory.
     #[error("{path} is not a {expected}; move away what is in its place")]
     WrongKind {
-        /// The place.
+        /// The path.
         path: String,
-        /// What should be there.
+        /// `file` or `directory`.
         expected: &'static str,
     },
-    /// The disk is full. Nothing that was committed is lost.
-    #[error("the disk that holds {path} is full; free some space, all that was committed is there")]
+    /// The disk is full. No committed record is lost.
+    #[error("the disk of {path} is full; free some space; no committed record is lost")]
     Full {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// The file is something else.
+    /// The file is not a ledger.
     #[error(
         "{path} is not a ledger of bursar ({reason}); restore it from a backup, or move it away"
     )]
     NotALedger {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// How one sees.
+        /// Evidence.
         reason: &'static str,
     },
-    /// Records that do not follow one another, or do not begin at the head of the term.
+    /// Record numbers are not consecutive, or do not begin at the head of the term.
     #[error("record {found} was given where record {expected} comes next")]
     OutOfOrder {
-        /// The number that comes next.
+        /// Expected number.
         expected: u64,
-        /// The number that was given.
+        /// Given number.
         found: u64,
     },
-    /// What was read is not what was written.
+    /// Stored data is damaged.
     #[error("{what} is damaged")]
     Damaged {
-        /// What, and where.
+        /// Damaged data and its location.
         what: String,
     },
-    /// Another process holds it.
+    /// Another process holds the data directory.
     #[error("{path} is in use by process {pid}")]
     InUse {
-        /// The data directory.
+        /// Path of the data directory.
         path: String,
-        /// Who holds it, if it said.
+        /// Pid of the holder, or `unknown`.
         pid: String,
     },
 }
 
-/// The writer's side. One thread owns it.
+/// Write access to a store, owned by one thread.
 pub trait Store: Send {
-    /// Begins a term: raises the epoch and says what is there.
+    /// Begins a term: raises the epoch and returns it with the present head.
     fn lead(&mut self) -> Result<Term, Error>;
 
-    /// Appends durably iff `term` still leads and its head is the present one.
+    /// Appends durably if and only if `term` still leads and its head is the present one.
     fn append(&mut self, term: Term, append: &Append) -> Result<Appended, Error>;
 
-    /// After an error: reopens, makes sure that what is there is durable, and says how many
-    /// records there are. Must succeed before anything else is appended (L2).
+    /// Reopens the store after an error, makes its records durable and returns their number. Must
+    /// succeed before the next append (L2).
     fn reopen(&mut self) -> Result<u64, Error>;
 
-    /// Keeps a signed checkpoint, and the leaf hashes it covers that are in no full tile yet: they
-    /// tell which record is damaged, where the root only tells that one is.
+    /// Stores a signed checkpoint, with the covered leaf hashes outside full tiles: they identify a
+    /// damaged record, while the root only shows that one is damaged.
     ///
     /// Of checkpoints older than the newest [`CHECKPOINTS_WHOLE`] only the newest in each
-    /// [`CHECKPOINT_SPAN`] records stays. Whatever any of them signed the later ones sign too, and
-    /// an export still ends at most so many records after what was asked for.
+    /// [`CHECKPOINT_SPAN`] records stays. Later checkpoints sign the same records, and an export ends
+    /// at most that many records after the requested end.
     fn put_checkpoint(&mut self, size: u64, note: &str) -> Result<(), Error>;
 
-    /// Keeps the lines of an anchored snapshot for ever (L12).
+    /// Stores the lines of an anchored snapshot for ever (L12).
     fn put_anchor(&mut self, head: u64, lines: &str) -> Result<(), Error>;
 
-    /// Blanks the payloads of records below `below` and forgets blobs only they name (L13).
-    /// Leaf hashes stay, in the tiles: records whose tile is not full yet are left as they are.
-    /// Returns how many were blanked.
+    /// Deletes the payloads of records below `below` and the blobs that only they name (L13), and
+    /// returns the number of deleted payloads. Leaf hashes stay in the tiles; records of a tile that
+    /// is not full stay unchanged.
     fn prune(&mut self, below: u64) -> Result<u64, Error>;
 
-    /// Remembers that records below `below` were exported (L13).
+    /// Stores that records below `below` were exported (L13).
     fn note_exported(&mut self, below: u64) -> Result<(), Error>;
 
-    /// A reader of its own, for another thread. Sees committed records only.
+    /// Makes a reader for another thread. It sees committed records only.
     fn reader(&self) -> Result<Box<dyn Reader>, Error>;
 
-    /// Bytes that can still be written, where the store knows (L4).
+    /// Free space in bytes, if it is known (L4).
     fn free_bytes(&self) -> Option<u64>;
 
-    /// Whether the files that are open are no longer the ones at their path: all that is written
-    /// would be lost at the end of the process.
+    /// True if the open files are no longer those at their path: all writes would be lost at the end
+    /// of the process.
     fn is_away(&self) -> bool {
         false
     }
 
-    /// Writes all that is still open of a store that is away into a new file beside its path, and
-    /// says where. May be tried again until it succeeds; then the store takes nothing more.
+    /// Copies the open files of a store that is away to a new file beside its path, and returns the
+    /// path. May be repeated until it succeeds; after that the store accepts no writes.
     fn rescue(&mut self) -> Result<String, Error> {
         Err(Error::Database {
-            operation: "write what is left",
+            operation: "rescue its records",
             source: "it has no files".into(),
         })
     }
 }
 
-/// The readers' side.
+/// Read access to a store.
 pub trait Reader: Send {
-    /// How many records there are.
+    /// Number of records.
     fn head(&self) -> Result<u64, Error>;
 
-    /// Records from `from` on, in order, at most `max` of them.
+    /// Records from `from` on, in order, at most `max`.
     fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error>;
 
-    /// A blob, if there is one of that name.
+    /// Blob of a hash, if there is one.
     fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error>;
 
-    /// The hashes of a full tile, if it is there.
+    /// Hashes of a full tile, if it exists.
     fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error>;
 
-    /// The leaf hashes that are kept of tile `index` of level 0: all of a full tile, otherwise as
-    /// many as the last checkpoint covered.
+    /// Stored leaf hashes of tile `index` of level 0: all of a full tile, otherwise those that the
+    /// last checkpoint covers.
     fn leaves(&self, index: u64) -> Result<Vec<Hash>, Error>;
 
-    /// The newest checkpoint over at most `size` records.
+    /// Newest checkpoint over at most `size` records.
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error>;
 
-    /// All checkpoints' sizes and notes, oldest first.
+    /// Sizes and notes of all checkpoints, oldest first.
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error>;
 
-    /// The heads of all anchored snapshots, oldest first.
+    /// Heads of all anchored snapshots, oldest first.
     fn anchors(&self) -> Result<Vec<u64>, Error>;
 
-    /// The lines of the newest anchored snapshot over at most `head` records.
+    /// Lines of the newest anchored snapshot over at most `head` records.
     fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error>;
 
-    /// Below which record everything was exported.
+    /// First record that was not exported.
     fn exported(&self) -> Result<u64, Error>;
 
-    /// Where this is an excerpt of records, without tiles above the leaves: the edge of the tree
-    /// before its first record.
+    /// Edge of the tree before the first record, for an excerpt without tiles above the leaves.
     fn excerpt(&self) -> Option<Edge> {
         None
     }
 
-    /// Where this is a file that has only one spelling: the first line that is not as it should
-    /// be, in words.
+    /// Sentence about the first line that is not canonical, for a file with one canonical form.
     fn misspelling(&self) -> Result<Option<String>, Error> {
         Ok(None)
     }
 }
 
-/// How many records a note says that it signs, whoever signed it.
+/// Number of records that a note states, without a check of its signature.
 pub(crate) fn signed_size(note: &str) -> Option<u64> {
     note.lines().nth(1)?.parse().ok()
 }
 
-/// The first record that has its payload still; the head if none has. Payloads are blanked from the
-/// first on, so those that are make a whole.
+/// First record that has its payload; the head if none has. Payloads are deleted from the first
+/// record on, without gaps.
 pub(crate) fn first_kept(reader: &dyn Reader) -> Result<u64, Error> {
     let (mut low, mut high) = (0, reader.head()?);
     while low < high {
@@ -289,7 +286,7 @@ pub(crate) fn first_kept(reader: &dyn Reader) -> Result<u64, Error> {
     Ok(low)
 }
 
-/// The head after an append, if its records follow one another from the head of the term on.
+/// Head after an append, if its records are consecutive from the head of the term on.
 fn head_after(term: Term, append: &Append) -> Result<u64, Error> {
     append
         .records
@@ -306,7 +303,7 @@ fn head_after(term: Term, append: &Append) -> Result<u64, Error> {
         })
 }
 
-/// The leaf hashes of the first `size` records that are in no full tile yet.
+/// Leaf hashes of the first `size` records that are in no full tile.
 fn loose_leaves(reader: &dyn Reader, size: u64) -> Result<Vec<Hash>, Error> {
     let first = in_full_tiles(size);
     let max = usize::try_from(size - first).unwrap_or(usize::MAX);
@@ -317,7 +314,7 @@ fn loose_leaves(reader: &dyn Reader, size: u64) -> Result<Vec<Hash>, Error> {
         .collect())
 }
 
-/// How many records have their leaf hash in a full tile, so that a proof needs them no longer.
+/// Number of records in full tiles, which proofs need no longer.
 fn in_full_tiles(head: u64) -> u64 {
     head - head % u64::from(TILE_WIDTH)
 }

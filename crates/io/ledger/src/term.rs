@@ -1,5 +1,4 @@
-//! The beginning of a term: what is stored becomes a writer and a committer, and the first
-//! records say so (L5).
+//! Beginning of a term: recovery, a writer and a committer, and the first records (L5).
 
 use std::sync::Arc;
 
@@ -15,45 +14,45 @@ use crate::recover::{self, Recovered, check_extends, recover};
 use crate::store::{self, Reader, Store};
 use crate::writer::Writer;
 
-/// A term, ready to run.
+/// A term that is ready to run.
 pub struct Begun {
-    /// The engine's side.
+    /// Engine side.
     pub writer: Writer,
-    /// The store's side.
+    /// Store side.
     pub committer: Committer,
-    /// How many records there were before; zero for a new ledger.
+    /// Number of records before the term; zero for a new ledger.
     pub records: u64,
-    /// The clock of the term: the one that stamped its first record stamps all others (L5).
+    /// Clock of the term, which stamps all its records (L5).
     pub time: TermClock,
 }
 
-/// Who signs checkpoints, once the ledger's id and generation are known.
+/// Signing of checkpoints, for a known ledger id and generation.
 pub struct Hand {
-    /// The keys that signed or sign.
+    /// Public keys, newest first.
     pub verifiers: Vec<VerifierKey>,
-    /// Signs.
+    /// Signing function.
     pub sign: Sign,
 }
 
-/// Why a term cannot begin.
+/// Error of the beginning of a term.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The directory, its lock or the store.
+    /// The directory, its lock or the store cannot be opened.
     #[error("the ledger cannot be opened")]
     Store(#[from] store::Error),
-    /// What is stored.
+    /// The stored ledger cannot be recovered.
     #[error("the stored ledger cannot be resumed")]
     Recover(#[from] recover::Error),
-    /// The signing key.
+    /// The signing key cannot be used.
     #[error("the ledger cannot be signed")]
     Key(#[from] key::Error),
-    /// A defect in the very first records.
+    /// The first records could not be decided: a defect.
     #[error("the first record of the term could not be decided: {0}")]
     Decide(String),
-    /// Somebody else began a term in the same moment.
+    /// Another process began a term at the same time.
     #[error("another process leads this ledger")]
     NotLeader,
-    /// The files of the store were taken away in the same moment.
+    /// The files of the store were moved or removed at the same time.
     #[error("the files of the store are gone")]
     Away,
     /// A thread could not be started.
@@ -61,9 +60,9 @@ pub enum Error {
     System(#[from] std::io::Error),
 }
 
-/// Leads the store, folds what is there on top of `start`, and writes the first records of the
-/// term: Genesis and the key where the ledger is new, Level where this program's rules are newer
-/// than those of the last records, then Resume.
+/// Leads the store, folds its records onto `start`, and writes the first records of the term:
+/// Genesis and the key for a new ledger, Level if the rules of this program are newer than those of
+/// the last records, then Resume.
 pub fn begin(
     store: Box<dyn Store>,
     start: State,
@@ -78,7 +77,7 @@ pub fn begin(
     begin_with(store, start, clock, new_id, hand, progress)
 }
 
-/// The same for a hand that looks at what was recovered before it signs.
+/// The same with a `hand` that can check the recovered ledger before it signs.
 pub(crate) fn begin_with(
     mut store: Box<dyn Store>,
     start: State,

@@ -1,4 +1,4 @@
-//! The seed's view of a booking (design 40, the seed's repository).
+//! A booking as an allocation: the form of the reservation repository that Bursar replaces.
 
 use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,21 @@ use utoipa::ToSchema;
 use super::booking::{Booking, State};
 use super::instant;
 
-/// A booking in the seed's words.
+/// A booking as an allocation.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
-    /// The booking's id.
+    /// Id of the booking.
     #[schema(value_type = String)]
     pub allocation_id: BookingId,
-    /// The execution it belongs to; the booking's own id where none was named.
+    /// Execution that the booking belongs to; the booking's own id if the request named none.
     #[schema(value_type = String)]
     pub execution_id: BookingId,
-    /// The booking's class.
+    /// Class of the booking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub language: Option<Label>,
-    /// Whether it still counts.
+    /// Status.
     pub status: AllocationStatus,
     /// CPU charged, in millicores.
     pub cpu_request_milli: u64,
@@ -33,36 +33,30 @@ pub struct Allocation {
     /// Memory limit for the executor, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
-    /// When it was granted.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub allocated_at: Option<Instant>,
-    /// When it ended.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub released_at: Option<Instant>,
 }
 
-/// The seed's two states.
+/// Status of an allocation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AllocationStatus {
     /// Granted.
     Active,
-    /// Ended, however it did.
+    /// Ended, for any reason.
     Released,
 }
 
 impl Allocation {
-    /// The seed's view; `None` of a booking that waits, which the seed does not know.
+    /// Converts a booking. A queued booking gives `None`: allocations have no state for it.
     pub fn of(booking: &Booking) -> Option<Self> {
         let status = match booking.state {
             State::Queued => return None,

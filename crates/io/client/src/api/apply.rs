@@ -1,4 +1,4 @@
-//! Applying several objects, all or none (design 80, 4.1).
+//! Changes to declared objects, all or none.
 
 use bursar_units::vocabulary;
 use serde::{Deserialize, Serialize};
@@ -19,42 +19,42 @@ pub struct ApplyRequest {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplyAnswer {
-    /// One each, in order.
+    /// One result for each object, in order.
     pub results: Vec<Change>,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
-    /// True where nothing was changed.
+    /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }
 
-/// What became of one object.
+/// Result for one object.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Which, as in `limit/python`.
+    /// The object, as in `limit/python`.
     pub object: String,
-    /// What happened to it.
+    /// Kind of change.
     #[schema(value_type = word::ChangeKind)]
     pub change: ChangeKind,
     /// The fields that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
-    /// What it means for those who hold and wait, in a sentence.
+    /// Effect on held and waiting bookings, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
 }
 
 vocabulary! {
-    /// What happened to an object.
+    /// Kind of change of an object.
     pub enum ChangeKind {
-        /// It is new.
+        /// The object is new.
         Created = "created",
-        /// It was other.
+        /// The object had another content.
         Changed = "changed",
-        /// It was so already.
+        /// The object had this content already.
         Unchanged = "unchanged",
-        /// It is gone.
+        /// The object was removed.
         Deleted = "deleted",
     }
 }
@@ -63,12 +63,12 @@ vocabulary! {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// Where, as in `slots`.
+    /// Path of the field, as in `slots`.
     pub path: String,
-    /// What it was; absent where there was nothing.
+    /// Old value; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What it is; absent where there is nothing.
+    /// New value; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }

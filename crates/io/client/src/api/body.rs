@@ -1,11 +1,11 @@
-//! Reading request bodies: quickly when they are right, thoroughly when they are not.
+//! Reading of request bodies.
 //!
-//! The typed reader runs alone for a good body. Only when it fails is the body read again as a
-//! tree, to name every mistake in it and not just the first (`invalid`, design 80, 4.2).
+//! A valid body is read by its typed reader alone. If that fails, the body is read again as a
+//! tree, to report every mistake in it and not only the first (problem code `invalid`).
 
 use bursar_booking::execution::{GRACE_MAX, MAX_TIME_MAX, START_TIMEOUT_MAX, TIME_MIN};
 use bursar_booking::{TTL_MAX, TTL_MIN};
-use bursar_units::{BookingId, Millis, NameError, ObjectName, hidden};
+use bursar_units::{BookingId, Millis, ObjectName, hidden};
 use serde::de::DeserializeOwned;
 
 use super::booking::batch::OperationKind;
@@ -22,47 +22,46 @@ use super::{APPLY_OBJECTS_MAX, BATCH_OPERATIONS_MAX, BODY_BYTES_MAX, Batch};
 use crate::object::limit::new_label;
 use crate::object::{self, Address, Object};
 use crate::problem::{Code, FieldError, Problem};
-use crate::shape::{self, Broken, Field, Found, Shape, Wrong};
+use crate::shape::{self, Field, FieldMistake, Shape, Violation, Wrong};
 use crate::tree::{Kind, Node};
 
-/// Mistakes that are told of one request.
+/// Maximum number of mistakes that are reported for one request.
 pub const MISTAKES_MAX: usize = 64;
 
 mod sealed {
-    /// How a body looks, for naming every mistake in it.
     pub trait Shaped {
-        fn look() -> Look;
+        fn shape() -> BodyShape;
     }
 
-    /// A shape that only this crate can look into.
-    pub struct Look(pub(crate) &'static crate::shape::Shape);
+    /// Hides the shape from other crates.
+    pub struct BodyShape(pub(crate) &'static crate::shape::Shape);
 }
 
 /// A request body.
 pub trait Body: DeserializeOwned + sealed::Shaped {
-    /// What is wrong although every field has the right kind.
+    /// Checks the rules that the types of the fields do not express.
     fn check(&self) -> Result<(), Box<Problem>> {
         Ok(())
     }
 }
 
-/// Reads a body, or says everything that is wrong with it. An empty body is an empty object.
+/// Reads a body, or returns all mistakes in it. An empty body counts as an empty object.
 pub fn read<T: Body>(bytes: &[u8]) -> Result<T, Box<Problem>> {
     check_size(bytes)?;
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     match serde_json::from_slice::<Fields<T>>(bytes) {
         Ok(Fields(body)) => body.check().map(|()| body),
-        Err(error) => Err(mistakes(bytes, T::look().0, &error)),
+        Err(error) => Err(all_mistakes(bytes, T::shape().0, &error)),
     }
 }
 
-/// Reads a body that is a declared object, or says everything that is wrong with it.
+/// Reads a body that is a declared object, or returns all mistakes in it.
 pub fn read_declared(bytes: &[u8], address: Address<'_>) -> Result<Object, Box<Problem>> {
     check_size(bytes)?;
-    object::read_object(&tree(bytes)?, "", Some(address)).map_err(invalid_found)
+    object::read_object(&tree(bytes)?, "", Some(address)).map_err(invalid_fields)
 }
 
-/// Reads the objects of a [`super::ApplyRequest`], or says everything that is wrong with it.
+/// Reads the objects of a [`super::ApplyRequest`], or returns all mistakes in it.
 pub fn read_values(bytes: &[u8]) -> Result<Vec<Object>, Box<Problem>> {
     check_size(bytes)?;
     let tree = tree(bytes)?;
@@ -76,13 +75,13 @@ pub fn read_values(bytes: &[u8]) -> Result<Vec<Object>, Box<Problem>> {
             format!("the request has {count} objects, at most {APPLY_OBJECTS_MAX} are allowed");
         return Err(refusal(Code::TooLarge, detail));
     }
-    let mut found = Vec::new();
-    shape::check(&APPLY, &tree, "", &mut found);
-    let objects = object::read_list(objects, OBJECTS, &mut found);
-    if found.is_empty() {
+    let mut mistakes = Vec::new();
+    shape::check(&APPLY, &tree, "", &mut mistakes);
+    let objects = object::read_list(objects, OBJECTS, &mut mistakes);
+    if mistakes.is_empty() {
         Ok(objects)
     } else {
-        Err(invalid_found(found))
+        Err(invalid_fields(mistakes))
     }
 }
 
@@ -97,22 +96,21 @@ fn check_size(bytes: &[u8]) -> Result<(), Box<Problem>> {
     Err(refusal(Code::TooLarge, detail))
 }
 
-/// All that is wrong in a body that its type does not accept.
-fn mistakes(bytes: &[u8], shape: &Shape, error: &serde_json::Error) -> Box<Problem> {
+fn all_mistakes(bytes: &[u8], shape: &Shape, error: &serde_json::Error) -> Box<Problem> {
     let tree = match tree(bytes) {
         Ok(tree) => tree,
         Err(problem) => return problem,
     };
-    let mut found: Vec<Found> = Vec::new();
-    shape::check(shape, &tree, "", &mut found);
-    if found.is_empty() {
-        // The shape is to know all that the type refuses.
+    let mut mistakes: Vec<FieldMistake> = Vec::new();
+    shape::check(shape, &tree, "", &mut mistakes);
+    if mistakes.is_empty() {
+        // Unreachable while the shape refuses all that the type refuses.
         return invalid(vec![FieldError::new("", error.to_string())]);
     }
-    invalid_found(found)
+    invalid_fields(mistakes)
 }
 
-/// The object that every body must be.
+/// Reads a body as a tree; it must be a JSON object.
 fn tree(bytes: &[u8]) -> Result<Node, Box<Problem>> {
     if let Err(error) = std::str::from_utf8(bytes) {
         let byte = error.valid_up_to();
@@ -128,62 +126,41 @@ fn tree(bytes: &[u8]) -> Result<Node, Box<Problem>> {
     Err(invalid(vec![FieldError::new("", message)]))
 }
 
-macro_rules! shaped {
-    ($($type:ty = $shape:expr;)+) => {
-        $(impl sealed::Shaped for $type {
-            fn look() -> sealed::Look {
+/// Declares bodies: a type, its shape, and the method that checks the rules beyond it.
+macro_rules! bodies {
+    (@shape $type:ty, $shape:expr) => {
+        impl sealed::Shaped for $type {
+            fn shape() -> sealed::BodyShape {
                 const SHAPE: Shape = $shape;
-                sealed::Look(&SHAPE)
+                sealed::BodyShape(&SHAPE)
             }
+        }
+    };
+    ($($type:ty = $shape:expr $(, $check:ident)?;)+) => {
+        $(bodies!(@shape $type, $shape);
+        impl Body for $type {
+            $(fn check(&self) -> Result<(), Box<Problem>> {
+                unless_empty(self.$check())
+            })?
         })+
     };
 }
 
-shaped! {
-    BookingRequest = Shape::Map(BookingRequest::FIELDS);
-    RenewRequest = Shape::Map(RenewRequest::FIELDS);
-    ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule);
+bodies! {
+    BookingRequest = Shape::Map(BookingRequest::FIELDS), mistakes;
+    RenewRequest = Shape::Map(RenewRequest::FIELDS), mistakes;
+    ReleaseRequest = Shape::Ruled(&Shape::Map(ReleaseRequest::FIELDS), release_rule), mistakes;
     CancelRequest = Shape::Map(&[]);
-    Batch = Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]);
-    TokenRequest = Shape::Ruled(&Shape::Map(TokenRequest::FIELDS), token_rule);
-    ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS);
+    TokenRequest = Shape::Ruled(&Shape::Map(TokenRequest::FIELDS), token_rule), mistakes;
+    ExecutionRequest = Shape::Map(ExecutionRequest::FIELDS), mistakes;
     PruneRequest = Shape::Map(PruneRequest::FIELDS);
     ExportedRequest = Shape::Map(ExportedRequest::FIELDS);
     RotateKeyRequest = Shape::Map(&[]);
     RestoreRequest = Shape::Map(&[]);
 }
+bodies!(@shape Batch, Shape::Map(&[Field::required("operations", Shape::List(&OPERATION))]));
 
-impl Body for BookingRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes())
-    }
-}
-
-impl Body for RenewRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes())
-    }
-}
-
-impl Body for ReleaseRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes())
-    }
-}
-
-impl Body for ExecutionRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        unless_empty(self.mistakes())
-    }
-}
-
-impl Body for CancelRequest {}
-impl Body for ExportedRequest {}
-impl Body for PruneRequest {}
-impl Body for RestoreRequest {}
-impl Body for RotateKeyRequest {}
-
-/// Mistakes within an operation are its own result ([`super::Operation::mistakes`]), not the batch's.
+/// Mistakes in an operation are the result of that operation ([`super::Operation::mistakes`]).
 impl Body for Batch {
     fn check(&self) -> Result<(), Box<Problem>> {
         if self.operations.len() > BATCH_OPERATIONS_MAX {
@@ -197,33 +174,12 @@ impl Body for Batch {
     }
 }
 
-impl Body for TokenRequest {
-    fn check(&self) -> Result<(), Box<Problem>> {
-        let mut errors = Vec::new();
-        if let Err(wrong) = token_name(self.name.as_str()) {
-            errors.push(FieldError::new("name", wrong.message));
-        }
-        let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
-        let broken = token_broken(&roles, true, !self.tenants.is_empty());
-        errors.extend(broken.into_iter().map(of_broken));
-        for (at, tenant) in self.tenants.iter().enumerate() {
-            let path = || format!("tenants[{at}]");
-            errors.extend(hidden_mistake(path, tenant.as_str()));
-        }
-        if let Err(message) = self.lifetime() {
-            errors.push(FieldError::new("expires", message));
-        }
-        unless_empty(errors)
-    }
-}
-
-/// The longest a token may be good: ten years.
+/// Maximum lifetime of a token: ten years.
 const EXPIRES_MAX: Millis = Millis::from_hours(3_650 * 24);
-/// Characters of a reason that goes on record.
 const REASON_LENGTH_MAX: usize = 1_024;
 
 impl BookingRequest {
-    /// What is wrong although every field has the right kind.
+    /// Mistakes that the types of the fields do not exclude.
     pub fn mistakes(&self) -> Vec<FieldError> {
         let tenant = self.tenant.as_ref().map_or("", |tenant| tenant.as_str());
         let ttl = self.ttl_ms.map(Millis::from_ms);
@@ -237,7 +193,7 @@ impl BookingRequest {
 }
 
 impl RenewRequest {
-    /// What is wrong although every field has the right kind.
+    /// Mistakes that the types of the fields do not exclude.
     pub fn mistakes(&self) -> Vec<FieldError> {
         let ttl = self.ttl_ms.map(Millis::from_ms);
         let mistake = time_mistake("ttlMs", ttl, TTL_MIN, TTL_MAX);
@@ -246,7 +202,25 @@ impl RenewRequest {
 }
 
 impl TokenRequest {
-    /// How long the token is to be good, if that is said, or what is wrong with what is said.
+    fn mistakes(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let Err(wrong) = token_name(self.name.as_str()) {
+            errors.push(FieldError::new("name", wrong.message));
+        }
+        let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
+        let violations = token_violations(&roles, true, !self.tenants.is_empty());
+        errors.extend(violations.into_iter().map(field_error));
+        for (at, tenant) in self.tenants.iter().enumerate() {
+            let path = || format!("tenants[{at}]");
+            errors.extend(hidden_mistake(path, tenant.as_str()));
+        }
+        if let Err(message) = self.lifetime() {
+            errors.push(FieldError::new("expires", message));
+        }
+        errors
+    }
+
+    /// The requested lifetime, or the mistake in it; `None` if the request has none.
     pub fn lifetime(&self) -> Result<Option<Millis>, String> {
         let lifetime = self.expires.as_deref().map(lifetime);
         lifetime.transpose().map_err(|wrong| wrong.message)
@@ -254,20 +228,20 @@ impl TokenRequest {
 }
 
 impl ReleaseRequest {
-    /// What is wrong although every field has the right kind.
+    /// Mistakes that the types of the fields do not exclude.
     pub fn mistakes(&self) -> Vec<FieldError> {
         let reason = self.reason.as_deref();
-        let broken = release_broken(self.force, self.fence.is_some(), reason);
-        let mut errors: Vec<_> = broken.into_iter().map(of_broken).collect();
+        let violations = release_violations(self.force, self.fence.is_some(), reason);
+        let mut errors: Vec<_> = violations.into_iter().map(field_error).collect();
         let wrong = reason.and_then(|text| reason_of_force(text).err());
-        errors.extend(wrong.map(|wrong| of_broken(("reason", wrong))));
+        errors.extend(wrong.map(|wrong| field_error(("reason", wrong))));
         errors
     }
 }
 
 impl ExecutionRequest {
-    /// What is wrong although every field has the right kind. No value of what is run is
-    /// repeated (L13).
+    /// Mistakes that the types of the fields do not exclude. No message repeats the command, its
+    /// arguments or its environment (L13).
     pub fn mistakes(&self) -> Vec<FieldError> {
         let tenant = self.tenant.as_ref().map_or("", |tenant| tenant.as_str());
         let mut errors = Vec::new();
@@ -292,7 +266,7 @@ impl ExecutionRequest {
     }
 }
 
-/// A character that a reader does not see, in a text of the caller that goes on record.
+/// Mistake of a text that has an invisible character: such texts would go into records.
 fn hidden_mistake(path: impl FnOnce() -> String, text: &str) -> Option<FieldError> {
     let error = hidden::check(text).err()?;
     Some(FieldError::new(path(), error.to_string()))
@@ -322,8 +296,8 @@ fn invalid(mut errors: Vec<FieldError>) -> Box<Problem> {
     Box::new(Problem::invalid(errors))
 }
 
-fn invalid_found(found: Vec<Found>) -> Box<Problem> {
-    invalid(found.into_iter().map(FieldError::from).collect())
+fn invalid_fields(mistakes: Vec<FieldMistake>) -> Box<Problem> {
+    invalid(mistakes.into_iter().map(FieldError::from).collect())
 }
 
 fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
@@ -335,21 +309,21 @@ fn unless_empty(errors: Vec<FieldError>) -> Result<(), Box<Problem>> {
 }
 
 pub(super) const LABEL: Shape = Shape::Text(|text| new_label(text).map(drop));
-pub(super) const ID: Shape = Shape::Text(|text| BookingId::new(text).map(drop).map_err(wrong_name));
+pub(super) const ID: Shape =
+    Shape::Text(|text| BookingId::new(text).map(drop).map_err(Wrong::from));
 pub(super) const ARGUMENT: Shape = Shape::Secret(argument);
 pub(super) const SLOTS: Shape = Shape::Whole {
     min: 1,
     max: bursar_units::INTEGER_MAX,
 };
-/// A limit with which something can run.
+/// A limit other than 0, with which nothing can run.
 pub(super) const SOME: Shape = SLOTS;
 pub(super) const TTL: Shape = time(TTL_MIN, TTL_MAX);
 pub(super) const PRIORITY: Shape = Shape::Word(&Priority::WORDS);
 pub(super) const OUTCOME: Shape = Shape::Word(&Outcome::WORDS);
 
-/// The field of a [`super::ApplyRequest`].
 const OBJECTS: &str = "objects";
-/// What is in its objects is read with [`object::read_list`].
+/// The objects themselves are checked by [`object::read_list`].
 const APPLY: Shape = Shape::Map(&[Field::required(OBJECTS, Shape::List(&Shape::Any))]);
 
 /// The operations of a batch: the bodies above, with `op` and `id`.
@@ -377,25 +351,24 @@ const OPERATIONS: Shape = Shape::By {
     ],
 };
 
-/// What the fields of a release break together.
-fn release_broken(force: bool, has_fence: bool, reason: Option<&str>) -> Vec<Broken> {
+fn release_violations(force: bool, has_fence: bool, reason: Option<&str>) -> Vec<Violation> {
     let fence = match (force, has_fence) {
         (false, false) => Some("is missing; an operator without it sends `force` and `reason`"),
-        (true, true) => Some("goes without `force`"),
+        (true, true) => Some("cannot be combined with `force`"),
         _ => None,
     };
     let reason = match (force, reason.map(str::trim)) {
-        (false, Some(_)) => Some("goes with `force` only"),
-        (true, None | Some("")) => Some("is missing; it goes on record with `force`"),
+        (false, Some(_)) => Some("requires `force`"),
+        (true, None | Some("")) => Some("is missing; `force` requires it"),
         _ => None,
     };
-    let broken = [("fence", fence), ("reason", reason)].into_iter();
-    broken
+    let violations = [("fence", fence), ("reason", reason)].into_iter();
+    violations
         .filter_map(|(field, message)| Some((field, Wrong::new(message?))))
         .collect()
 }
 
-fn release_rule(node: &Node) -> Vec<Broken> {
+fn release_rule(node: &Node) -> Vec<Violation> {
     let force = match node.get("force").map(|force| &force.kind) {
         None => false,
         Some(Kind::Bool(force)) => *force,
@@ -403,29 +376,28 @@ fn release_rule(node: &Node) -> Vec<Broken> {
     };
     let reason = node.given("reason");
     let reason = reason.map(|reason| reason.text().unwrap_or_default());
-    release_broken(force, node.given("fence").is_some(), reason)
+    release_violations(force, node.given("fence").is_some(), reason)
 }
 
-/// What the fields of a token break together. `roles` are those that could be read, and `are_all`
-/// says whether that is all of them.
-fn token_broken(roles: &[&str], are_all: bool, has_tenants: bool) -> Vec<Broken> {
+/// `roles` are those that could be read; `are_all` is true if that is all of them.
+fn token_violations(roles: &[&str], are_all: bool, has_tenants: bool) -> Vec<Violation> {
     let has = |role| roles.contains(&role);
-    let mut broken = Vec::new();
+    let mut violations = Vec::new();
     if are_all && roles.is_empty() {
         let message = "is empty; give `view`, `use` or `operate`";
-        broken.push(("roles", Wrong::new(message)));
+        violations.push(("roles", Wrong::new(message)));
     }
     if has("use") && !has_tenants {
         let message = "is missing; `use` acts as the tenants listed";
-        broken.push(("tenants", Wrong::new(message)));
+        violations.push(("tenants", Wrong::new(message)));
     }
     if are_all && has_tenants && !has("use") && !has("operate") {
-        broken.push(("tenants", Wrong::new("goes with the role `use`")));
+        violations.push(("tenants", Wrong::new("requires the role `use`")));
     }
-    broken
+    violations
 }
 
-fn token_rule(node: &Node) -> Vec<Broken> {
+fn token_rule(node: &Node) -> Vec<Violation> {
     let list = |field: &str| match &node.get(field)?.kind {
         Kind::List(items) => Some(items.as_slice()),
         _ => None,
@@ -436,39 +408,30 @@ fn token_rule(node: &Node) -> Vec<Broken> {
     let are_all = written.is_some_and(|written| written.len() == roles.len());
     let has_tenants =
         node.get("tenants").is_some() && list("tenants").is_none_or(|list| !list.is_empty());
-    token_broken(&roles, are_all, has_tenants)
+    token_violations(&roles, are_all, has_tenants)
 }
 
-fn of_broken((field, wrong): Broken) -> FieldError {
+fn field_error((field, wrong): Violation) -> FieldError {
     FieldError::new(field, wrong.message)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` wants")]
-fn wrong_name(error: NameError) -> Wrong {
-    Wrong::new(error.to_string())
-}
-
-/// Accepts why a booking is taken back by force.
 pub(super) fn reason_of_force(text: &str) -> Result<(), Wrong> {
     let text = text.trim();
     if text.chars().count() > REASON_LENGTH_MAX {
         let message = format!("is longer than {REASON_LENGTH_MAX} characters");
         return Err(Wrong::new(message));
     }
-    hidden::check(text).map_err(|error| Wrong::new(error.to_string()))
+    hidden::check(text).map_err(Wrong::from)
 }
 
-/// Accepts the name of a token, which is its caller's, and callers have labels.
+/// Checks the name of a token. It is also the name of the caller, which must be a label.
 pub(super) fn token_name(text: &str) -> Result<(), Wrong> {
-    ObjectName::new(text).map_err(wrong_name)?;
+    ObjectName::new(text)?;
     new_label(text).map(drop)
 }
 
-/// How long a token is good.
 pub(super) fn lifetime(text: &str) -> Result<Millis, Wrong> {
-    let length: Millis = text
-        .parse()
-        .map_err(|error: bursar_units::duration::Error| Wrong::new(error.to_string()))?;
+    let length: Millis = text.parse()?;
     if (Millis::from_ms(1)..=EXPIRES_MAX).contains(&length) {
         Ok(length)
     } else {
@@ -484,7 +447,5 @@ pub(super) const fn time(min: Millis, max: Millis) -> Shape {
 }
 
 pub(super) fn an_instant(text: &str) -> Result<(), Wrong> {
-    instant::parse(text)
-        .map(drop)
-        .map_err(|error| Wrong::new(error.to_string()))
+    instant::parse(text).map(drop).map_err(Wrong::from)
 }

@@ -1,36 +1,36 @@
-//! One clearing by itself: what `bursar market clear` answers (design 10, "What if, from a file").
+//! Result of one clearing: the output of `bursar market clear`.
 
 use bursar_market::clear::{BoundBy, Cleared, Mode};
 use serde::{Deserialize, Serialize};
 
-/// A node that was cleared.
+/// Result of one clearing.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Clearing {
-    /// What came of it.
+    /// Mode of the clearing.
     pub mode: Mode,
-    /// λ: 0 when nobody is held back.
+    /// λ: 0 if no pod is held back.
     pub price_ppm: u64,
-    /// What could be shared, in whole quanta.
+    /// Shared capacity, in whole quanta.
     pub capacity_milli: u64,
-    /// Those who took part, by id.
+    /// Pods that took part, by id.
     pub pods: Vec<ClearedPod>,
-    /// Those who did not, because no limit in whole quanta lies between their floor and ceiling.
+    /// Pods that did not: no limit in whole quanta lies between their floor and ceiling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_narrow: Vec<String>,
 }
 
-/// What one pod gets.
+/// Share of one pod.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClearedPod {
-    /// Which.
+    /// Id of the pod.
     pub id: String,
-    /// What it needs.
+    /// Need.
     pub need_milli: u64,
-    /// What it gets.
+    /// Share.
     pub allocated_milli: u64,
-    /// What kept it from more, or from less.
+    /// Bound that decided the share.
     pub bound_by: BoundBy,
 }
 

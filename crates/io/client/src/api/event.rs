@@ -1,4 +1,4 @@
-//! What the stream says (design 80, 4.5).
+//! Events of the stream.
 
 use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use utoipa::ToSchema;
 
 use super::instant;
 
-/// The name of the last event of a stream whose caller's right has ended: its token was revoked or
-/// has expired. Its data is the problem `unauthenticated`, and it has no id.
+/// Name of the last event of a stream whose token was revoked or has expired. Its data is the
+/// problem `unauthenticated`, and it has no id.
 pub const SIGNED_OUT: &str = "signed-out";
 
-/// The data of one event. Its name and its id, `record.index`, are the stream's own fields.
+/// Data of one event. The name and the id (`record.index`) are fields of the stream.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamEvent {
-    /// When it happened.
+    /// Time of the event.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
-    /// To what, as in `booking/job-9917`.
+    /// Object of the event, as in `booking/job-9917`.
     pub object: String,
-    /// The sentence people see everywhere.
+    /// The event in one sentence, the same on every surface.
     pub summary: String,
-    /// The facts, by kind of event.
+    /// Facts; the members depend on the kind of event.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     #[schema(value_type = Object)]
     pub data: serde_json::Value,

@@ -1,7 +1,7 @@
-//! Executions: what is to run under a booking of the same id, and how that goes (design 40, X1).
+//! Executions: programs that the server runs under a booking of the same id (X1).
 //!
-//! What is run may hold secrets. It travels to the server and no further: no answer, record or
-//! log repeats it (L13), and printing a request for debugging leaves it out.
+//! The command, its arguments and its environment may hold secrets. No answer, record or log
+//! repeats them (L13), and the `Debug` output of a request leaves them out.
 
 use std::collections::BTreeMap;
 
@@ -23,34 +23,34 @@ pub use bursar_booking::execution::{Cause as StopCause, Isolation, Verdict as Ex
 pub use bursar_engine::explain::StepState;
 
 object! {
-    /// What is to run under an id: the body of `PUT /v1/executions/{id}`.
+    /// Request for an execution: the body of `PUT /v1/executions/{id}`.
     #[derive(Clone, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ExecutionRequest {
-        /// What kind of execution it is; the seed's language.
+        /// Kind of execution, for example a language.
         #[schema(value_type = String, min_length = 1, max_length = 128)]
         required class "class": Label = LABEL;
-        /// Whom it counts for; may be left out by a caller who may act as one tenant only.
+        /// Tenant that the execution counts for; optional for a caller who may act as one tenant only.
         #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
         optional tenant "tenant": Label = LABEL;
         /// Units of admission.
         #[serde(default = "one", deserialize_with = "integer::required")]
         #[schema(default = 1, minimum = 1, maximum = 9_007_199_254_740_991_u64)]
         defaulted slots "slots": u64 = SLOTS, one();
-        /// The program: a path, or a name to look for in the `PATH` it is given.
+        /// Program: a path, or a name to look up in the `PATH` of `env`.
         #[serde(deserialize_with = "text")]
         #[schema(min_length = 1)]
         required command "command": String = Shape::Secret(program);
-        /// Its arguments.
+        /// Arguments.
         #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "texts")]
         defaulted args "args": Vec<String> = Shape::List(&ARGUMENT), Vec::new();
-        /// Its whole environment, to which only `BURSAR_BOOKING` and `BURSAR_FENCE` are added.
+        /// Whole environment; only `BURSAR_BOOKING` and `BURSAR_FENCE` are added to it.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "named_texts")]
         defaulted env "env": BTreeMap<String, String> = Shape::Named(variable, &ARGUMENT), BTreeMap::new();
-        /// Where it starts, as an absolute path; the root directory where absent.
+        /// Working directory, an absolute path; the root directory if absent.
         optional directory "directory": String = Shape::Secret(directory);
-        /// Whether a program that it executes may give it more privileges than it has: one with the
-        /// set-user-ID bit, or with file capabilities. The field of the same name that pods have.
+        /// Allows the program to gain privileges from files with the set-user-ID bit or with file
+        /// capabilities, like the field of the same name of Kubernetes pods.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         defaulted allow_privilege_escalation "allowPrivilegeEscalation": bool = Shape::Bool, false;
         /// CPU charged to limits, in millicores.
@@ -65,139 +65,130 @@ object! {
         #[serde(deserialize_with = "integer::optional")]
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         optional gpus "gpus": u64 = WHOLE;
-        /// The most CPU it may use, in millicores; what is charged where absent.
+        /// CPU limit, in millicores; the CPU charged if absent.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
         optional cpu_limit_milli "cpuLimitMilli": u64 = SOME;
-        /// The most memory it may use, in bytes; what is charged where absent.
+        /// Memory limit, in bytes; the memory charged if absent.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
         optional memory_limit_bytes "memoryLimitBytes": u64 = SOME;
-        /// The most processes and threads it may have at once.
+        /// Maximum number of processes and threads.
         #[schema(minimum = 1)]
         optional pids "pids": u32 = Shape::Whole { min: 1, max: 0xffff_ffff };
-        /// How urgent it is.
+        /// Priority in the queue.
         #[schema(value_type = Option<word::Priority>, default = "normal")]
         optional priority "priority": Priority = PRIORITY;
-        /// How long it may wait for its slot, in milliseconds; 0 refuses at once.
+        /// Maximum wait for its slots, in milliseconds; 0 means: refuse at once.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(default = 0, maximum = 9_007_199_254_740_991_u64)]
         optional wait_ms "waitMs": u64 = WHOLE;
-        /// How long it may take from the grant until it runs, in milliseconds.
+        /// Maximum time from the grant until the program runs, in milliseconds.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(default = 60_000, minimum = 1_000, maximum = 3_600_000)]
         optional start_timeout_ms "startTimeoutMs": u64 = time(TIME_MIN, START_TIMEOUT_MAX);
-        /// How long it may run, in milliseconds.
+        /// Maximum run time, in milliseconds.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(default = 3_600_000, minimum = 1_000, maximum = 2_592_000_000_u64)]
         optional max_time_ms "maxTimeMs": u64 = time(TIME_MIN, MAX_TIME_MAX);
-        /// How long it has to end by itself once it is asked to, in milliseconds.
+        /// Time between the request to stop and the kill, in milliseconds.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(default = 10_000, minimum = 0, maximum = 3_600_000)]
         optional grace_ms "graceMs": u64 = time(Millis::ZERO, GRACE_MAX);
-        /// The execution that this one tries again; it must have ended.
+        /// Execution that this one retries; it must have ended.
         #[schema(value_type = Option<String>, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$")]
         optional retry_of "retryOf": BookingId = ID;
     }
 }
 
-/// How an execution goes: what a plain booking does not have.
+/// Progress of an execution: the fields that a plain booking does not have.
 ///
-/// It stands flat in an [`Execution`], and in the booking of the same id under `execution`.
+/// They are members of an [`Execution`], and members of `execution` in the booking of the same id.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Course {
-    /// How far it has come.
+    /// State.
     #[schema(value_type = word::ExecutionState)]
     pub state: ExecutionState,
-    /// How it came out, once it has ended.
+    /// Outcome, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::ExecutionOutcome>)]
     pub outcome: Option<ExecutionOutcome>,
-    /// The signal that ended its process.
+    /// Signal that ended its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// True if the kernel killed a process of it at its memory limit.
+    /// True if the kernel killed one of its processes at its memory limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
-    /// How its process is kept apart, once it has run.
+    /// Isolation of its process, once it has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::Isolation>)]
     pub isolation: Option<Isolation>,
     /// True if it was found running after a restore that had lost the records about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
-    /// Since when its process runs, or ran.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Start of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Instant>,
-    /// Since when it is stopped, or was.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time at which it began to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub stopping_at: Option<Instant>,
-    /// Why it is stopped, or was.
+    /// Cause of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::StopCause>)]
     pub cause: Option<StopCause>,
-    /// After how many stops its process was still there.
+    /// Number of stops that left a process alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stops_failed: Option<u32>,
-    /// The execution that this one tries again.
+    /// Execution that this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<BookingId>,
-    /// All six steps of its saga, in order; told where one execution is asked for.
+    /// All six steps of its saga, in order; only in the answer about one execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// What is undone, in the order in which it is; none of one that completed or goes well.
+    /// Compensations, in the order of execution; empty unless it fails or is stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compensations: Vec<Step>,
 }
 
-/// The seed's saga: what is done, and what is undone when it does not complete.
+/// Saga of an execution: its steps, and the compensations if it does not complete.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Saga {
     /// All six steps, in order.
     pub steps: Vec<Step>,
-    /// What is undone, in the order in which it is; empty for one that completed or goes well.
+    /// Compensations, in the order of execution; empty unless it fails or is stopped.
     pub compensations: Vec<Step>,
 }
 
-/// One step, or one compensation.
+/// Step or compensation of a saga.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Its name, as the seed has it.
+    /// Name.
     pub name: String,
-    /// How far it is.
+    /// State.
     #[schema(value_type = word::StepState)]
     pub state: StepState,
-    /// When it began; absent if it did not.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Start; absent if it did not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Instant>,
-    /// How long it took, or has taken so far, in milliseconds.
+    /// Duration, or duration so far, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
 }
 
 vocabulary! {
-    /// How far an execution has come.
+    /// State of an execution.
     pub enum ExecutionState {
-        /// It waits for its slots.
+        /// The execution waits for its slots.
         Queued = "queued",
         /// Its process is to be started.
         Starting = "starting",
@@ -205,35 +196,36 @@ vocabulary! {
         Running = "running",
         /// Its process is to be stopped.
         Stopping = "stopping",
-        /// Ten stops have failed: it keeps its slots until its process is gone or an operator forces it.
+        /// Ten stops have failed: the execution keeps its slots until its process is gone or an
+        /// operator forces a release.
         Stuck = "stuck",
-        /// It is over, and its slots are free.
+        /// The execution has ended and its slots are free.
         Ended = "ended",
     }
 }
 
 vocabulary! {
-    /// One of the two streams of a process.
+    /// Output stream of a process.
     #[derive(Default)]
     pub enum LogStream {
-        /// Its standard output.
+        /// Standard output.
         #[default]
         Stdout = "stdout",
-        /// Its standard error.
+        /// Standard error.
         Stderr = "stderr",
     }
 }
 
 impl ExecutionRequest {
-    /// What is wrong with what is to run. No value is repeated (L13).
+    /// Mistakes in the program and its limits. No message repeats a value (L13).
     pub(super) fn program_mistakes(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let mut check = |path: String, read: Result<(), Wrong>| {
             errors.extend(read.err().map(|wrong| FieldError::new(path, wrong.message)));
         };
         check("command".to_owned(), program(&self.command));
-        for (place, arg) in self.args.iter().enumerate() {
-            check(format!("args[{place}]"), argument(arg));
+        for (index, arg) in self.args.iter().enumerate() {
+            check(format!("args[{index}]"), argument(arg));
         }
         for (name, value) in &self.env {
             match variable(name) {
@@ -258,7 +250,8 @@ impl ExecutionRequest {
     }
 }
 
-/// Without what is run: it may hold secrets, and whatever is printed ends up in a log (L13).
+/// Leaves out the command, arguments and environment: they may hold secrets, and debug output goes
+/// into logs (L13).
 impl std::fmt::Debug for ExecutionRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ExecutionRequest")
@@ -270,7 +263,7 @@ impl std::fmt::Debug for ExecutionRequest {
 }
 
 impl Course {
-    /// A course of which nothing is told but how far it has come; to be filled in.
+    /// Progress with all optional fields absent.
     pub const fn new(state: ExecutionState) -> Self {
         Self {
             state,
@@ -290,7 +283,6 @@ impl Course {
     }
 }
 
-/// Accepts a program.
 pub(super) fn program(text: &str) -> Result<(), Wrong> {
     if text.is_empty() {
         return Err(Wrong::new("is empty"));
@@ -298,26 +290,25 @@ pub(super) fn program(text: &str) -> Result<(), Wrong> {
     argument(text)
 }
 
-/// Accepts what a program can be given.
 pub(super) fn argument(text: &str) -> Result<(), Wrong> {
     if text.contains('\0') {
-        return Err(Wrong::new("has a zero byte, which no program can be given"));
+        return Err(Wrong::new(
+            "contains a zero byte, which a program cannot receive",
+        ));
     }
     Ok(())
 }
 
-/// Accepts the name of a variable of the environment.
 pub(super) fn variable(name: &str) -> Result<(), Wrong> {
     if name.is_empty() {
-        return Err(Wrong::new("has a name that is empty"));
+        return Err(Wrong::new("has an empty name"));
     }
     if name.contains(['=', '\0']) {
-        return Err(Wrong::new("has a name with `=` or a zero byte in it"));
+        return Err(Wrong::new("has a name that contains `=` or a zero byte"));
     }
     Ok(())
 }
 
-/// Accepts where a program is started.
 pub(super) fn directory(text: &str) -> Result<(), Wrong> {
     argument(text)?;
     if !text.starts_with('/') {
@@ -326,7 +317,7 @@ pub(super) fn directory(text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A text whose value no message repeats: serde's own would (L13).
+/// Reads a text. Serde's own message would repeat the value (L13).
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
@@ -334,7 +325,6 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     }
 }
 
-/// A list of such texts.
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let wrong = || serde::de::Error::custom("must be a list of texts");
     let Value::Array(values) = Value::deserialize(deserializer)? else {
@@ -347,7 +337,6 @@ fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
     values.into_iter().map(text).collect()
 }
 
-/// Such texts by name.
 fn named_texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {

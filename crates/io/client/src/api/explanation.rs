@@ -1,4 +1,4 @@
-//! The one answer that every surface prints (design 80, rule 1 and 4.3).
+//! Explanations: one answer that all surfaces print.
 
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
@@ -8,139 +8,130 @@ use super::execution::Saga;
 use super::instant;
 use crate::problem::{Holder, LimitUse};
 
-/// Why something is as it is, when that changes, and who counts.
+/// Explanation of the state of an object.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What is explained.
+    /// Explained object.
     pub object: ObjectRef,
-    /// The verdict, in one line.
+    /// Explanation in one line.
     pub headline: String,
-    /// Its state.
+    /// State of the object.
     pub state: String,
-    /// What it waits for, if it waits.
+    /// Cause of the wait, if it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<WaitsFor>,
-    /// The reason, as a word for programs.
+    /// Reason, as a word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Start of the state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Instant>,
-    /// The numbers behind the headline.
+    /// Numbers behind the headline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// When it changes, and what that rests on.
+    /// Expected time of a change, with its basis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<When>,
-    /// For whom it counts, and where.
+    /// Tenants that it counts for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub who: Vec<Who>,
-    /// What would change it.
+    /// Actions that would change the state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<String>,
-    /// The steps of an execution, and what is undone.
+    /// Steps and compensations of an execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saga: Option<Saga>,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
 }
 
-/// A thing by kind and name.
+/// Kind and name of an object.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// `Booking`, `Limit` and so on.
+    /// Kind, as in `Booking` or `Limit`.
     pub kind: String,
-    /// Where it lives, for kinds that have namespaces.
+    /// Namespace, for kinds that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
-/// What a thing can wait for, in the order in which a headline is chosen.
+/// Cause of a wait. The first that applies gives the headline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitsFor {
-    /// For who submitted it to correct it.
+    /// A mistake in the request, to be corrected by its author.
     Mistake,
-    /// For time, or for another thing.
+    /// A time, or another object.
     After,
-    /// For whoever owns the limit.
+    /// A limit, to be raised by its owner.
     Budget,
-    /// For others to end.
+    /// Resources, to be freed by the end of others.
     Room,
-    /// For those ahead.
+    /// Its turn, after the requests ahead.
     Turn,
 }
 
-/// The numbers behind a headline.
+/// Numbers behind a headline.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
-    /// How many of its class come before it.
+    /// Number of requests of its class that come before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
-    /// The limits that bind, headline first.
+    /// Limits that bind; the first gives the headline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitUse>,
-    /// Who holds them, most first.
+    /// Holders, largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Holder>,
 }
 
-/// When it changes. No basis, no estimate.
+/// Expected time of a change. There is no estimate without a basis.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
-    /// The expected moment.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Expected time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Instant>,
-    /// The latest moment.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Latest time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub latest: Option<Instant>,
-    /// What the expectation rests on.
+    /// Basis of the expected time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests_on: Vec<RestsOn>,
 }
 
-/// One thing that an expectation rests on.
+/// Basis of an expected time.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestsOn {
-    /// The thing, as in `booking/job-1`, where there is one.
+    /// Object, as in `booking/job-1`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// What is believed of it, as in `last 200 executions` or `ttl`.
+    /// Assumption, as in `last 200 executions` or `ttl`.
     pub basis: String,
 }
 
-/// For whom a thing counts.
+/// Tenant that an object counts for.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Who {
-    /// The tenant.
+    /// Tenant.
     #[schema(value_type = String)]
     pub tenant: Label,
-    /// With how many slots.
+    /// Slots that are counted.
     pub slots: u64,
-    /// In which limits.
+    /// Limits that count them.
     #[schema(value_type = Vec<String>)]
     pub limits: Vec<ObjectName>,
 }

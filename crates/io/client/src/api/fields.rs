@@ -1,4 +1,4 @@
-//! Objects of requests: declared once, and read as objects only.
+//! Declaration and reading of objects in requests.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,10 +6,8 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A `T` that is read from a JSON object. A derived reader alone takes a list of the fields'
-/// values too, in the order in which they are declared.
-///
-/// Every request body is read through this, and every object in one that is a type of ours.
+/// A `T` that is read from a JSON object only. A derived reader alone would also accept a list of
+/// the values of the fields. All request bodies and all objects in them are read through this type.
 pub(crate) struct Fields<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fields<T> {
@@ -28,11 +26,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fields<T> {
     }
 }
 
-/// Declares an object of a request: its struct with serde and schema, the fields by which all
-/// mistakes in it are named, and a value with nothing but the required ones.
+/// Declares an object of a request: its struct with serde and schema, its `FIELDS` for the report
+/// of all mistakes, and a constructor from the required fields.
 ///
-/// A row has the field, its name in JSON, its type and what it may say. An `optional` field may be
-/// left out or be null; a `defaulted` one may be left out, and has a value where it is.
+/// A row has the field, its name in JSON, its type and its shape. An `optional` field may be absent
+/// or null; a `defaulted` field may be absent and then has the value at the end of the row.
 macro_rules! object {
     (
         $(#[$about:meta])*
@@ -80,7 +78,7 @@ macro_rules! object {
         impl $name {
             pub(crate) const FIELDS: &'static [$crate::shape::Field] = &[$($shapes)*];
 
-            /// The required fields and nothing else; to be filled in.
+            /// A request with the required fields only.
             pub fn new($($required)*) -> Self {
                 Self { $($values)* }
             }

@@ -1,20 +1,20 @@
-//! Is it there, and may it be used.
+//! Health of the server.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The answer of `/healthz` and `/readyz`.
+/// Answer of `/healthz` and `/readyz`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// `ok`, or what is missing, in words.
+    /// `ok`, or a sentence about the missing part.
     pub status: String,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
-    /// The last committed record; absent before the first.
+    /// Last committed record; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// The server's clock, in milliseconds since 1970, to compare with one's own.
+    /// Clock of the server, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now_ms: Option<u64>,
 }

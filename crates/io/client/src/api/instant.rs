@@ -1,7 +1,6 @@
-//! Instants on the wire: RFC 3339, UTC, milliseconds (design 80, 4.1).
+//! Instants in JSON: RFC 3339, UTC, milliseconds.
 //!
-//! What lies beyond the calendar (year 9999) is written as its last moment; inside, instants
-//! saturate long after that and mean "never".
+//! An instant after the year 9999 means "never" and is written as the last moment of that year.
 
 use bursar_units::Instant;
 use jiff::Timestamp;
@@ -10,20 +9,20 @@ use serde::de::Visitor;
 use serde::{Deserializer, Serializer};
 use thiserror::Error;
 
-/// Why a text is not an instant.
+/// Error of a text that is not an instant.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 #[error("`{0}` is not an instant; write it as in 2026-11-16T10:00:00Z")]
 pub struct NotAnInstant(String);
 
 static PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
 
-/// The text of an instant.
+/// Formats an instant.
 pub fn format(instant: Instant) -> String {
     let ms = i64::try_from(instant.ms()).unwrap_or(i64::MAX);
     PRINTER.timestamp_to_string(&Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX))
 }
 
-/// The instant a text names, in any offset, to the millisecond below; none before 1970.
+/// Reads an instant in any offset, rounded down to a millisecond; refuses instants before 1970.
 pub fn parse(text: &str) -> Result<Instant, NotAnInstant> {
     let ms = text
         .parse::<Timestamp>()
@@ -34,12 +33,12 @@ pub fn parse(text: &str) -> Result<Instant, NotAnInstant> {
         .ok_or_else(|| NotAnInstant(text.chars().take(40).collect()))
 }
 
-/// Writes a field that is always there.
+/// Writes a required field.
 pub fn serialize<S: Serializer>(instant: &Instant, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&format(*instant))
 }
 
-/// Reads a field that is always there.
+/// Reads a required field.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Instant, D::Error> {
     struct Text;
     impl Visitor<'_> for Text {
@@ -54,14 +53,14 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Instant
     deserializer.deserialize_str(Text)
 }
 
-/// For fields that may be absent.
+/// Fields that may be absent.
 pub mod optional {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
     use super::{Instant, format, parse};
 
-    /// Writes a field that is there; absent ones are skipped by the caller's attribute.
+    /// Writes a field. Absent fields are skipped by `skip_serializing_if`.
     pub fn serialize<S: Serializer>(
         instant: &Option<Instant>,
         serializer: S,

@@ -1,9 +1,9 @@
-//! Integers on the wire: at most 2⁵³ − 1, so that every JSON reader gets them exactly.
+//! Integers in JSON: at most 2⁵³ − 1, which every JSON reader reads exactly.
 
 use bursar_units::INTEGER_MAX;
 use serde::{Deserialize as _, Deserializer};
 
-/// Reads a field that is always there.
+/// Reads a required field.
 pub fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     bounded(u64::deserialize(deserializer)?)
 }

@@ -1,4 +1,4 @@
-//! The ledger as its operator sees it.
+//! Status and maintenance of the ledger.
 
 use bursar_units::Instant;
 use serde::{Deserialize, Serialize};
@@ -9,108 +9,96 @@ use super::fields::object;
 use super::instant;
 use crate::shape::{Shape, WHOLE};
 
-/// How the ledger stands: `GET /v1/ledger`.
+/// Status of the ledger: the answer of `GET /v1/ledger`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerStatus {
-    /// Its own id, a UUID.
+    /// Id of the ledger, a UUID.
     pub ledger: String,
-    /// Raised by every restore.
+    /// Generation, raised by every restore.
     pub generation: u64,
-    /// How many records it has.
+    /// Number of records.
     pub records: u64,
-    /// The first record whose payload is still there; 0 unless pruned.
+    /// First record that still has its payload; 0 unless pruned.
     pub pruned_below: u64,
-    /// When the last record was made.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the last record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_record_at: Option<Instant>,
-    /// The newest signed checkpoint.
+    /// Newest signed checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
-    /// The verifier key that signs now, as text.
+    /// Verifier key of the present signing key, as text.
     pub key: String,
-    /// Former keys that still sign beside it, as text.
+    /// Verifier keys of former keys that still sign too, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_keys: Vec<String>,
-    /// Which kind of store holds it: `sqlite` or `memory`.
+    /// Kind of store: `sqlite` or `memory`.
     pub store: String,
-    /// Bytes it takes there.
+    /// Size in the store, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Since when this process leads.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time at which this process became the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub leads_since: Option<Instant>,
 }
 
-/// A signed checkpoint, in short.
+/// Summary of a signed checkpoint.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checkpoint {
-    /// How many records it covers.
+    /// Number of covered records.
     pub records: u64,
-    /// The root over them, in hexadecimal.
+    /// Root hash over them, in hexadecimal.
     pub root: String,
-    /// When it was signed.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub signed_at: Option<Instant>,
 }
 
-/// That a record is in the signed ledger, by hashes alone: `GET /log/inclusion/{record}`.
+/// Proof by hashes that a record is in the signed ledger: the answer of `GET /log/inclusion/{record}`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inclusion {
-    /// The number of the record.
+    /// Number of the record.
     pub record: u64,
-    /// Its leaf hash, in hexadecimal (RFC 6962).
+    /// Leaf hash of the record, in hexadecimal (RFC 6962).
     pub leaf: String,
-    /// The hashes from the leaf up to the root, in hexadecimal.
+    /// Hashes from the leaf up to the root, in hexadecimal.
     pub inclusion: Vec<String>,
-    /// How many records the checkpoint covers.
+    /// Number of records that the checkpoint covers.
     pub records: u64,
-    /// The signed checkpoint, a C2SP signed note.
+    /// Signed checkpoint, a C2SP signed note.
     pub checkpoint: String,
-    /// The verifier keys that sign, newest first, as text.
+    /// Verifier keys of the signing keys, newest first, as text.
     pub keys: Vec<String>,
 }
 
-/// One record, for people: `GET /v1/records`.
+/// One record as shown by `GET /v1/records`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordView {
-    /// Its number.
+    /// Number of the record.
     pub seq: u64,
-    /// When it was made; absent where its payload was pruned.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the record; absent if its payload was pruned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Instant>,
-    /// Who asked; absent where the record names what the caller may not see.
+    /// Principal of the command; absent if the record names objects that the caller may not see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What it is about, as in `booking/job-1`, of all that the caller may see.
+    /// Objects of the record that the caller may see, as in `booking/job-1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
-    /// What followed, one sentence for each event that the caller may see.
+    /// One sentence for each event that the caller may see.
     pub summary: Vec<String>,
-    /// The record itself, as stored; for operators, and for a tenant where it names nobody else.
+    /// The stored record; for operators, and for a tenant if the record names no other tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub raw: Option<Box<serde_json::value::RawValue>>,
@@ -121,7 +109,7 @@ object! {
     #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     pub struct PruneRequest {
-        /// Payloads of records made before this are forgotten.
+        /// Payloads of records before this time are deleted.
         #[serde(with = "instant")]
         #[schema(value_type = String, format = DateTime)]
         required before "before": Instant = Shape::Text(an_instant);
@@ -129,62 +117,62 @@ object! {
 }
 
 object! {
-    /// The body of `POST /v1/ledger/exported`: an export that its maker has safe.
+    /// The body of `POST /v1/ledger/exported`: confirms that an export is safely stored.
     #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     pub struct ExportedRequest {
-        /// The first record in it.
+        /// First record of the export.
         required from "from": u64 = WHOLE;
-        /// The first record after those in it that a checkpoint in it signs.
+        /// First record after those that a checkpoint in the export signs.
         required below "below": u64 = WHOLE;
     }
 }
 
-/// What was exported.
+/// Answer to a confirmed export.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportedAnswer {
-    /// All records below this one are in some export, and may be pruned as far as that goes.
+    /// All records below this one are in some export and may be pruned.
     pub below: u64,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
 }
 
-/// The answer to a prune.
+/// Answer to a prune.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PruneAnswer {
-    /// The first record that keeps its payload.
+    /// First record that keeps its payload.
     pub below: u64,
-    /// How many payloads were forgotten.
+    /// Number of deleted payloads.
     pub pruned: u64,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
-    /// True where nothing was changed.
+    /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }
 
-/// The body, which may be empty, of `POST /v1/ledger/rotate-key`.
+/// The body of `POST /v1/ledger/rotate-key`, which may be empty.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateKeyRequest {}
 
-/// The answer to a change of keys.
+/// Answer to a change of keys.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RotateKeyAnswer {
-    /// The verifier key that signs from now on, as text.
+    /// Verifier key of the new signing key, as text.
     pub key: String,
-    /// The key before it, as text.
+    /// Verifier key of the key before it, as text.
     pub former: String,
-    /// Until when both sign.
+    /// Time until which both keys sign.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub both_until: Instant,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
-    /// True where nothing was changed.
+    /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }

@@ -1,7 +1,7 @@
-//! Limits as declared objects, in Kubernetes form (design 80, 5.3).
+//! Limits as declared objects, in Kubernetes form.
 //!
-//! A field of a limit is one row here: its name and schema, what is a mistake in it, and how it is
-//! read into the limit of the plane of bookings and shown again.
+//! A field of a limit is one row: its name and schema, its check, and its conversion from and to
+//! the limit of the plane of bookings.
 
 use bursar_booking::limit::WEIGHT_MAX;
 use bursar_units::quantity::{format_cpu, format_memory};
@@ -13,10 +13,10 @@ use super::{instant, integer};
 use crate::object::limit::{bound_text, cpu, duration, hours, memory, scope, scope_text, ttl};
 use crate::object::spec::spec;
 
-/// The group and version of our own kinds.
+/// API group and version of Bursar's own kinds.
 pub const API_VERSION: &str = "bursar.dev/v1alpha1";
 
-/// A bound on slots.
+/// A bound on slots, CPU, memory or GPUs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limit {
@@ -24,29 +24,30 @@ pub struct Limit {
     pub api_version: String,
     /// `Limit`.
     pub kind: String,
-    /// Its name.
+    /// Name and version.
     pub metadata: Metadata,
-    /// What it says.
+    /// Declared bounds.
     pub spec: LimitSpec,
-    /// How it stands; written by the server, ignored when sent.
+    /// Present use; written by the server and ignored in requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<LimitStatus>,
 }
 
-/// How an object of ours is named.
+/// Name and version of an object.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
-    /// Unique among objects of its kind.
+    /// Name, unique among objects of its kind.
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
-    /// Its version, another for every content; send it as `If-Match` to change only what you saw.
+    /// Version, different for every content. With `If-Match` a change applies to this version only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
 spec! {
-    /// What a limit says. Left out means: all together (`class`, `tenant`), or unbounded.
+    /// Declared bounds. An absent `class` or `tenant` means all of them together; an absent bound
+    /// means unbounded.
     pub struct LimitSpec of bursar_booking::Limit {
         /// A class, or `each` for one counter per class.
         #[schema(max_length = 128)]
@@ -58,54 +59,54 @@ spec! {
         tenant "tenant": String = text(scope),
             |limit, tenant| limit.tenant = Some(tenant),
             |limit| limit.tenant.as_ref().map(scope_text);
-        /// Most units of admission; 0 pauses.
+        /// Maximum units of admission; 0 pauses.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         slots "slots": u64 = whole(0, INTEGER_MAX),
             |limit, slots| limit.slots = Some(slots),
             |limit| limit.slots;
-        /// Most CPU: `500m`, `60`, or `80%` of the inventory.
+        /// Maximum CPU: `500m`, `60`, or `80%` of the inventory.
         #[serde(deserialize_with = "quantity")]
         #[schema(value_type = Option<String>, example = "60")]
         cpu "cpu": String = quantity(cpu),
             |limit, cpu| limit.cpu = Some(cpu),
             |limit| limit.cpu.map(|bound| bound_text(bound, format_cpu));
-        /// Most memory: `240Gi`, or `80%` of the inventory.
+        /// Maximum memory: `240Gi`, or `80%` of the inventory.
         #[serde(deserialize_with = "quantity")]
         #[schema(value_type = Option<String>, example = "240Gi")]
         memory "memory": String = quantity(memory),
             |limit, memory| limit.memory = Some(memory),
             |limit| limit.memory.map(|bound| bound_text(bound, format_memory));
-        /// Most whole GPUs.
+        /// Maximum number of whole GPUs.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         gpus "gpus": u64 = whole(0, INTEGER_MAX),
             |limit, gpus| limit.gpus = Some(gpus),
             |limit| limit.gpus;
-        /// How many may wait; 10,000 unless told.
+        /// Maximum number of waiting bookings; default 10,000.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         max_queue "maxQueue": u64 = whole(0, INTEGER_MAX),
             |limit, max| limit.queue_max = max,
             |limit| Some(limit.queue_max);
-        /// How many of one tenant may wait; a tenth of `maxQueue`, rounded up, unless told. Absent in
-        /// limits of before this field: as many as may wait at all.
+        /// Maximum number of waiting bookings of one tenant; default a tenth of `maxQueue`, rounded
+        /// up. Absent in limits older than this field: only `maxQueue` applies.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(maximum = 9_007_199_254_740_991_u64)]
         max_queue_per_tenant "maxQueuePerTenant": u64 = whole(0, INTEGER_MAX),
             |limit, max| limit.tenant_queue_max = Some(max),
             |limit| limit.tenant_queue_max;
-        /// How long one may ask to wait; `24h` unless told.
+        /// Maximum wait that a request may have; default `24h`.
         #[schema(example = "24h")]
         max_wait "maxWait": String = text(duration),
             |limit, max| limit.wait_max = max,
             |limit| Some(hours(limit.wait_max));
-        /// The longest ttl one may ask for; `24h` unless told, and at most that.
+        /// Maximum ttl that a request may have; default and maximum `24h`.
         #[schema(example = "24h")]
         max_ttl "maxTTL": String = text(ttl),
             |limit, max| limit.ttl_max = max,
             |limit| Some(hours(limit.ttl_max));
-        /// The share of a tenant's turn, 1 to 1,000; only where `tenant` alone is given.
+        /// Weight of the tenant in fair queueing, 1 to 1,000; only with `tenant` and without `class`.
         #[serde(deserialize_with = "integer::optional")]
         #[schema(minimum = 1, maximum = 1_000)]
         weight "weight": u64 = whole(1, WEIGHT_MAX),
@@ -114,28 +115,25 @@ spec! {
     }
 }
 
-/// How a limit stands.
+/// Present use of a limit.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitStatus {
-    /// Its bounds with percentages worked out on the present inventory.
+    /// Bounds, with percentages computed from the present inventory.
     pub bounds: Bounds,
-    /// What is held under it, all counters together.
+    /// Held under the limit, all counters together.
     pub in_use: InUse,
-    /// How many wait under it.
+    /// Number of waiting bookings.
     pub waiting: u64,
-    /// Since when the longest of them does.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Start of the longest wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub waiting_since: Option<Instant>,
-    /// One per class or tenant where it says `each`, the 100 with the most in use, by name;
-    /// otherwise one. `use` tokens see those of their own tenants, and the sums above are of them.
+    /// One counter per class or tenant for `each` (the 100 with the most in use, by name), otherwise
+    /// one. `use` tokens see the counters of their own tenants, and the sums above are over these.
     pub counters: Vec<LimitCounter>,
-    /// How many more counters there are, which are left out.
+    /// Number of counters that are left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub counters_left_out: u64,
 }
@@ -144,21 +142,21 @@ pub struct LimitStatus {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitCounter {
-    /// The class it counts, where the limit tells classes apart.
+    /// Counted class, if the limit has one counter per class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub class: Option<Label>,
-    /// The tenant it counts, where the limit tells tenants apart.
+    /// Counted tenant, if the limit has one counter per tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub tenant: Option<Label>,
-    /// What is held.
+    /// Held amounts.
     pub in_use: InUse,
-    /// How many wait.
+    /// Number of waiting bookings.
     pub waiting: u64,
 }
 
-/// Bounds in numbers; absent means unbounded.
+/// Bounds as numbers; absent means unbounded.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bounds {
@@ -176,7 +174,7 @@ pub struct Bounds {
     pub gpus: Option<u64>,
 }
 
-/// What is held, in all four dimensions.
+/// Held amounts in all four dimensions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InUse {
@@ -191,7 +189,7 @@ pub struct InUse {
 }
 
 impl Limit {
-    /// The object of that name and spec, as people write it.
+    /// Object with this name and spec, as in a file.
     pub fn new(name: ObjectName, spec: LimitSpec) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
@@ -236,7 +234,7 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// A quantity: a text, or the whole number that people write without quotes.
+/// Reads a quantity: a text, or a whole number without quotes.
 pub(crate) fn quantity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {

@@ -1,4 +1,4 @@
-//! Lists: pages that are consistent as of a record (design 80, 4.1).
+//! Lists: pages that are consistent as of one record.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListAnswer<T> {
-    /// The items of this page.
+    /// Items of this page.
     pub items: Vec<T>,
-    /// What to send as `cursor` for the next page; absent on the last.
+    /// Value of `cursor` for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
 }

@@ -1,8 +1,7 @@
-//! One node's CPU market: what can be shared, who needs what, who gets what, and why (design 10;
-//! design 80, 4.4).
+//! The CPU market of a node: capacity, needs, shares and their reasons.
 //!
-//! All numbers of the last clearing are here, so that whoever prints an explanation calculates
-//! nothing that was not calculated before. Millicores throughout; a price in parts per million.
+//! The answer has all numbers of the last clearing, so that an explanation is printed without a new
+//! calculation. CPU is in millicores, the price in parts per million.
 
 use bursar_units::{Instant, vocabulary};
 use serde::{Deserialize, Serialize};
@@ -14,81 +13,81 @@ pub use bursar_market::clear::{
     BoundBy as MarketBound, Mode as MarketMode, Policy as MarketPolicy,
 };
 
-/// The market of a node: the body of `GET /v1/nodes/{name}/market`.
+/// Market of a node: the answer of `GET /v1/nodes/{name}/market`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMarket {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// When this was cleared, or looked at last where nothing was cleared yet.
+    /// Time of the last clearing, or of the last reading of counters before the first clearing.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
-    /// The mode that people are shown: it does not flap.
+    /// Mode, smoothed so that it does not flap.
     #[schema(value_type = word::MarketMode)]
     pub mode: MarketMode,
-    /// The mode of the last clearing alone.
+    /// Mode of the last clearing alone.
     #[schema(value_type = word::MarketMode)]
     pub cleared_mode: MarketMode,
-    /// C: what can be shared.
+    /// C: capacity that is shared.
     pub capacity_milli: u64,
-    /// λ: 0 when nobody is held back.
+    /// λ: 0 if no pod is held back.
     pub price_ppm: u64,
-    /// K: what may be used at all.
+    /// K: CPU of the node that may be used.
     pub allocatable_milli: u64,
-    /// U: what those take who are not managed.
+    /// U: CPU used by unmanaged processes.
     pub unmanaged_milli: u64,
-    /// What those keep who are held as they are.
+    /// CPU of the pods that are held.
     pub held_milli: u64,
-    /// The sum of the floors of those who take part.
+    /// Sum of the floors of the pods that take part.
     pub min_milli: u64,
-    /// The sum of their needs.
+    /// Sum of their needs.
     pub need_milli: u64,
-    /// By how much the limits together exceed what can be shared; only after an adoption, a fall
-    /// of capacity or somebody else's change.
+    /// Excess of the sum of the limits over the capacity; only after an adoption, a drop in capacity
+    /// or a change by another program.
     pub over_milli: u64,
-    /// By which rule what is scarce is divided.
+    /// Rule that divides scarce CPU.
     #[schema(value_type = word::MarketPolicy)]
     pub policy: MarketPolicy,
-    /// The step in which limits can be written.
+    /// Smallest step of a limit.
     pub quantum_milli: u64,
-    /// Which rule divided.
+    /// Step of the clearing that decided.
     #[schema(value_type = word::MarketStep)]
     pub step: MarketStep,
-    /// t = numerator / denominator, where the kernel divided: what each unit of a bid bought.
+    /// t = numerator / denominator: the CPU per unit of a bid, if the kernel rule divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<MarketLevel>,
-    /// Whether limits are written.
+    /// `act` if limits are written, else `observe`.
     #[schema(value_type = word::MarketActs)]
     pub acts: MarketActs,
-    /// Why it only observes although it was told to act.
+    /// Reason why the agent only observes although it is set to act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acts_reason: Option<String>,
-    /// Those who are managed, by name.
+    /// Managed pods, by name.
     pub pods: Vec<MarketPod>,
-    /// Those who are only looked at: in observe mode every cgroup that has used CPU.
+    /// Pods that are only observed: in observe mode every cgroup that has used CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed: Vec<ObservedGroup>,
-    /// Those who are not managed although they were declared or started here, by reason.
+    /// Declared or started pods that are not managed, by reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmanaged: Vec<UnmanagedPods>,
-    /// How the agent does.
+    /// Status of the agent.
     pub agent: MarketAgent,
-    /// The last clearings, oldest first; only with `since`.
+    /// Last clearings, oldest first; only with `since`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<MarketPoint>,
 }
 
 vocabulary! {
-    /// Which rule divided.
+    /// Step of a clearing that decided.
     #[derive(Default)]
     pub enum MarketStep {
-        /// Everything fits.
+        /// All needs fit.
         #[default]
         AllFits = "all-fits",
-        /// What there is was divided by the policy.
+        /// The policy divided the capacity.
         Shared = "shared",
-        /// Cooldowns and steps had to yield.
+        /// Cooldowns and step limits were ignored.
         GuardsYield = "guards-yield",
         /// The floors do not fit.
         Overload = "overload",
@@ -96,263 +95,254 @@ vocabulary! {
 }
 
 vocabulary! {
-    /// Whether limits are written.
+    /// Mode of the agent.
     #[derive(Default)]
     pub enum MarketActs {
-        /// They are.
+        /// Limits are written.
         Act = "act",
-        /// It only looks.
+        /// Limits are not written.
         #[default]
         Observe = "observe",
     }
 }
 
 vocabulary! {
-    /// Where a pod comes from; how it opts out depends on it.
+    /// Origin of a pod. The way to opt out depends on it.
     pub enum MarketKind {
-        /// The settings declare its cgroup.
+        /// A cgroup that the settings declare.
         Declared = "declared",
-        /// It is an execution: `e-` and the name of its booking.
+        /// An execution: `e-` and the id of its booking.
         Execution = "execution",
-        /// It is a container of Kubernetes.
+        /// A container of Kubernetes.
         Kubernetes = "kubernetes",
     }
 }
 
-/// A common ratio.
+/// Ratio of a clearing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketLevel {
-    /// What is shared.
+    /// CPU that is shared.
     pub numerator: u64,
-    /// What is asked for together.
+    /// Sum of the bids.
     pub denominator: u64,
 }
 
-/// One who takes part.
+/// A pod that takes part.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketPod {
-    /// Its name: of a cgroup here, with its namespace on Kubernetes.
+    /// Name: that of a cgroup, or namespace and name on Kubernetes.
     pub pod: String,
-    /// Where it comes from.
+    /// Origin.
     #[schema(value_type = word::MarketKind)]
     pub kind: MarketKind,
-    /// What people wrote for it: floor and ceiling.
+    /// Floor and ceiling set by users.
     pub wrote: Wrote,
-    /// What is put back in the end; absent where it had no limit.
+    /// Original limit, which is put back in the end; absent if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_milli: Option<u64>,
-    /// How much it counts.
+    /// Weight.
     pub weight: u64,
-    /// What it needs.
+    /// Need.
     pub need_milli: u64,
-    /// What the last clearing gave it.
+    /// Share of the last clearing.
     pub allocated_milli: u64,
-    /// What the kernel says that it may use.
+    /// Limit as read from the kernel.
     pub applied_milli: u64,
-    /// What it used lately; absent until that is known.
+    /// Recent use; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_milli: Option<u64>,
-    /// The share of its periods in which it was held back, in permille.
+    /// Share of its periods that were throttled, in permille.
     pub throttled_permille: u64,
-    /// How much of the last ten seconds somebody in it waited for a CPU, for whatever reason, in
-    /// hundredths of a percent; absent where the kernel does not count it.
+    /// Share of the last ten seconds in which some task of it waited for a CPU, for any reason, in
+    /// hundredths of a percent; absent if the kernel does not measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure_hundredths: Option<u64>,
-    /// Since when its limit is what it is; absent where it never changed.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the last change of its limit; absent if it never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Instant>,
-    /// When it last changed without being forced to: for a while from then on it may not shrink.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the last change that was not forced; it starts a cooldown without reductions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub cooling_since: Option<Instant>,
-    /// What kept it from more, or from less; absent while it is held.
+    /// Bound that decided its share; absent while it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::MarketBound>)]
     pub bound_by: Option<MarketBound>,
-    /// Why it is left as it is.
+    /// Reason why its limit is not changed.
     pub held: Option<MarketHeld>,
-    /// How its need came about; absent until its demand was measured.
+    /// Derivation of its need; absent until its demand was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<MarketDemand>,
-    /// The most it used where the kernel counts no throttling: then need is 1.3 times that.
+    /// Highest use, if the kernel does not count throttling: the need is then 1.3 times that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_milli_max: Option<u64>,
-    /// What pulled it upwards: need less floor, weight, or weight times demand in parts per million.
+    /// Bid: need less floor, weight, or weight times demand in parts per million.
     pub bid: u64,
 }
 
-/// What people wrote for a pod.
+/// Floor and ceiling of a pod, set by users.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wrote {
-    /// Its floor.
+    /// Floor.
     pub request_milli: u64,
-    /// Its ceiling.
+    /// Ceiling.
     pub limit_milli: u64,
 }
 
-/// How a need came about: `min(limit, raw + raw × headroom)`, with raw = request + demand × range.
+/// Derivation of a need: `min(limit, raw + raw × headroom)`, with raw = request + demand × range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketDemand {
-    /// Use plus time held back at their highest in the window.
+    /// Highest sum of use and throttled time in the window.
     pub peak_milli: u64,
-    /// Over how long the highest is taken, in milliseconds.
+    /// Length of the window, in milliseconds.
     pub window_ms: u64,
-    /// Where that lies between floor and ceiling.
+    /// Position of the peak between floor and ceiling.
     pub demand_ppm: u64,
-    /// What demand alone comes to.
+    /// Need before the headroom.
     pub raw_milli: u64,
-    /// What is added to that.
+    /// Headroom.
     pub headroom_ppm: u64,
-    /// Both together, before the ceiling.
+    /// Need with headroom, before the ceiling.
     pub uncapped_milli: u64,
 }
 
-/// Why a pod is left as it is.
+/// Reason why the limit of a pod is not changed.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketHeld {
-    /// A word: `unreadable`, `conflict`, `refused` or `too-narrow`.
+    /// `unreadable`, `conflict`, `refused` or `too-narrow`.
     pub reason: String,
-    /// The same for people.
+    /// The reason as a sentence.
     pub words: String,
 }
 
-/// One who is only looked at.
+/// A pod that is only observed.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedGroup {
-    /// The cgroup, from the root of its hierarchy.
+    /// Path of the cgroup from the root of its hierarchy.
     pub pod: String,
-    /// What it may use; absent where nothing is limited.
+    /// Limit; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_milli: Option<u64>,
-    /// What it used lately; absent until that is known.
+    /// Recent use; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_milli: Option<u64>,
-    /// Use plus time held back at their highest in the window; absent until that is known.
+    /// Highest sum of use and throttled time in the window; absent until it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_milli: Option<u64>,
-    /// The share of its periods in which it was held back, in permille.
+    /// Share of its periods that were throttled, in permille.
     pub throttled_permille: u64,
 }
 
-/// Those who are not managed for one reason.
+/// Pods that are not managed for one reason.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnmanagedPods {
-    /// A word: `missing`, `root`, `own`, `nested`, `not-a-path`, `name-taken`, `unreadable`,
-    /// `no-quota`, `no-rights`, `owed` or `taken`.
+    /// `missing`, `root`, `own`, `nested`, `not-a-path`, `name-taken`, `unreadable`, `no-quota`,
+    /// `no-rights`, `owed` or `taken`.
     pub reason: String,
-    /// The same for people.
+    /// The reason as a sentence.
     pub words: String,
-    /// How many.
+    /// Number of pods.
     pub count: u64,
-    /// Who, by name; the first few.
+    /// First few pods, by name.
     pub pods: Vec<String>,
 }
 
-/// How an agent does.
+/// Status of an agent.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketAgent {
-    /// How often it looks, in milliseconds.
+    /// Time between readings, in milliseconds.
     pub sense_ms: u64,
-    /// How often it clears, in milliseconds.
+    /// Time between clearings, in milliseconds.
     pub clear_ms: u64,
-    /// For how long after a change a limit does not shrink, in milliseconds.
+    /// Time after a change in which a limit is not reduced, in milliseconds.
     pub cooldown_ms: u64,
-    /// When it cleared last; absent before the first time.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of the last clearing; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub cleared_at: Option<Instant>,
-    /// How often it cleared.
+    /// Number of clearings.
     pub clearings: u64,
-    /// How many limits it wrote.
+    /// Number of written limits.
     pub writes: u64,
-    /// How long the limits together exceeded what can be shared, in milliseconds.
+    /// Total time in which the sum of the limits exceeded the capacity, in milliseconds.
     pub over_ms: u64,
-    /// What went wrong last; absent while nothing did.
+    /// Last error; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One past clearing.
+/// A past clearing.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketPoint {
-    /// When.
+    /// Time of the clearing.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Instant,
-    /// The mode that people were shown.
+    /// Mode that was shown.
     #[schema(value_type = word::MarketMode)]
     pub mode: MarketMode,
-    /// The price.
+    /// Price.
     pub price_ppm: u64,
-    /// What could be shared.
+    /// Capacity.
     pub capacity_milli: u64,
-    /// Those who took part.
+    /// Pods that took part.
     pub pods: Vec<MarketPodPoint>,
 }
 
-/// One who took part in a past clearing.
+/// A pod in a past clearing.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MarketPodPoint {
-    /// Who.
+    /// Name of the pod.
     pub pod: String,
-    /// What it needed.
+    /// Need.
     pub need_milli: u64,
-    /// What it was allowed, as read back.
+    /// Limit, as read back.
     pub limit_milli: u64,
-    /// What it used.
+    /// Use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_milli: Option<u64>,
 }
 
-/// What was put back: the body of the answer to `POST /v1/nodes/{name}/restore`.
+/// Restored limits: the answer of `POST /v1/nodes/{name}/restore`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreAnswer {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// Whose limit is what its user wrote again.
+    /// Pods that have their original limit again.
     pub restored: Vec<RestoredPod>,
-    /// Whose is not, and why.
+    /// Pods that do not, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedPod>,
-    /// Whether this was only an answer.
+    /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
-/// A limit that was put back; an absent one is none.
+/// A limit that was put back. An absent number means no limit.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoredPod {
-    /// Whose.
+    /// Name of the pod.
     pub pod: String,
-    /// What it was until now.
+    /// Limit before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_milli: Option<u64>,
-    /// What it is.
+    /// Limit now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_milli: Option<u64>,
 }
@@ -361,13 +351,13 @@ pub struct RestoredPod {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedPod {
-    /// Whose.
+    /// Name of the pod.
     pub pod: String,
-    /// Why.
+    /// Cause.
     pub reason: String,
 }
 
-/// What a restore is asked with: nothing.
+/// The body of `POST /v1/nodes/{name}/restore`, which may be empty.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {}

@@ -1,7 +1,7 @@
-//! The inventory: core `v1/Node` objects, of which we read a part (design 80, 5.4).
+//! The inventory: `v1/Node` objects of Kubernetes, of which some fields are read.
 //!
-//! Unknown fields are allowed here and only here, because `kubectl get nodes -o yaml` must apply
-//! as it is.
+//! Unknown fields are accepted here only, so that the output of `kubectl get nodes -o yaml` can be
+//! applied unchanged.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use bursar_units::ObjectName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A machine.
+/// A node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
@@ -19,34 +19,34 @@ pub struct Node {
     pub kind: String,
     /// Its name.
     pub metadata: NodeMetadata,
-    /// What it has.
+    /// Resources.
     #[serde(default)]
     pub status: NodeStatus,
 }
 
-/// How a machine is named.
+/// Name and version of a node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMetadata {
     /// Its name.
     #[schema(value_type = String, max_length = 253)]
     pub name: ObjectName,
-    /// Its version, another for every content.
+    /// Version, different for every content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
-/// What a machine has.
+/// Resources of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Quantities by resource; we read `cpu`, `memory` and `nvidia.com/gpu`.
+    /// Quantities by resource; `cpu`, `memory` and `nvidia.com/gpu` are read.
     #[serde(default)]
     pub allocatable: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// The object of that name with what it has, as people write it.
+    /// Object with this name and these resources, as in a file.
     pub fn new(name: ObjectName, allocatable: BTreeMap<String, String>) -> Self {
         Self {
             api_version: "v1".to_owned(),

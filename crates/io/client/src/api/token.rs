@@ -1,4 +1,4 @@
-//! Tokens: who may do what (design 80, 4.6).
+//! Tokens: identities with roles and tenants.
 
 use bursar_units::{Instant, Label, ObjectName};
 use serde::{Deserialize, Serialize};
@@ -15,20 +15,20 @@ pub use bursar_engine::token::Role;
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// Its name, which is also the caller's.
+    /// Name; also the name of the caller.
     #[schema(value_type = String)]
     pub name: ObjectName,
-    /// What it lets its bearer do.
+    /// Roles of the bearer.
     #[schema(value_type = Vec<word::Role>)]
     pub roles: Vec<Role>,
-    /// As whom.
+    /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]
     pub tenants: Vec<Label>,
-    /// When it was made.
+    /// Time of creation.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Instant,
-    /// Until when it is good.
+    /// Time of expiry.
     #[serde(with = "instant")]
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Instant,
@@ -39,17 +39,17 @@ object! {
     #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     pub struct TokenRequest {
-        /// Its name, which is also the caller's.
+        /// Name; also the name of the caller.
         #[schema(value_type = String, max_length = 253)]
         required name "name": ObjectName = Shape::Text(token_name);
-        /// What it lets its bearer do; at least one.
+        /// Roles of the bearer; at least one.
         #[schema(value_type = Vec<word::Role>, min_items = 1)]
         required roles "roles": Vec<Role> = Shape::List(&Shape::Word(&Role::WORDS));
-        /// As whom; needed by `use`.
+        /// Tenants that the bearer may act as; required for `use`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         #[schema(value_type = Vec<String>)]
         defaulted tenants "tenants": Vec<Label> = Shape::List(&LABEL), Vec::new();
-        /// How long it is good, as in `90d`, which it is unless told.
+        /// Lifetime; default `90d`.
         #[schema(example = "90d")]
         optional expires "expires": String = Shape::Text(|text| lifetime(text).map(drop));
     }
@@ -62,35 +62,32 @@ pub struct TokenCreated {
     /// The token.
     #[serde(flatten)]
     pub token: Token,
-    /// What its bearer sends. Shown this once: only its hash is kept.
+    /// Secret that the bearer sends. It is shown only once: the server keeps its hash.
     pub secret: String,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
-    /// True where nothing was changed; then there is no secret either.
+    /// True for a dry run: nothing was changed, and there is no secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }
 
-/// Who the caller is to the server: `GET /v1/identity`.
+/// Identity of the caller: the answer of `GET /v1/identity`.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// The caller's name: the token's, the Unix user's, or `anonymous`.
+    /// Name of the token or of the Unix user, or `anonymous`.
     pub name: String,
-    /// How it is known: `token`, `socket` or `anonymous`.
+    /// Authentication: `token`, `socket` or `anonymous`.
     pub via: String,
-    /// What it may do.
+    /// Roles of the caller.
     #[schema(value_type = Vec<word::Role>)]
     pub roles: Vec<Role>,
-    /// As whom.
+    /// Tenants that the bearer may act as.
     #[schema(value_type = Vec<String>)]
     pub tenants: Vec<Label>,
-    /// Until when, where that ends.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "instant::optional"
-    )]
+    /// Time of expiry, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "instant::optional")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Instant>,
 }

@@ -1,8 +1,7 @@
 //! Schemas of closed sets of words.
 //!
-//! A set of words is one enum, in the crate that decides with it; its name and its sentence in the
-//! description of the API stand here. A field has the enum as its type and names the schema in
-//! `value_type`.
+//! A set of words is one enum, in the crate that uses it for decisions. Its schema name and
+//! description are here. A field has the enum as its type and names the schema in `value_type`.
 
 use bursar_booking as booking;
 use bursar_booking::execution;
@@ -31,41 +30,41 @@ macro_rules! schemas {
 }
 
 schemas! {
-    /// How urgent a request is, most urgent first.
+    /// Priority of a request, most urgent first.
     Priority = booking::Priority;
-    /// Where a booking is in its life.
+    /// State of a booking.
     State = super::State;
-    /// How a booking ended.
+    /// Kind of end of a booking.
     End = booking::End;
-    /// What the holder says of its work.
+    /// Outcome of the work, as reported by the holder.
     Outcome = booking::Outcome;
-    /// The four operations.
+    /// Kind of operation.
     Kind = super::booking::batch::OperationKind;
-    /// How far an execution has come.
+    /// State of an execution.
     ExecutionState = super::ExecutionState;
-    /// How an execution came out.
+    /// Outcome of an execution.
     ExecutionOutcome = execution::Verdict;
-    /// How a process is kept apart from others.
+    /// Isolation of a process from others.
     Isolation = execution::Isolation;
-    /// Why an execution is stopped.
+    /// Cause of the stop of an execution.
     StopCause = execution::Cause;
-    /// How far a step is.
+    /// State of a step.
     StepState = explain::StepState;
-    /// What a caller may do.
+    /// Role of a caller.
     Role = token::Role;
-    /// What happened to an object.
+    /// Kind of change of an object.
     ChangeKind = super::ChangeKind;
-    /// What came of a clearing.
+    /// Mode of a clearing.
     MarketMode = clear::Mode;
-    /// By which rule what is scarce is divided.
+    /// Rule that divides scarce CPU.
     MarketPolicy = clear::Policy;
-    /// What decided a share.
+    /// Bound that decided a share.
     MarketBound = clear::BoundBy;
-    /// Which rule divided.
+    /// Step of a clearing that decided.
     MarketStep = super::MarketStep;
-    /// Whether limits are written.
+    /// Mode of the agent: `act` writes limits, `observe` does not.
     MarketActs = super::MarketActs;
-    /// Where a pod comes from; how it opts out depends on it.
+    /// Origin of a pod. The way to opt out depends on it.
     MarketKind = super::MarketKind;
 }
 

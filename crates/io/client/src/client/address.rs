@@ -1,16 +1,16 @@
-//! Where a server is.
+//! Addresses of servers.
 
 use std::path::PathBuf;
 
 use http::Uri;
 use thiserror::Error;
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// `http://host:port`.
     Tcp {
-        /// A name or an address.
+        /// Host name or IP address.
         host: String,
         /// The port.
         port: u16,
@@ -19,20 +19,20 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// The port of a server whose address names none.
+/// Port of an address without one.
 const PORT_DEFAULT: u16 = 7171;
 
-/// Why a text is not an address.
+/// Error of a text that is not an address.
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum AddressError {
-    /// It cannot be read as one.
+    /// The text is not an address.
     #[error(
         "`{0}` is not a server; write it as in http://127.0.0.1:7171 or unix:/run/bursar/api.sock"
     )]
     Form(String),
-    /// It asks for TLS.
+    /// The address uses TLS.
     #[error(
-        "`{0}` asks for TLS, which this version does not speak; use http on a trusted network, or the socket"
+        "`{0}` uses TLS, which this version does not support; use http on a trusted network, or the socket"
     )]
     Tls(String),
 }
@@ -65,7 +65,7 @@ impl std::str::FromStr for Address {
                 .strip_prefix(':')
                 .and_then(|port| port.parse().ok())
                 .ok_or_else(form)?,
-            // Somebody's name before the host: identities are tokens, not addresses.
+            // User information before the host. Callers are identified by tokens.
             None => return Err(form()),
         };
         match host.trim_matches(['[', ']']) {

@@ -1,12 +1,11 @@
-//! The calls of the plane of bookings (design 80, 4.1).
+//! Calls of the plane of bookings.
 
 use std::time::Duration;
 
 use bursar_units::{BookingId, ObjectName};
 use http::{Method, header};
 
-use super::calls::Mode;
-use super::exchange::Call;
+use super::calls::{Mode, call};
 use super::{Client, Error, Query};
 use crate::api::{
     ApplyAnswer, Booking, BookingRequest, CancelRequest, Execution, ExecutionRequest, Limit,
@@ -15,7 +14,7 @@ use crate::api::{
 
 /// Bookings.
 impl Client {
-    /// Asks for slots under an id; the same id and request again answers as it stands.
+    /// Requests slots under an id. A repeat with the same id and request returns the present state.
     pub async fn reserve(
         &self,
         id: &BookingId,
@@ -26,17 +25,17 @@ impl Client {
             .await
     }
 
-    /// How a booking stands.
+    /// Present state of a booking.
     pub async fn booking(&self, id: &BookingId) -> Result<Booking, Error> {
         self.get(&format!("/v1/bookings/{id}"), &Query::new()).await
     }
 
-    /// How a booking stands once it no longer waits, or after that long at the latest.
+    /// State of a booking as soon as it no longer waits, or after `wait`.
     pub async fn booking_wait(&self, id: &BookingId, wait: Duration) -> Result<Booking, Error> {
         self.get_waiting(&format!("/v1/bookings/{id}"), wait).await
     }
 
-    /// How a booking stands, and in `held` whether a fence is still its present one (S5).
+    /// Present state of a booking; `held` is true if the fence is its present one (S5).
     pub async fn booking_fence(&self, id: &BookingId, fence: u64) -> Result<Booking, Error> {
         self.get(
             &format!("/v1/bookings/{id}"),
@@ -45,7 +44,7 @@ impl Client {
         .await
     }
 
-    /// Shows life.
+    /// Renews a grant.
     pub async fn renew(
         &self,
         id: &BookingId,
@@ -56,7 +55,7 @@ impl Client {
             .await
     }
 
-    /// Gives slots back.
+    /// Releases slots.
     pub async fn release(
         &self,
         id: &BookingId,
@@ -71,7 +70,7 @@ impl Client {
         .await
     }
 
-    /// Gives up a wait.
+    /// Ends a wait.
     pub async fn cancel(&self, id: &BookingId, mode: Mode) -> Result<Booking, Error> {
         let path = format!("/v1/bookings/{id}/cancel");
         self.post(&path, &mode.query(), &CancelRequest {}).await
@@ -82,7 +81,7 @@ impl Client {
         self.get("/v1/bookings", query).await
     }
 
-    /// All bookings of a filter, page after page.
+    /// All bookings of a filter, from all pages.
     pub async fn all_bookings(&self, query: &Query) -> Result<ListAnswer<Booking>, Error> {
         self.all("/v1/bookings", query).await
     }
@@ -90,7 +89,7 @@ impl Client {
 
 /// Executions.
 impl Client {
-    /// Has a program run under an id; the same id and request again answers as it stands.
+    /// Submits a program under an id. A repeat with the same id and request returns the present state.
     pub async fn submit(
         &self,
         id: &BookingId,
@@ -101,25 +100,25 @@ impl Client {
             .await
     }
 
-    /// How an execution stands.
+    /// Present state of an execution.
     pub async fn execution(&self, id: &BookingId) -> Result<Execution, Error> {
         self.get(&format!("/v1/executions/{id}"), &Query::new())
             .await
     }
 
-    /// How an execution stands once it is in another state, or after that long at the latest.
+    /// State of an execution as soon as it changes, or after `wait`.
     pub async fn execution_wait(&self, id: &BookingId, wait: Duration) -> Result<Execution, Error> {
         self.get_waiting(&format!("/v1/executions/{id}"), wait)
             .await
     }
 
-    /// Has an execution stopped, whatever it is doing.
+    /// Stops an execution in any state.
     pub async fn cancel_execution(&self, id: &BookingId, mode: Mode) -> Result<Execution, Error> {
         let path = format!("/v1/executions/{id}/cancel");
         self.post(&path, &mode.query(), &CancelRequest {}).await
     }
 
-    /// All executions of a filter, page after page.
+    /// All executions of a filter, from all pages.
     pub async fn all_executions(&self, query: &Query) -> Result<ListAnswer<Execution>, Error> {
         self.all("/v1/executions", query).await
     }
@@ -137,14 +136,10 @@ impl Client {
         self.get(&format!("/v1/limits/{name}"), &Query::new()).await
     }
 
-    /// Declares one limit; with a `resourceVersion`, only if that is its present one.
+    /// Declares one limit; with a `resourceVersion`, only if it is the present one.
     pub async fn put_limit(&self, limit: &Limit, mode: Mode) -> Result<ApplyAnswer, Error> {
-        let target = format!(
-            "/v1/limits/{}{}",
-            limit.metadata.name,
-            mode.query().as_str()
-        );
-        let call = Call::new(Method::PUT, target).json(limit);
+        let path = format!("/v1/limits/{}", limit.metadata.name);
+        let call = call(Method::PUT, &path, &mode.query()).json(limit);
         let call = match &limit.metadata.resource_version {
             Some(version) => call.header(header::IF_MATCH, version),
             None => call,

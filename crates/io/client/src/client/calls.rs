@@ -1,4 +1,4 @@
-//! What all calls share.
+//! HTTP methods and paging shared by all calls.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::query::escape;
 use super::{Client, Error, Query};
 use crate::api::{IDEMPOTENCY_HEADER, ListAnswer, PAGE_MAX};
 
-/// Whether to do a thing or only say what would be done.
+/// Real call or dry run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mode {
-    /// Do it.
+    /// Real call.
     Do,
-    /// Answer as if it were done, and change nothing.
+    /// Dry run: the same answer, without a change.
     DryRun,
 }
 
 impl Mode {
-    /// A dry run if that was asked for.
-    pub const fn dry_run_if(asked: bool) -> Self {
-        if asked { Self::DryRun } else { Self::Do }
+    /// A dry run if the argument is true.
+    pub const fn dry_run_if(is_dry_run: bool) -> Self {
+        if is_dry_run { Self::DryRun } else { Self::Do }
     }
 
     pub(super) fn query(self) -> Query {
@@ -41,11 +41,10 @@ impl Client {
         path: &str,
         query: &Query,
     ) -> Result<T, Error> {
-        self.fetch(&Call::new(Method::GET, format!("{path}{}", query.as_str())))
-            .await
+        self.fetch(&call(Method::GET, path, query)).await
     }
 
-    /// A look for which the server waits until what is looked at changes.
+    /// A GET that the server answers when the object changes, or after `wait`.
     pub(super) async fn get_waiting<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -53,8 +52,8 @@ impl Client {
     ) -> Result<T, Error> {
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let query = Query::new().with("wait", Millis::from_ms(ms));
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::GET, target).wait(wait)).await
+        self.fetch(&call(Method::GET, path, &query).wait(wait))
+            .await
     }
 
     pub(super) async fn put<B: Serialize, T: DeserializeOwned>(
@@ -63,8 +62,7 @@ impl Client {
         query: &Query,
         body: &B,
     ) -> Result<T, Error> {
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::PUT, target).json(body)).await
+        self.fetch(&call(Method::PUT, path, query).json(body)).await
     }
 
     pub(super) async fn post<B: Serialize, T: DeserializeOwned>(
@@ -73,8 +71,7 @@ impl Client {
         query: &Query,
         body: &B,
     ) -> Result<T, Error> {
-        let target = format!("{path}{}", query.as_str());
-        self.fetch(&Call::new(Method::POST, target).json(body))
+        self.fetch(&call(Method::POST, path, query).json(body))
             .await
     }
 
@@ -86,7 +83,7 @@ impl Client {
         body: &B,
     ) -> Result<T, Error> {
         let header = HeaderName::from_static(IDEMPOTENCY_HEADER);
-        let call = Call::new(Method::POST, format!("{path}{}", query.as_str())).json(body);
+        let call = call(Method::POST, path, query).json(body);
         self.fetch(&call.header(header, key.as_str())).await
     }
 
@@ -95,11 +92,7 @@ impl Client {
         path: &str,
         query: &Query,
     ) -> Result<T, Error> {
-        self.fetch(&Call::new(
-            Method::DELETE,
-            format!("{path}{}", query.as_str()),
-        ))
-        .await
+        self.fetch(&call(Method::DELETE, path, query)).await
     }
 
     pub(super) async fn text(&self, path: &str) -> Result<String, Error> {
@@ -128,7 +121,11 @@ impl Client {
     }
 }
 
-/// A path of parts that may hold any character.
+pub(super) fn call(method: Method, path: &str, query: &Query) -> Call {
+    Call::new(method, format!("{path}{}", query.as_str()))
+}
+
+/// Joins parts, which may have any characters, to a path.
 pub(super) fn path(parts: &[&str]) -> String {
     let mut path = String::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! How a call can fail.
+//! Errors of calls.
 
 use std::time::Duration;
 
@@ -7,50 +7,50 @@ use thiserror::Error as ThisError;
 use super::BoxError;
 use crate::problem::Problem;
 
-/// Why there is no answer, or which it was.
+/// Error of a call.
 #[derive(Debug, ThisError)]
 pub enum Error {
     /// The server refused.
     #[error(transparent)]
     Problem(#[from] Box<Problem>),
-    /// Nobody is there: nothing was sent.
+    /// No server answered the connection; nothing was sent.
     #[error("cannot reach {tried}")]
     Unreachable {
-        /// The address.
+        /// Address of the server.
         tried: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// The connection broke, again and again: whether it was done is not known.
+    /// The connection broke at every attempt; the call may have been done.
     #[error("{server} stopped answering; repeating the command is safe")]
     Lost {
-        /// The address.
+        /// Address of the server.
         server: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: BoxError,
     },
-    /// No answer came in time: whether it was done is not known.
+    /// No answer came in time; the call may have been done.
     #[error("no answer from {server} in {after:?}; repeating the command is safe")]
     Timeout {
-        /// The address.
+        /// Address of the server.
         server: String,
-        /// How long it was waited for.
+        /// Length of the wait.
         after: Duration,
     },
-    /// The answer is not what this API answers.
-    #[error("{server} does not answer as Bursar does: {what}")]
+    /// The answer does not follow the API.
+    #[error("the answer of {server} is not one of Bursar: {what}")]
     Protocol {
-        /// The address.
+        /// Address of the server.
         server: String,
-        /// What is wrong with it.
+        /// Mistake in the answer.
         what: String,
     },
 }
 
 impl Error {
-    /// The exit code of a command that ends with it (design 80, 1.4).
+    /// Exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Problem(problem) => problem.exit_code(),
@@ -58,7 +58,7 @@ impl Error {
         }
     }
 
-    /// The problem, if the server refused.
+    /// Problem of the server, if it refused.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Problem(problem) => Some(problem),

@@ -1,8 +1,8 @@
-//! The stream of events, which goes on by itself after a loss (design 80, 4.5).
+//! Stream of events, which reconnects after a loss.
 //!
-//! The position of the last event is kept and sent when the stream is opened again, so nothing is
-//! lost and nothing comes twice. Where the server no longer has that position it says so once
-//! ([`StreamItem::Reset`]): list again, the stream goes on.
+//! The position of the last event is sent when the stream is opened again, so no event is lost or
+//! repeated. If the server no longer has that position, it sends one [`StreamItem::Reset`]: the
+//! reader lists again, and the stream goes on.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,47 +15,47 @@ use super::sse::{Parser, RawEvent};
 use super::{Client, Download, Error, Pause, Query};
 use crate::api::{SIGNED_OUT, StreamEvent};
 
-/// How long a stream may be silent: three of the comments that keep it open are missing then.
+/// Maximum silence of a stream: three keep-alive comments are missing then.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// The name of the event that says: too old a position.
+/// Name of the event for a position that is too old.
 const RESET: &str = "reset";
 
-/// Where an event stands: its record, and its place in it.
+/// Position of an event: its record, and its index in it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 pub struct EventId {
-    /// The record.
+    /// Number of the record.
     pub record: u64,
-    /// The place in it.
+    /// Index in the record.
     pub index: u64,
 }
 
-/// What a stream says.
+/// Item of a stream.
 #[derive(Debug)]
 pub enum StreamItem {
-    /// Something happened.
+    /// A recorded event.
     Event {
-        /// Where it stands.
+        /// Position.
         id: EventId,
-        /// Its name, as in `booking.granted`.
+        /// Name, as in `booking.granted`.
         name: String,
-        /// What happened.
+        /// Data.
         event: StreamEvent,
     },
-    /// Something is told as it happens and is not on record, as in `pod.resized`: it has no place,
-    /// and may be lost to whoever reads slowly.
+    /// A live-only event, as in `pod.resized`. It is not recorded, has no position, and a slow
+    /// reader may miss it.
     Passing {
-        /// Its name.
+        /// Name.
         name: String,
-        /// What happened.
+        /// Data.
         event: StreamEvent,
     },
-    /// Events were missed: list again.
+    /// Events were missed; the reader has to list again.
     Reset,
-    /// The stream broke and will be opened again by the next call.
+    /// The stream broke; the next call opens it again.
     Interrupted(Error),
 }
 
-/// Events as they happen.
+/// Stream of events.
 pub struct EventStream {
     client: Client,
     query: Query,
@@ -86,7 +86,7 @@ impl std::fmt::Display for EventId {
 }
 
 impl Client {
-    /// Opens the stream; `kinds` and `from` say which events. Fails if it cannot be opened now.
+    /// Opens the stream; `kinds` and `from` select events. Fails if it cannot be opened now.
     pub async fn events(&self, query: Query) -> Result<EventStream, Error> {
         let mut stream = EventStream {
             client: self.clone(),
@@ -103,9 +103,9 @@ impl Client {
 }
 
 impl EventStream {
-    /// The next thing the stream says; `Err` where opening it again makes no sense.
+    /// Next item; `Err` if opening the stream again cannot help.
     ///
-    /// May be dropped and called again: no event is lost.
+    /// Cancellation-safe: no event is lost.
     pub async fn next(&mut self) -> Result<StreamItem, Error> {
         loop {
             if let Some(item) = self.waiting.pop_front() {
@@ -137,17 +137,13 @@ impl EventStream {
         Ok(())
     }
 
-    /// Takes what comes next into `waiting`.
+    /// Reads the next chunk into `waiting`.
     async fn read(&mut self) -> Result<(), Error> {
         let Some((download, parser)) = &mut self.open else {
             return Ok(());
         };
         let Ok(chunk) = timeout(SILENCE_MAX, download.chunk()).await else {
-            let server = self.client.server().to_owned();
-            return Err(Error::Timeout {
-                server,
-                after: SILENCE_MAX,
-            });
+            return Err(self.client.timed_out(SILENCE_MAX));
         };
         let Some(bytes) = chunk? else {
             self.open = None;
@@ -155,7 +151,7 @@ impl EventStream {
         };
         (self.pause, self.is_broken) = (Pause::new(), false);
         let events = parser.push(&bytes);
-        let events = events.map_err(|_| self.client.protocol("an event without end".to_owned()))?;
+        let events = events.map_err(|_| self.client.protocol("an event is too long".to_owned()))?;
         for event in events {
             self.take(&event)?;
         }
@@ -170,7 +166,7 @@ impl EventStream {
             return Ok(());
         }
         if raw.name == SIGNED_OUT {
-            // The stream ends here. Opening it again is refused, and says why.
+            // The stream ends here. The refusal of the next attempt to open it has the cause.
             return Ok(());
         }
         let event: Option<StreamEvent> = serde_json::from_str(&raw.data).ok();
@@ -184,9 +180,9 @@ impl EventStream {
         let (Some(id), Some(event)) = (id, event) else {
             return Err(self
                 .client
-                .protocol(format!("an event {:?} it cannot have", raw.name)));
+                .protocol(format!("the event {:?} cannot be read", raw.name)));
         };
-        // A server that repeats itself after a loss is not repeated to the reader.
+        // After a loss the server may repeat events.
         if self.last.is_none_or(|last| last < id) {
             self.last = Some(id);
             self.waiting.push_back(StreamItem::Event {

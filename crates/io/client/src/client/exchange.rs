@@ -1,6 +1,6 @@
-//! One call: sent, repeated where that helps, and read.
+//! Sending, repeating and reading of one call.
 //!
-//! A call that is given up half-way may still be done by the server; repeating it is safe.
+//! The server may still do a call whose future was dropped; repeating it is safe.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
@@ -14,24 +14,23 @@ use super::transport::{AnswerBody, Answered, Lease, SendError};
 use super::{Client, Error, Pause};
 use crate::problem::{Code, Problem};
 
-/// Bytes of an answer that is read whole; a page of the largest items has a tenth of it.
+/// Maximum size of an answer that is read whole; ten times a page of the largest items.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How long any call may last: no answer is worth more, and clocks can be added to.
+/// Maximum time of any call, so that adding it to a clock does not overflow.
 const CALL_MAX: Duration = Duration::from_hours(24);
 
-/// What is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     method: Method,
     target: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
-    /// How long the server was asked to wait before it answers.
+    /// Time that the server may wait before it answers.
     wait: Duration,
 }
 
-/// An answer that is read as it comes in.
+/// Answer that is read in chunks.
 pub struct Download {
     server: String,
     status: StatusCode,
@@ -53,14 +52,14 @@ impl Call {
     }
 
     pub(super) fn header(mut self, name: HeaderName, value: &str) -> Self {
-        // What is sent here are ids and fixed words, all of which a header can hold.
+        // All values are ids or constants, which are valid in a header.
         self.headers
             .extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
         self
     }
 
     pub(super) fn json<T: Serialize>(mut self, body: &T) -> Self {
-        // Our own types have texts for keys and nothing else that JSON lacks.
+        // Our own types can always be written as JSON.
         self.body = serde_json::to_vec(body).unwrap_or_default().into();
         self.header(header::CONTENT_TYPE, "application/json")
     }
@@ -71,29 +70,27 @@ impl Call {
     }
 }
 
-/// How much of an answer belongs to the attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Extent {
-    /// All of it: a body that breaks off is asked for again.
+    /// Head and body: the call is repeated if the body breaks off.
     Whole,
-    /// Its head: the caller reads the body.
+    /// Head: the caller reads the body.
     Head,
 }
 
-/// A good answer: its head with the body still to come, or with all bytes of it.
-struct Good {
+/// Answer with a success status; `bytes` is the body for [`Extent::Whole`].
+struct Success {
     download: Download,
     bytes: Bytes,
 }
 
-/// An attempt that did not do it, or of which that is not known.
-struct Failed {
+struct FailedAttempt {
     error: Error,
-    /// When the server said to come back.
+    /// Pause that the server requested.
     after: Duration,
 }
 
-impl From<Error> for Failed {
+impl From<Error> for FailedAttempt {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -103,14 +100,12 @@ impl From<Error> for Failed {
 }
 
 impl Client {
-    /// Sends a call and reads its answer as JSON.
     pub(super) async fn fetch<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
         let bytes = self.fetch_bytes(call).await?;
         serde_json::from_slice(&bytes)
             .map_err(|error| self.protocol(format!("{} {}: {error}", call.method, call.target)))
     }
 
-    /// Sends a call and reads its answer whole.
     pub(super) async fn fetch_bytes(&self, call: &Call) -> Result<Bytes, Error> {
         Ok(self.repeat(call, Extent::Whole).await?.bytes)
     }
@@ -120,7 +115,7 @@ impl Client {
         Ok(self.repeat(call, Extent::Head).await?.download)
     }
 
-    /// The same without repeating it: for callers that repeat by themselves.
+    /// The same without repeats, for callers that repeat.
     pub(super) async fn download_once(&self, call: &Call) -> Result<Download, Error> {
         let after = self.shared.options.timeout;
         match tokio::time::timeout(after, self.attempt(call, Extent::Head)).await {
@@ -130,22 +125,22 @@ impl Client {
         }
     }
 
-    /// Sends a call until it is done, cannot be done, or its time is over.
-    async fn repeat(&self, call: &Call, extent: Extent) -> Result<Good, Error> {
+    /// Sends a call until it is done, is refused, or its time is over.
+    async fn repeat(&self, call: &Call, extent: Extent) -> Result<Success, Error> {
         let options = &self.shared.options;
         let allowed = options.timeout.saturating_add(call.wait).min(CALL_MAX);
         let deadline = Instant::now() + allowed;
         let mut pause = Pause::new();
         let mut attempts: u32 = 1;
         loop {
-            let Failed { error, after } =
+            let FailedAttempt { error, after } =
                 match timeout_at(deadline, self.attempt(call, extent)).await {
                     Ok(Ok(good)) => return Ok(good),
                     Ok(Err(failed)) => failed,
                     Err(_) => return Err(self.timed_out(allowed)),
                 };
-            // Who finds nobody at the first knock is told at once; who was answered before and
-            // finds nobody now may be at the door of a server that starts again.
+            // An absent server at the first attempt is an error at once. After a first answer the
+            // server may be restarting.
             let is_absent = attempts == 1 && matches!(error, Error::Unreachable { .. });
             let length = pause.next().max(after);
             let is_over = attempts >= options.attempts_max || Instant::now() + length >= deadline;
@@ -157,18 +152,18 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, call: &Call, extent: Extent) -> Result<Good, Failed> {
+    async fn attempt(&self, call: &Call, extent: Extent) -> Result<Success, FailedAttempt> {
         let mut download = self.send(call).await?;
         let is_good = download.status.is_success();
         if is_good && extent == Extent::Head {
-            return Ok(Good {
+            return Ok(Success {
                 download,
                 bytes: Bytes::new(),
             });
         }
         let bytes = download.read_to_end().await?;
         if is_good {
-            Ok(Good { download, bytes })
+            Ok(Success { download, bytes })
         } else {
             Err(self.refused(&download, &bytes))
         }
@@ -202,17 +197,16 @@ impl Client {
         })
     }
 
-    /// What the server said when it did not do it.
-    fn refused(&self, download: &Download, bytes: &[u8]) -> Failed {
+    fn refused(&self, download: &Download, bytes: &[u8]) -> FailedAttempt {
         let error = if let Ok(problem) = serde_json::from_slice::<Problem>(bytes) {
             Error::Problem(Box::new(problem))
         } else {
             let start: String = String::from_utf8_lossy(bytes).chars().take(60).collect();
             self.protocol(format!("status {} with {start:?}", download.status))
         };
-        let asked = error.problem().and_then(|problem| problem.retry_after_ms);
-        let after = asked.map(Duration::from_millis).or(download.retry_after);
-        Failed {
+        let retry_ms = error.problem().and_then(|problem| problem.retry_after_ms);
+        let after = retry_ms.map(Duration::from_millis).or(download.retry_after);
+        FailedAttempt {
             error,
             after: after.unwrap_or_default(),
         }
@@ -231,7 +225,7 @@ impl Client {
         }
     }
 
-    fn timed_out(&self, after: Duration) -> Error {
+    pub(crate) fn timed_out(&self, after: Duration) -> Error {
         Error::Timeout {
             server: self.server().to_owned(),
             after,
@@ -247,7 +241,7 @@ impl Client {
 }
 
 impl Download {
-    /// The next bytes; `None` at the end. May be dropped and called again: nothing is lost.
+    /// Next bytes; `None` at the end. Cancellation-safe: nothing is lost.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let frame = match self.body.frame().await {
@@ -260,16 +254,14 @@ impl Download {
                     });
                 }
             };
-            // Trailers say nothing that we read.
+            // Trailers are ignored.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
         }
     }
-}
 
-impl Download {
-    /// All of it, as far as it is not larger than any answer may be.
+    /// Reads the rest, up to [`ANSWER_BYTES_MAX`].
     async fn read_to_end(&mut self) -> Result<Bytes, Error> {
         let mut whole = BytesMut::new();
         while let Some(bytes) = self.chunk().await? {
@@ -289,7 +281,6 @@ impl Download {
     }
 }
 
-/// Whether the same call may fare better a moment later.
 pub(super) fn is_worth_repeating(error: &Error) -> bool {
     match error {
         Error::Lost { .. } | Error::Unreachable { .. } => true,

@@ -1,7 +1,7 @@
-//! What an execution writes, which goes on by itself after a loss (design 80, 4.1).
+//! Output of an execution, with reconnection after a loss.
 //!
-//! How many bytes were read is kept and sent when the answer is asked for again, so nothing is
-//! lost and nothing comes twice: whoever follows is not cut off by a quiet hour or a restart.
+//! A new connection asks for the bytes after those that were read, so no byte is lost or repeated,
+//! even after a long silence or a restart of the server.
 
 use bursar_units::BookingId;
 use bytes::Bytes;
@@ -12,31 +12,30 @@ use super::exchange::{Call, is_worth_repeating};
 use super::{Client, Download, Error, Pause, Query};
 use crate::api::LogStream;
 
-/// How far a reader wants to go.
+/// End of the output that is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Follow {
-    /// To what is written now.
+    /// Output up to now.
     Now,
-    /// To what is written when the execution has ended.
+    /// Output up to the end of the execution.
     UntilEnded,
 }
 
-/// What an execution writes, piece by piece.
+/// Output of an execution, in chunks.
 pub struct Logs {
     client: Client,
     id: BookingId,
     stream: LogStream,
     follow: Follow,
-    /// How many bytes were read.
     from: u64,
     open: Option<Download>,
     pause: Pause,
-    /// How often in a row it could not be asked for.
+    /// Consecutive failures.
     broken: u32,
 }
 
 impl Client {
-    /// What an execution has written to one of its streams. Fails if it cannot be read now.
+    /// Opens one output stream of an execution. Fails if it cannot be read now.
     pub async fn logs(
         &self,
         id: &BookingId,
@@ -59,7 +58,7 @@ impl Client {
 }
 
 impl Logs {
-    /// The next bytes; `None` at the end. May be dropped and called again: nothing is lost.
+    /// Next bytes; `None` at the end. Cancellation-safe: nothing is lost.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             match self.read().await {

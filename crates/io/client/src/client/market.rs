@@ -1,4 +1,4 @@
-//! The calls of the market (design 80, 4.1).
+//! Calls of the CPU market.
 
 use bursar_units::{Instant, ObjectName};
 
@@ -8,19 +8,19 @@ use crate::api::{NodeMarket, RestoreAnswer, RestoreRequest, instant};
 
 /// The node market.
 impl Client {
-    /// How a node's CPU is divided, as of its last clearing.
+    /// Market of a node at its last clearing.
     pub async fn market(&self, node: &ObjectName) -> Result<NodeMarket, Error> {
         self.get(&format!("/v1/nodes/{node}/market"), &Query::new())
             .await
     }
 
-    /// How it was divided at the last clearing before a time of the last day.
+    /// Market of a node at the last clearing before a time, which must be within the last day.
     pub async fn market_at(&self, node: &ObjectName, at: Instant) -> Result<NodeMarket, Error> {
         let query = Query::new().with("at", instant::format(at));
         self.get(&format!("/v1/nodes/{node}/market"), &query).await
     }
 
-    /// Puts back the limits that users wrote, and stops acting on that node.
+    /// Puts back the limits that users wrote, and stops acting on the node.
     pub async fn restore_node(
         &self,
         node: &ObjectName,

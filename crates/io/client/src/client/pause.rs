@@ -1,9 +1,8 @@
-//! Pauses between repeats: growing, uneven so that callers do not come back together, bounded.
+//! Pauses between repeats: growing, bounded, and random so that callers do not repeat together.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// The next pause of a series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
     next: Duration,
@@ -17,7 +16,7 @@ impl Pause {
         Self { next: FIRST }
     }
 
-    /// The next pause: between half of its length and all of it; each is twice the one before.
+    /// Next pause: 50 to 100 % of a length that doubles each time.
     pub(crate) fn next(&mut self) -> Duration {
         let full = self.next;
         self.next = full.saturating_mul(2).min(LAST);
@@ -25,9 +24,9 @@ impl Pause {
     }
 }
 
-/// A length shortened at random by at most so many percent.
+/// Shortens a length at random by at most this many percent.
 pub(crate) fn uneven(full: Duration, percent_max: u32) -> Duration {
-    // Every `RandomState` has its own seed, which is all the randomness that is needed here.
+    // Every `RandomState` has its own seed, which is random enough here.
     let random = RandomState::new().hash_one(0_u8) % 1_001;
     let random = u32::try_from(random).unwrap_or_default();
     let shorter = (full / 100_000).saturating_mul(percent_max.saturating_mul(random));

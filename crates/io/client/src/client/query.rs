@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 pub struct Query(String);
 
 impl Query {
-    /// None.
+    /// No parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These and one more.
+    /// Adds a parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
         self.0.push(if self.0.is_empty() { '?' } else { '&' });
@@ -22,7 +22,7 @@ impl Query {
         self
     }
 
-    /// These and one more, if there is a value.
+    /// Adds a parameter if there is a value.
     #[must_use]
     pub fn with_some(self, name: &str, value: Option<impl std::fmt::Display>) -> Self {
         match value {

@@ -1,4 +1,4 @@
-//! The calls of the spine: declared objects, nodes, tokens and the ledger (design 80, 4.1).
+//! Calls of the spine: declared objects, nodes, tokens and the ledger.
 
 use bursar_journal::tile::Path as TilePath;
 use bursar_units::{BookingId, ObjectName};
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
-use super::calls::{Mode, path};
+use super::calls::{Mode, call, path};
 use super::exchange::Call;
 use super::{Client, Download, Error, Query};
 use crate::api::{
@@ -25,17 +25,17 @@ impl Client {
             .await
     }
 
-    /// All machines.
+    /// All nodes.
     pub async fn nodes(&self) -> Result<ListAnswer<Node>, Error> {
         self.all("/v1/nodes", &Query::new()).await
     }
 
-    /// One machine.
+    /// One node.
     pub async fn node(&self, name: &ObjectName) -> Result<Node, Error> {
         self.get(&format!("/v1/nodes/{name}"), &Query::new()).await
     }
 
-    /// Declares one machine.
+    /// Declares one node.
     pub async fn put_node(&self, node: &Node, mode: Mode) -> Result<ApplyAnswer, Error> {
         self.put(
             &format!("/v1/nodes/{}", node.metadata.name),
@@ -45,22 +45,22 @@ impl Client {
         .await
     }
 
-    /// Removes a machine.
+    /// Removes a node.
     pub async fn delete_node(&self, name: &ObjectName, mode: Mode) -> Result<ApplyAnswer, Error> {
         self.delete(&format!("/v1/nodes/{name}"), &mode.query())
             .await
     }
 }
 
-/// Answers and identities.
+/// Explanations, identities and health.
 impl Client {
-    /// Why something is as it is.
+    /// Explanation of the state of an object.
     pub async fn explain(&self, kind: &str, name: &str) -> Result<Explanation, Error> {
         self.get(&path(&["v1", "explain", kind, name]), &Query::new())
             .await
     }
 
-    /// Who the caller is to the server.
+    /// Identity of the caller.
     pub async fn identity(&self) -> Result<Identity, Error> {
         self.get("/v1/identity", &Query::new()).await
     }
@@ -70,7 +70,7 @@ impl Client {
         self.all("/v1/tokens", &Query::new()).await
     }
 
-    /// Makes a token. The key makes repeats of one command one token; its secret is told once.
+    /// Creates a token. Repeats with the same key create one token; its secret is shown once.
     pub async fn create_token(
         &self,
         key: &BookingId,
@@ -87,12 +87,12 @@ impl Client {
             .await
     }
 
-    /// Whether the server lives.
+    /// Health of the process.
     pub async fn health(&self) -> Result<Health, Error> {
         self.get("/healthz", &Query::new()).await
     }
 
-    /// Whether the server can be used.
+    /// Readiness of the server.
     pub async fn ready(&self) -> Result<Health, Error> {
         self.get("/readyz", &Query::new()).await
     }
@@ -100,7 +100,7 @@ impl Client {
 
 /// The ledger.
 impl Client {
-    /// How the ledger stands.
+    /// Status of the ledger.
     pub async fn ledger(&self) -> Result<LedgerStatus, Error> {
         self.get("/v1/ledger", &Query::new()).await
     }
@@ -110,44 +110,41 @@ impl Client {
         self.get("/v1/records", query).await
     }
 
-    /// The proof of a thing as one file, for `bursar audit verify`.
+    /// Proof of an object as one file, for `bursar audit verify`.
     pub async fn proof(&self, kind: &str, id: &str) -> Result<String, Error> {
         self.text(&path(&["v1", "proofs", kind, id])).await
     }
 
-    /// The newest signed checkpoint, a signed note.
+    /// Newest signed checkpoint, a signed note.
     pub async fn checkpoint(&self) -> Result<String, Error> {
         self.text("/log/checkpoint").await
     }
 
-    /// A tile of the tree, or a bundle of records.
+    /// Tile of the tree, or bundle of records.
     pub async fn tile(&self, tile: &TilePath) -> Result<Bytes, Error> {
         let call = Call::new(Method::GET, format!("/log/{tile}"));
         self.fetch_bytes(&call).await
     }
 
-    /// Records as they are stored; `format`, `from` and `to` say which and how.
+    /// Stored records, selected by `format`, `from` and `to`.
     pub async fn export(&self, query: &Query) -> Result<Download, Error> {
-        self.download(&Call::new(
-            Method::GET,
-            format!("/v1/ledger/export{}", query.as_str()),
-        ))
-        .await
+        self.download(&call(Method::GET, "/v1/ledger/export", query))
+            .await
     }
 
-    /// Says that an export is safe, so that what is in it may be pruned.
+    /// Confirms that an export is safely stored, so that its records may be pruned.
     pub async fn exported(&self, request: &ExportedRequest) -> Result<ExportedAnswer, Error> {
         self.post("/v1/ledger/exported", &Query::new(), request)
             .await
     }
 
-    /// The whole store, as one file.
+    /// Whole store as one file.
     pub async fn backup(&self) -> Result<Download, Error> {
         self.download(&Call::new(Method::GET, "/v1/ledger/backup".to_owned()))
             .await
     }
 
-    /// Forgets payloads. The key makes repeats of one command one action.
+    /// Deletes payloads. Repeats with the same key are one action.
     pub async fn prune(
         &self,
         key: &BookingId,
@@ -158,7 +155,7 @@ impl Client {
             .await
     }
 
-    /// Signs with a new key from now on. The key makes repeats of one command one action.
+    /// Changes the signing key. Repeats with the same key are one action.
     pub async fn rotate_key(&self, key: &BookingId, mode: Mode) -> Result<RotateKeyAnswer, Error> {
         let path = "/v1/ledger/rotate-key";
         self.post_once(path, key, &mode.query(), &RotateKeyRequest {})

@@ -1,6 +1,5 @@
-//! Server-sent events, as the HTML standard reads them: bytes in, events out.
+//! Parser of server-sent events, as in the HTML standard.
 
-/// One event, as far as we read it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct RawEvent {
     pub(super) id: Option<String>,
@@ -8,25 +7,24 @@ pub(super) struct RawEvent {
     pub(super) data: String,
 }
 
-/// Bytes of one event; ours have at most some kilobytes.
+/// Maximum size of one event; events of the server have at most some kilobytes.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// What was sent is not a stream of events.
+/// An event is longer than [`EVENT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct TooLong;
 
-/// Cuts a stream of bytes into events.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     line: Vec<u8>,
-    /// The last line ended in a carriage return, so a line feed belongs to it.
+    /// The last line ended in a carriage return; a line feed after it belongs to the line end.
     after_return: bool,
     event: RawEvent,
     has_data: bool,
 }
 
 impl Parser {
-    /// Takes bytes, and gives the events that they complete.
+    /// Adds bytes and returns the events that they complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<RawEvent>, TooLong> {
         let mut events = Vec::new();
         for byte in bytes {
@@ -64,7 +62,7 @@ impl Parser {
             }
             "event" => value.clone_into(&mut self.event.name),
             "id" => self.event.id = Some(value.to_owned()),
-            // Comments keep the stream open, and other fields are nobody's business.
+            // Comments keep the stream open. Other fields are ignored.
             _ => {}
         }
         None

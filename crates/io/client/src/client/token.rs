@@ -1,4 +1,4 @@
-//! Proof of identity, from a file that nobody else can read (design 80, 1.5).
+//! Tokens from files that only their owner can read.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -6,39 +6,39 @@ use std::path::{Path, PathBuf};
 use http::HeaderValue;
 use thiserror::Error;
 
-/// What a caller sends to say who it is. Never printed.
+/// Token of a caller. Never printed.
 #[derive(Clone)]
 pub struct BearerToken(HeaderValue);
 
-/// Why there is no token.
+/// Error of a token file.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The file could not be read.
     #[error("cannot read token file {}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
-    /// Others could read the file.
+    /// Other users can read the file.
     #[error("token file {path} can be read by others (mode {mode:o}); `chmod 600 {path}` and make a new token", path = path.display())]
     Mode {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// What the file holds is not a token.
+    /// The file does not hold a token.
     #[error("token file {} does not hold one token of visible characters", path.display())]
     Form {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// Bytes of a token file that are looked at; tokens have less than a hundred.
+/// Maximum size of a token file; tokens have less than a hundred bytes.
 const BYTES_MAX: usize = 4_096;
 
 impl BearerToken {
@@ -65,7 +65,7 @@ impl BearerToken {
             })
     }
 
-    /// A token from its secret; `None` if it has other than visible characters.
+    /// Makes a token from its secret; `None` unless all characters are visible ASCII.
     pub fn new(secret: &str) -> Option<Self> {
         let is_visible = !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic());
         let mut value = HeaderValue::from_str(&format!("Bearer {secret}")).ok()?;

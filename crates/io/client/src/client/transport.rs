@@ -1,7 +1,7 @@
-//! How requests get there: connections that are kept, or a router in this process.
+//! Transport of requests: kept connections, or a router in this process.
 //!
-//! A connection is given back when its answer was read to the end, and at most a few are kept.
-//! A stream keeps its connection to itself; dropping the stream closes it.
+//! A connection is kept for the next request once its answer was read to the end. A stream has its
+//! own connection, which closes when the stream is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,24 +19,23 @@ use tower::{Service, ServiceExt as _};
 
 use super::Address;
 
-/// Any error of a layer below.
+/// Error of a lower layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of an answer, as it comes in.
+/// Body of an answer, in chunks.
 pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 type Sender = SendRequest<Full<Bytes>>;
 type Answering = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, BoxError>> + Send>>;
 
-/// Connections that are kept for the next request.
 const IDLE_MAX: usize = 8;
 
-/// How requests get to the server.
+/// Transport of requests to a server.
 pub struct Transport {
     name: String,
-    way: Way,
+    route: Route,
 }
 
-enum Way {
+enum Route {
     Connect {
         address: Address,
         host: HeaderValue,
@@ -48,28 +47,26 @@ enum Way {
 #[derive(Default)]
 struct Idle(Mutex<Vec<Sender>>);
 
-/// An answer with the connection it came on.
 pub(super) struct Answered {
     pub(super) response: Response<AnswerBody>,
     pub(super) lease: Option<Lease>,
 }
 
-/// A connection in use, with the place it goes back to.
+/// Connection in use, with the pool that it returns to.
 pub(super) struct Lease {
     sender: Sender,
     idle: Arc<Idle>,
 }
 
-/// Why a request got no answer.
 pub(super) enum SendError {
-    /// Nobody is there; nothing was sent.
+    /// No connection; nothing was sent.
     Absent(std::io::Error),
-    /// It may have been sent.
+    /// The request may have been sent.
     Lost(BoxError),
 }
 
 impl Transport {
-    /// Connections to an address, opened when needed.
+    /// Transport over connections to an address, opened when needed.
     pub fn to(address: Address) -> Self {
         let name = address.to_string();
         let host = match &address {
@@ -80,7 +77,7 @@ impl Transport {
             HeaderValue::from_str(host).unwrap_or_else(|_| HeaderValue::from_static("localhost"));
         Self {
             name,
-            way: Way::Connect {
+            route: Route::Connect {
                 address,
                 host,
                 idle: Arc::default(),
@@ -88,7 +85,7 @@ impl Transport {
         }
     }
 
-    /// A service in this process, as a router is.
+    /// Transport to a service in this process, such as a router.
     pub fn within<S, B>(service: S) -> Self
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -106,11 +103,11 @@ impl Transport {
         };
         Self {
             name: "this process".to_owned(),
-            way: Way::Within(Box::new(call)),
+            route: Route::Within(Box::new(call)),
         }
     }
 
-    /// What it leads to, for messages.
+    /// Name of the server, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -119,22 +116,22 @@ impl Transport {
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Answered, SendError> {
-        match &self.way {
-            Way::Within(call) => match call(request).await {
+        match &self.route {
+            Route::Within(call) => match call(request).await {
                 Ok(response) => Ok(Answered {
                     response,
                     lease: None,
                 }),
                 Err(error) => Err(SendError::Lost(error)),
             },
-            Way::Connect {
+            Route::Connect {
                 address,
                 host,
                 idle,
             } => {
                 request.headers_mut().insert(header::HOST, host.clone());
-                // A kept connection may have been closed by the other side meanwhile, which
-                // shows only in use: that says nothing of the server, so a new one is tried.
+                // The server may have closed a kept connection, which shows only in use. That is no
+                // error of the server, so a new connection is tried.
                 if let Some(sender) = idle.take()
                     && let Ok(answered) = exchange(sender, request.clone(), idle).await
                 {
@@ -148,7 +145,7 @@ impl Transport {
 }
 
 impl Lease {
-    /// The answer was read to the end: its connection may serve the next request.
+    /// Keeps the connection. The answer must have been read to the end.
     pub(super) async fn give_back(mut self) {
         if self.sender.ready().await.is_ok() {
             self.idle.give(self.sender);
@@ -176,7 +173,7 @@ async fn connect(address: &Address) -> Result<Sender, SendError> {
         Address::Tcp { host, port } => {
             let stream = TcpStream::connect((host.as_str(), *port)).await;
             let stream = stream.map_err(SendError::Absent)?;
-            // Requests are small and wait for their answers: coalescing would only delay them.
+            // Requests are small and wait for answers; Nagle's algorithm would only delay them.
             stream
                 .set_nodelay(true)
                 .map_err(|error| SendError::Lost(error.into()))?;
@@ -196,7 +193,7 @@ where
     let (sender, connection) = handshake(io)
         .await
         .map_err(|error| SendError::Lost(error.into()))?;
-    // The task ends with the connection; what goes wrong on it shows in the answer.
+    // The task ends with the connection; its errors show in the answer.
     tokio::spawn(async move {
         let _ = connection.await;
     });

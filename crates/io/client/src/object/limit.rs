@@ -1,17 +1,16 @@
-//! What a limit says, as people write it and as the plane of bookings has it (design 40, S1).
+//! Conversion between limits in files and limits of the plane of bookings (S1).
 
 use bursar_booking::limit::{Kind, WEIGHT_DEFAULT};
 use bursar_booking::{Bound, Limit, Scope, TTL_MAX, TTL_MIN};
-use bursar_units::{Label, Millis, NameError, ObjectName, hidden, quantity};
+use bursar_units::{Label, Millis, ObjectName, hidden, quantity};
 
 use super::{API_VERSION, KIND, Object, name_of};
 use crate::api::{self, limit::LimitSpec};
-use crate::shape::{Broken, Field, Shape, Wrong};
+use crate::shape::{Field, Shape, Violation, Wrong};
 use crate::tree::Node;
 
-/// The word for one counter per value.
+/// Value of `class` or `tenant` for one counter per value.
 pub const EACH: &str = "each";
-/// What a limit's document looks like.
 pub(crate) const SHAPE: Shape = Shape::Map(&[
     API_VERSION,
     KIND,
@@ -29,7 +28,7 @@ pub(crate) const SHAPE: Shape = Shape::Map(&[
     Field::optional("status", Shape::Any),
 ]);
 
-/// The limit that a spec declares, with its defaults; `None` where the spec has a mistake.
+/// The limit of a spec, with defaults; `None` if the spec has a mistake.
 pub fn from_spec(name: ObjectName, spec: &LimitSpec) -> Option<Limit> {
     let mut limit = Limit::unbounded(name, None, None);
     spec.put(&mut limit)?;
@@ -41,17 +40,17 @@ pub fn from_spec(name: ObjectName, spec: &LimitSpec) -> Option<Limit> {
     Some(limit)
 }
 
-/// The object people would write for a limit.
+/// Declared object of a limit.
 pub fn object(limit: &Limit) -> api::Limit {
     api::Limit::new(limit.name.clone(), to_spec(limit))
 }
 
-/// The spec people would write, with defaults shown.
+/// Spec of a limit, with defaults.
 pub fn to_spec(limit: &Limit) -> LimitSpec {
     LimitSpec::of(limit)
 }
 
-/// The bound as people write it, given how its dimension is written.
+/// Text of a bound, with the format of its dimension.
 pub(crate) fn bound_text(bound: Bound, format: impl Fn(u64) -> String) -> String {
     match bound {
         Bound::Exactly(value) => format(value),
@@ -66,7 +65,6 @@ pub(crate) fn scope_text(scope: &Scope) -> String {
     }
 }
 
-/// Reads a document that has the shape.
 pub(super) fn read(node: &Node) -> Option<Object> {
     let metadata = node.get("metadata")?;
     let version = metadata.get("resourceVersion").and_then(Node::text);
@@ -78,8 +76,8 @@ pub(super) fn read(node: &Node) -> Option<Object> {
     })
 }
 
-/// What cannot be said of one field of a spec alone.
-fn weight_rule(spec: &Node) -> Vec<Broken> {
+/// A weight is allowed only with `tenant` and without `class`.
+fn weight_rule(spec: &Node) -> Vec<Violation> {
     let has = |field| spec.given(field).is_some();
     let wrong = || {
         Wrong::with(
@@ -92,11 +90,7 @@ fn weight_rule(spec: &Node) -> Vec<Broken> {
 }
 
 pub(super) fn object_name(text: &str) -> Result<ObjectName, Wrong> {
-    ObjectName::new(text).map_err(|error| name_error(&error))
-}
-
-fn name_error(error: &NameError) -> Wrong {
-    Wrong::new(error.to_string())
+    ObjectName::new(text).map_err(Wrong::from)
 }
 
 pub(crate) fn scope(text: &str) -> Result<Scope, Wrong> {
@@ -106,10 +100,10 @@ pub(crate) fn scope(text: &str) -> Result<Scope, Wrong> {
     new_label(text).map(Scope::Named)
 }
 
-/// A class or tenant of a request: one that a reader sees whole.
+/// Reads a class or tenant of a request, which must not have invisible characters.
 pub(crate) fn new_label(text: &str) -> Result<Label, Wrong> {
-    let label = Label::new(text).map_err(|error| name_error(&error))?;
-    hidden::check(text).map_err(|error| Wrong::new(error.to_string()))?;
+    let label = Label::new(text)?;
+    hidden::check(text)?;
     Ok(label)
 }
 
@@ -165,7 +159,7 @@ pub(crate) fn ttl(text: &str) -> Result<Millis, Wrong> {
     }
 }
 
-/// A duration as people write limits: `24h`, not `1d`, so that the default reads as documented.
+/// Text of a duration in hours, `24h` and not `1d`, so that the default is shown as documented.
 pub(crate) fn hours(length: Millis) -> String {
     const HOUR_MS: u64 = 3_600_000;
     let ms = length.ms();

@@ -1,7 +1,7 @@
-//! A node to be cleared, from a file (design 10, "What if, from a file").
+//! Input of `bursar market clear`: a node in a file.
 //!
-//! All mistakes are told at once, with their lines. Floors above ceilings are none: the market
-//! itself says what they mean.
+//! All mistakes are reported at once, with their lines. A floor above its ceiling is not a mistake:
+//! the market defines its meaning.
 
 use bursar_market::clear::{Market, Pod, Policy, VALUE_MAX, Want};
 use bursar_market::need::{HEADROOM_MIN_PERMILLE, PPM};
@@ -9,14 +9,13 @@ use bursar_market::params::{FACTOR_PERMILLE, weight};
 use serde::Deserialize;
 
 use super::{File, Mistake, Mistakes, text_of};
-use crate::shape::{self, Field, Found, Shape, Wrong, join};
+use crate::shape::{self, Field, FieldMistake, Shape, Wrong, join};
 use crate::tree::{Kind, Node, read_yaml};
 
-/// How many pods a node may have: more than any has, and what the kernel is bounded by.
+/// Maximum number of pods: more than a node has, and the bound of the kernel rule.
 const PODS_MAX: usize = 100_000;
-/// The most headroom that can be asked for: as much again.
 const HEADROOM_MAX_PERMILLE: u64 = 1_000;
-/// Words that tell the two ways apart in which a pod says what it wants.
+/// The two alternative fields for the demand of a pod.
 const DEMAND: &str = "demandPpm";
 const NEED: &str = "needMilli";
 
@@ -54,19 +53,19 @@ const POD: Shape = Shape::Map(&[
     ),
 ]);
 
-/// A file that has the shape.
+/// Content of a file of the right shape.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct MarketFile {
     capacity_milli: u64,
     policy: Option<Policy>,
     quantum_milli: Option<u64>,
-    pods: Vec<WrittenPod>,
+    pods: Vec<FilePod>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenPod {
+struct FilePod {
     id: String,
     min_milli: u64,
     max_milli: u64,
@@ -87,65 +86,56 @@ pub fn read_market(file: &File) -> Result<Market, Mistakes> {
     };
     let of_file = |message: &str| failed(vec![Mistake::of_file(&file.name, message)]);
     let text = text_of(file).map_err(|message| of_file(&message))?;
-    let of_text = |found: Vec<Found>| {
+    let of_text = |mistakes: Vec<FieldMistake>| {
         let lines: Vec<&str> = text.lines().collect();
-        let mistakes = found.into_iter();
+        let mistakes = mistakes.into_iter();
         failed(
             mistakes
-                .map(|found| Mistake::new(&file.name, &lines, None, found))
+                .map(|mistake| Mistake::new(&file.name, &lines, None, mistake))
                 .collect(),
         )
     };
     let mut documents = read_yaml(text).map_err(|unreadable| {
-        of_text(vec![Found {
-            place: unreadable.place,
-            path: String::new(),
-            wrong: Wrong::new(unreadable.message),
-        }])
+        let wrong = Wrong::new(unreadable.message);
+        of_text(vec![FieldMistake::new(unreadable.position, "", wrong)])
     })?;
     documents.retain(|node| !matches!(node.kind, Kind::Null));
     match documents.as_slice() {
         [] => Err(of_file("has no node to clear")),
         [node] => read(node).map_err(of_text),
-        [_, second, ..] => Err(of_text(vec![Found {
-            place: second.place,
-            path: String::new(),
-            wrong: Wrong::with("a second node begins here", "one is cleared at a time"),
-        }])),
+        [_, second, ..] => {
+            let wrong = Wrong::with("a second document begins here", "only one node is cleared");
+            Err(of_text(vec![FieldMistake::new(second.position, "", wrong)]))
+        }
     }
 }
 
-fn read(node: &Node) -> Result<Market, Vec<Found>> {
-    let mut found = Vec::new();
-    shape::check(&SHAPE, node, "", &mut found);
+fn read(node: &Node) -> Result<Market, Vec<FieldMistake>> {
+    let mut mistakes = Vec::new();
+    shape::check(&SHAPE, node, "", &mut mistakes);
     if let Some(Kind::List(pods)) = node.get("pods").map(|pods| &pods.kind) {
-        check_pods(pods, &mut found);
+        check_pods(pods, &mut mistakes);
     }
-    found.sort_by_key(|found| (found.place.line, found.place.column));
-    if !found.is_empty() {
-        return Err(found);
+    mistakes.sort_by_key(|mistake| (mistake.position.line, mistake.position.column));
+    if !mistakes.is_empty() {
+        return Err(mistakes);
     }
-    // What has the shape can be read.
-    serde_json::from_value::<Written>(node.to_value())
+    // A document of the right shape can be read.
+    serde_json::from_value::<MarketFile>(node.to_value())
         .map(Into::into)
         .map_err(|error| {
-            vec![Found {
-                place: node.place,
-                path: String::new(),
-                wrong: Wrong::new(format!("cannot be read: {error}")),
-            }]
+            let wrong = Wrong::new(format!("cannot be read: {error}"));
+            vec![FieldMistake::new(node.position, "", wrong)]
         })
 }
 
-/// What cannot be said of one field alone.
-fn check_pods(pods: &[Node], found: &mut Vec<Found>) {
+fn check_pods(pods: &[Node], mistakes: &mut Vec<FieldMistake>) {
     let mut seen = std::collections::BTreeSet::new();
     for (pod, index) in pods.iter().zip(0..) {
         let path = format!("pods[{index}]");
         if index >= PODS_MAX {
             let wrong = Wrong::new(format!("is one too many, at most {PODS_MAX} are cleared"));
-            let place = pod.place;
-            found.push(Found { place, path, wrong });
+            mistakes.push(FieldMistake::new(pod.position, path, wrong));
             return;
         }
         if !matches!(pod.kind, Kind::Map(_)) {
@@ -155,22 +145,21 @@ fn check_pods(pods: &[Node], found: &mut Vec<Found>) {
         let is_twice = name
             .and_then(Node::text)
             .is_some_and(|id| !seen.insert(id.to_owned()));
-        found.extend(name.filter(|_| is_twice).map(|name| Found {
-            place: name.place,
-            path: join(&path, "id"),
-            wrong: Wrong::with("names the same pod again", "leave one of them out"),
+        mistakes.extend(name.filter(|_| is_twice).map(|name| {
+            let wrong = Wrong::with("names the same pod again", "leave one of them out");
+            FieldMistake::new(name.position, join(&path, "id"), wrong)
         }));
         match (pod.given(DEMAND), pod.given(NEED)) {
-            (Some(_), Some(need)) => found.push(Found {
-                place: need.place,
-                path: join(&path, NEED),
-                wrong: Wrong::with("is given beside demandPpm", "leave one of them out"),
-            }),
-            (None, None) => found.push(Found {
-                place: name.map_or(pod.place, |name| name.place),
-                path,
-                wrong: Wrong::new("must say what it wants: demandPpm or needMilli"),
-            }),
+            (Some(_), Some(need)) => {
+                let wrong =
+                    Wrong::with("cannot be combined with demandPpm", "leave one of them out");
+                mistakes.push(FieldMistake::new(need.position, join(&path, NEED), wrong));
+            }
+            (None, None) => {
+                let position = name.unwrap_or(pod).position;
+                let wrong = Wrong::new("needs demandPpm or needMilli");
+                mistakes.push(FieldMistake::new(position, path, wrong));
+            }
             _ => {}
         }
     }
@@ -184,34 +173,34 @@ fn id(text: &str) -> Result<(), Wrong> {
     }
 }
 
-impl From<Written> for Market {
-    fn from(written: Written) -> Self {
+impl From<MarketFile> for Market {
+    fn from(file: MarketFile) -> Self {
         Self {
-            capacity_milli: written.capacity_milli,
-            policy: written.policy.unwrap_or_default(),
-            quantum_milli: written.quantum_milli.unwrap_or(1),
-            pods: written.pods.into_iter().map(Into::into).collect(),
+            capacity_milli: file.capacity_milli,
+            policy: file.policy.unwrap_or_default(),
+            quantum_milli: file.quantum_milli.unwrap_or(1),
+            pods: file.pods.into_iter().map(Into::into).collect(),
         }
     }
 }
 
-impl From<WrittenPod> for Pod {
-    fn from(written: WrittenPod) -> Self {
+impl From<FilePod> for Pod {
+    fn from(pod: FilePod) -> Self {
         Self {
-            id: written.id.into(),
-            min_milli: written.min_milli,
-            max_milli: written.max_milli,
-            // A pod counts as much as it requests, unless somebody says otherwise (M7).
-            weight: written
+            id: pod.id.into(),
+            min_milli: pod.min_milli,
+            max_milli: pod.max_milli,
+            // The default weight follows the request (M7).
+            weight: pod
                 .weight
-                .unwrap_or_else(|| weight(written.min_milli, FACTOR_PERMILLE)),
-            want: match (written.demand_ppm, written.need_milli) {
+                .unwrap_or_else(|| weight(pod.min_milli, FACTOR_PERMILLE)),
+            want: match (pod.demand_ppm, pod.need_milli) {
                 (Some(ppm), _) => Want::Demand(ppm),
-                (None, need) => Want::Need(need.unwrap_or(written.min_milli)),
+                (None, need) => Want::Need(need.unwrap_or(pod.min_milli)),
             },
-            headroom_permille: written.headroom_permille.unwrap_or(HEADROOM_MIN_PERMILLE),
-            current_milli: written.current_milli,
-            cooling: written.cooling.unwrap_or(false),
+            headroom_permille: pod.headroom_permille.unwrap_or(HEADROOM_MIN_PERMILLE),
+            current_milli: pod.current_milli,
+            cooling: pod.cooling.unwrap_or(false),
         }
     }
 }

@@ -1,64 +1,67 @@
-//! Mistakes in files, with the line they stand in (design 80, 2.5).
+//! Mistakes in files, with their lines.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::problem::{FieldError, Problem};
-use crate::shape::Found;
+use crate::shape::FieldMistake;
 
 /// One mistake in a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mistake {
-    /// The file as it was named.
+    /// Name of the file.
     pub file: String,
-    /// The line, from 1; `None` where the whole file is meant.
+    /// Line, from 1; `None` for the whole file.
     pub line: Option<usize>,
-    /// The column in characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// The object, as in `limit/python`, as far as the file says.
+    /// Object, as in `limit/python`, if the file names it.
     pub object: Option<String>,
-    /// The field, as in `spec.slots`; empty where there is none.
+    /// Path of the field, as in `spec.slots`; empty if there is none.
     pub path: String,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What may have been meant, or what to do.
+    /// Probable intention, or advice.
     pub suggestion: Option<String>,
-    /// The line as it stands in the file, and how many characters of it to underline.
+    /// Text of the line, and number of characters to underline.
     source: Option<(String, usize)>,
 }
 
-/// All mistakes of some files: nothing of them was used.
-///
-/// Its `Display` is what a terminal shows.
+/// All mistakes of some files, of which nothing was used. `Display` formats them for a terminal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mistakes {
-    /// The mistakes, in the order of the text.
+    /// Mistakes, in the order of the text.
     pub mistakes: Vec<Mistake>,
-    /// How many documents were read.
+    /// Number of documents read.
     pub documents: usize,
-    /// What was not done because of them: `applied`.
+    /// Participle of the action that was not done, as in `applied`.
     pub undone: &'static str,
 }
 
-/// Lines longer than this are not shown: their end says nothing, and a terminal would wrap.
+/// Longer lines are not shown, because a terminal would wrap them.
 const SOURCE_LINE_MAX: usize = 400;
 
 impl Mistake {
-    /// A mistake in a file that has these lines: of many mistakes each would look for its own again.
-    pub(super) fn new(file: &str, lines: &[&str], object: Option<String>, found: Found) -> Self {
-        let place = found.place;
-        let line = lines.get(place.line.saturating_sub(1));
+    /// Takes the lines of the file, so that they are split once for all mistakes.
+    pub(super) fn new(
+        file: &str,
+        lines: &[&str],
+        object: Option<String>,
+        mistake: FieldMistake,
+    ) -> Self {
+        let position = mistake.position;
+        let line = lines.get(position.line.saturating_sub(1));
         let line = line.copied().unwrap_or_default();
-        let is_shown = place.line > 0 && line.chars().count() <= SOURCE_LINE_MAX;
+        let is_shown = position.line > 0 && line.chars().count() <= SOURCE_LINE_MAX;
         Self {
             file: file.to_owned(),
-            line: (place.line > 0).then_some(place.line),
-            column: place.column,
+            line: (position.line > 0).then_some(position.line),
+            column: position.column,
             object,
-            path: found.path,
-            message: found.wrong.message,
-            suggestion: found.wrong.suggestion,
-            source: is_shown.then(|| (line.to_owned(), place.width)),
+            path: mistake.path,
+            message: mistake.wrong.message,
+            suggestion: mistake.wrong.suggestion,
+            source: is_shown.then(|| (line.to_owned(), position.width)),
         }
     }
 
@@ -77,7 +80,7 @@ impl Mistake {
 }
 
 impl Mistakes {
-    /// The same as a problem object, for `-o json`.
+    /// The mistakes as a problem, for `-o json`.
     pub fn to_problem(&self) -> Problem {
         let errors = self.mistakes.iter().map(|mistake| FieldError {
             path: mistake.path.clone(),
@@ -90,7 +93,6 @@ impl Mistakes {
         problem
     }
 
-    /// The last line: how many mistakes, where, and that nothing was done.
     fn sum(&self) -> String {
         let objects: BTreeSet<_> = self
             .mistakes
@@ -125,7 +127,7 @@ impl fmt::Display for Mistake {
             };
         };
         let gutter = line.to_string().len();
-        // A tab moves the terminal further than a space, so it is shown as one.
+        // A tab has more than one column in a terminal, so it is shown as a space.
         let source = source.replace('\t', " ");
         let indent = self.column.saturating_sub(1);
         writeln!(f, "\n{:gutter$} |", "")?;

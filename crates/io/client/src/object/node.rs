@@ -1,4 +1,4 @@
-//! What a machine has, read from a core `v1/Node` (design 80, 5.4).
+//! Conversion between `v1/Node` objects and the resources of a node.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::api;
 use crate::shape::{Field, Shape, Wrong};
 use crate::tree::{Kind, Node};
 
-/// The name of the resource that counts whole GPUs.
+/// Name of the resource that counts whole GPUs.
 pub const GPU_RESOURCE: &str = "nvidia.com/gpu";
 
-/// What a node's document looks like, as far as we read it.
+/// Shape of the part of a node's document that is read.
 pub(crate) const SHAPE: Shape = Shape::Open(&[
     API_VERSION,
     KIND,
@@ -36,7 +36,7 @@ pub(crate) const SHAPE: Shape = Shape::Open(&[
     ),
 ]);
 
-/// What a node of the API has.
+/// Resources of a node of the API.
 pub fn capacity(node: &api::Node) -> Result<Amount, quantity::Error> {
     let of = |resource: &str| node.status.allocatable.get(resource).map(String::as_str);
     Ok(Amount {
@@ -47,7 +47,7 @@ pub fn capacity(node: &api::Node) -> Result<Amount, quantity::Error> {
     })
 }
 
-/// The object people would write for a machine that has this much.
+/// Declared object of a node with these resources.
 pub fn object(name: &ObjectName, capacity: &Amount) -> api::Node {
     let resources = [
         ("cpu", quantity::format_cpu(capacity.cpu_milli)),
@@ -61,7 +61,6 @@ pub fn object(name: &ObjectName, capacity: &Amount) -> api::Node {
     api::Node::new(name.clone(), allocatable)
 }
 
-/// Reads a document that has the shape.
 pub(super) fn read(node: &Node) -> Option<Object> {
     let name = limit::object_name(name_of(node)?.text()?).ok()?;
     let allocatable = node

@@ -1,10 +1,10 @@
-//! One definition of what a declared object says.
+//! Declaration of the spec of a declared object.
 
-/// Declares a spec: the struct that travels with its schema, the shape that names all mistakes in
-/// it, and the ways into the plane's own type and back.
+/// Declares a spec: the struct with serde and schema, its `FIELDS` for the report of all mistakes,
+/// and the conversions to and from the type of the plane.
 ///
-/// A row has the field, its name in files, its type there and its kind with the reader of one value;
-/// then what the plane's type does with the value, and how it shows the value again.
+/// A row has the field, its name in files, its type there, its kind with the reader of one value,
+/// the setter and the getter of the plane's type.
 macro_rules! spec {
     (
         $(#[$about:meta])*
@@ -27,18 +27,17 @@ macro_rules! spec {
         }
 
         impl $name {
-            /// All fields, with what each may say.
             pub(crate) const FIELDS: &'static [$crate::shape::Field] = &[
                 $($crate::shape::Field::optional($wire, $crate::object::spec::spec!(@shape $kind $reader)),)+
             ];
 
-            /// What people would write, with defaults shown.
+            /// Spec of a target, with defaults.
             pub(crate) fn of(target: &$target) -> Self {
                 $(let $field = $crate::object::spec::show(target, $show);)+
                 Self { $($field),+ }
             }
 
-            /// Puts into a target what is written; `None` where a field says what it may not.
+            /// Sets the given fields of a target; `None` if a field has a mistake.
             pub(crate) fn put(&self, target: &mut $target) -> Option<()> {
                 $(
                     if let Some(written) = &self.$field {

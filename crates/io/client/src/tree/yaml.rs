@@ -1,35 +1,33 @@
-//! YAML, of which JSON is a part, to trees.
+//! Trees of YAML, of which JSON is a subset.
 //!
-//! Anchors and aliases are followed within a bound on the size of the result, so that a small
-//! file cannot become a large one. Tags other than the standard ones are refused, and keys are
-//! texts.
+//! Aliases are resolved within a bound on the size of the result, so that a small file cannot become
+//! a large tree. Non-standard tags are refused, and keys are texts.
 
 use std::collections::BTreeMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-use super::{Entry, Kind, Node, Place};
+use super::{Entry, Kind, Node, Position};
 
-/// How deep values may be nested: objects of ours need six levels, Kubernetes nodes ten.
+/// Maximum depth: our own objects need six levels, Kubernetes nodes ten.
 const DEPTH_MAX: usize = 64;
-/// How many values a text may have, aliases followed: those of a hundred thousand pods with every
-/// field, and four times what 16 MiB of real nodes have.
+/// Maximum number of values with aliases resolved: a hundred thousand pods with every field, and
+/// four times the values of 16 MiB of real nodes.
 const VALUES_MAX: usize = 2_000_000;
 
-/// Why a text could not be read at all.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Unreadable {
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) message: String,
 }
 
-/// Reads all documents of a text. Those before a place that cannot be read are lost with it:
-/// nothing of a file is used unless all of it is.
+/// Reads all documents of a text. An error in one is an error of all: a file is used whole or not
+/// at all.
 pub(crate) fn read_yaml(text: &str) -> Result<Vec<Node>, Unreadable> {
     let mut builder = Builder::default();
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| Unreadable {
-            place: Place {
+            position: Position {
                 line: error.marker().line(),
                 column: error.marker().col().saturating_add(1),
                 width: 1,
@@ -41,7 +39,7 @@ pub(crate) fn read_yaml(text: &str) -> Result<Vec<Node>, Unreadable> {
     Ok(builder.documents)
 }
 
-/// Collects events; the stack replaces recursion.
+/// Builds trees from events; the stack replaces recursion.
 #[derive(Default)]
 struct Builder {
     documents: Vec<Node>,
@@ -50,39 +48,38 @@ struct Builder {
     values: usize,
 }
 
-/// A list or map whose end has not been seen.
+/// List or map whose end event has not come.
 struct Open {
     anchor: usize,
     node: Node,
-    /// A key that waits for its value.
-    key: Option<(String, Place)>,
+    key: Option<(String, Position)>,
     values_before: usize,
 }
 
 impl Builder {
     fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Unreadable> {
-        let place = place_of(span);
+        let position = position_of(span);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let kind = scalar(&text, style, tag.as_deref(), place)?;
-                self.count(place, 1)?;
-                self.close(Node { place, kind }, anchor, 1)
+                let kind = scalar(&text, style, tag.as_deref(), position)?;
+                self.count(position, 1)?;
+                self.close(Node { position, kind }, anchor, 1)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                check_tag(tag.as_deref(), "seq", place)?;
+                check_tag(tag.as_deref(), "seq", position)?;
                 self.enter(
                     Node {
-                        place,
+                        position,
                         kind: Kind::List(Vec::new()),
                     },
                     anchor,
                 )
             }
             Event::MappingStart(_, anchor, tag) => {
-                check_tag(tag.as_deref(), "map", place)?;
+                check_tag(tag.as_deref(), "map", position)?;
                 self.enter(
                     Node {
-                        place,
+                        position,
                         kind: Kind::Map(Vec::new()),
                     },
                     anchor,
@@ -97,9 +94,9 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let Some((node, values)) = self.anchors.get(&anchor).cloned() else {
-                    return unreadable(place, "the alias stands inside what it names");
+                    return unreadable(position, "the alias is inside its own anchor");
                 };
-                self.count(place, values)?;
+                self.count(position, values)?;
                 self.close(node, 0, values)
             }
             Event::DocumentEnd => {
@@ -111,13 +108,13 @@ impl Builder {
     }
 
     fn enter(&mut self, node: Node, anchor: usize) -> Result<(), Unreadable> {
-        let place = node.place;
+        let position = node.position;
         if self.open.len() >= DEPTH_MAX {
             let message = format!("is nested too deeply, at most {DEPTH_MAX} levels are read");
-            return unreadable(place, &message);
+            return unreadable(position, &message);
         }
         let values_before = self.values;
-        self.count(place, 1)?;
+        self.count(position, 1)?;
         self.open.push(Open {
             anchor,
             node,
@@ -127,7 +124,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A value is whole: it goes into what is open, or is a document.
+    /// Adds a complete value to the innermost open list or map, or as a document.
     fn close(&mut self, node: Node, anchor: usize, values: usize) -> Result<(), Unreadable> {
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), values));
@@ -138,24 +135,24 @@ impl Builder {
         };
         match (&mut open.node.kind, open.key.take()) {
             (Kind::List(items), _) => items.push(node),
-            (Kind::Map(entries), Some((key, place))) => {
+            (Kind::Map(entries), Some((key, position))) => {
                 entries.push(Entry {
                     key,
-                    place,
+                    position,
                     value: node,
                 });
             }
-            (Kind::Map(_), None) => open.key = Some((key_of(&node)?, node.place)),
+            (Kind::Map(_), None) => open.key = Some((key_of(&node)?, node.position)),
             _ => {}
         }
         Ok(())
     }
 
-    fn count(&mut self, place: Place, values: usize) -> Result<(), Unreadable> {
+    fn count(&mut self, position: Position, values: usize) -> Result<(), Unreadable> {
         self.values = self.values.saturating_add(values);
         if self.values > VALUES_MAX {
             let message = format!("has too many values, at most {VALUES_MAX} are read");
-            return unreadable(place, &message);
+            return unreadable(position, &message);
         }
         Ok(())
     }
@@ -166,11 +163,11 @@ fn key_of(node: &Node) -> Result<String, Unreadable> {
         Kind::Text(text) | Kind::Number(text) => Ok(text.clone()),
         Kind::Bool(value) => Ok(value.to_string()),
         Kind::Null => Ok(String::new()),
-        Kind::List(_) | Kind::Map(_) => unreadable(node.place, "a field's name must be a text"),
+        Kind::List(_) | Kind::Map(_) => unreadable(node.position, "a field's name must be a text"),
     }
 }
 
-fn place_of(span: &Span) -> Place {
+fn position_of(span: &Span) -> Position {
     let (start, end) = (span.start, span.end);
     let one_line = start.line() == end.line();
     let width = if one_line {
@@ -178,24 +175,24 @@ fn place_of(span: &Span) -> Place {
     } else {
         1
     };
-    Place {
+    Position {
         line: start.line(),
         column: start.col().saturating_add(1),
         width,
     }
 }
 
-/// A scalar by the core schema of YAML 1.2; `yes`, `on` and `1_000` are texts.
+/// Reads a scalar by the core schema of YAML 1.2; `yes`, `on` and `1_000` are texts.
 fn scalar(
     text: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
-    place: Place,
+    position: Position,
 ) -> Result<Kind, Unreadable> {
     match tag.map(Tag::core_suffix) {
         Some(Some("str")) => return Ok(Kind::Text(text.to_owned())),
         Some(Some("bool" | "int" | "float" | "null")) | None => {}
-        Some(_) => return unreadable(place, "tags other than the standard ones are not read"),
+        Some(_) => return unreadable(position, "tags other than the standard ones are not read"),
     }
     if style != ScalarStyle::Plain {
         return Ok(Kind::Text(text.to_owned()));
@@ -216,17 +213,17 @@ fn is_number(text: &str) -> bool {
         && unsigned.parse::<f64>().is_ok()
 }
 
-fn check_tag(tag: Option<&Tag>, standard: &str, place: Place) -> Result<(), Unreadable> {
+fn check_tag(tag: Option<&Tag>, standard: &str, position: Position) -> Result<(), Unreadable> {
     match tag.map(Tag::core_suffix) {
         None => Ok(()),
         Some(Some(suffix)) if suffix == standard => Ok(()),
-        Some(_) => unreadable(place, "tags other than the standard ones are not read"),
+        Some(_) => unreadable(position, "tags other than the standard ones are not read"),
     }
 }
 
-fn unreadable<T>(place: Place, message: &str) -> Result<T, Unreadable> {
+fn unreadable<T>(position: Position, message: &str) -> Result<T, Unreadable> {
     Err(Unreadable {
-        place,
+        position,
         message: message.to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! Bodies that are wrong are told everything that is wrong with them.
+//! All mistakes of a request body are reported at once.
 
 use bursar_client::api::body::{Body, read, read_declared, read_values};
 use bursar_client::api::{
@@ -45,7 +45,7 @@ fn all_mistakes_of_a_reservation_are_named() {
             "slots must not be negative, 1 to 9007199254740991 is allowed",
             "ttlMs must be a whole number from 1000 to 86400000, leave out the quotes: 1",
             "waitMs must be at most 9007199254740991, 0 to 9007199254740991 is allowed",
-            "priority is `hihg`, which is not one of its words, did you mean `high`?",
+            "priority is `hihg`, which is not an allowed value, did you mean `high`?",
         ]
     );
     assert_eq!(
@@ -81,13 +81,13 @@ fn mistakes_of_a_batch_name_the_operation() {
         ),
         [
             "operations[1].fence is missing",
-            "operations[2].op is `relase`, which is not one of its words, did you mean `release`?",
+            "operations[2].op is `relase`, which is not an allowed value, did you mean `release`?",
             "operations[3].fence is not a field, fields are op, id",
             "operations[4].op is missing, one of reserve, renew, release, cancel",
             "operations[4].id has the character 'é'; allowed are letters, digits and . _ : -",
         ]
     );
-    // What is wrong within an operation that can be read is its own result.
+    // A mistake within a readable operation is the result of that operation.
     let batch: Batch = read(
         r#"{"operations": [{"op": "release", "id": "a"}, {"op": "renew", "id": "a", "fence": 1},
             {"op": "reserve", "id": "a", "class": "a\u200b", "slots": 0, "ttlMs": 5}]}"#
@@ -127,13 +127,13 @@ fn a_forced_release_needs_its_reason_and_no_fence() {
     assert_eq!(
         sentences::<ReleaseRequest>(r#"{"force": true, "fence": 3}"#),
         [
-            "fence goes without `force`",
-            "reason is missing; it goes on record with `force`"
+            "fence cannot be combined with `force`",
+            "reason is missing; `force` requires it"
         ]
     );
     assert_eq!(
         sentences::<ReleaseRequest>(r#"{"fence": 3, "reason": "done"}"#),
-        ["reason goes with `force` only"]
+        ["reason requires `force`"]
     );
 }
 
@@ -151,14 +151,14 @@ fn a_token_needs_a_role_and_use_needs_a_tenant() {
         sentences::<TokenRequest>(r#"{"name": "CI", "roles": ["admin"]}"#),
         [
             "name has the character 'C'; allowed are lower-case letters, digits, - and . (not first or last)",
-            "roles[0] is `admin`, which is not one of its words, one of view, use, operate",
+            "roles[0] is `admin`, which is not an allowed value, one of view, use, operate",
         ]
     );
 }
 
 type Reader = fn(&[u8]) -> Result<(), Box<Problem>>;
 
-/// A good body of every kind, with every field that it may have, and its reader.
+/// A valid body of every kind with all its fields, and its reader.
 fn every_body() -> Vec<(Value, Reader)> {
     fn only_read<T: Body>(bytes: &[u8]) -> Result<(), Box<Problem>> {
         read::<T>(bytes).map(drop)
@@ -213,7 +213,7 @@ fn every_body() -> Vec<(Value, Reader)> {
     ]
 }
 
-/// Every value in a body, as a pointer to it.
+/// JSON pointers to all values of a body.
 fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
     found.push(here.to_owned());
     match value {
@@ -232,7 +232,7 @@ fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn a_list_does_not_pass_for_an_object_however_deep() {
+fn a_list_is_not_accepted_as_an_object_at_any_depth() {
     for (good, read) in every_body() {
         assert!(read(good.to_string().as_bytes()).is_ok(), "{good}");
         let mut places = Vec::new();
@@ -243,7 +243,7 @@ fn a_list_does_not_pass_for_an_object_however_deep() {
             let Value::Object(fields) = object.clone() else {
                 continue;
             };
-            // In the order of the declaration, as far as JSON's own order has it, and as one item.
+            // The values in the order of JSON, and the object as the only item.
             for list in [
                 json!(fields.values().collect::<Vec<_>>()),
                 json!([object.clone()]),
@@ -271,7 +271,7 @@ fn a_list_does_not_pass_for_an_object_however_deep() {
 }
 
 #[test]
-fn no_mistake_is_told_in_the_words_of_a_parser() {
+fn no_mistake_has_the_message_of_a_parser() {
     let odd = [
         json!(null),
         json!(true),
@@ -351,7 +351,7 @@ fn all_mistakes_of_an_execution_and_of_a_token_are_named_at_once() {
     );
     let named = mistakes.get(..8).unwrap().join("; ");
     assert_eq!(problem.detail, format!("{named}; and 1 more"));
-    // Also where every field has the right kind.
+    // The same if every field has the right kind.
     let body = r#"{"class": "a", "command": "", "slots": 0, "maxTimeMs": 1, "pids": 0}"#;
     assert_eq!(
         sentences::<ExecutionRequest>(body),
@@ -372,9 +372,9 @@ fn all_mistakes_of_an_execution_and_of_a_token_are_named_at_once() {
     );
 }
 
-/// What no field alone breaks is told with what a field does, also where the body has no type.
+/// Violations of rules over several fields are reported together with mistakes of single fields.
 #[test]
-fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
+fn rules_over_several_fields_are_reported_with_other_mistakes() {
     for (body, expected) in [
         (
             r#"{"exitCode": "x"}"#,
@@ -386,12 +386,12 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         (
             r#"{"force": true, "fence": 1, "outcome": "good"}"#,
             vec![
-                "outcome is `good`, which is not one of its words, one of ok, failed",
-                "fence goes without `force`",
-                "reason is missing; it goes on record with `force`",
+                "outcome is `good`, which is not an allowed value, one of ok, failed",
+                "fence cannot be combined with `force`",
+                "reason is missing; `force` requires it",
             ],
         ),
-        // Whether it is by force is not known, and a reason that is no text is told once.
+        // `force` is unknown, and a reason that is not a text is reported once.
         (
             r#"{"force": 1, "reason": 2}"#,
             vec![
@@ -403,14 +403,14 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
             r#"{"fence": "1", "reason": "done"}"#,
             vec![
                 "fence must be a whole number from 0, leave out the quotes: 1",
-                "reason goes with `force` only",
+                "reason requires `force`",
             ],
         ),
     ] {
         assert_eq!(sentences::<ReleaseRequest>(body), expected, "{body}");
         let operation = body.replacen('{', r#"{"op": "release", "id": "a", "#, 1);
         let batch = format!(r#"{{"operations": [{operation}]}}"#);
-        let of_operation = |told: &&str| format!("operations[0].{told}");
+        let of_operation = |sentence: &&str| format!("operations[0].{sentence}");
         let expected: Vec<_> = expected.iter().map(of_operation).collect();
         assert_eq!(sentences::<Batch>(&batch), expected, "{batch}");
     }
@@ -431,12 +431,12 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         ),
         (
             r#"{"roles": ["view"], "tenants": ["a"]}"#,
-            vec!["name is missing", "tenants goes with the role `use`"],
+            vec!["name is missing", "tenants requires the role `use`"],
         ),
-        // A role that is not known may have been meant to be `use`.
+        // The unknown role may have been meant as `use`.
         (
             r#"{"name": "ci", "roles": ["view", "used"], "tenants": ["a"]}"#,
-            vec!["roles[1] is `used`, which is not one of its words, did you mean `use`?"],
+            vec!["roles[1] is `used`, which is not an allowed value, did you mean `use`?"],
         ),
         (
             r#"{"name": "ci", "roles": ["use", 1], "tenants": []}"#,
@@ -455,22 +455,22 @@ fn rules_over_several_fields_are_told_with_fields_of_the_wrong_kind() {
         [
             "class is missing",
             "command is empty",
-            "args[1] has a zero byte, which no program can be given",
-            "env has a name with `=` or a zero byte in it",
-            "env.C has a zero byte, which no program can be given",
+            "args[1] contains a zero byte, which a program cannot receive",
+            "env has a name that contains `=` or a zero byte",
+            "env.C contains a zero byte, which a program cannot receive",
             "directory is not an absolute path",
         ]
     );
 }
 
 #[test]
-fn a_body_with_endless_mistakes_gets_a_short_answer() {
+fn the_number_of_reported_mistakes_is_bounded() {
     let body = format!(r#"{{"operations": [{}1]}}"#, "1,".repeat(500_000));
     assert_eq!(refusal::<Batch>(&body).errors.len(), 64);
 }
 
 #[test]
-fn texts_of_a_request_have_no_character_that_cannot_be_seen() {
+fn texts_of_a_request_have_no_invisible_characters() {
     for (hidden, named) in [
         ("\u{202e}", "U+202E"),
         ("\u{2066}", "U+2066"),
@@ -510,10 +510,10 @@ fn texts_of_a_request_have_no_character_that_cannot_be_seen() {
             problem.detail,
             format!("spec.class {message}; spec.tenant {message}")
         );
-        // What is run is bytes of the caller's own, and goes on no record.
+        // The command is never recorded, so any characters are allowed.
         let request = json!({"class": "a", "command": text, "args": [text, "a\nb"]}).to_string();
         assert!(read::<ExecutionRequest>(request.as_bytes()).is_ok());
-        // An answer may have it: it was recorded before there was this rule.
+        // Answers may have it: such records are older than this rule.
         let booking = json!({"id": "a", "state": "queued", "class": text, "tenant": text});
         assert!(serde_json::from_value::<bursar_client::api::Booking>(booking).is_ok());
     }
@@ -525,7 +525,7 @@ fn texts_of_a_request_have_no_character_that_cannot_be_seen() {
 }
 
 #[test]
-fn what_cannot_be_read_is_malformed_and_says_where() {
+fn an_unreadable_body_is_malformed_with_its_position() {
     for text in ["{", r#"{"class": "a""#, "nonsense", &"[".repeat(10_000)] {
         let problem = refusal::<BookingRequest>(text);
         assert_eq!(problem.code, Code::Malformed, "{text:.20}");

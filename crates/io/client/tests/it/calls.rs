@@ -1,4 +1,4 @@
-//! Every call has the address, method and headers of design 80 (4.1).
+//! Path, method and headers of every call.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::fake::{Reply, within};
 
 #[tokio::test]
-async fn calls_have_the_addresses_of_the_page() {
+async fn calls_have_their_paths_and_methods() {
     let (client, log) = within(|_| Reply::Json(200, json!({})));
     let id = BookingId::new("job:1").unwrap();
     let name = ObjectName::new("python").unwrap();
@@ -186,7 +186,7 @@ async fn all_pages_of_a_list_are_read() {
 }
 
 #[tokio::test]
-async fn a_download_is_read_as_it_comes() {
+async fn a_download_is_read_in_chunks() {
     let (client, _) = within(|_| Reply::Text(200, "{}\n{}\n"));
     let mut export = client.export(&Query::new()).await.unwrap();
     assert_eq!(export.chunk().await.unwrap().unwrap(), "{}\n{}\n");

@@ -1,4 +1,4 @@
-//! Executions: their shapes, their calls, and what they write.
+//! Executions: their JSON, their calls and their output.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::fake::{Reply, on_socket, problem, script, within};
 
-/// Reads a value as a type and writes it again: what is shown must survive.
+/// Reads a value as a type and writes it again; the result must be equal.
 fn survives<T: DeserializeOwned + Serialize>(shown: &Value) -> T {
     let typed: T = serde_json::from_value(shown.clone()).unwrap();
     assert_eq!(&serde_json::to_value(&typed).unwrap(), shown);
@@ -27,7 +27,7 @@ fn id() -> BookingId {
 }
 
 #[test]
-fn a_submission_reads_as_the_page_shows_and_has_the_defaults_of_the_page() {
+fn a_submission_is_read_with_its_defaults() {
     let request: ExecutionRequest = survives(&json!({
         "class": "python", "tenant": "acme", "slots": 2, "command": "python3",
         "args": ["-c", "print(1)"], "env": {"PATH": "/usr/bin"}, "directory": "/srv",
@@ -76,7 +76,7 @@ fn an_answer_is_flat_and_reads_back() {
 }
 
 #[test]
-fn the_words_people_see_are_those_that_travel() {
+fn displayed_words_are_those_of_json() {
     for state in ExecutionState::ALL {
         assert_eq!(serde_json::to_value(state).unwrap(), state.word());
     }
@@ -87,7 +87,7 @@ fn the_words_people_see_are_those_that_travel() {
 
 proptest! {
     #[test]
-    fn a_program_no_machine_can_start_is_never_without_a_mistake(
+    fn a_program_that_cannot_be_started_is_a_mistake(
         command in any::<String>(), args in any::<Vec<String>>(),
         env in any::<std::collections::BTreeMap<String, String>>(),
     ) {
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn calls_have_the_addresses_of_the_page() {
+async fn calls_have_their_paths_and_methods() {
     let (client, log) = within(|_| Reply::Json(200, json!({})));
     let request = ExecutionRequest::new(Label::new("python").unwrap(), "true".to_owned());
     // The answers are empty, so all but the last fail after they were sent.
@@ -137,7 +137,7 @@ async fn read_to_end(logs: &mut Logs) -> String {
 }
 
 #[tokio::test]
-async fn output_that_breaks_off_goes_on_at_its_next_byte() {
+async fn interrupted_output_continues_at_its_next_byte() {
     let server = on_socket(script([
         Reply::Part("one ".to_owned()),
         Reply::Vanish,
@@ -162,7 +162,7 @@ async fn output_that_breaks_off_goes_on_at_its_next_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_that_cannot_be_read_is_given_up_and_what_is_refused_is_not_repeated() {
+async fn reading_of_output_ends_after_its_attempts_and_at_a_refusal() {
     let (client, log) = within(|_| problem(Code::NotFound));
     let refused = client.logs(&id(), LogStream::Stdout, Follow::Now).await;
     assert_eq!(
@@ -170,7 +170,7 @@ async fn output_that_cannot_be_read_is_given_up_and_what_is_refused_is_not_repea
         Code::NotFound
     );
     assert_eq!(log.lines().len(), 1);
-    // In process a stream cannot break, so it is a server that is gone after its first answer.
+    // A stream within the process cannot break, so the server is gone after its first answer.
     let server = on_socket(script([Reply::Part("one".to_owned()), problem(Code::Busy)]));
     let logs = server
         .client

@@ -1,4 +1,4 @@
-//! Servers that do what a test tells them: in this process on virtual time, or on real sockets.
+//! Scripted servers: in this process on virtual time, or on real sockets.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,36 +17,36 @@ use tokio::net::{TcpListener, UnixListener};
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
 }
 
-/// What the server does with a request.
+/// Reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// Answers.
     Json(u16, Value),
     /// Answers with a header.
     JsonWith(u16, &'static str, &'static str, Value),
-    /// Answers with a text of its own.
+    /// Answers with any text.
     Text(u16, &'static str),
-    /// Sends a part of a body and goes away (a socket), or ends the stream (in process).
+    /// Sends a part of a body, then closes the socket, or ends the stream (in process).
     Part(String),
-    /// Goes away without an answer.
+    /// Closes the connection without an answer.
     Vanish,
-    /// Answers, and closes the connection though nobody asked for that.
+    /// Answers and closes the connection.
     Close(Value),
     /// Never answers.
     Hang,
 }
 
-/// What was asked so far.
+/// Requests so far.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<Seen>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<Received>>>);
 
-impl Seen {
+impl Received {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -56,7 +56,7 @@ impl Seen {
 }
 
 impl Log {
-    pub(crate) fn all(&self) -> Vec<Seen> {
+    pub(crate) fn all(&self) -> Vec<Received> {
         self.0.lock().unwrap().clone()
     }
 
@@ -64,7 +64,7 @@ impl Log {
         self.all().into_iter().map(|seen| seen.line).collect()
     }
 
-    fn push(&self, seen: Seen) {
+    fn push(&self, seen: Received) {
         self.0.lock().unwrap().push(seen);
     }
 }
@@ -82,10 +82,10 @@ pub(crate) fn granted(id: &str, fence: u64) -> Reply {
     Reply::Json(201, json!({"id": id, "state": "granted", "fence": fence}))
 }
 
-/// One reply after the other; the last is given for ever.
+/// Replies in order; the last is repeated.
 pub(crate) fn script(
     replies: impl IntoIterator<Item = Reply>,
-) -> impl Fn(&Seen) -> Reply + Send + Sync {
+) -> impl Fn(&Received) -> Reply + Send + Sync {
     let left = Mutex::new(replies.into_iter().collect::<VecDeque<_>>());
     move |_| {
         let mut left = left.lock().unwrap();
@@ -98,13 +98,13 @@ pub(crate) fn script(
 }
 
 /// A client of a server in this process.
-pub(crate) fn within(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (Client, Log) {
+pub(crate) fn within(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> (Client, Log) {
     let log = Log::default();
     let (reply, seen_by) = (Arc::new(reply), log.clone());
     let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
         let (reply, log) = (Arc::clone(&reply), seen_by.clone());
         async move {
-            let seen = seen(request).await;
+            let seen = received(request).await;
             log.push(seen.clone());
             answer(reply(&seen)).await
         }
@@ -115,11 +115,11 @@ pub(crate) fn within(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> 
     )
 }
 
-async fn seen(request: Request<Full<Bytes>>) -> Seen {
+async fn received(request: Request<Full<Bytes>>) -> Received {
     let (head, body) = request.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
-    Seen {
+    Received {
         line: format!("{} {}", head.method, head.uri),
         headers: head
             .headers
@@ -158,7 +158,7 @@ pub(crate) struct OnSocket {
     _directory: tempfile::TempDir,
 }
 
-pub(crate) fn on_socket(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> OnSocket {
+pub(crate) fn on_socket(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> OnSocket {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("api.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -182,7 +182,7 @@ pub(crate) fn on_socket(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) 
 
 /// A client of a server on a port of its own.
 pub(crate) async fn on_port(
-    reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    reply: impl Fn(&Received) -> Reply + Send + Sync + 'static,
     options: Options,
 ) -> (Client, Log) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -199,11 +199,11 @@ pub(crate) async fn on_port(
     (Client::new(Transport::to(address), options), log)
 }
 
-/// HTTP by hand, because a good server would not let us break it.
+/// HTTP by hand, because a real server cannot be made to fail like this.
 async fn serve<T, F>(stream: T, reply: Arc<F>, log: Log) -> Option<()>
 where
     T: AsyncRead + AsyncWrite + Unpin,
-    F: Fn(&Seen) -> Reply,
+    F: Fn(&Received) -> Reply,
 {
     let mut stream = BufReader::new(stream);
     loop {
@@ -243,7 +243,7 @@ async fn write(
     stream.write_all(text.as_bytes()).await.ok()
 }
 
-async fn read_request(stream: &mut BufReader<impl AsyncRead + Unpin>) -> Option<Seen> {
+async fn read_request(stream: &mut BufReader<impl AsyncRead + Unpin>) -> Option<Received> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -264,7 +264,7 @@ async fn read_request(stream: &mut BufReader<impl AsyncRead + Unpin>) -> Option<
     let mut body = vec![0; length.map_or(0, |(_, value)| value.parse().unwrap())];
     stream.read_exact(&mut body).await.ok()?;
     let line = lines[0].trim_end_matches(" HTTP/1.1").to_owned();
-    Some(Seen {
+    Some(Received {
         line,
         headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Files are read whole or not at all, and every mistake is shown where it stands.
+//! Files are read whole or not at all, and every mistake is shown at its line.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ fn read(text: &str) -> Result<Vec<Object>, Mistakes> {
     read_files(&[file(text)])
 }
 
-/// What a terminal shows for a limit with this spec.
+/// Terminal output for a limit with this spec.
 fn shown(spec: &str) -> String {
     let text = format!(
         "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {{name: python}}\nspec:\n{spec}"
@@ -36,8 +36,8 @@ fn apply(objects: &[Value]) -> Vec<u8> {
     json!({ "objects": objects }).to_string().into_bytes()
 }
 
-/// What a body is told that was sent to the address of this limit.
-fn told(body: &Value, name: &str) -> Vec<String> {
+/// Mistakes of a body that was sent to the path of this limit.
+fn mistakes_of(body: &Value, name: &str) -> Vec<String> {
     let name = ObjectName::new(name).ok();
     let address = Address {
         kind: ObjectKind::Limit,
@@ -79,7 +79,7 @@ status:
 "#;
 
 #[test]
-fn the_files_of_the_page_are_read() {
+fn the_documented_files_are_read() {
     let objects = read(PAGE).unwrap();
     let references: Vec<_> = objects.iter().map(Object::reference).collect();
     assert_eq!(
@@ -130,7 +130,7 @@ fn the_files_of_the_page_are_read() {
 }
 
 #[test]
-fn what_is_printed_shows_defaults_and_reads_back_the_same() {
+fn printed_objects_show_defaults_and_are_read_back_equal() {
     let objects = read(PAGE).unwrap();
     let printed = Object::to_yaml(&objects);
     assert_eq!(read(&printed).unwrap(), objects);
@@ -156,7 +156,7 @@ fn json_and_lists_are_read_too() {
 }
 
 #[test]
-fn mistakes_are_shown_as_the_page_shows_them() {
+fn mistakes_are_shown_with_their_lines() {
     let text = "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata:\n  name: python\nspec:\n  \
                 class: python\n  solts: 120\n  # not all of it\n  cpu: 101%\n---\n\
                 apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: fine}\nspec: {slots: 1}\n";
@@ -190,7 +190,7 @@ error: 1 mistake in nod/a01, nothing was applied (1 document read)";
 }
 
 #[test]
-fn every_wrong_value_is_told_with_its_path() {
+fn every_wrong_value_is_reported_with_its_path() {
     for (spec, path, message) in [
         ("  slots: -1", "spec.slots", "must not be negative"),
         (
@@ -278,7 +278,7 @@ fn zero_pauses_and_percentages_reach_from_one_to_a_hundred() {
 }
 
 #[test]
-fn documents_that_are_no_objects_say_what_is_missing() {
+fn documents_that_are_no_objects_are_reported() {
     for (text, sentence) in [
         ("", "limits.yaml: has no objects"),
         ("---\n---\n", "limits.yaml: has no objects"),
@@ -314,12 +314,12 @@ fn documents_that_are_no_objects_say_what_is_missing() {
 }
 
 #[test]
-fn an_object_may_stand_in_a_set_of_files_once() {
+fn an_object_may_be_in_a_set_of_files_once() {
     let one =
         "apiVersion: bursar.dev/v1alpha1\nkind: Limit\nmetadata: {name: a}\nspec: {slots: 1}\n";
     let mistakes = read_files(&[file(one), file(one)]).unwrap_err();
     assert_eq!(mistakes.mistakes[0].message, "names limit/a twice");
-    // Also one that has other mistakes, and not what is of another kind.
+    // The same for an object with other mistakes, but not for an object of another kind.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
     let mut wrong = node.clone();
     wrong["status"] = json!({"allocatable": {"cpu": "much"}});
@@ -339,9 +339,9 @@ fn an_object_may_stand_in_a_set_of_files_once() {
 }
 
 #[test]
-fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
+fn an_object_without_a_kind_is_checked_as_the_kind_of_its_path() {
     assert_eq!(
-        told(&json!({"slots": -2}), "x"),
+        mistakes_of(&json!({"slots": -2}), "x"),
         [
             "slots is not a field, fields are apiVersion, kind, metadata, spec, status",
             "apiVersion is missing",
@@ -355,7 +355,7 @@ fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
         "spec.slot is not a field, did you mean `slots`?",
         "spec.cpu is not a quantity, write it as in 500m, 2, 1.5, 256Mi or 4Gi",
         "spec.weight is for limits of tenants alone, leave it out, or give `tenant` and no `class`",
-        "metadata.name is y, the address says x",
+        "metadata.name is y, the path has x",
     ];
     for (version, kind, head) in [
         (
@@ -378,23 +378,23 @@ fn an_object_without_a_kind_is_checked_as_what_its_address_says() {
         let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "y"},
             "spec": spec});
         let mut expected = [&head[..], &wrong_spec].concat();
-        assert_eq!(told(&body, "x"), expected);
-        // A name that is wrong in the address is told by whoever reads the address.
+        assert_eq!(mistakes_of(&body, "x"), expected);
+        // A mistake in the path is reported by the reader of the path.
         expected.pop();
-        assert_eq!(told(&body, "not a name"), expected);
+        assert_eq!(mistakes_of(&body, "not a name"), expected);
     }
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "y"}});
     assert_eq!(
-        told(&node, "x"),
+        mistakes_of(&node, "x"),
         [
-            "kind is Node, the address is of a Limit",
-            "metadata.name is y, the address says x"
+            "kind is Node, the path is that of a Limit",
+            "metadata.name is y, the path has x"
         ]
     );
 }
 
 #[test]
-fn what_can_be_said_without_the_kind_is_said_and_the_version_tells_the_kind() {
+fn an_object_without_a_kind_is_checked_by_its_version() {
     let version = "bursar.dev/v1alpha1";
     for (object, expected) in [
         (
@@ -449,25 +449,26 @@ fn what_can_be_said_without_the_kind_is_said_and_the_version_tells_the_kind() {
         let of_list = read_values(&apply(std::slice::from_ref(&object))).unwrap_err();
         let of_file = read(&object.to_string()).unwrap_err().to_problem();
         for problem in [*of_list, of_file] {
-            let told = problem.errors.iter().map(FieldError::sentence);
-            let told = told.map(|told| {
-                told.replace("objects[0]", "")
+            let sentences = problem.errors.iter().map(FieldError::sentence);
+            let sentences = sentences.map(|sentences| {
+                sentences
+                    .replace("objects[0]", "")
                     .trim_start_matches(['.', ' '])
                     .to_owned()
             });
-            assert_eq!(told.collect::<Vec<_>>(), expected, "{object}");
+            assert_eq!(sentences.collect::<Vec<_>>(), expected, "{object}");
         }
     }
 }
 
 #[test]
-fn mistakes_of_an_apply_and_of_its_objects_are_told_together() {
+fn mistakes_of_an_apply_and_of_its_objects_are_reported_together() {
     let body = r#"{"object": [], "objects": [7, {"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "a", "name": "b"}}]}"#;
     let problem = read_values(body.as_bytes()).unwrap_err();
-    let told: Vec<_> = problem.errors.iter().map(FieldError::sentence).collect();
+    let sentences: Vec<_> = problem.errors.iter().map(FieldError::sentence).collect();
     assert_eq!(
-        told,
+        sentences,
         [
             "object is not a field, did you mean `objects`?",
             "objects[0] must be an object with apiVersion, kind, metadata and spec",
@@ -479,7 +480,7 @@ fn mistakes_of_an_apply_and_of_its_objects_are_told_together() {
 }
 
 #[test]
-fn bytes_that_are_no_text_and_files_without_end_are_refused_by_name() {
+fn binary_and_very_large_files_are_refused_by_name() {
     let binary = File {
         name: "x.yaml".to_owned(),
         bytes: b"a: 1\nb: \xff\n".to_vec(),
@@ -532,7 +533,7 @@ fn a_small_file_cannot_become_a_large_one() {
         read("a: &a [*a]")
             .unwrap_err()
             .to_string()
-            .contains("inside what it names")
+            .contains("inside its own anchor")
     );
 }
 

@@ -1,4 +1,4 @@
-//! The promises of the API's shapes, files and client.
+//! Tests of API types, files and the client.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! A node in a file: read whole or not at all, and every mistake is shown where it stands.
+//! A node in a file is read whole or not at all, and every mistake is shown at its line.
 
 use bursar_client::object::{File, read_market};
 use bursar_market::clear::{Market, Policy, Want};
@@ -12,7 +12,7 @@ fn read(text: &str) -> Result<Market, String> {
     read_market(&file).map_err(|mistakes| mistakes.to_string())
 }
 
-/// All mistakes, one line each: where, and what.
+/// All mistakes, one line each, with their positions.
 fn mistakes(text: &str) -> Vec<String> {
     let file = File {
         name: "m".to_owned(),
@@ -30,7 +30,7 @@ fn mistakes(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_file_of_the_design_is_read() {
+fn a_file_with_all_fields_is_read() {
     let market = read(
         "capacityMilli: 1000
 policy: proportional            # full-capacity, weighted-nash
@@ -53,7 +53,7 @@ pods:                           # demandPpm, or needMilli instead
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn absent_fields_have_defaults() {
     let text = "capacityMilli: 5\npods:\n- {id: x, minMilli: 70, maxMilli: 7, needMilli: 3}\n\
                 - {id: y, minMilli: 0, maxMilli: 0, demandPpm: 0, weight: null}\n";
     let market = read(text).unwrap();
@@ -61,7 +61,7 @@ fn what_is_left_out_has_its_default() {
         (market.policy, market.quantum_milli),
         (Policy::default(), 1)
     );
-    // A pod counts as much as it requests, and something at least.
+    // The default weight follows the request and is at least 1.
     assert_eq!((market.pods[0].weight, market.pods[1].weight), (70, 1));
     let json = r#"{"capacityMilli": 5, "pods": [{"id": "x", "minMilli": 70, "maxMilli": 7, "needMilli": 3},
                    {"id": "y", "minMilli": 0, "maxMilli": 0, "demandPpm": 0}]}"#;
@@ -69,7 +69,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_with_their_lines() {
+fn all_mistakes_are_reported_at_once_with_their_lines() {
     let text = "capacityMilli: -4
 polcy: proportional
 quantumMilli: 0
@@ -87,9 +87,9 @@ pods:
             "315 quantumMilli must be at least 1",
             "536 pods[0].maxMilli must be at most 1000000000",
             "556 pods[0].weight must be a whole number from 0 to 1000000000",
-            "591 pods[0].needMilli is given beside demandPpm",
+            "591 pods[0].needMilli cannot be combined with demandPpm",
             "608 pods[1].id names the same pod again",
-            "608 pods[1] must say what it wants: demandPpm or needMilli",
+            "608 pods[1] needs demandPpm or needMilli",
             "621 pods[1].minMilli must be a whole number from 0 to 1000000000",
             "708 pods[2].id must not be empty",
             "749 pods[2].demandPpm must be at most 1000000",
@@ -106,7 +106,7 @@ pods:
 }
 
 #[test]
-fn what_is_no_node_at_all_is_said_so() {
+fn a_file_that_is_not_a_node_is_refused() {
     for (text, expected) in [
         ("", "0 has no node to clear"),
         ("# nothing\n---\n", "0 has no node to clear"),
@@ -118,13 +118,13 @@ fn what_is_no_node_at_all_is_said_so() {
         assert_eq!(mistakes(text)[0], expected, "{text}");
     }
     let two = "capacityMilli: 1\npods: []\n---\ncapacityMilli: 1\npods: []\n";
-    assert_eq!(mistakes(two), ["401 a second node begins here"]);
+    assert_eq!(mistakes(two), ["401 a second document begins here"]);
 }
 
-/// Method: so many that only the last is one too many, not their fields; they take seconds to read
-/// here, so the market itself has the test that clears as many.
+/// Method: one pod more than allowed, each with few fields. Reading them takes seconds in a test
+/// build, so the clearing of as many is a test of the market crate.
 #[test]
-fn a_hundred_thousand_pods_are_taken_and_one_more_is_named() {
+fn a_hundred_thousand_pods_are_accepted_and_one_more_is_refused() {
     let pods = (0..100_001).map(|pod| {
         format!("- {{id: p{pod}, minMilli: {pod}, maxMilli: 9, weight: 0, needMilli: 5}}\n")
     });

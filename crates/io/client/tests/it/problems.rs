@@ -1,8 +1,8 @@
-//! The table of problem codes is the one of design 80 (4.2).
+//! The table of problem codes stays as published.
 
 use bursar_client::{Code, Problem};
 
-/// Code, HTTP status and exit code as the page has them, in its order.
+/// Published codes with HTTP status and exit code, in the order of the table.
 const TABLE: [(&str, u16, u8); 23] = [
     ("malformed", 400, 2),
     ("invalid", 422, 2),
@@ -30,7 +30,7 @@ const TABLE: [(&str, u16, u8); 23] = [
 ];
 
 #[test]
-fn codes_have_the_status_and_exit_code_of_the_page() {
+fn codes_have_their_published_status_and_exit_code() {
     let ours: Vec<_> = Code::ALL
         .iter()
         .map(|code| (code.word(), code.status(), code.page().exit))

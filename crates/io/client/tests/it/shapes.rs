@@ -1,4 +1,4 @@
-//! The JSON of the API is what design 80 (4.3, 4.4, 4.5) shows.
+//! JSON of the API.
 
 use bursar_client::api::instant;
 use bursar_client::api::{
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Reads a value as a type and writes it again: what the page shows must survive.
+/// Reads a value as a type and writes it again; the result must be equal.
 fn survives<T: DeserializeOwned + Serialize>(shown: &Value) -> T {
     let typed: T = serde_json::from_value(shown.clone()).unwrap();
     assert_eq!(&serde_json::to_value(&typed).unwrap(), shown);
@@ -20,7 +20,7 @@ fn survives<T: DeserializeOwned + Serialize>(shown: &Value) -> T {
 }
 
 #[test]
-fn a_reservation_reads_and_answers_as_the_page_shows() {
+fn a_reservation_and_its_answer_are_read_and_written() {
     let request: BookingRequest = survives(&json!({
         "class": "python", "tenant": "acme", "slots": 1, "ttlMs": 60000, "waitMs": 0
     }));
@@ -46,7 +46,7 @@ fn a_reservation_reads_and_answers_as_the_page_shows() {
 }
 
 #[test]
-fn a_batch_reads_and_answers_as_the_page_shows() {
+fn a_batch_and_its_answer_are_read_and_written() {
     let batch: Batch = serde_json::from_value(json!({"operations": [
         {"op": "release", "id": "job-9917", "fence": 8812, "outcome": "ok"},
         {"op": "reserve", "id": "job-9918", "class": "python", "tenant": "acme"}
@@ -107,7 +107,7 @@ fn an_explanation_ignores_the_parts_of_other_planes() {
 }
 
 #[test]
-fn an_event_reads_as_the_page_shows() {
+fn an_event_is_read() {
     survives::<StreamEvent>(&json!({
         "at": "2026-11-17T09:00:06.902Z", "object": "booking/job-1",
         "summary": "job-1 was granted", "data": {"fence": 8812}
@@ -115,7 +115,7 @@ fn an_event_reads_as_the_page_shows() {
 }
 
 #[test]
-fn a_list_reads_as_the_page_shows() {
+fn a_list_is_read() {
     let list: ListAnswer<Booking> = survives(&json!({
         "items": [{"id": "a", "state": "granted"}], "nextCursor": "b", "record": 3
     }));
@@ -154,7 +154,7 @@ fn operations_refuse_the_fields_of_others_and_need_their_own() {
 }
 
 #[test]
-fn the_seed_sees_active_while_granted_and_released_after_any_end() {
+fn an_allocation_is_active_while_granted_and_released_after_any_end() {
     let mut booking = Booking::new(BookingId::new("job-1").unwrap(), State::Granted);
     booking.class = Some(Label::new("python").unwrap());
     let status = |booking: &Booking| Allocation::of(booking).map(|allocation| allocation.status);

@@ -1,4 +1,4 @@
-//! Slots are kept while they are used, and come back when they are not.
+//! Slots are renewed while they are held and released afterwards.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -61,7 +61,7 @@ async fn a_slot_is_renewed_at_a_third_of_its_ttl_while_it_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_is_told_when_the_server_has_taken_the_slot() {
+async fn a_holder_notices_that_the_server_has_ended_the_booking() {
     for code in [Code::StaleFence, Code::NotFound] {
         let (client, _) = within(script([granted("a", 7), problem(code)]));
         let slot = hold(&client).await;
@@ -73,7 +73,7 @@ async fn a_holder_is_told_when_the_server_has_taken_the_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_cannot_renew_is_told_at_its_deadline() {
+async fn a_holder_that_cannot_renew_loses_the_slot_at_its_deadline() {
     for reply in [Reply::Vanish, Reply::Hang, problem(Code::Unavailable)] {
         let (client, _) = within(script([granted("a", 7), reply.clone()]));
         let slot = hold(&client).await;
@@ -88,7 +88,7 @@ async fn a_holder_that_cannot_renew_is_told_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_shorter_than_the_ttl_loses_nothing() {
+async fn an_outage_shorter_than_the_ttl_loses_nothing() {
     let calls = Mutex::new(0);
     let (client, _) = within(move |_| {
         let mut calls = calls.lock().unwrap();
@@ -104,7 +104,7 @@ async fn trouble_shorter_than_the_ttl_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_slot_is_given_back() {
+async fn a_dropped_slot_is_released() {
     let (client, log) = within(|_| granted("a", 7));
     drop(hold(&client).await);
     sleep(Duration::from_secs(1)).await;
@@ -112,7 +112,7 @@ async fn a_dropped_slot_is_given_back() {
     assert_eq!((count(&log, "/release"), count(&log, "/renew")), (1, 0));
 }
 
-/// A server that grants, and answers nothing in between; with how many releases it has answered.
+/// A server that grants and does not answer between two times; with the number of answered releases.
 fn away_between(from: Duration, to: Duration) -> (Client, Log, Arc<AtomicU32>) {
     let began = Instant::now();
     let released = Arc::new(AtomicU32::new(0));
@@ -131,10 +131,10 @@ fn away_between(from: Duration, to: Duration) -> (Client, Log, Arc<AtomicU32>) {
     (client, log, released)
 }
 
-/// Method: the background cannot give it back until the deadline; the runtime ends before; there is
-/// none.
+/// Method: three cases: no release succeeds until the deadline; the runtime ends before; there is no
+/// runtime.
 #[test]
-fn a_dropped_slot_that_was_not_given_back_is_said() {
+fn a_dropped_slot_that_was_not_released_is_logged() {
     for (how, is_away, cause) in [
         ("deadline", true, "the connection was reset"),
         ("runtime ends", true, "the runtime has ended"),
@@ -176,7 +176,7 @@ fn a_dropped_slot_that_was_not_given_back_is_said() {
     }
 }
 
-/// The warnings of the log.
+/// Collects the warnings of the log.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<String>>>);
 
@@ -208,17 +208,17 @@ impl tracing::Subscriber for Said {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// An error and its causes, as people read them.
+/// An error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let lines = causes.flat_map(|cause| [cause.to_string(), "\n".to_owned()]);
     lines.collect()
 }
 
-/// Method: the deadline passes while the server is away, with and without the task that renews
-/// having had a chance to notice, and whatever the release is answered.
+/// Method: the deadline passes while the server is away, with and without a chance for the renewing
+/// task to notice, and with different answers to the release.
 #[tokio::test(start_paused = true)]
-async fn work_whose_slot_ran_out_does_not_end_well_whatever_the_release_says() {
+async fn the_release_of_an_expired_slot_is_an_error_for_any_answer() {
     let never = Duration::from_hours(1);
     for back in [TTL + Duration::from_secs(1), never] {
         let (client, log, _) = away_between(Duration::from_secs(1), back);
@@ -235,7 +235,7 @@ async fn work_whose_slot_ran_out_does_not_end_well_whatever_the_release_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_whose_token_expired_does_not_end_well_and_says_so() {
+async fn a_release_with_an_expired_token_is_an_error_with_that_cause() {
     let (client, log) = within(script([granted("a", 7), problem(Code::Unauthenticated)]));
     let slot = hold(&client).await;
     assert!(matches!(slot.lost().await, Lost::Unrenewed { .. }));
@@ -250,7 +250,7 @@ async fn work_whose_token_expired_does_not_end_well_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
+async fn the_release_of_a_forced_booking_is_an_error() {
     let forced = json!({"id": "a", "state": "ended", "end": "forced", "applied": false,
                         "reason": "maintenance"});
     for (answer, words) in [
@@ -273,7 +273,7 @@ async fn work_whose_slot_was_taken_back_unnoticed_does_not_end_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_rides_out_a_restart_of_the_server() {
+async fn a_release_survives_a_restart_of_the_server() {
     let away = Duration::from_secs(8);
     let (client, log, _) = away_between(Duration::from_millis(1), away);
     let slot = hold(&client).await;
@@ -289,9 +289,9 @@ async fn a_release_rides_out_a_restart_of_the_server() {
     assert!(releases.iter().all(|seen| seen.body == body));
 }
 
-/// A release that nobody answers holds its caller for ten seconds; until the deadline it goes on.
+/// A release without an answer returns after ten seconds and is repeated until the deadline.
 #[tokio::test(start_paused = true)]
-async fn a_release_goes_on_in_the_background_until_the_deadline_and_no_longer() {
+async fn a_release_is_repeated_in_the_background_until_the_deadline() {
     let never = Duration::from_hours(1);
     for (back, times) in [(Duration::from_secs(20), 1), (never, 0)] {
         let (client, log, released) = away_between(Duration::from_millis(1), back);
@@ -315,7 +315,7 @@ async fn a_release_goes_on_in_the_background_until_the_deadline_and_no_longer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_slot_and_a_dropped_release_are_given_back_after_a_restart() {
+async fn a_dropped_slot_and_a_dropped_release_are_released_after_a_restart() {
     for is_released in [false, true] {
         let back = Duration::from_secs(20);
         let (client, log, released) = away_between(Duration::from_millis(1), back);
@@ -338,7 +338,7 @@ async fn a_dropped_slot_and_a_dropped_release_are_given_back_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_that_had_to_wait_is_renewed_as_soon_as_it_is_granted() {
+async fn a_queued_slot_is_renewed_at_its_grant() {
     let queued = Reply::Json(202, json!({"id": "a", "state": "queued"}));
     let (client, log) = within(script([queued.clone(), queued, granted("a", 7)]));
     let slot = hold(&client).await;
@@ -352,7 +352,7 @@ async fn a_slot_that_had_to_wait_is_renewed_as_soon_as_it_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_given_up_leaves_the_queue_or_gives_back() {
+async fn a_dropped_wait_leaves_the_queue_or_releases() {
     for (answer, calls) in [
         (Reply::Json(200, json!({"id": "a", "state": "ended"})), 0),
         (problem(Code::Conflict), 1),
@@ -380,7 +380,7 @@ async fn a_wait_that_is_given_up_leaves_the_queue_or_gives_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_and_leaves_nothing_to_undo() {
+async fn a_refusal_is_returned_and_nothing_is_undone() {
     let (client, log) = within(|_| problem(Code::OverLimit));
     assert!(matches!(
         Slot::reserve(&client, &request()).await,
@@ -402,7 +402,7 @@ async fn a_refusal_is_told_and_leaves_nothing_to_undo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_sees_the_queue_and_can_leave_it() {
+async fn a_waiting_client_sees_the_queue_and_can_leave_it() {
     let (client, log) = within(|seen| {
         let ahead = if seen.line.starts_with("PUT") { 3 } else { 2 };
         let state = if seen.line.ends_with("/cancel") {
@@ -427,7 +427,7 @@ async fn who_asks_sees_the_queue_and_can_leave_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_answer_only_what_has_a_new_id_is_given_back() {
+async fn without_an_answer_only_a_booking_of_a_new_id_is_released() {
     for reply in [Reply::Vanish, Reply::Hang, problem(Code::OutcomeUnknown)] {
         let (client, log) = within(move |seen| {
             if seen.line.starts_with("PUT") {
@@ -439,7 +439,7 @@ async fn without_an_answer_only_what_has_a_new_id_is_given_back() {
             }
         });
         let (id, request) = (ids::new("job").unwrap(), request());
-        // Given up before its own time is over, or told that nothing is known.
+        // The wait is over too early, or the outcome is unknown.
         for patience in [Duration::from_secs(1), Duration::from_mins(2)] {
             let waiting = Slot::reserve_as(&client, &id, &request);
             assert!(!matches!(timeout(patience, waiting).await, Ok(Ok(_))));
@@ -456,7 +456,7 @@ async fn without_an_answer_only_what_has_a_new_id_is_given_back() {
     }
 }
 
-/// A server that vanishes after the first answer, and is back with a grant after so long.
+/// A server that is away for `length` after its first answer, and then grants.
 fn away_for(length: Duration) -> Client {
     let began = Instant::now();
     let (client, _) = within(move |seen| {
@@ -472,7 +472,7 @@ fn away_for(length: Duration) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_while_one_waits_is_waited_for_as_long_as_the_ttl() {
+async fn a_wait_survives_an_outage_as_long_as_the_ttl() {
     assert_eq!(hold(&away_for(TTL / 6 * 5)).await.fence(), 7);
     let (client, began) = (away_for(TTL * 10), Instant::now());
     let error = Slot::reserve(&client, &request()).await.unwrap_err();
@@ -525,7 +525,7 @@ fn one_booking() -> (Client, Log) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_seeds_three_operations_are_there() {
+async fn the_repository_has_its_three_operations() {
     for renewal in [Renewal::Background, Renewal::Day] {
         let (client, log) = one_booking();
         let repository = ResourceAllocationRepository::new(client, None, renewal);
@@ -554,14 +554,14 @@ async fn the_seeds_three_operations_are_there() {
         assert_eq!(count(&log, "/renew") > 0, !day);
         let released = repository.release_allocation("exec-1").await.unwrap();
         assert_eq!(released.status, AllocationStatus::Released);
-        // A second release finds it ended, and has no effect.
+        // A second release has no effect.
         repository.release_allocation("exec-1").await.unwrap();
         assert_eq!(count(&log, "/release"), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_allocation_that_was_lost_is_not_released_as_if_all_was_well() {
+async fn the_release_of_a_lost_allocation_is_an_error() {
     let began = Instant::now();
     let (client, _) = within(move |_| {
         if began.elapsed() < Duration::from_secs(1) {
@@ -580,7 +580,7 @@ async fn an_allocation_that_was_lost_is_not_released_as_if_all_was_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_release_of_an_allocation_rides_out_a_restart() {
+async fn the_release_of_an_allocation_survives_a_restart() {
     for renewal in [Renewal::Background, Renewal::Day] {
         let began = Instant::now();
         let (client, log) = within(move |_| {
@@ -601,7 +601,7 @@ async fn the_release_of_an_allocation_rides_out_a_restart() {
 
 /// Method: the server goes away right after it has answered the release.
 #[tokio::test(start_paused = true)]
-async fn an_allocation_that_was_released_is_told_as_released() {
+async fn a_released_allocation_is_returned_as_released() {
     for renewal in [Renewal::Background, Renewal::Day] {
         let left = Mutex::new(None);
         let (client, log) = within(move |seen| {
@@ -622,7 +622,7 @@ async fn an_allocation_that_was_released_is_told_as_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_limit_is_refused_in_the_seeds_words() {
+async fn a_full_limit_has_the_message_of_the_repository() {
     let (client, _) = within(|_| problem(Code::OverLimit));
     let repository = ResourceAllocationRepository::new(client, None, Renewal::Background);
     let error = repository

@@ -1,4 +1,4 @@
-//! A stream goes on by itself, without loss and without repeats.
+//! A stream reconnects without loss and without repeats.
 
 use bursar_client::Code;
 use bursar_client::client::{EventStream, Query, StreamItem};
@@ -14,7 +14,7 @@ fn event(record: u64, index: u64) -> String {
     )
 }
 
-/// The next `count` events, as `record.index`; what broke in between is skipped.
+/// The next `count` events, as `record.index`; interruptions are skipped.
 async fn ids(stream: &mut EventStream, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
     while ids.len() < count {
@@ -63,7 +63,7 @@ async fn a_stream_resumes_after_its_last_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_on_record_is_told_and_does_not_move_the_position() {
+async fn a_live_only_event_does_not_move_the_position() {
     let resized = event(0, 0)
         .replace("id: 0.0\n", "")
         .replace("booking.granted", "pod.resized")
@@ -82,7 +82,7 @@ async fn what_is_not_on_record_is_told_and_does_not_move_the_position() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_is_told_and_moves_the_position() {
+async fn a_reset_is_returned_and_moves_the_position() {
     let reset = "id: 9.0\nevent: reset\ndata: {}\n\n";
     let (client, log) = within(script([
         Reply::Part(format!("{}{reset}", event(3, 0))),
@@ -95,7 +95,7 @@ async fn a_reset_is_told_and_moves_the_position() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_told_is_not_told_again() {
+async fn repeated_events_are_skipped() {
     let (client, _) = within(script([
         Reply::Part(format!("{}{}", event(3, 0), event(3, 1))),
         Reply::Part(format!("{}{}{}", event(3, 0), event(3, 1), event(4, 0))),
@@ -122,7 +122,7 @@ async fn a_silent_stream_is_opened_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_refused_says_so() {
+async fn a_refused_stream_is_an_error() {
     let (client, _) = within(|_| problem(Code::NotAllowed));
     assert_eq!(
         client.events(Query::new()).await.err().unwrap().exit_code(),
@@ -138,7 +138,7 @@ async fn a_stream_that_is_refused_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_signed_out_ends_with_the_reason() {
+async fn a_stream_of_a_revoked_token_ends_with_the_reason() {
     let signed_out = "event: signed-out\ndata: {\"code\":\"unauthenticated\"}\n\n";
     let (client, log) = within(script([
         Reply::Part(format!("{}{signed_out}", event(3, 0))),

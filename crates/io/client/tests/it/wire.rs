@@ -1,4 +1,4 @@
-//! What goes wrong on the way is ridden out, within bounds, and told apart.
+//! Failures of the transport are repeated within bounds and distinguished.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn reserve(client: &Client) -> Result<u64, Error> {
 }
 
 #[tokio::test]
-async fn calls_go_over_sockets_and_ports_alike_and_keep_their_connection() {
+async fn calls_over_sockets_and_ports_keep_their_connection() {
     let server = on_socket(|_| granted("job-1", 7));
     let (by_port, log) = on_port(|_| granted("job-1", 8), Options::usual()).await;
     for _ in 0..3 {
@@ -45,7 +45,7 @@ async fn calls_go_over_sockets_and_ports_alike_and_keep_their_connection() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_again_with_the_same_id() {
+async fn a_call_without_an_answer_is_repeated_with_the_same_id() {
     let server = on_socket(script([Reply::Vanish, Reply::Vanish, granted("job-1", 7)]));
     assert_eq!(reserve(&server.client).await.unwrap(), 7);
     let seen = server.log.all();
@@ -57,14 +57,14 @@ async fn a_lost_answer_is_asked_for_again_with_the_same_id() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_asked_for_again() {
+async fn a_call_with_an_incomplete_answer_is_repeated() {
     let part = Reply::Part(r#"{"id": "job-1", "sta"#.to_owned());
     let server = on_socket(script([part, granted("job-1", 7)]));
     assert_eq!(reserve(&server.client).await.unwrap(), 7);
 }
 
 #[tokio::test]
-async fn a_kept_connection_that_was_closed_costs_nothing() {
+async fn a_closed_kept_connection_is_replaced() {
     let closing = Reply::Close(json!({"id": "job-1", "state": "granted", "fence": 1}));
     let server = on_socket(move |_| closing.clone());
     for _ in 0..3 {
@@ -73,7 +73,7 @@ async fn a_kept_connection_that_was_closed_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_there_is_told_at_once() {
+async fn an_absent_server_is_an_error_at_once() {
     let before = Instant::now();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("none.sock");
@@ -86,7 +86,7 @@ async fn nobody_there_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_when_it_said() {
+async fn a_call_to_a_busy_server_is_repeated_after_the_requested_pause() {
     let busy = serde_json::to_value(bursar_client::Problem::new(Code::Busy, "full")).unwrap();
     let busy = Reply::JsonWith(503, "retry-after", "3", busy);
     let (client, log) = within(script([busy, granted("job-1", 7)]));
@@ -96,7 +96,7 @@ async fn a_busy_server_is_asked_again_when_it_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_fare_better_is_repeated_and_what_will_not_is_told_at_once() {
+async fn only_temporary_errors_are_repeated() {
     for code in Code::ALL {
         let (client, log) = within(script([problem(*code), granted("job-1", 7)]));
         let answer = reserve(&client).await;
@@ -134,7 +134,7 @@ async fn repeats_have_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_repeat_lasts_longer_than_the_call_may() {
+async fn repeats_end_with_the_timeout_of_the_call() {
     let later = json!({"type": "/problems/busy", "title": "x", "status": 503, "code": "busy", "retryAfterMs": 60_000});
     let (client, log) = within(move |_| Reply::Json(503, later.clone()));
     let before = Instant::now();
@@ -146,7 +146,7 @@ async fn no_repeat_lasts_longer_than_the_call_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_ends_with_the_time_for_it() {
+async fn a_call_without_an_answer_ends_with_its_timeout() {
     let (client, _) = within(|_| Reply::Hang);
     let before = Instant::now();
     let error = reserve(&client).await.unwrap_err();
@@ -163,7 +163,7 @@ async fn an_answer_that_does_not_come_ends_with_the_time_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_bursar_is_told_so() {
+async fn an_answer_of_another_server_is_an_error() {
     for reply in [
         Reply::Text(200, "<html>hello</html>"),
         Reply::Text(502, "bad gateway"),

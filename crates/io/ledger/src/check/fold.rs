@@ -1,4 +1,4 @@
-//! The state, folded again from the events and held against whoever claims to know it.
+//! State folded again from the events, compared with snapshots and the live state.
 
 use std::collections::BTreeMap;
 
@@ -15,54 +15,46 @@ use bursar_units::words::{count, number};
 use super::{Asked, Check};
 use crate::store::{Error, Kept, Reader};
 
-/// A fold under way.
 pub(super) struct Fold {
     start: Start,
     state: State,
     tally: Tally,
-    /// Whether commands are decided again.
     redecide: bool,
-    /// A second state, on which they are, once their level is that of this program.
+    /// Second state, on which commands are decided again once their level is that of this program.
     redecided: Option<State>,
-    /// How many commands were decided again.
     decided: u64,
-    /// The first record that decides otherwise now, and how.
+    /// The first record that is decided differently now.
     otherwise: Option<String>,
-    /// The first record that cannot be read, and why.
+    /// The first record that cannot be read, with the cause.
     problem: Option<(u64, String)>,
-    /// Heads at which the state's hash is known, with who knows it.
+    /// Known hashes of the state, by head.
     expected: BTreeMap<u64, Vec<(Claim, Hash)>>,
     met: Vec<Claim>,
-    /// The first claim that the fold does not meet.
+    /// The first claim that the folded state does not equal.
     unmet: Option<String>,
-    /// The first record, and the first after those without a payload.
     blank: std::ops::Range<u64>,
-    /// Whether a record with its payload was read.
     has_payload: bool,
-    /// Below which record payloads were pruned, as the records say.
+    /// End of the pruned records according to the records.
     pruned_below: u64,
-    /// Keys that records announce, with the record.
     pub(super) announced: Vec<(u64, VerifierKey)>,
 }
 
-/// Who says what the state was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Claim {
     Snapshot,
     Live,
 }
 
-/// Where the fold begins.
 enum Start {
-    /// At record 0, from nothing.
+    /// Record 0.
     Beginning,
-    /// After a snapshot whose hash a record states; whether that record was seen.
+    /// An anchored snapshot; `is_recorded` once the record with its hash was read.
     Anchor {
         head: u64,
         sha256: Hash,
         is_recorded: bool,
     },
-    /// Nowhere: the records are an excerpt without a state before them.
+    /// None: the records are an excerpt without a state before them.
     Nowhere,
 }
 
@@ -110,7 +102,7 @@ impl Fold {
         Ok(fold)
     }
 
-    /// Takes the next record, if the fold has begun and nothing was wrong so far.
+    /// Folds the next record, if the fold has begun and no record had a problem.
     pub(super) fn take(&mut self, reader: &dyn Reader, kept: &Kept) {
         if self.problem.is_some() {
             return;
@@ -146,18 +138,16 @@ impl Fold {
         }
     }
 
-    /// The level of the newest records.
     pub(super) fn level(&self) -> u64 {
         self.state.spine.level
     }
 
-    /// The first record that cannot be folded.
     pub(super) fn problem_at(&self) -> Option<u64> {
         self.problem.as_ref().map(|(seq, _)| *seq)
     }
 
-    /// The lines on payloads that are missing without a record that they were pruned, or without
-    /// the anchored snapshot that stands for them (L13).
+    /// Lines about missing payloads without a record of the prune, or without an anchored snapshot
+    /// (L13).
     pub(super) fn unexplained_blanks(&self) -> Vec<Check> {
         if self.blank.is_empty() || self.problem.is_some() {
             return Vec::new();
@@ -179,7 +169,6 @@ impl Fold {
             .collect()
     }
 
-    /// The folded state, or why there is none.
     pub(super) fn into_state(self) -> Result<State, String> {
         match self.problem {
             Some((_, why)) => Err(why),
@@ -187,7 +176,6 @@ impl Fold {
         }
     }
 
-    /// The last digest of each node's market.
     pub(super) fn digests(&self) -> Vec<(ObjectName, Position)> {
         let markets = self.state.markets.iter();
         markets
@@ -195,11 +183,11 @@ impl Fold {
             .collect()
     }
 
-    /// The line on the state, given where the hashes show the records to be damaged.
+    /// Line about the state; `damaged_at` is the first record that the hashes show to be damaged.
     pub(super) fn state_check(&self, damaged_at: Option<u64>) -> Check {
-        // What cannot be read because it is damaged is no further news.
-        let news = |seq: u64| damaged_at.is_none_or(|damaged_at| seq < damaged_at);
-        if let Some((_, why)) = self.problem.as_ref().filter(|(seq, _)| news(*seq)) {
+        // Records after the damage are expected to be unreadable.
+        let is_new = |seq: u64| damaged_at.is_none_or(|damaged_at| seq < damaged_at);
+        if let Some((_, why)) = self.problem.as_ref().filter(|(seq, _)| is_new(*seq)) {
             return Check::failed("state", why.clone());
         }
         match damaged_at {
@@ -215,7 +203,7 @@ impl Fold {
         }
     }
 
-    /// The lines that make sense only where every record is good.
+    /// Lines that apply only if every record is good.
     pub(super) fn further_checks(&self) -> Vec<Check> {
         if matches!(self.start, Start::Nowhere) {
             return Vec::new();
@@ -247,8 +235,8 @@ impl Fold {
         checks
     }
 
-    /// Decides a record's command again on the second state, and compares what would be stored.
-    /// Records of an earlier level were decided by other rules: they are folded only (L7).
+    /// Decides a command again on the second state, and compares the bytes of the record. Records of
+    /// an earlier level were decided by other rules and are only folded (L7).
     fn redecide(&mut self, record: &Record, bytes: &[u8]) {
         if !self.redecide || self.otherwise.is_some() || self.state.spine.level != LEVEL {
             return;
@@ -299,7 +287,6 @@ impl Fold {
         }
     }
 
-    /// Compares the state with whoever claims to know it at this head.
     fn meet(&mut self) {
         let Some(claims) = self.expected.get(&self.state.spine.head) else {
             return;
@@ -368,8 +355,8 @@ impl Fold {
     }
 }
 
-/// Where a fold of the records `first` to `head` can begin: at 0, or after the oldest anchored
-/// snapshot that is not older than the first payload.
+/// Start of a fold of the records `first` to `head`: record 0, or the oldest anchored snapshot that
+/// is not older than the first payload.
 fn find_start(
     reader: &dyn Reader,
     first: u64,
@@ -410,11 +397,11 @@ fn find_start(
     }
 }
 
-/// The first record that still has its payload. Pruned ones come first, so halving finds it.
+/// The first record that has its payload. Pruned records come first, so bisection finds it.
 fn first_payload(reader: &dyn Reader, first: u64, head: u64) -> u64 {
     let (mut low, mut high) = (first, head);
     while low < high {
-        // Look at the beginning first: most ledgers were never pruned.
+        // Most ledgers were never pruned, so the first record is tried first.
         let middle = if low == first {
             low
         } else {

@@ -1,4 +1,4 @@
-//! Every record against the tiles, every root against the checkpoints.
+//! Comparison of records with tiles, and of roots with checkpoints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,61 +14,53 @@ use super::{Asked, Check, Unsigned};
 use crate::data::newest;
 use crate::store::{Error, Kept, Reader};
 
-/// Records that differ from a tile and are remembered by number: more than one tile holds.
+/// Maximum number of remembered records that differ from their tile: more than a tile has.
 const SUSPECTS_MAX: usize = 1_024;
 
-/// The tree as it is computed again, and what does not agree with it.
+/// The recomputed tree, and everything that differs from it.
 pub(super) struct Hashes<'a> {
     reader: &'a dyn Reader,
-    /// The first record.
     first: u64,
     tree: Tree,
-    /// The leaves that the store keeps of the tile at hand.
     leaves: Vec<Hash>,
-    /// Records whose hash is not the one that their tile holds.
+    /// Records whose hash differs from their tile.
     suspects: Vec<u64>,
-    /// The first tile that is missing or holds other hashes, and how one says it.
+    /// Sentence about the first tile that is missing or has other hashes.
     wrong_tile: Option<String>,
     unreadable: Option<(u64, String)>,
     notes: Vec<(u64, String)>,
     seen: Vec<Checkpoint>,
-    /// The computed root at every size that some checkpoint states.
+    /// Computed roots at the sizes of the checkpoints.
     roots: BTreeMap<u64, Option<Hash>>,
     pruned: u64,
 }
 
-/// What the checkpoints say of the records.
 pub(super) struct Verdict {
     pub(super) check: Check,
-    /// The lines on what no signature covers, where that is refused.
+    /// Lines about records that no signature covers, if these are refused.
     pub(super) gaps: Vec<Check>,
-    /// The lines on checkpoints that were seen before and are not extended.
+    /// Lines about checkpoints seen before that are not extended.
     pub(super) history: Vec<Check>,
     pub(super) damaged_at: Option<u64>,
     pub(super) newest: Option<Checkpoint>,
-    /// The checkpoints seen before that are extended.
     pub(super) joined: Vec<Checkpoint>,
-    /// The checkpoints seen before that are not.
     pub(super) parted: Vec<Checkpoint>,
 }
 
-/// A whole tree knows its tiles; of a part only the edge is known.
+/// A whole tree has tiles; of an excerpt only the edge is known.
 enum Tree {
     Whole(Box<Builder>),
     Part(Edge),
 }
 
-/// The notes, opened.
-struct Opened {
-    /// Those that a trusted key has signed, the smallest first.
+struct OpenedNotes {
+    /// Checkpoints signed by a trusted key, smallest first.
     signed: Vec<Signed>,
-    /// The first that none has signed, and why.
+    /// Size of the first note without such a signature, with the cause.
     unsigned: Option<(u64, String)>,
-    /// How many keys have signed.
     keys: usize,
 }
 
-/// A checkpoint whose signature holds.
 struct Signed {
     checkpoint: Checkpoint,
     fits: bool,
@@ -102,24 +94,23 @@ impl<'a> Hashes<'a> {
         })
     }
 
-    /// How many records the tree has.
     pub(super) fn size(&self) -> u64 {
         self.tree.size()
     }
 
-    /// Hashes one record, or takes the hash that is left of it.
+    /// Adds the hash of a record, or the stored hash if its payload was pruned.
     pub(super) fn take(&mut self, kept: &Kept) {
         if self.unreadable.is_some() {
             return;
         }
-        let place = kept.seq % u64::from(TILE_WIDTH);
-        if place == 0 {
+        let offset = kept.seq % u64::from(TILE_WIDTH);
+        if offset == 0 {
             let index = kept.seq / u64::from(TILE_WIDTH);
             self.leaves = self.reader.leaves(index).unwrap_or_default();
         }
-        let stored = usize::try_from(place)
+        let stored = usize::try_from(offset)
             .ok()
-            .and_then(|place| self.leaves.get(place))
+            .and_then(|offset| self.leaves.get(offset))
             .copied();
         let leaf = match (kept.bytes.as_deref().map(leaf_hash), stored) {
             (Some(leaf), Some(stored)) if leaf != stored => {
@@ -142,14 +133,13 @@ impl<'a> Hashes<'a> {
         self.push(leaf);
     }
 
-    /// Notes that a record cannot even be read.
     pub(super) fn unreadable(&mut self, seq: u64, error: &Error) {
         self.unreadable
             .get_or_insert((seq, format!("it cannot be read: {error}")));
     }
 
-    /// The line on the newest checkpoint beside the key, if there is one: the same question as at a
-    /// start. Where no key is trusted the keys that the records announce are taken.
+    /// Line about the newest checkpoint beside the key, if there is one: the same check as at a
+    /// start. Without a trusted key the announced keys are used.
     pub(super) fn newest_check(
         &self,
         data: &Path,
@@ -160,7 +150,7 @@ impl<'a> Hashes<'a> {
         let Tree::Whole(builder) = &self.tree else {
             return None;
         };
-        // What cannot be read is named elsewhere, and the tree ends there.
+        // An unreadable record has its own line, and the tree ends there.
         if self.unreadable.is_some() {
             return None;
         }
@@ -174,7 +164,7 @@ impl<'a> Hashes<'a> {
         failed.map(|error| Check::failed("newest", error.to_string()))
     }
 
-    /// Holds the computed roots against the checkpoints that a trusted key has signed.
+    /// Compares the computed roots with the checkpoints that a trusted key has signed.
     pub(super) fn judge(self, announced: &[(u64, VerifierKey)], asked: &Asked<'_>) -> Verdict {
         let opened = self.open_notes(announced, asked);
         let newest = opened.signed.iter().rev().find(|signed| signed.fits);
@@ -218,7 +208,7 @@ impl<'a> Hashes<'a> {
         }
     }
 
-    /// What no signature covers, one sentence each.
+    /// Sentences about the records that no signature covers.
     fn gaps(&self, covered: Option<u64>) -> Vec<String> {
         let (first, size) = (self.first, self.size());
         let mut gaps = Vec::new();
@@ -235,8 +225,8 @@ impl<'a> Hashes<'a> {
         gaps
     }
 
-    /// What is wrong with the records or beside them, and from which record on.
-    fn wrong(&self, opened: &Opened) -> Option<(String, Option<u64>)> {
+    /// Sentence about the first defect, with the first damaged record.
+    fn wrong(&self, opened: &OpenedNotes) -> Option<(String, Option<u64>)> {
         if let Some((seq, detail)) = self.damage(&opened.signed) {
             return Some((detail, Some(seq)));
         }
@@ -262,9 +252,8 @@ impl<'a> Hashes<'a> {
         Some((detail, None))
     }
 
-    /// Opens each note with a key that is trusted, which makes the keys announced below it
-    /// trusted in turn.
-    fn open_notes(&self, announced: &[(u64, VerifierKey)], asked: &Asked<'_>) -> Opened {
+    /// Opens each note with a trusted key. Keys announced below it become trusted in turn.
+    fn open_notes(&self, announced: &[(u64, VerifierKey)], asked: &Asked<'_>) -> OpenedNotes {
         let mut trusted = asked.keys.to_vec();
         if trusted.is_empty() && asked.unsigned == Unsigned::Named {
             trusted.extend(announced.iter().map(|(_, key)| key.clone()));
@@ -324,14 +313,14 @@ impl<'a> Hashes<'a> {
             let error = error.map_or("no key to check it with".to_owned(), |e| e.to_string());
             (*size, error)
         });
-        Opened {
+        OpenedNotes {
             signed,
             unsigned,
             keys: used.len(),
         }
     }
 
-    /// The first record that is not what was signed, and how one says it.
+    /// The first record that differs from the signed one, with a sentence.
     fn damage(&self, signed: &[Signed]) -> Option<(u64, String)> {
         let verdict_on = |seq: u64| signed.iter().find(|signed| seq < signed.checkpoint.size);
         let changed = self
@@ -365,15 +354,14 @@ impl<'a> Hashes<'a> {
         });
         let cut = self.unreadable.as_ref();
         let cut = cut.map(|(seq, why)| (*seq, format!("record {}: {why}", number(*seq))));
-        // A record that is known to be changed explains a root that does not fit.
-        let found = changed.or(unplaced);
-        [found, cut]
+        // A changed record explains a root that does not fit.
+        [changed.or(unplaced), cut]
             .into_iter()
             .flatten()
             .min_by_key(|(seq, _)| *seq)
     }
 
-    fn summary(&self, opened: &Opened, covered: Option<u64>) -> String {
+    fn summary(&self, opened: &OpenedNotes, covered: Option<u64>) -> String {
         let mut detail = format!("{} records", number(self.size()));
         if 0 < self.pruned {
             detail = format!("{detail} ({} pruned)", number(self.pruned));
@@ -416,7 +404,7 @@ impl<'a> Hashes<'a> {
             .get_or_insert(format!("{} {wrong}, its records are good", tile.id));
     }
 
-    /// A part says nothing of checkpoints that end before it begins.
+    /// An excerpt has no root for checkpoints that end before it begins.
     fn is_reached(&self, size: u64) -> bool {
         self.root_at(size).is_some()
     }
@@ -449,7 +437,7 @@ impl Tree {
     }
 }
 
-/// The records from `first` up to `end`, which is not among them, with a verb.
+/// Phrase for the records `first..end`, with a verb.
 fn span(first: u64, end: u64) -> String {
     match end.saturating_sub(first) {
         1 => format!("record {} is", number(first)),

@@ -1,4 +1,4 @@
-//! The thread that keeps the index of a running ledger up to date, behind its commits.
+//! Thread that updates the index of a running ledger after its commits.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,14 +13,12 @@ use crate::log;
 use crate::pipeline::Ledger;
 use crate::store::sqlite::{self, SqliteReader};
 
-/// How often it looks for records to index, and whether its file is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// After a chunk it rests so many times as long as the chunk took: commits come first.
+/// Rest after a chunk, as a multiple of the time of the chunk, because commits come first.
 const REST: u32 = 3;
-/// After failures in a row it waits twice as long each time, at most 2 to the power of this seconds.
+/// The wait doubles with every failure in a row, up to 2 to the power of this seconds.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Indexes the records of a ledger.
 pub(super) struct Indexing {
     ledger: Ledger,
     data: PathBuf,
@@ -45,7 +43,7 @@ impl Indexing {
         }
     }
 
-    /// Indexes a chunk if there is one, and says how long to wait before the next.
+    /// Indexes a chunk if there is one, and returns the pause before the next.
     fn look(&mut self) -> Duration {
         let began = Monotonic::now();
         match self.step() {

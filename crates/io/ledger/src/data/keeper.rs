@@ -1,8 +1,7 @@
-//! The thread that keeps a running ledger quick to start: snapshots of the view, one a day anchored
-//! (L12).
+//! Thread that takes snapshots of the view, so that a start is quick, and anchors one a day (L12).
 //!
-//! What failed counts as not done and is tried again. Nothing here is needed to go on: with little
-//! room on the disk it waits, and leaves the room to records.
+//! A failed snapshot is tried again. Snapshots are optional: with little free disk space none is
+//! taken, and the space is left to records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,20 +24,16 @@ use crate::snapshots::{Snapshots, Wrong, edge_at};
 use crate::store::sqlite::{self, SqliteReader};
 use crate::store::{self, Reader as _};
 
-/// A snapshot is taken after this many records …
+/// Number of records after which a snapshot is taken (L12).
 const SNAPSHOT_RECORDS: u64 = 100_000;
-/// … or after this long, if anything happened at all (L12) …
+/// Time after which a snapshot is taken if there are new records (L12).
 const SNAPSHOT_AGE: Duration = Duration::from_mins(10);
-/// … but not tried more often than this: at 200,000 records a second it would be all we do.
+/// Minimum time between two tries: at 200,000 records a second snapshots would never stop.
 const SNAPSHOT_PAUSE: Duration = Duration::from_mins(1);
-/// How often a snapshot is anchored (L12).
 const ANCHOR_AGE: Millis = Millis::from_hours(24);
-/// How often the keeper looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the ledger may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Why something was not kept.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("the ledger cannot be read")]
@@ -47,11 +42,11 @@ enum Error {
     Snapshot(#[from] Wrong),
     #[error("the state cannot be written")]
     State(#[from] snapshot::Error),
-    #[error("the anchor was not put on record")]
+    #[error("the anchor could not be recorded")]
     Record(#[from] Failure),
 }
 
-/// What there is to keep, and when it was last kept. Times count from the start.
+/// Takes snapshots. Times count from the start of the thread.
 pub(super) struct Keeper {
     ledger: Ledger,
     data: PathBuf,
@@ -65,7 +60,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of a ledger that started from a snapshot over `snapshotted` records.
+    /// `snapshotted` is the number of records under the snapshot from which the ledger started.
     pub(super) fn new(
         ledger: Ledger,
         data: &Path,
@@ -109,7 +104,7 @@ impl Keeper {
             return;
         }
         self.tried = at;
-        // Cloned under the lock, checked and written outside of it.
+        // The state is cloned under the lock, and checked and written outside of it.
         let state = self.ledger.view().read().clone();
         if let Err(broken) = (self.check)(&state) {
             self.observe.invariant_broken(&broken);
@@ -132,30 +127,31 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps the lines in the store, then binds their hash into the ledger: an anchor on record
-    /// always has its lines.
+    /// Stores the lines before the record with their hash, so that a recorded anchor always has its
+    /// lines.
     fn anchor(&self, state: &State) -> Result<(), Error> {
         let lines = snapshot::write(state)?;
         let (head, sha256) = (state.spine.head, sha256(lines.as_bytes()));
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let is_taken = self.ledger.run_on_store(move |committer| {
-            // Who no longer waits needs no word.
-            let _gone = tell.send(committer.store().put_anchor(head, &lines));
+            // The receiver is gone after a timeout.
+            let _gone = sender.send(committer.store().put_anchor(head, &lines));
         });
         if !is_taken {
             return Err(Failure::Busy.into());
         }
-        told.recv_timeout(ANSWER)
+        receiver
+            .recv_timeout(ANSWER)
             .map_err(|_| Failure::Unavailable)??;
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let record = head.saturating_sub(1);
         self.ledger.push(Submission {
             reply: Box::new(move |outcome| {
-                let _gone = tell.send(outcome);
+                let _gone = sender.send(outcome);
             }),
             ..Submission::own(spine::Command::Anchor { record, sha256 }.into())
         });
-        let answered = told
+        let answered = receiver
             .recv_timeout(ANSWER)
             .map_err(|_| Failure::OutcomeUnknown)?;
         match answered?.pop().map(|outcome| outcome.result) {
@@ -173,7 +169,7 @@ fn warn(event: &str, error: &Error) {
     tracing::warn!(error = chain(error), "{event}");
 }
 
-/// The time of the last record that an anchored snapshot covers, or of the first of all.
+/// Time of the last record under an anchored snapshot, or of the first record.
 fn last_anchor(ledger: &Ledger, data: &Path) -> Instant {
     let record = ledger
         .view()
@@ -204,9 +200,9 @@ mod tests {
     use crate::store::Reader as _;
     use crate::writer::Poison;
 
-    /// Method: a file stands where the directory of snapshots should be, until it does not.
+    /// Method: a file is in place of the directory of snapshots, and is removed later.
     #[test]
-    fn a_snapshot_that_failed_is_tried_again_after_a_pause() {
+    fn a_failed_snapshot_is_tried_again_after_a_pause() {
         let (directory, data, mut keeper) = kept();
         let blocked = directory.path().join(DIRECTORY_NAME);
         std::fs::write(&blocked, "").unwrap();
@@ -222,9 +218,9 @@ mod tests {
         data.stop();
     }
 
-    /// Method: the table of anchors is not there, until it is.
+    /// Method: a trigger refuses anchors, and is removed later.
     #[test]
-    fn an_anchor_that_failed_is_due_still_and_one_that_is_done_is_on_record() {
+    fn a_failed_anchor_stays_due_and_a_successful_one_is_recorded() {
         let (directory, data, mut keeper) = kept();
         let due = data.ledger.now().before(ANCHOR_AGE);
         keeper.anchored_at = due;
@@ -240,7 +236,7 @@ mod tests {
         assert_eq!((keeper.snapshotted, keeper.anchored_at), (head, due));
         assert_eq!(data.ledger.view().read().spine.anchor, None);
         sql("DROP TRIGGER full");
-        // A further record, so that there is something to take a snapshot of.
+        // The next snapshot needs new records.
         keeper.snapshotted = 0;
         keeper.look(SNAPSHOT_PAUSE * 2);
         assert!(due < keeper.anchored_at);
@@ -251,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn with_little_room_nothing_is_kept_that_can_be_had_again() {
+    fn with_little_disk_space_no_snapshot_is_taken() {
         let (directory, data, mut keeper) = kept();
         keeper.free_bytes = |_| Some((256 << 20) - 1);
         keeper.look(SNAPSHOT_AGE);
@@ -263,9 +259,9 @@ mod tests {
         data.stop();
     }
 
-    /// Method: the check finds a defect, as long as it does.
+    /// Method: the check is replaced by one that fails.
     #[test]
-    fn a_broken_invariant_is_told_once_for_each_state_that_is_kept() {
+    fn a_broken_invariant_is_reported_once_for_each_snapshot() {
         let (_directory, data, mut keeper) = kept();
         let counting = Arc::<Counting>::default();
         keeper.observe = counting.clone();
@@ -281,7 +277,7 @@ mod tests {
         keeper.snapshotted = 0;
         keeper.look(SNAPSHOT_AGE * 2);
         assert_eq!(counting.0.load(Ordering::Relaxed), 1);
-        // The ledger goes on, and so does the keeper.
+        // The snapshot is taken all the same.
         assert_eq!(keeper.snapshotted, data.ledger.view().read().spine.head);
         data.stop();
     }
@@ -301,7 +297,6 @@ mod tests {
         (directory, data, keeper)
     }
 
-    /// Counts broken invariants.
     #[derive(Default)]
     struct Counting(AtomicU64);
 

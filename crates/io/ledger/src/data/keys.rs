@@ -1,7 +1,7 @@
-//! The signing keys of a running ledger: who signs now, and how another key comes to.
+//! Signing keys of a running ledger, and their rotation.
 //!
-//! A new key is kept beside the old one, then put on record, then put into its place. A stop at any
-//! point leaves files from which the next start, or the next rotating, goes on.
+//! A new key is stored beside the old one, then recorded, then put in its place. After a stop at any
+//! point the next start or the next rotation continues from the files.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,28 +17,28 @@ use crate::key::{self, Signer};
 use crate::log;
 use crate::pipeline::Ledger;
 
-/// The signing keys of an open ledger, shared with whoever shows or rotates them.
+/// Signing keys of an open ledger.
 #[derive(Clone)]
 pub struct Keys {
     signer: Arc<Mutex<Signer>>,
     ledger: Ledger,
-    /// There is one file for a key that waits, so one rotating at a time.
+    /// There is one file for a pending key, so one rotation at a time.
     rotating: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Why a key was not rotated.
+/// Error of a rotation.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
-    /// The key file.
-    #[error("the new key could not be kept")]
+    /// The key file could not be read or written.
+    #[error("the new key could not be stored")]
     Key(#[from] key::Error),
-    /// The ledger.
-    #[error("the ledger did not take it")]
+    /// The new key could not be recorded.
+    #[error("the new key could not be recorded")]
     Ledger(#[from] Failure),
 }
 
 impl Keys {
-    /// The keys that `signer` holds.
+    /// Keys of `signer`.
     pub fn new(signer: Arc<Mutex<Signer>>, ledger: Ledger) -> Self {
         Self {
             signer,
@@ -47,13 +47,13 @@ impl Keys {
         }
     }
 
-    /// The keys that sign now, newest first.
+    /// Verifier keys of the keys that sign now, newest first.
     pub fn verifiers(&self) -> Vec<VerifierKey> {
         self.signer().verifiers()
     }
 
-    /// Signs with a further key from now on; the old one accompanies it for thirty days. The
-    /// record comes first: a key that is not in the ledger signs nothing.
+    /// Makes a new key, which signs from now on; the old one signs too for thirty days. The record
+    /// comes first: a key that is not in the ledger signs nothing.
     pub async fn rotate(
         &self,
         by: Label,
@@ -70,7 +70,7 @@ impl Keys {
         let outcome = match self.ledger.submit(by, vec![command.into()]).await {
             Ok(mut outcomes) => outcomes.pop().ok_or(Failure::OutcomeUnknown)?,
             Err(failure) => {
-                // Only what surely is not on record, and never will be, may be forgotten.
+                // A key may be deleted only if it is not recorded and never will be.
                 if failure != Failure::OutcomeUnknown && !is_waiting {
                     next.forget_next()?;
                 }
@@ -85,7 +85,7 @@ impl Keys {
         Ok((outcome, self.signer().verifier()))
     }
 
-    /// Signs with a key that waits, if its record has come; whether one waits still.
+    /// Signs with the pending key if it is recorded. Returns true if a key is still pending.
     fn take_up(&self) -> Result<bool, key::Error> {
         let waiting = self.signer().load_next()?;
         match waiting {
@@ -99,7 +99,7 @@ impl Keys {
 
     fn sign_with(&self, next: Signer) {
         if let Err(error) = next.promote_next() {
-            // It is on record and in a file of its own, where the next start finds it.
+            // The key is recorded and has its own file, which the next start finds.
             tracing::warn!(error = chain(&error), "{}", log::KEY_NOT_IN_PLACE);
         }
         *self.signer() = next;
@@ -110,12 +110,10 @@ impl Keys {
     }
 }
 
-/// The signer, whatever became of the thread that last held it.
 pub(super) fn lock(signer: &Mutex<Signer>) -> MutexGuard<'_, Signer> {
     signer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a key is on record.
 pub(super) fn is_announced(state: &State, signer: &Signer) -> bool {
     let key = signer.verifier().to_string();
     state
@@ -125,7 +123,7 @@ pub(super) fn is_announced(state: &State, signer: &Signer) -> bool {
         .any(|(_, announced)| *announced == key)
 }
 
-/// Signs with whatever the signer holds at that moment.
+/// Signing function over the present keys of a signer.
 pub fn signs_with(signer: Arc<Mutex<Signer>>, clock: Arc<dyn Clock>) -> Sign {
     Box::new(move |size, root| Ok(lock(&signer).sign(clock.wall(), size, root)))
 }

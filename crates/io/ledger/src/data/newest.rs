@@ -1,8 +1,8 @@
-//! The newest signed checkpoint, in a small file beside the key (L11).
+//! Newest signed checkpoint, in a small file beside the key (L11).
 //!
-//! A journal that was put back from yesterday extends its own checkpoints. It does not extend this
-//! one, which is in another file: so a start notices. A checkpoint is here before anybody sees it,
-//! and a restore, which begins a new generation, replaces it.
+//! An older copy of the journal extends its own checkpoints, but not the one in this file, so a
+//! start notices the copy. A checkpoint is written here before it is published. A restore, which
+//! begins a new generation, replaces it.
 
 use std::path::Path;
 
@@ -15,13 +15,11 @@ use crate::durable;
 use crate::recover::{Error, Recovered, check_extends_note};
 use crate::store::{self, Reader};
 
-/// The name of the file in a data directory.
 pub(crate) const FILE_NAME: &str = "ledger.checkpoint";
 
-/// It is no secret, but nobody else's business.
 const MODE: u32 = 0o600;
 
-/// Refuses a journal that does not extend the checkpoint in the file, or has lost the file.
+/// Refuses a journal that does not extend the checkpoint in the file, or whose file is lost.
 pub(super) fn check(
     data: &Path,
     recovered: &Recovered,
@@ -38,7 +36,7 @@ pub(super) fn check(
     )
 }
 
-/// Signs as `sign` does, and keeps the note before anybody sees it.
+/// Signs with `sign`, and stores the note before it is published.
 pub(super) fn kept_in(data: &Path, mut sign: Sign) -> Sign {
     let data = data.to_owned();
     Box::new(move |size, root| {
@@ -48,19 +46,19 @@ pub(super) fn kept_in(data: &Path, mut sign: Sign) -> Sign {
     })
 }
 
-/// The note in the file, if there is one. Beside a writer it must be read before the head is.
+/// Note in the file, if there is one. Beside a writer it must be read before the head.
 pub(crate) fn read(data: &Path) -> Result<Option<String>, store::Error> {
     let path = data.join(FILE_NAME);
     match std::fs::read(&path) {
-        // What is not text is not signed either, and is reported as such.
+        // Binary content fails the check of the signature.
         Ok(note) => Ok(Some(String::from_utf8_lossy(&note).into_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(durable::failed("read", &path, error)),
     }
 }
 
-/// Refuses records that do not extend the note that was read from the file. Since level 1 the file is
-/// written before a server listens, so that a missing one was lost.
+/// Refuses records that do not extend the note. Since level 1 the file is written before a server
+/// listens, so a missing file was lost.
 pub(crate) fn check_note(
     data: &Path,
     (note, level): (Option<String>, u64),
@@ -73,8 +71,8 @@ pub(crate) fn check_note(
         reason,
     };
     let Some(note) = note else {
-        // It is written before the store has a checkpoint: a first start that was cut short has
-        // neither, and nobody has seen one.
+        // The file is written before the store has a checkpoint. After an interrupted first start
+        // there is neither, and no checkpoint was published.
         let is_lost = level > 0 && reader.checkpoint(INTEGER_MAX)?.is_some();
         if is_lost {
             return Err(refused("it is missing".to_owned()));
@@ -90,7 +88,6 @@ pub(crate) fn check_note(
     check_extends_note(reader, builder, keys, &note).map(drop)
 }
 
-/// Keeps a note in place of the one before it.
 pub(crate) fn keep(data: &Path, note: &str) -> Result<(), store::Error> {
     durable::write(&data.join(FILE_NAME), MODE, &[note.as_bytes()])
 }

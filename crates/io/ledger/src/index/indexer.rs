@@ -1,7 +1,7 @@
-//! The writer of the index: it follows the committed head in chunks.
+//! Writer of the index, which follows the committed head in chunks.
 //!
-//! SQLite keeps its own files whole when the process is killed or the power fails, so a file that
-//! fits has no gaps. A commit to the index syncs a few times, so it waits for enough records.
+//! SQLite keeps its files consistent after a kill or a power failure, so a file that fits has no
+//! gaps. A commit to the index needs several syncs, so it waits for enough records.
 
 use std::cell::RefCell;
 use std::fs::OpenOptions;
@@ -22,11 +22,11 @@ use crate::durable;
 use crate::store::sqlite::{FileId, file_id, number};
 use crate::store::{self, Kept, Reader, first_kept};
 
-/// How long a commit waits for look-ups, which are short. A file that is locked for longer is not
-/// waited for: another takes its place.
+/// Maximum wait of a commit for look-ups, which are short. A file that is locked for longer is
+/// replaced.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// Records that are read from the store at a time: they may be large.
+/// Records read from the store at a time; they may be large.
 const READ: u64 = 512;
 
 const SCHEMA: &str = "
@@ -40,19 +40,19 @@ const SCHEMA: &str = "
     );
 ";
 
-/// How much is indexed at a time.
+/// Size of one commit to the index.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Records that one commit indexes at most.
+    /// Maximum number of records of a commit.
     pub records_max: u64,
-    /// Subjects after which a commit takes no further record: until then they are in memory.
+    /// Number of subjects after which a commit takes no further record, because they are in memory.
     pub subjects_max: usize,
-    /// Records that must be waiting: fewer are quicker to scan than to index.
+    /// Minimum number of waiting records: fewer are quicker to scan than to index.
     pub records_min: u64,
 }
 
 impl Pace {
-    /// The pace of a running ledger.
+    /// Pace of a running ledger.
     pub const RUNNING: Self = Self {
         records_max: 4_096,
         subjects_max: 65_536,
@@ -60,47 +60,46 @@ impl Pace {
     };
 }
 
-/// How far the index is.
+/// Progress of the index.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
     /// Records are waiting to be indexed.
     Behind,
-    /// Too few are waiting for another commit.
+    /// Too few records are waiting for another commit.
     CaughtUp,
 }
 
-/// Why nothing was indexed.
+/// Error of a step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The ledger could not be read; the index is as it was.
+    /// The ledger could not be read; the index is unchanged.
     #[error("the ledger could not be read")]
     Ledger(#[from] store::Error),
     /// The index could not be written; it is made anew.
     #[error("the index could not be written")]
     Index(#[from] rusqlite::Error),
-    /// The file could not be removed or made.
+    /// The file could not be removed or created.
     #[error("the file of the index could not be replaced")]
     File(#[from] std::io::Error),
 }
 
-/// Writes an index.
+/// Writer of an index.
 #[derive(Debug)]
 pub struct Indexer {
     index: Index,
     pace: Pace,
-    open: Option<Writing>,
+    open: Option<OpenIndex>,
 }
 
-/// An index file that is being written.
 #[derive(Debug)]
-struct Writing {
+struct OpenIndex {
     connection: Connection,
     file: FileId,
     header: Header,
 }
 
 impl Indexer {
-    /// A writer of this index. There must be one only.
+    /// Makes the writer of an index. There must be only one.
     pub fn new(index: Index, pace: Pace) -> Self {
         Self {
             index,
@@ -109,8 +108,8 @@ impl Indexer {
         }
     }
 
-    /// Indexes one chunk of the first `head` records. A file that is missing, wrong or not ours is
-    /// made anew first.
+    /// Indexes one chunk of the first `head` records. A missing, wrong or foreign file is made anew
+    /// first.
     pub fn step(&mut self, reader: &dyn Reader, head: u64) -> Result<Progress, Error> {
         let stepped = self.try_step(reader, head);
         if let Err(Error::Index(_)) = stepped {
@@ -136,7 +135,7 @@ impl Indexer {
             Some(open) => open,
             None => self.begin(reader)?,
         };
-        let waiting = |open: &Writing| head.saturating_sub(open.header.records);
+        let waiting = |open: &OpenIndex| head.saturating_sub(open.header.records);
         let extended = match waiting(&open) {
             few if few < self.pace.records_min => Ok(()),
             waiting => open.extend(reader, waiting, self.pace),
@@ -150,37 +149,36 @@ impl Indexer {
         Ok(Progress::Behind)
     }
 
-    /// Opens the file that is there, if it fits.
-    fn resume(&self, reader: &dyn Reader) -> Result<Option<Writing>, store::Error> {
+    fn resume(&self, reader: &dyn Reader) -> Result<Option<OpenIndex>, store::Error> {
         let path = &self.index.path;
         let Ok(Some(file)) = file_id(path) else {
             return Ok(None);
         };
         let open = || {
             let connection = connect(path)?;
-            // A commit that was cut short is taken back here. Nothing else is changed before it is
-            // sure that the file is an index.
+            // Reading rolls back an interrupted commit. Nothing else is changed until the file is
+            // known to be an index.
             let header = Header::read(&connection)?;
             let is_whole = !self.index.is_cut(&connection)?;
             let Some(header) = header.filter(|_| is_whole) else {
                 return Ok(None);
             };
             prepare(&connection)?;
-            Ok(Some(Writing {
+            Ok(Some(OpenIndex {
                 connection,
                 file,
                 header,
             }))
         };
-        let opened: rusqlite::Result<Option<Writing>> = open();
+        let opened: rusqlite::Result<Option<OpenIndex>> = open();
         match opened {
             Ok(Some(open)) if open.header.fits(&self.index, reader)? => Ok(Some(open)),
             _ => Ok(None),
         }
     }
 
-    /// Removes what is there, and makes an empty index. Records without payloads are passed over.
-    fn begin(&self, reader: &dyn Reader) -> Result<Writing, Error> {
+    /// Replaces the file by an empty index. Records without payloads are skipped.
+    fn begin(&self, reader: &dyn Reader) -> Result<OpenIndex, Error> {
         let path = &self.index.path;
         let first = match first_kept(reader) {
             Err(store::Error::Damaged { .. }) => None,
@@ -195,7 +193,7 @@ impl Indexer {
             records,
             leaf: last_leaf(reader, records)?,
         };
-        // SQLite itself drops a journal that it finds beside an empty file.
+        // SQLite drops a journal beside an empty file.
         durable::remove(path)?;
         OpenOptions::new()
             .write(true)
@@ -223,7 +221,7 @@ impl Indexer {
         let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
         let file = file_id(path)?.ok_or_else(gone)?;
         self.index.is_wrong.store(false, Ordering::Relaxed);
-        Ok(Writing {
+        Ok(OpenIndex {
             connection,
             file,
             header,
@@ -231,15 +229,15 @@ impl Indexer {
     }
 }
 
-impl Writing {
-    /// Whether the path still leads to the open file, and it holds what was written.
+impl OpenIndex {
+    /// True if the path still leads to the open file and its content is ours.
     fn is_ours(&self, path: &Path) -> bool {
         file_id(path).is_ok_and(|file| file == Some(self.file))
             && Header::read(&self.connection)
                 .is_ok_and(|header| header.as_ref() == Some(&self.header))
     }
 
-    /// Whether payloads were pruned since: their names do not stay here (L13).
+    /// True if payloads were pruned since the start: their names must not stay in the index (L13).
     fn is_pruned(&self, reader: &dyn Reader) -> Result<bool, store::Error> {
         let first = self.header.first;
         let Some(first) = first.filter(|first| *first < self.header.records) else {
@@ -252,7 +250,7 @@ impl Writing {
         }
     }
 
-    /// Indexes as many of the waiting records as the pace allows, all or none of them.
+    /// Indexes as many waiting records as the pace allows, in one transaction.
     fn extend(&mut self, reader: &dyn Reader, waiting: u64, pace: Pace) -> Result<(), Error> {
         let until = self.header.records + waiting.min(pace.records_max);
         let transaction = self
@@ -276,7 +274,7 @@ impl Writing {
     }
 }
 
-/// Notes the subjects of the records of a range until there are `max`, and says where it ended.
+/// Inserts the subjects of the records of a range until there are `max`, and returns the end.
 fn note_all(
     reader: &dyn Reader,
     records: Range<u64>,
@@ -299,7 +297,7 @@ fn note_all(
     Ok(next)
 }
 
-/// The records of a range that can be read. One that is damaged will not be better later.
+/// Records of a range, without damaged ones: these would stop the index for ever.
 fn read(reader: &dyn Reader, from: u64, until: u64) -> Result<Vec<Kept>, store::Error> {
     let max = usize::try_from(until - from).unwrap_or(usize::MAX);
     match reader.records(from, max) {
@@ -316,7 +314,7 @@ fn read(reader: &dyn Reader, from: u64, until: u64) -> Result<Vec<Kept>, store::
     Ok(kept)
 }
 
-/// Notes the subjects of a record, and says how many. One that cannot be decoded has none.
+/// Inserts the subjects of a record and returns their number. An undecodable record has none.
 fn note(
     reader: &dyn Reader,
     kept: &Kept,
@@ -349,7 +347,6 @@ fn note(
     Ok(noted)
 }
 
-/// A connection for writing to a file that is there.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -357,13 +354,12 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Sets how a connection writes.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     let mode: String =
         connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;
     if mode != "delete" {
         return Err(rusqlite::Error::InvalidQuery);
     }
-    // A chunk reaches the file at its commit and not before: look-ups go on meanwhile.
+    // Without spills a chunk reaches the file only at its commit, so look-ups are not blocked.
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF")
 }

@@ -1,4 +1,4 @@
-//! A consistent copy of the whole store in one file, while a server may be writing to it.
+//! Consistent copy of the whole store in one file, also beside a running server.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use super::Error;
 use crate::durable;
 use crate::store::sqlite;
 
-/// Copies the ledger file `from` into the new file `to`. The copy holds every record that was
-/// committed when it began; the private key is not in it (L11).
+/// Copies the ledger file `from` to the new file `to`. The copy has every record that was committed
+/// when it began, and not the private key (L11).
 pub fn backup(from: &Path, to: &Path) -> Result<(), Error> {
     let failed = |source| durable::failed("write", to, source);
     if to.try_exists().map_err(failed)? {

@@ -1,8 +1,8 @@
-//! An export as something to read from: what checks and restores a store does the same for it.
+//! An export as a [`Reader`], so that it can be checked and restored like a store.
 //!
-//! The file is read once to know where each line is; records are read from it when wanted. A line
-//! that is nothing else counts as a record: a damaged one then shows as what it is. Lines that no
-//! record accounts for show when the export is written again and compared ([`Reader::misspelling`]).
+//! The file is read once to find the offset of each line; records are read when needed. A line of
+//! unknown kind counts as a record, so damage is reported as a damaged record. Surplus lines are
+//! found when the export is written again and compared ([`Reader::misspelling`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,13 +18,13 @@ use super::export::{self, Line, VERSION};
 use crate::durable;
 use crate::store::{Error, Kept, Reader, signed_size};
 
-/// An export file.
+/// Export file.
 #[derive(Debug)]
 pub struct Export {
     path: PathBuf,
     file: File,
     edge: Edge,
-    /// Where each record is, from the first on; `None` for a pruned one.
+    /// Positions of the records; `None` for a pruned one.
     records: Vec<Option<Span>>,
     blobs: BTreeMap<Hash, Span>,
     leaves: BTreeMap<u64, Vec<Hash>>,
@@ -32,7 +32,6 @@ pub struct Export {
     note: Option<String>,
 }
 
-/// A line of the file, or the text inside one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     offset: u64,
@@ -123,7 +122,6 @@ impl Export {
         }
     }
 
-    /// The number of the record that comes next.
     fn next(&self) -> u64 {
         self.edge.size() + u64::try_from(self.records.len()).unwrap_or(u64::MAX)
     }
@@ -180,7 +178,7 @@ impl Reader for Export {
     }
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
-        // A note that states no size is taken to be about the end, where it will not verify.
+        // A note without a size counts as one over all records, and will not verify.
         let note = self
             .note
             .iter()
@@ -204,51 +202,48 @@ impl Reader for Export {
         Some(self.edge.clone())
     }
 
-    /// Writes the export again and compares it with the file.
     fn misspelling(&self) -> Result<Option<String>, Error> {
         let failed = |source| durable::failed("read", &self.path, source);
         let mut file = self.file.try_clone().map_err(failed)?;
         file.rewind().map_err(failed)?;
-        let mut compared = Compared {
-            found: BufReader::new(file),
+        let mut comparison = Comparison {
+            file: BufReader::new(file),
             number: 0,
             line: Vec::new(),
             difference: None,
         };
         let (edge, note) = (self.edge.clone(), self.note.as_deref());
-        let written = export::write(self, edge, self.next(), note, &mut compared);
-        match (compared.difference.take(), written) {
+        let written = export::write(self, edge, self.next(), note, &mut comparison);
+        match (comparison.difference.take(), written) {
             (Some(difference), _) => Ok(Some(difference)),
-            (None, Ok(())) => compared.rest().map_err(failed),
+            (None, Ok(())) => comparison.rest().map_err(failed),
             (None, Err(super::Error::Store(error))) => Err(error),
             (None, Err(error)) => Ok(Some(error.to_string())),
         }
     }
 }
 
-/// Takes lines as they should be and compares them with those of a file, up to the first that
-/// differs.
-struct Compared<R> {
-    found: R,
-    /// The number of lines that are equal.
+/// Compares the lines that are written to it with those of a file, up to the first difference.
+struct Comparison<R> {
+    file: R,
     number: u64,
-    /// The line that is being written.
+    /// Line that is being written.
     line: Vec<u8>,
     difference: Option<String>,
 }
 
-impl<R: BufRead> Compared<R> {
-    /// The next line of the file, without its end; `None` behind the last. A line without an end is
-    /// cut, and as good as none.
+impl<R: BufRead> Comparison<R> {
+    /// Next line of the file; `None` after the last. A line without a line feed was cut and counts as
+    /// none.
     fn next(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
-        self.found.read_until(b'\n', &mut line)?;
+        self.file.read_until(b'\n', &mut line)?;
         Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
     }
 
-    /// What follows the last line that should be there.
+    /// Sentence about a surplus line after the last expected one.
     fn rest(&mut self) -> std::io::Result<Option<String>> {
-        if self.found.fill_buf()?.is_empty() {
+        if self.file.fill_buf()?.is_empty() {
             return Ok(None);
         }
         let kind = self.next()?.map_or("a cut line", |line| kind_of(&line));
@@ -278,7 +273,7 @@ impl<R: BufRead> Compared<R> {
     }
 }
 
-impl<R: BufRead> Write for Compared<R> {
+impl<R: BufRead> Write for Comparison<R> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend(part.strip_suffix(b"\n").unwrap_or(part));
@@ -294,7 +289,6 @@ impl<R: BufRead> Write for Compared<R> {
     }
 }
 
-/// What kind of line it is, in words.
 fn kind_of(line: &[u8]) -> &'static str {
     const KINDS: [(&str, &str); 7] = [
         ("{\"v\":", "a record"),

@@ -1,4 +1,4 @@
-//! Exports as JSON lines: records byte for byte, and what is needed to check them offline.
+//! Exports as JSON lines: records byte for byte, and all data for an offline check.
 //!
 //! ```text
 //! {"export":{"version":1,"edge":{"size":0,"hashes":[]}}}   the tree before the first record
@@ -9,10 +9,9 @@
 //! {"leaves":["…",…]}                                       after 256 records: their leaf hashes
 //! {"checkpoint":"…"}                                       the signed note; the last line
 //! ```
-//! The hashes of the leaves tell which record was changed, where the root only tells that one was.
-//! An export begins at a whole tile and ends at the first checkpoint at or after what was asked
-//! for, or at the newest there is, so that all of it is signed. Records have exactly one export,
-//! byte for byte: what differs from it was not written here.
+//! The leaf hashes identify a changed record; the root only shows that one was changed. An export
+//! begins at a whole tile and ends at the first checkpoint at or after the requested end, or at the
+//! newest, so that all of it is signed. Records have exactly one export, byte for byte.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -27,24 +26,22 @@ use super::{Error, KeptLeaves};
 use crate::recover::StoredTiles;
 use crate::store::{self, Kept, Reader};
 
-/// The version of the file.
 pub(super) const VERSION: u64 = 1;
 
-/// Records that are read at a time: a tile.
+/// Records read at a time: a tile.
 const CHUNK: usize = 256;
 
-/// What was exported.
+/// Range of an export.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Exported {
-    /// The first record.
+    /// First record.
     pub from: u64,
-    /// The first record that is not in it.
+    /// First record after it.
     pub to: u64,
-    /// How many records of the ledger no checkpoint signs yet; they are in no export.
+    /// Number of records of the ledger that no checkpoint signs yet; no export has them.
     pub unsigned: u64,
 }
 
-/// A line that is not a record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Line {
@@ -69,7 +66,7 @@ pub fn export(
     let signed = checkpoints.last().ok_or(Error::Unsigned)?.0;
     let from = from.min(signed - 1);
     let from = from - from % u64::from(TILE_WIDTH);
-    // Why payloads are missing is told by later records: the anchor's and that of the pruning.
+    // Later records, those of the anchor and of the prune, explain the missing payloads.
     let to = if is_pruned(reader, from)? { signed } else { to };
     let to = to.clamp(from + 1, signed);
     let ending = checkpoints.iter().find(|(size, _)| to <= *size);
@@ -117,7 +114,7 @@ fn is_pruned(reader: &dyn Reader, seq: u64) -> Result<bool, Error> {
     Ok(matches!(kept.as_slice(), [Kept { bytes: None, .. }]))
 }
 
-/// The oldest anchored snapshot after which all payloads are here, if some before are not.
+/// Writes the oldest anchored snapshot after which all payloads exist, if some before it do not.
 fn write_anchor(reader: &dyn Reader, from: u64, to: u64, out: &mut dyn Write) -> Result<(), Error> {
     for head in reader.anchors()? {
         let is_inside = from < head && head <= to;
@@ -170,14 +167,13 @@ fn write_records(
     Ok(())
 }
 
-/// The blobs of a record that are not in the export yet.
 fn write_blobs(
     reader: &dyn Reader,
     record: &[u8],
     written: &mut BTreeSet<Hash>,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    // A record that cannot be read is exported all the same: the export is no judge.
+    // A damaged record is exported too; the export checks nothing.
     for reference in blob_refs(record).unwrap_or_default() {
         let sha256 = reference.sha256;
         let text = reader

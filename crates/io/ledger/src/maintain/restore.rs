@@ -1,8 +1,8 @@
-//! A new ledger from a copy: what verifies is replayed, and the fork is on record (L11).
+//! New ledger from a copy: verified records are replayed, and the fork is recorded (L11).
 //!
-//! The copy may be a backup or an export, damaged or not: records up to the first that is not good
-//! are taken. The private key was never in it, so the new ledger has a new one, and signs as the
-//! next generation: nobody can take it for the ledger that it was copied from.
+//! The copy may be a backup or an export. If it is damaged, the records before the first damaged one
+//! are used. The private key is not in a copy, so the new ledger has a new key and signs as the next
+//! generation: it cannot be mistaken for the ledger that was copied.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -26,42 +26,41 @@ use crate::store::{self, Append, Reader, Store as _};
 use crate::writer::SELF;
 use crate::{durable, index, snapshots};
 
-/// Records that are replayed in one commit.
 const CHUNK: usize = 1_024;
 
-/// The unfinished ledger; a left one is from a restoring that was cut short.
+/// Unfinished ledger; an existing one is left of an interrupted restore.
 pub(crate) const UNFINISHED: &str = "ledger.db.restoring";
 
-/// What becomes of the tokens of a copy. Some may have been revoked after it was made.
+/// Treatment of the tokens of a copy, some of which may have been revoked later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Tokens {
-    /// All end.
+    /// All tokens end.
     End,
-    /// They stay as they are in the copy.
+    /// All tokens of the copy stay valid.
     Keep,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    /// How many records were taken from the copy.
+    /// Number of records taken from the copy.
     pub records: u64,
-    /// How many were left behind, the first damaged one and all after it.
+    /// Number of records left out: the first damaged one and all after it.
     pub left: u64,
-    /// How many tokens have ended with it.
+    /// Number of ended tokens.
     pub tokens_ended: usize,
-    /// Whether there was a ledger, which was moved aside.
+    /// True if an existing ledger was moved aside.
     pub is_moved: bool,
-    /// How the new ledger signs.
+    /// Origin of the checkpoints of the new ledger.
     pub origin: Name,
-    /// What the check of the copy found.
+    /// Result of the check of the copy.
     pub report: Report,
 }
 
-/// Makes a ledger in the directory `data` of the good records of a copy.
+/// Makes a ledger in the directory `data` from the good records of a copy.
 ///
-/// The new ledger is whole beside its place before the one that is there is touched; that one is
-/// then moved into the new directory `aside`. Nobody else may use the directory.
+/// The new ledger is complete under another name before an existing one is moved to the new
+/// directory `aside`. No other process may use the directory.
 pub fn restore(
     copy: &dyn Reader,
     keys: &[VerifierKey],
@@ -84,7 +83,7 @@ pub fn restore(
         _ => state_after(copy, good)?,
     };
     if state.spine.head != good {
-        // Everything below was pruned, and no anchored snapshot leads here.
+        // All payloads before it were pruned, without an anchored snapshot.
         return Err(Error::NotWhole { first: good });
     }
 
@@ -96,8 +95,8 @@ pub fn restore(
     let mut store = SqliteStore::open(&path)?;
     let mut builder = replay(copy, good, &mut store)?;
     let key_path = data.join(key::FILE_NAME);
-    // The ledger whose place this one takes knows what was given out since the copy was made. And
-    // two histories under one origin would look like a forgery to everybody who knows the first.
+    // The replaced ledger has the fences that were granted after the copy was made. And two
+    // histories under one origin would look like a forgery.
     let former = replaced_state(data).filter(|former| former.spine.ledger == state.spine.ledger);
     let replaces = former.as_ref().map(|former| former.spine.generation);
     let key = Signer::load(&key_path).ok().flatten();
@@ -122,10 +121,10 @@ pub fn restore(
     store.put_checkpoint(builder.size(), &note)?;
     store.close()?;
     let is_moved = set_aside(data, aside)?;
-    // What the ledger before had signed last is no longer what this one must extend.
+    // The new ledger need not extend the newest checkpoint of the replaced one.
     newest::keep(data, &note)?;
-    let place = data.join(FILE_NAME);
-    durable::rename(&path, &place).map_err(|source| durable::failed("write", &place, source))?;
+    let file = data.join(FILE_NAME);
+    durable::rename(&path, &file).map_err(|source| durable::failed("write", &file, source))?;
     signer.promote_new()?;
     let left = report.records - good;
     Ok(Restored {
@@ -138,7 +137,6 @@ pub fn restore(
     })
 }
 
-/// The state of the ledger that is in a directory, if that can still be read.
 fn replaced_state(data: &Path) -> Option<State> {
     let file = data.join(FILE_NAME);
     let reader = SqliteReader::open(&file).ok()?;
@@ -147,8 +145,8 @@ fn replaced_state(data: &Path) -> Option<State> {
     recovered.ok().map(|recovered| recovered.state)
 }
 
-/// Moves the ledger of a directory into the new directory `aside`, and leaves what is no part of it,
-/// above all `executions/`. Says whether there was anything to move.
+/// Moves the ledger of a directory to the new directory `aside`; other files, such as `executions/`,
+/// stay. Returns false if there was no ledger.
 fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
     let names = names_in(data).map_err(|source| durable::failed("read", data, source))?;
     let is_moved = |name: &String| {
@@ -168,14 +166,12 @@ fn set_aside(data: &Path, aside: &Path) -> Result<bool, store::Error> {
     Ok(true)
 }
 
-/// Whether a file is of this restore, was rescued of a lost store, or is an index, which the next
-/// start makes anew.
+/// True for files of this restore, rescued stores, and the index, which the next start makes anew.
 fn is_left_alone(name: &str) -> bool {
     let is_of = |left: &&str| name.starts_with(*left);
     [UNFINISHED, RESCUE, index::FILE_NAME].iter().any(is_of) || name == key::NEW_FILE_NAME
 }
 
-/// The names in a directory, sorted.
 fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     let names = std::fs::read_dir(directory)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -184,7 +180,7 @@ fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Writes the first `good` records of a copy, with their tiles and all that belongs to them.
+/// Writes the first `good` records of a copy, with their blobs, tiles, checkpoints and anchors.
 fn replay(copy: &dyn Reader, good: u64, store: &mut SqliteStore) -> Result<Builder, Error> {
     let (mut builder, mut pruned) = (Builder::new(), KeptLeaves::default());
     while builder.size() < good {
@@ -223,7 +219,6 @@ fn replay(copy: &dyn Reader, good: u64, store: &mut SqliteStore) -> Result<Build
     Ok(builder)
 }
 
-/// Appends the records that tell of the restoring and of the new key.
 fn record(
     store: &mut SqliteStore,
     builder: &mut Builder,

@@ -1,7 +1,7 @@
 //! Exports in the layout of tlog-tiles: `checkpoint`, `tile/<level>/…`, `tile/entries/…`.
 //!
-//! Any reader of C2SP transparency logs can follow it. Records whose payload is pruned have their
-//! hashes in the tiles and no bundle of entries.
+//! Any reader of C2SP transparency logs can read it. Pruned records have their hashes in the tiles
+//! and no bundle of entries.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use super::{Error, KeptLeaves};
 use crate::durable;
 use crate::store::{Reader, signed_size};
 
-/// Writes the ledger up to its newest checkpoint into a directory, which is made. Returns how many
-/// records that are.
+/// Writes the ledger up to its newest checkpoint to a new directory, and returns the number of
+/// records.
 pub fn export_tiles(reader: &dyn Reader, directory: &Path) -> Result<u64, Error> {
     let newest = reader.checkpoint(INTEGER_MAX)?;
     let Some((size, note)) = newest.and_then(|note| Some((signed_size(&note)?, note))) else {
@@ -74,7 +74,8 @@ fn write(directory: &Path, name: Name, bytes: &[u8]) -> Result<(), Error> {
     let parent = durable::directory(&path);
     let made = std::fs::create_dir_all(parent);
     made.map_err(|source| durable::failed("create", parent, source))?;
-    // A tile is made again if the power fails: only the checkpoint, written last, must be safe.
+    // After a power failure the tiles are exported again; only the checkpoint, written last, must
+    // be durable.
     std::fs::write(&path, bytes).map_err(|source| durable::failed("write", &path, source))?;
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! A store in memory: for scenarios, tests and the simulator.
+//! Store in memory, for scenarios, tests and the simulator.
 //!
-//! Handles share what is kept, so a crash is: drop the handle, open another. It keeps the
-//! contract of every store, and goes wrong when told to: [`MemoryStore::inject`] makes the next
-//! append fail in one of the ways in which a real store can (L2), and
-//! [`MemoryStore::set_free_bytes`] fills the disk and gives the space back.
+//! Handles share their content, so a crash is simulated by dropping a handle and opening another.
+//! [`MemoryStore::inject`] makes the next append fail in one of the ways of a real store (L2), and
+//! [`MemoryStore::set_free_bytes`] simulates a full disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,23 +15,23 @@ use super::{
     head_after, in_full_tiles, loose_leaves,
 };
 
-/// A handle on a store in memory. Clones share what is kept.
+/// Handle of a store in memory. Clones share its content.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// How an append goes wrong.
+/// Failure of an append.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// It fails, and nothing was written.
+    /// An error; nothing was written.
     Error,
-    /// It fails, and everything was written.
+    /// An error; everything was written.
     CommitThenError,
-    /// It is refused: no row changed.
+    /// A refusal: no row changed.
     Refuse,
-    /// It fails while the write is still under way. [`MemoryStore::land`] completes the write;
-    /// reopening the store ends it, as closing a connection does.
+    /// An error while the write is in progress. [`MemoryStore::land`] completes the write; reopening
+    /// the store ends it, like closing a connection.
     Hang,
 }
 
@@ -40,10 +39,10 @@ pub enum Fault {
 struct Shared {
     epoch: u64,
     records: Vec<Option<Vec<u8>>>,
-    /// With each blob the last record that names it.
+    /// Blobs, each with the last record that names it.
     blobs: BTreeMap<Hash, (u64, Vec<u8>)>,
     tiles: BTreeMap<TileId, Vec<Hash>>,
-    /// The leaves in no full tile at the last checkpoint, and the number of the first.
+    /// Number of the first leaf outside full tiles at the last checkpoint, and these leaves.
     loose: (u64, Vec<Hash>),
     checkpoints: BTreeMap<u64, String>,
     anchors: BTreeMap<u64, String>,
@@ -59,12 +58,12 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Lets a coming append go wrong: the first fault is for the next append, and so on.
+    /// Adds a fault. Each append consumes one.
     pub fn inject(&self, fault: Fault) {
         self.shared().faults.push_back(fault);
     }
 
-    /// Completes the write of an append that hangs, if one does and its term still leads.
+    /// Completes the write of a hanging append, if its term still leads.
     pub fn land(&self) -> Appended {
         let mut shared = self.shared();
         match shared.under_way.take() {
@@ -73,13 +72,13 @@ impl MemoryStore {
         }
     }
 
-    /// Says how much space is left. With none, every write fails and writes nothing.
+    /// Sets the free space. With none, every write fails and writes nothing.
     pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
         self.shared().free_bytes = free_bytes;
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Whatever a panicking thread did, each change below is whole.
+        // Each change is whole, even if a thread panicked.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,10 +115,7 @@ impl Shared {
         }
         Ok(Appended::Done)
     }
-}
 
-impl Shared {
-    /// As the contract has it.
     fn thin_checkpoints(&mut self) {
         let mut older = self
             .checkpoints

@@ -1,12 +1,11 @@
-//! The embedded store: one SQLite file in write-ahead mode, synced at every commit.
+//! Embedded store: one SQLite file in write-ahead mode, synced at every commit.
 //!
-//! One thread owns the connection that writes; readers open their own, read-only ones. Another
-//! thread copies the write-ahead log into the file beside the commits. The fence is the first
-//! statement of an append's transaction, so a term that no longer leads changes nothing. Every
-//! failure says which file, and what to do where something can be done.
+//! One thread owns the writing connection; readers open their own read-only connections. Another
+//! thread copies the write-ahead log into the file beside the commits. The check of the term is the
+//! first statement of an append, so a term that no longer leads changes nothing.
 //!
-//! A new file is made beside its place and renamed into it, so an empty or cut `ledger.db` is
-//! always damage and never a ledger that starts afresh.
+//! A new file is written under another name and renamed, so an empty or cut `ledger.db` is always
+//! damage and never a new ledger.
 
 mod drain;
 mod failure;
@@ -29,34 +28,33 @@ use super::{
 };
 use crate::durable::{self, beside, directory};
 use drain::Drain;
-use failure::Place;
+use failure::LedgerFile;
 
 pub(crate) use failure::{count, number};
 pub use reader::SqliteReader;
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const FILE_NAME: &str = "ledger.db";
 
-/// The newest format this program reads, and the one it writes.
+/// Format that this program writes, and the newest that it reads.
 const FORMAT: i64 = 1;
 
-/// Marks the file as ours, for `file` and for us: "Burs".
+/// SQLite application id of the file: `Burs`.
 const APPLICATION_ID: i64 = 0x4275_7273;
 
-/// The file that is written when the ledger file is taken away under a running server.
+/// Name of the copy that is written when the ledger file of a running server was moved or removed.
 pub(crate) const RESCUE: &str = "ledger.rescue";
 
-/// How many rescued files may stand beside one another.
 const RESCUES_MAX: u32 = 100;
 
-/// How long a statement waits for a lock. Only a checkpoint beside a long read ever waits.
-/// A test of that wait need not last as long.
+/// Maximum wait of a statement for a lock. Only a checkpoint beside a long read waits. Tests of that
+/// wait are shorter.
 const BUSY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5_000 });
 
-/// Lines of an anchored snapshot are kept in parts, so that no row grows without bound.
+/// Maximum size of a part of an anchored snapshot, so that rows are bounded.
 const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Larger pages than the default keep more records each: fewer pages to log and sync a commit.
+/// Pages larger than the default hold more records: a commit logs and syncs fewer pages.
 const SCHEMA: &str = "
     PRAGMA page_size = 8192;
     BEGIN;
@@ -79,29 +77,28 @@ const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
 ";
 
-/// The writer's side of a ledger file.
+/// Write access to a ledger file.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    /// Ends before the connection, so that the connection is the last to close the file.
+    /// Dropped before the connection, which must be the last to close the file.
     drain: Option<Drain>,
-    /// Absent only after a reopen that failed, and after a rescue.
+    /// Absent only after a failed reopen and after a rescue.
     connection: Option<Connection>,
-    /// The files that the connection has open, once it has written.
+    /// Files that the connection has open, once it has written.
     open: Option<[Option<FileId>; 2]>,
 }
 
-/// A file, whatever its name: device and inode.
 pub(crate) type FileId = (u64, u64);
 
 impl SqliteStore {
-    /// Opens the ledger file, and makes it if there is none. Its directory must exist.
+    /// Opens the ledger file, and creates it if it is missing. Its directory must exist.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let place = Place(path);
+        let file = LedgerFile(path);
         match path.try_exists() {
             Ok(true) => {}
             Ok(false) => create(path)?,
-            Err(source) => return Err(place.file("open", source)),
+            Err(source) => return Err(file.io_failed("open", source)),
         }
         let mut connection = connect(path)?;
         let drain = Drain::start(path, &mut connection)?;
@@ -113,20 +110,18 @@ impl SqliteStore {
         })
     }
 
-    /// The ledger file and its write-ahead log, as their path leads to them now; `None` for one that
-    /// is not there.
+    /// Present ids of the ledger file and its write-ahead log; `None` for a missing file.
     fn files(&self) -> std::io::Result<[Option<FileId>; 2]> {
         Ok([file_id(&self.path)?, file_id(&beside(&self.path, "-wal"))?])
     }
 
-    /// Notes which files the connection has open.
     fn note_files(&mut self) -> Result<(), Error> {
         let files = self.files();
-        self.open = Some(files.map_err(|source| Place(&self.path).file("open", source))?);
+        self.open = Some(files.map_err(|source| LedgerFile(&self.path).io_failed("open", source))?);
         Ok(())
     }
 
-    /// A name beside the ledger file that is free for a rescued copy.
+    /// Free path beside the ledger file for a rescued copy.
     fn rescue_path(&self) -> PathBuf {
         let named = |number: u32| {
             let name = match number {
@@ -140,16 +135,16 @@ impl SqliteStore {
         free.unwrap_or_else(|| named(RESCUES_MAX))
     }
 
-    /// Closes the file; its write-ahead log goes with it.
+    /// Closes the file, which removes its write-ahead log.
     pub(crate) fn close(mut self) -> Result<(), Error> {
-        let failed = Place(&self.path).failed("close");
+        let failed = LedgerFile(&self.path).failed("close");
         self.drain = None;
         self.connection.take().map_or(Ok(()), |connection| {
             connection.close().map_err(|(_, error)| failed(error))
         })
     }
 
-    /// Takes over records from a copy, pruned ones too, at the end of a ledger that nobody leads.
+    /// Appends records of a copy, including pruned ones, to a ledger that no term leads.
     pub(crate) fn adopt(
         &mut self,
         records: &[Kept],
@@ -174,7 +169,6 @@ impl SqliteStore {
         })
     }
 
-    /// Takes over the checkpoints of a copy.
     pub(crate) fn adopt_notes(&mut self, notes: &[(u64, String)]) -> Result<(), Error> {
         self.change("take over checkpoints", |transaction| {
             let sql = "INSERT OR REPLACE INTO checkpoint (size, note) VALUES (?1, ?2)";
@@ -185,15 +179,14 @@ impl SqliteStore {
         })
     }
 
-    /// Runs one change in a transaction of its own.
     fn change<T>(
         &mut self,
         operation: &'static str,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {
-        let place = Place(&self.path);
+        let file = LedgerFile(&self.path);
         let connection = self.connection.as_mut();
-        let connection = connection.ok_or_else(|| place.closed(operation))?;
+        let connection = connection.ok_or_else(|| file.closed(operation))?;
         let _entered = self.drain.as_ref().map(Drain::enter);
         let changed = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -201,7 +194,7 @@ impl SqliteStore {
                 let value = change(&transaction)?;
                 transaction.commit().map(|()| value)
             });
-        changed.map_err(place.failed(operation))
+        changed.map_err(file.failed(operation))
     }
 }
 
@@ -238,14 +231,14 @@ impl Store for SqliteStore {
     }
 
     fn reopen(&mut self) -> Result<u64, Error> {
-        // Closing first ends whatever the old connections still had under way.
+        // Closing ends all operations of the old connections.
         self.drain = None;
         self.connection = None;
-        let place = Place(&self.path);
+        let file = LedgerFile(&self.path);
         let mut connection = connect(&self.path)?;
         let is_busy: bool = connection
             .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-            .map_err(place.failed("make its records durable"))?;
+            .map_err(file.failed("make its records durable"))?;
         if is_busy {
             let source = "readers kept it busy".into();
             return Err(Error::Database {
@@ -253,7 +246,7 @@ impl Store for SqliteStore {
                 source,
             });
         }
-        let head = reader::head(&connection).map_err(place.failed("read"))?;
+        let head = reader::head(&connection).map_err(file.failed("read"))?;
         self.drain = Some(Drain::start(&self.path, &mut connection)?);
         self.connection = Some(connection);
         self.note_files()?;
@@ -295,7 +288,7 @@ impl Store for SqliteStore {
     }
 
     fn prune(&mut self, below: u64) -> Result<u64, Error> {
-        // What is blanked already is not looked at again, row by row.
+        // Records that were pruned before are skipped.
         let from = number(first_kept(self.reader()?.as_ref())?).unwrap_or(i64::MAX);
         self.change("prune", |transaction| {
             let below = number(below.min(in_full_tiles(reader::head(transaction)?)))?;
@@ -323,7 +316,7 @@ impl Store for SqliteStore {
     }
 
     fn is_away(&self) -> bool {
-        // What cannot be looked at now is no evidence.
+        // An error of the file system is not evidence of absence.
         let there = self.files().ok();
         there.is_some_and(|there| self.open.is_some_and(|open| open != there))
     }
@@ -331,40 +324,40 @@ impl Store for SqliteStore {
     fn rescue(&mut self) -> Result<String, Error> {
         self.drain = None;
         let path = self.rescue_path();
-        let place = Place(&path);
+        let file = LedgerFile(&path);
         let connection = self
             .connection
             .as_ref()
-            .ok_or_else(|| place.closed("write what is left"))?;
-        // The directory may be gone with the files.
+            .ok_or_else(|| file.closed("rescue its records"))?;
+        // The directory may have been removed with the files.
         let made = std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory(&path));
-        made.map_err(|source| place.file("write", source))?;
+        made.map_err(|source| file.io_failed("write", source))?;
         let shown = path.display().to_string();
         let written = connection
             .execute("VACUUM INTO ?1", [&shown])
-            .map_err(place.failed("write what is left"))
+            .map_err(file.failed("rescue its records"))
             .and_then(|_| {
                 File::open(&path)
                     .and_then(|file| file.sync_all())
                     .and_then(|()| File::open(directory(&path))?.sync_all())
-                    .map_err(|source| place.file("write", source))
+                    .map_err(|source| file.io_failed("write", source))
             });
         if let Err(error) = written {
-            // Half a copy is none; it is tried again.
+            // A partial copy is removed; the rescue is tried again.
             let _left = durable::remove(&path);
             return Err(error);
         }
-        // Closing would remove the log of whatever stands at the path now.
+        // Closing would remove the log of a new file at the same path.
         std::mem::forget(self.connection.take());
         Ok(shown)
     }
 }
 
-/// The file that a path leads to now, if there is one. It is not opened: closing it would give up
-/// SQLite's own locks.
+/// Present id of the file at a path, if there is one. The file is not opened, because closing it
+/// would release the locks of SQLite.
 pub(crate) fn file_id(path: &Path) -> std::io::Result<Option<FileId>> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
@@ -393,7 +386,7 @@ fn insert_blob(
     sha256: &Hash,
     bytes: &[u8],
 ) -> rusqlite::Result<()> {
-    // The same part may come again: then it belongs to the later record too.
+    // A blob may be named again; it then belongs to the later record.
     let sql = "INSERT INTO blob (sha256, last, bytes) VALUES (?1, ?2, ?3)
         ON CONFLICT (sha256) DO UPDATE SET last = excluded.last";
     let mut insert = transaction.prepare_cached(sql)?;
@@ -402,7 +395,7 @@ fn insert_blob(
         .map(drop)
 }
 
-/// Forgets the checkpoint that is no longer among the newest, unless it is the last of its span.
+/// Deletes the checkpoint that is no longer among the newest, unless it is the last of its span.
 fn thin_checkpoints(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let sql = "WITH oldest AS (
             SELECT size FROM checkpoint ORDER BY size DESC LIMIT 1 OFFSET ?1
@@ -416,7 +409,7 @@ fn thin_checkpoints(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 
 fn insert_tiles(transaction: &Transaction<'_>, tiles: &[FullTile]) -> rusqlite::Result<()> {
     for tile in tiles {
-        // Leaves that a checkpoint has left in the row of a tile make way for the full tile.
+        // The full tile replaces the leaves that a checkpoint has stored in its row.
         let sql = "INSERT OR REPLACE INTO tile (level, idx, bytes) VALUES (?1, ?2, ?3)";
         let mut insert = transaction.prepare_cached(sql)?;
         let index = number(tile.id.index())?;
@@ -425,28 +418,28 @@ fn insert_tiles(transaction: &Transaction<'_>, tiles: &[FullTile]) -> rusqlite::
     Ok(())
 }
 
-/// Copies a ledger file as it is at one moment, whoever writes to it.
+/// Copies a consistent state of a ledger file, also beside a writer.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    let place = Place(to);
+    let file = LedgerFile(to);
     let source = SqliteReader::open(from)?;
-    let mut target = Connection::open(to).map_err(place.failed("copy"))?;
+    let mut target = Connection::open(to).map_err(file.failed("copy"))?;
     let copied = Backup::new(source.connection(), &mut target).and_then(|backup| {
-        // All pages in one step: in several, a busy writer could make it start over for ever.
+        // One step for all pages: between steps, writes would restart the copy again and again.
         backup.step(-1)
     });
-    if copied.map_err(place.failed("copy"))? == StepResult::Done {
+    if copied.map_err(file.failed("copy"))? == StepResult::Done {
         return target
             .close()
-            .map_err(|(_, error)| place.failed("copy")(error));
+            .map_err(|(_, error)| file.failed("copy")(error));
     }
-    let source = "the ledger was locked all the time".into();
+    let source = "the ledger stayed locked".into();
     Err(Error::Database {
         operation: "copy",
         source,
     })
 }
 
-/// Makes an empty ledger file beside its place, and moves it there when it is whole.
+/// Creates an empty ledger file under another name, and renames it when it is complete.
 fn create(path: &Path) -> Result<(), Error> {
     let directory = directory(path);
     if !directory.is_dir() {
@@ -455,40 +448,38 @@ fn create(path: &Path) -> Result<(), Error> {
         });
     }
     let unfinished = beside(path, ".new");
-    let place = Place(path);
-    // The file is made here, so that the system's own words reach the user.
+    let file = LedgerFile(path);
+    // Created here and not by SQLite, whose error would not have the cause.
     let made = durable::remove(&unfinished).and_then(|()| File::create_new(&unfinished));
-    made.map_err(|source| place.file("create", source))?;
+    made.map_err(|source| file.io_failed("create", source))?;
     let mark = format!(
         "{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
     );
-    let connection = Connection::open(&unfinished).map_err(place.failed("create"))?;
+    let connection = Connection::open(&unfinished).map_err(file.failed("create"))?;
     connection
         .execute_batch(&mark)
-        .map_err(place.failed("create"))?;
+        .map_err(file.failed("create"))?;
     connection
         .close()
-        .map_err(|(_, error)| place.failed("create")(error))?;
+        .map_err(|(_, error)| file.failed("create")(error))?;
     let moved = File::open(&unfinished)
         .and_then(|file| file.sync_all())
         .and_then(|()| durable::rename(&unfinished, path));
-    moved.map_err(|source| place.file("create", source))
+    moved.map_err(|source| file.io_failed("create", source))
 }
 
-/// A connection for writing to a file that is a ledger of a format we know.
+/// Opens a writing connection to a ledger of a known format.
 fn connect(path: &Path) -> Result<Connection, Error> {
-    let place = Place(path);
-    place.check_file()?;
+    let file = LedgerFile(path);
+    file.check_file()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(place.failed("open"))?;
-    connection
-        .busy_timeout(BUSY)
-        .map_err(place.failed("open"))?;
-    place.check_format(&connection)?;
-    place.check_length(&connection)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(file.failed("open"))?;
+    connection.busy_timeout(BUSY).map_err(file.failed("open"))?;
+    file.check_format(&connection)?;
+    file.check_length(&connection)?;
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-        .map_err(place.failed("open"))?;
+        .map_err(file.failed("open"))?;
     if mode != "wal" {
         let source = format!("its journal mode is {mode}, not wal").into();
         return Err(Error::Database {
@@ -498,12 +489,12 @@ fn connect(path: &Path) -> Result<Connection, Error> {
     }
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0")
-        .map_err(place.failed("open"))?;
-    place.check_head(&connection)?;
+        .map_err(file.failed("open"))?;
+    file.check_head(&connection)?;
     Ok(connection)
 }
 
-/// A text in parts of at most [`PART_BYTES_MAX`], none of which ends inside a character.
+/// Splits a text at character boundaries into parts of at most [`PART_BYTES_MAX`].
 fn parts(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (part, rest) = text.split_at_checked(text.floor_char_boundary(PART_BYTES_MAX))?;
@@ -520,10 +511,10 @@ mod tests {
 
     use super::{Append, Appended, Error, SqliteStore, Store, Term};
 
-    /// Method: SQLite itself is told to take no further page, so every write that needs one fails
-    /// as on a full disk; reopening gives the space back.
+    /// Method: a pragma forbids SQLite further pages, so every write that needs one fails as on a full
+    /// disk; reopening removes the limit.
     #[test]
-    fn a_full_disk_refuses_each_write_whole_and_all_goes_on_when_there_is_space() {
+    fn a_full_disk_refuses_each_write_whole_until_there_is_space() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(super::FILE_NAME);
         let mut store = SqliteStore::open(&path).unwrap();
@@ -557,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sqlite_may_not_write_is_said_to_be_read_only() {
+    fn a_file_that_sqlite_cannot_write_is_reported_as_read_only() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = SqliteStore::open(&directory.path().join(super::FILE_NAME)).unwrap();
         let connection = store.connection.as_ref().unwrap();

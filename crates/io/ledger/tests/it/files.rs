@@ -215,7 +215,7 @@ fn a_snapshot_of_more_or_other_records_is_passed_over() {
         let reason = if records < 300 {
             "it covers 300 records, the ledger has 290"
         } else {
-            "it was taken of other records than the ledger's"
+            "it covers other records than those of the ledger"
         };
         assert_eq!(skipped[0].reason.to_string(), reason);
     }

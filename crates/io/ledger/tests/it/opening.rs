@@ -425,7 +425,7 @@ fn a_pruned_ledger_starts_from_the_anchored_snapshot_that_is_on_record() {
     };
     assert_eq!(
         skipped.reason.to_string(),
-        "the anchored snapshot over 700 records is not the one that is on record"
+        "the hash of the anchored snapshot over 700 records is not the recorded one"
     );
     data.stop();
     flip(300);

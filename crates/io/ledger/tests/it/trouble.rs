@@ -35,7 +35,7 @@ fn what_is_not_a_ledger_is_refused_and_left_as_it_is() {
         (
             "text",
             b"not a database at all, but longer than a header is ".repeat(9),
-            "its header is not one of SQLite",
+            "it has no SQLite header",
         ),
         (
             "database",

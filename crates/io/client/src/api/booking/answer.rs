@@ -1,5 +1,5 @@
-//! How a booking stands, and how the execution of the same id goes: one list of the fields of both
-//! answers, because an execution is a booking and a program under it.
+//! Answers about bookings and executions. Both are declared from one list of fields, because an
+//! execution is a booking with a program under it.
 
 use bursar_units::{BookingId, Instant, Label};
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use super::{End, Outcome, Priority, State};
 use crate::api::execution::{Course, ExecutionState};
 use crate::api::{instant, word};
 
-/// Declares both answers. A row has the answers that a field is in, its kind, its name and its
-/// sentence, with a second sentence where that of executions differs. The order of the rows is the
-/// order of the members in JSON.
+/// Declares both answers. A row has the answers that contain the field, its type, its name and its
+/// description, with a second description if that of executions differs. The order of the rows is
+/// the order of the members in JSON.
 macro_rules! answers {
     (@row $lists:tt $who:ident is($($type:tt)*) $($row:tt)*) => {
         answers!(@put $lists $who {$($type)*} {} $($row)*);
@@ -52,17 +52,17 @@ macro_rules! answers {
         [$({$e:ident {$($e_type:tt)*} {$($e_with:tt)*} $e_about:tt})*]
         [$($both:ident)*]
     }) => {
-        /// A booking as answered.
+        /// A booking.
         ///
-        /// Answers to writes carry what the write decided; `GET` and lists carry all that is known. The
-        /// fence is told only to callers who may act as the tenant.
+        /// Answers to writes have the fields that the write decided; `GET` and lists have all fields.
+        /// The fence is shown only to callers who may act as the tenant.
         #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct Booking {
-            /// The client's name for it.
+            /// Id, chosen by the client.
             #[schema(value_type = String)]
             pub id: BookingId,
-            /// Where it is in its life.
+            /// State.
             #[schema(value_type = word::State)]
             pub state: State,
             $(
@@ -73,17 +73,18 @@ macro_rules! answers {
             )*
         }
 
-        /// An execution as answered.
+        /// An execution.
         ///
-        /// Answers to writes carry what the write decided; `GET` and lists carry all that is known. The
-        /// fence is told only to callers who may act as the tenant. What is run is told to nobody.
+        /// Answers to writes have the fields that the write decided; `GET` and lists have all fields.
+        /// The fence is shown only to callers who may act as the tenant. The command, its arguments
+        /// and its environment are shown to nobody.
         #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "camelCase")]
         pub struct Execution {
-            /// The client's name for it; the booking of its slots has the same.
+            /// Id, chosen by the client; the booking of its slots has the same id.
             #[schema(value_type = String)]
             pub id: BookingId,
-            /// How it goes.
+            /// Progress.
             #[serde(flatten)]
             pub course: Course,
             $(
@@ -95,23 +96,23 @@ macro_rules! answers {
         }
 
         impl Booking {
-            /// A booking of which nothing is told but where it is; to be filled in.
+            /// A booking with all optional fields absent.
             pub const fn new(id: BookingId, state: State) -> Self {
                 Self { id, state, $($b: None,)* }
             }
         }
 
         impl Execution {
-            /// An execution of which nothing is told but how it goes; to be filled in.
+            /// An execution with all optional fields absent.
             pub const fn new(id: BookingId, course: Course) -> Self {
                 Self { id, course, $($e: None,)* }
             }
         }
 
-        /// All of an execution that its booking tells.
+        /// Takes all fields that the booking has.
         impl From<Booking> for Execution {
             fn from(booking: Booking) -> Self {
-                // One that has been forgotten since it was decided has ended.
+                // An execution that was forgotten after the decision has ended.
                 let course = booking
                     .execution
                     .map_or(Course::new(ExecutionState::Ended), |course| *course);
@@ -129,51 +130,51 @@ macro_rules! answers {
 }
 
 answers! {
-    both is(u64) fence "The number that proves it is still yours.",
-        "The number that proves that the slots are its own.";
-    both text(Label) class "What kind of execution it is.";
-    both text(Label) tenant "Whom it counts for.";
+    both is(u64) fence "Number that proves that the caller still holds the booking.",
+        "Number that proves that the execution still holds its slots.";
+    both text(Label) class "Kind of execution.";
+    both text(Label) tenant "Tenant that it counts for.";
     both is(u64) slots "Units of admission.";
-    both is(u64) cpu_milli "CPU charged, in millicores; absent where none is.";
-    both is(u64) memory_bytes "Memory charged, in bytes; absent where none is.";
-    both is(u64) gpus "GPUs charged; absent where none is.";
-    both word(Priority) priority "How urgent it is.";
-    booking is(u64) ttl_ms "How long a grant lasts without renewal, in milliseconds.";
+    both is(u64) cpu_milli "CPU charged, in millicores; absent if none.";
+    both is(u64) memory_bytes "Memory charged, in bytes; absent if none.";
+    both is(u64) gpus "GPUs charged; absent if none.";
+    both word(Priority) priority "Priority in the queue.";
+    booking is(u64) ttl_ms "Duration of a grant without renewal, in milliseconds.";
     booking text(BookingId) execution_id
-        "The execution it belongs to, where that is not the booking's own id.";
+        "Execution that the booking belongs to, if it is not the booking's own id.";
     both is(u64) cpu_limit_milli "CPU limit for the executor, in millicores.",
-        "The most CPU it may use, in millicores, where that is not what is charged.";
+        "CPU limit, in millicores, if it is not the CPU charged.";
     both is(u64) memory_limit_bytes "Memory limit for the executor, in bytes.",
-        "The most memory it may use, in bytes, where that is not what is charged.";
-    execution is(u32) pids "The most processes and threads it may have at once.";
+        "Memory limit, in bytes, if it is not the memory charged.";
+    execution is(u32) pids "Maximum number of processes and threads.";
     execution is(u64) start_timeout_ms
-        "How long it may take from the grant until it runs, in milliseconds.";
-    execution is(u64) max_time_ms "How long it may run, in milliseconds.";
+        "Maximum time from the grant until the program runs, in milliseconds.";
+    execution is(u64) max_time_ms "Maximum run time, in milliseconds.";
     execution is(u64) grace_ms
-        "How long it has to end by itself once it is asked to, in milliseconds.";
-    booking instant queued_at "When it was asked for.";
-    execution instant submitted_at "When it was submitted.";
-    both instant granted_at "When it was granted.",
-        "When it got its slots; the seed's `allocated_at`.";
-    booking instant expires_at "When it ends unless the holder renews.";
-    both instant wait_until "Until when it waits.";
-    both instant ended_at "When it ended.",
-        "When its process was gone and its slots were free; the seed's `released_at`.";
-    booking is(u64) renewals "How often the ledger has recorded that its holder lives.";
-    both is(u64) ahead "How many of its class come before it.";
-    both is(u64) estimate_ms "In about how many milliseconds it may be granted.";
-    both is(String) rests_on "What the estimate rests on.";
-    booking word(End) end "How it ended.";
-    booking word(Outcome) outcome "What the holder said of its work.";
-    both is(i32) exit_code "The exit code of the work.", "The exit code of its process.";
-    both is(String) reason "Why an operator took it back.",
-        "Why it could not be started, or why an operator took its slots back.";
+        "Time between the request to stop and the kill, in milliseconds.";
+    booking instant queued_at "Time of the request.";
+    execution instant submitted_at "Time of the request.";
+    both instant granted_at "Time of the grant.",
+        "Time of the grant of its slots.";
+    booking instant expires_at "Time at which the grant expires without renewal.";
+    both instant wait_until "End of the wait.";
+    both instant ended_at "Time of the end.",
+        "Time of the end: its processes were gone and its slots were free.";
+    booking is(u64) renewals "Number of renewals in the ledger.";
+    both is(u64) ahead "Number of requests of its class that come before it.";
+    both is(u64) estimate_ms "Estimated time until the grant, in milliseconds.";
+    both is(String) rests_on "Basis of the estimate.";
+    booking word(End) end "Kind of end.";
+    booking word(Outcome) outcome "Outcome of the work, as reported by the holder.";
+    both is(i32) exit_code "Exit code of the work.", "Exit code of its process.";
+    both is(String) reason "Reason of a forced release.",
+        "Reason of a failed start, or of a forced release.";
     booking is(Box<Course>) execution
-        "How it goes, if it is an execution: the booking of the same id tells its slots only.";
-    both is(bool) applied "Whether this release or cancel had an effect; a repeat has none.",
-        "Whether this write had an effect: the execution is new, began to stop, or left the queue.";
+        "Progress of the execution of the same id, if there is one.";
+    both is(bool) applied "True if this release or cancel had an effect; a repeat has none.",
+        "True if this write had an effect: the execution is new, began to stop, or left the queue.";
     booking is(bool) held
-        "Whether the fence that was asked about is the present one of a granted booking.";
-    both is(u64) record "The last ledger record this answer reflects.";
-    both is(bool) dry_run "True where nothing was changed.";
+        "True if the fence in the query is the present one of a granted booking.";
+    both is(u64) record "Last ledger record that this answer reflects.";
+    both is(bool) dry_run "True for a dry run: nothing was changed.";
 }

@@ -1,4 +1,4 @@
-//! Batches: independent operations, decided in order, one result each (design 40, S8).
+//! Batches: independent operations, decided in order, with one result each (S8).
 
 use bursar_units::{BookingId, Label, vocabulary};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::shape::{Case, Field};
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Batch {
-    /// At most 1,024 of them. They are independent: a batch is not atomic.
+    /// At most 1,024 operations. They are independent: a batch is not atomic.
     #[schema(max_items = 1024, value_type = Vec<FlatOperation>)]
     pub operations: Vec<Operation>,
 }
@@ -25,28 +25,28 @@ pub struct Batch {
 pub enum Operation {
     /// As `PUT /v1/bookings/{id}`.
     Reserve {
-        /// Which booking.
+        /// Id of the booking.
         id: BookingId,
-        /// What is asked.
+        /// Request for the booking.
         request: BookingRequest,
     },
     /// As `POST /v1/bookings/{id}/renew`.
     Renew {
-        /// Which booking.
+        /// Id of the booking.
         id: BookingId,
-        /// The proof, and for how long.
+        /// Fence and duration.
         request: RenewRequest,
     },
     /// As `POST /v1/bookings/{id}/release`.
     Release {
-        /// Which booking.
+        /// Id of the booking.
         id: BookingId,
-        /// The proof, and how it went.
+        /// Fence and outcome.
         request: ReleaseRequest,
     },
     /// As `POST /v1/bookings/{id}/cancel`.
     Cancel {
-        /// Which booking.
+        /// Id of the booking.
         id: BookingId,
     },
 }
@@ -55,22 +55,22 @@ pub enum Operation {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchAnswer {
-    /// One each, in order.
+    /// One result for each operation, in order.
     pub results: Vec<BatchResult>,
-    /// The last ledger record this answer reflects.
+    /// Last ledger record that this answer reflects.
     pub record: u64,
-    /// True where nothing was changed.
+    /// True for a dry run: nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
 }
 
-/// What one operation came to.
+/// Result of one operation.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum BatchResult {
-    /// It was done.
+    /// The operation was done.
     Done(BatchDone),
-    /// It was refused.
+    /// The operation was refused.
     Refused(BatchRefused),
 }
 
@@ -78,9 +78,9 @@ pub enum BatchResult {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchDone {
-    /// The HTTP status that the operation alone would have had.
+    /// HTTP status of the same operation outside a batch.
     pub status: u16,
-    /// The booking.
+    /// Booking after the operation.
     #[serde(flatten)]
     pub booking: Booking,
 }
@@ -89,17 +89,17 @@ pub struct BatchDone {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchRefused {
-    /// Which booking.
+    /// Id of the booking.
     #[schema(value_type = String)]
     pub id: BookingId,
-    /// Why.
+    /// Refusal.
     #[serde(flatten)]
     pub problem: Problem,
 }
 
-/// An operation as it travels: one flat object, of which each kind uses a part.
+/// An operation in JSON: one flat object, of which each kind uses some fields.
 ///
-/// Serde's tagged enums would read every operation into a tree first; this is read straight.
+/// Serde would read a tagged enum into a tree first; this object is read directly.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Operation)]
@@ -114,41 +114,23 @@ pub struct FlatOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     tenant: Option<Label>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     slots: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     cpu_milli: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     memory_bytes: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     gpus: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     ttl_ms: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     wait_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::Priority>)]
@@ -156,23 +138,14 @@ pub struct FlatOperation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     execution_id: Option<BookingId>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     cpu_limit_milli: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     memory_limit_bytes: Option<u64>,
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "integer::optional"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "integer::optional")]
     fence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<word::Outcome>)]
@@ -186,21 +159,16 @@ pub struct FlatOperation {
 }
 
 vocabulary! {
-    /// The four operations.
     pub(crate) enum OperationKind {
-        /// Asks for slots.
         Reserve = "reserve",
-        /// Shows life.
         Renew = "renew",
-        /// Gives slots back.
         Release = "release",
-        /// Gives up a wait.
         Cancel = "cancel",
     }
 }
 
 impl OperationKind {
-    /// The fields of such an operation beside `op` and `id`: those of the request of its own.
+    /// Fields besides `op` and `id`: those of the request of the single operation.
     pub(crate) const fn fields(self) -> &'static [Field] {
         match self {
             Self::Reserve => BookingRequest::FIELDS,
@@ -210,14 +178,13 @@ impl OperationKind {
         }
     }
 
-    /// Its word and its fields.
     pub(crate) const fn case(self) -> Case {
         (self.word(), self.fields())
     }
 }
 
 impl Operation {
-    /// The booking it names.
+    /// Id of the booking.
     pub fn id(&self) -> &BookingId {
         match self {
             Self::Reserve { id, .. }
@@ -227,7 +194,7 @@ impl Operation {
         }
     }
 
-    /// What is wrong although every field has the right kind.
+    /// Mistakes that the types of the fields do not exclude.
     pub fn mistakes(&self) -> Vec<FieldError> {
         match self {
             Self::Reserve { request, .. } => request.mistakes(),
@@ -263,7 +230,7 @@ impl FlatOperation {
         }
     }
 
-    /// The first field that is there though this kind of operation has no use for it.
+    /// The first field that is present but does not belong to this kind of operation.
     fn stray(&self) -> Option<&'static str> {
         let present = [
             ("class", self.class.is_some()),

@@ -1,4 +1,4 @@
-//! What SQLite says, as what the user needs to know: which file, and what to do.
+//! Checks and errors of a ledger file, with its path.
 
 use std::path::Path;
 
@@ -8,20 +8,18 @@ use super::{APPLICATION_ID, FORMAT};
 use crate::durable;
 use crate::store::Error;
 
-/// Tells in the chain of an error which file it is about.
+/// Adds the path of the file to the chain of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}")]
-struct At {
+struct InFile {
     path: String,
     source: rusqlite::Error,
 }
 
-/// The file that an error names.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a>(pub(super) &'a Path);
+pub(super) struct LedgerFile<'a>(pub(super) &'a Path);
 
-impl Place<'_> {
-    /// The error for what SQLite said while trying an operation.
+impl LedgerFile<'_> {
     pub(super) fn failed(self, operation: &'static str) -> impl Fn(rusqlite::Error) -> Error {
         let path = self.0.display().to_string();
         move |source| {
@@ -31,31 +29,30 @@ impl Place<'_> {
                 Some(ErrorCode::ReadOnly) => Error::ReadOnly { path },
                 Some(ErrorCode::NotADatabase) => Error::NotALedger {
                     path,
-                    reason: "its header is not one of SQLite",
+                    reason: "it has no SQLite header",
                 },
                 Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { what: path },
                 _ => Error::Database {
                     operation,
-                    source: Box::new(At { path, source }),
+                    source: Box::new(InFile { path, source }),
                 },
             }
         }
     }
 
-    /// The error for what the system said.
-    pub(super) fn file(self, operation: &'static str, source: std::io::Error) -> Error {
+    pub(super) fn io_failed(self, operation: &'static str, source: std::io::Error) -> Error {
         durable::failed(operation, self.0, source)
     }
 
-    /// The error of using a store whose last reopening failed.
+    /// Error of a store that could not be reopened.
     pub(super) fn closed(self, operation: &'static str) -> Error {
         let source = format!("{} could not be reopened before", self.0.display()).into();
         Error::Database { operation, source }
     }
 
-    /// Refuses what cannot be a ledger before SQLite would take it for a new database.
+    /// Refuses files that SQLite would treat as a new database.
     pub(super) fn check_file(self) -> Result<(), Error> {
-        let found = std::fs::metadata(self.0).map_err(|source| self.file("open", source))?;
+        let found = std::fs::metadata(self.0).map_err(|source| self.io_failed("open", source))?;
         let reason = match found.len() {
             _ if !found.is_file() => "it is not a file",
             0 => "it is empty",
@@ -67,7 +64,7 @@ impl Place<'_> {
         })
     }
 
-    /// Refuses the databases of others, and of a newer program.
+    /// Refuses databases of other programs, and of newer versions.
     pub(super) fn check_format(self, connection: &Connection) -> Result<(), Error> {
         let pragma = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let path = self.0.display().to_string();
@@ -86,8 +83,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// Refuses a file that ends before its last page. SQLite would read the rest as zeros. While
-    /// there is a write-ahead log, missing pages may be in there.
+    /// Refuses a file that ends before its last page, because SQLite would read the rest as zeros.
+    /// With a write-ahead log, missing pages may be in the log.
     pub(super) fn check_length(self, connection: &Connection) -> Result<(), Error> {
         let log = durable::beside(self.0, "-wal");
         if std::fs::metadata(log).is_ok_and(|log| 0 < log.len()) {
@@ -96,7 +93,7 @@ impl Place<'_> {
         let pragma = |sql| connection.query_row(sql, [], |row| count(row, 0));
         let pages = pragma("PRAGMA page_count").map_err(self.failed("open"))?;
         let page_size = pragma("PRAGMA page_size").map_err(self.failed("open"))?;
-        let found = std::fs::metadata(self.0).map_err(|source| self.file("open", source))?;
+        let found = std::fs::metadata(self.0).map_err(|source| self.io_failed("open", source))?;
         if pages.saturating_mul(page_size) <= found.len() {
             return Ok(());
         }
@@ -108,7 +105,7 @@ impl Place<'_> {
         Err(Error::Damaged { what })
     }
 
-    /// Refuses a file that lacks the last of the records it counts.
+    /// Refuses a file without the last of the records that it counts.
     pub(super) fn check_head(self, connection: &Connection) -> Result<(), Error> {
         let sql = "SELECT head = (SELECT ifnull(max(seq) + 1, 0) FROM journal) FROM meta";
         let is_whole = connection.query_row(sql, [], |row| row.get(0));
@@ -120,12 +117,10 @@ impl Place<'_> {
     }
 }
 
-/// A number as SQLite stores it.
 pub(crate) fn number(value: u64) -> rusqlite::Result<i64> {
     i64::try_from(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-/// A column that holds a count.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))

@@ -1,4 +1,4 @@
-//! Readers: read-only connections, one for each thread that wants one.
+//! Read-only connections.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use bursar_journal::tile::{TILE_WIDTH, TileId, tile_hashes};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::BUSY;
-use super::failure::{Place, count, number};
+use super::failure::{LedgerFile, count, number};
 use crate::durable::beside;
 use crate::store::{Error, Kept, Reader};
 
-/// The readers' side of a ledger file.
+/// Read access to a ledger file.
 #[derive(Debug)]
 pub struct SqliteReader {
     path: PathBuf,
@@ -20,15 +20,15 @@ pub struct SqliteReader {
 }
 
 impl SqliteReader {
-    /// Reads beside a writer.
+    /// Opens a ledger file beside a writer.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Self::with(path, "mode=ro")
     }
 
-    /// Reads any ledger file and leaves no trace: for checks of files that may be evidence.
+    /// Opens a ledger file without any change to it, because it may be evidence.
     ///
-    /// A file without a write-ahead log is taken as it is. Where there is a log, its index is
-    /// only read, or made again in memory if the process that kept it is gone.
+    /// A file without a write-ahead log is read as immutable. The index of a log is only read, or
+    /// rebuilt in memory if it is missing.
     pub fn inspect(path: &Path) -> Result<Self, Error> {
         let log_size = std::fs::metadata(beside(path, "-wal")).map_or(0, |found| found.len());
         let options = match log_size {
@@ -37,22 +37,20 @@ impl SqliteReader {
             _ => "mode=ro",
         };
         let reader = Self::with(path, options)?;
-        Place(path).check_length(&reader.connection)?;
+        LedgerFile(path).check_length(&reader.connection)?;
         Ok(reader)
     }
 
     fn with(path: &Path, options: &str) -> Result<Self, Error> {
-        let place = Place(path);
-        place.check_file()?;
+        let file = LedgerFile(path);
+        file.check_file()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(address(path, options), flags)
-            .map_err(place.failed("open"))?;
-        connection
-            .busy_timeout(BUSY)
-            .map_err(place.failed("open"))?;
-        place.check_format(&connection)?;
+            .map_err(file.failed("open"))?;
+        connection.busy_timeout(BUSY).map_err(file.failed("open"))?;
+        file.check_format(&connection)?;
         Ok(Self {
             path: path.to_owned(),
             connection,
@@ -63,7 +61,7 @@ impl SqliteReader {
         &self.connection
     }
 
-    /// The hashes in a row of tiles; none where there is no row.
+    /// Hashes in a row of tiles; empty if there is no row.
     fn tile_row(&self, level: u32, index: u64) -> Result<Vec<Hash>, Error> {
         let read = || {
             let sql = "SELECT bytes FROM tile WHERE level = ?1 AND idx = ?2";
@@ -73,7 +71,7 @@ impl SqliteReader {
                 .query_row(key, |row| row.get::<_, Vec<u8>>(0))
                 .optional()
         };
-        match read().map_err(self.failed())?.as_deref().map(tile_hashes) {
+        match self.read(read)?.as_deref().map(tile_hashes) {
             None => Ok(Vec::new()),
             Some(Ok(hashes)) => Ok(hashes),
             Some(Err(_)) => {
@@ -83,14 +81,14 @@ impl SqliteReader {
         }
     }
 
-    fn failed(&self) -> impl Fn(rusqlite::Error) -> Error {
-        Place(&self.path).failed("read")
+    fn read<T>(&self, read: impl FnOnce() -> rusqlite::Result<T>) -> Result<T, Error> {
+        read().map_err(LedgerFile(&self.path).failed("read"))
     }
 }
 
 impl Reader for SqliteReader {
     fn head(&self) -> Result<u64, Error> {
-        head(&self.connection).map_err(self.failed())
+        self.read(|| head(&self.connection))
     }
 
     fn records(&self, from: u64, max: usize) -> Result<Vec<Kept>, Error> {
@@ -106,7 +104,7 @@ impl Reader for SqliteReader {
             })?;
             rows.collect::<rusqlite::Result<Vec<Kept>>>()
         };
-        let records = read().map_err(self.failed())?;
+        let records = self.read(read)?;
         match records
             .iter()
             .zip(from..)
@@ -123,12 +121,11 @@ impl Reader for SqliteReader {
     }
 
     fn blob(&self, sha256: &Hash) -> Result<Option<Vec<u8>>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT bytes FROM blob WHERE sha256 = ?1";
             let mut select = self.connection.prepare_cached(sql)?;
             select.query_row([sha256.0], |row| row.get(0)).optional()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn full_tile(&self, id: TileId) -> Result<Option<Vec<Hash>>, Error> {
@@ -141,39 +138,36 @@ impl Reader for SqliteReader {
     }
 
     fn checkpoint(&self, size: u64) -> Result<Option<String>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT note FROM checkpoint WHERE size <= ?1 ORDER BY size DESC LIMIT 1";
             let mut select = self.connection.prepare_cached(sql)?;
             select
                 .query_row([number(size)?], |row| row.get(0))
                 .optional()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn checkpoints(&self) -> Result<Vec<(u64, String)>, Error> {
-        let read = || {
+        self.read(|| {
             let mut select = self
                 .connection
                 .prepare("SELECT size, note FROM checkpoint ORDER BY size")?;
             let rows = select.query_map([], |row| Ok((count(row, 0)?, row.get(1)?)))?;
             rows.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn anchors(&self) -> Result<Vec<u64>, Error> {
-        let read = || {
+        self.read(|| {
             let sql = "SELECT DISTINCT head FROM anchor ORDER BY head";
             let mut select = self.connection.prepare(sql)?;
             let rows = select.query_map([], |row| count(row, 0))?;
             rows.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn anchor(&self, head: u64) -> Result<Option<(u64, String)>, Error> {
-        let read = || {
+        self.read(|| {
             let newest = "SELECT max(head) FROM anchor WHERE head <= ?1";
             let newest: Option<i64> =
                 self.connection
@@ -190,24 +184,20 @@ impl Reader for SqliteReader {
                 head = count(row, 1)?;
             }
             Ok(Some((head, lines)))
-        };
-        read().map_err(self.failed())
+        })
     }
 
     fn exported(&self) -> Result<u64, Error> {
-        let read = self
-            .connection
-            .query_row("SELECT exported FROM meta", [], |row| count(row, 0));
-        read.map_err(self.failed())
+        let sql = "SELECT exported FROM meta";
+        self.read(|| self.connection.query_row(sql, [], |row| count(row, 0)))
     }
 }
 
-/// How many records there are.
 pub(super) fn head(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row("SELECT head FROM meta", [], |row| count(row, 0))
 }
 
-/// The address of a file with options, as SQLite reads it: `file:/a%20b?mode=ro`.
+/// SQLite URI of a file with options: `file:/a%20b?mode=ro`.
 fn address(path: &Path, options: &str) -> String {
     let mut address = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -215,7 +205,7 @@ fn address(path: &Path, options: &str) -> String {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
                 address.push(char::from(*byte));
             }
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             _ => drop(write!(address, "%{byte:02X}")),
         }
     }
