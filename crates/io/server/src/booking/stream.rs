@@ -5,7 +5,7 @@ use bursar_engine::summary::Data;
 use bursar_units::Millis;
 use serde_json::{Value, json};
 
-/// The facts of an event; null where there is none.
+/// The data of an event; null where a value is absent.
 pub(crate) fn facts(data: &Data) -> Value {
     match data {
         Data::Booking {

@@ -1,4 +1,4 @@
-//! What is declared: limits and nodes, one or many, read and changed.
+//! Reads and changes of declared objects: limits and nodes.
 
 mod changing;
 mod reading;
@@ -6,9 +6,9 @@ mod reading;
 use bursar_client::Problem;
 use bursar_client::api::ListAnswer;
 
-pub use changing::{Asked, Write};
+pub use changing::{ObjectChange, WriteOptions};
 
-/// One page of named things in the order of their names.
+/// Takes one page of items that are sorted by name.
 pub(crate) fn page<T>(
     all: impl Iterator<Item = T>,
     name: impl Fn(&T) -> &str,
@@ -28,7 +28,6 @@ pub(crate) fn page<T>(
     }
 }
 
-/// There is no such thing; the nearest is told.
 fn no_such(kind: &str, name: &str, suggestion: Option<String>) -> Problem {
     let detail = format!("no {kind} `{name}`");
     Problem {

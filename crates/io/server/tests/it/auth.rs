@@ -64,7 +64,7 @@ async fn where_one_comes_from_says_what_one_may() {
     assert_eq!(status(Anonymous::Read, Peer::Loopback, WRITE).await, 403);
     assert_eq!(status(Anonymous::None, Peer::Loopback, READ).await, 401);
     assert_eq!(
-        status(Anonymous::Read, Peer::Beyond, READ).await,
+        status(Anonymous::Read, Peer::Remote, READ).await,
         401,
         "nobody from beyond without a token"
     );
@@ -89,7 +89,7 @@ async fn where_one_comes_from_says_what_one_may() {
     assert_eq!(own["tenant"], "uid-654321", "the tenant is the user's name");
     for open in ["/healthz", "/readyz", "/problems/busy", "/openapi.json"] {
         assert_eq!(
-            status(Anonymous::None, Peer::Beyond, ("GET", open, "")).await,
+            status(Anonymous::None, Peer::Remote, ("GET", open, "")).await,
             200,
             "{open}"
         );

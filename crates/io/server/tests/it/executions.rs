@@ -657,7 +657,7 @@ async fn a_server_that_runs_nothing_or_cannot_keep_work_takes_none() {
     let body = r#"{"class":"python","tenant":"acme","command":"true"}"#;
     let without = World::new();
     let problem = put(&without, "job", body).await.is_problem("unavailable");
-    assert_eq!(problem["detail"], "this server runs nothing");
+    assert_eq!(problem["detail"], "this server does not run executions");
     let full = Paper {
         is_full: true,
         ..Paper::default()

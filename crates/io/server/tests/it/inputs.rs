@@ -2,7 +2,7 @@
 //! sentences.
 
 use bursar_client::api::{BookingRequest, Operation};
-use bursar_server::service::Mode;
+use bursar_server::service::WriteMode;
 use bursar_units::{BookingId, Label};
 use serde_json::{Value, json};
 
@@ -131,16 +131,16 @@ async fn all_wrong_parameters_are_told_at_once_in_our_own_words() {
             "/v1/records?from=-1&limit=0&raw=maybe",
             vec![
                 "from must be a whole number from 0",
-                "raw is neither `true` nor `false`",
+                "raw must be `true` or `false`",
                 "limit must be a whole number from 1 to 1000",
             ],
         ),
         (
             "/v1/executions/a/logs?stream=both&from=x&follow=5",
             vec![
-                "stream is neither `stdout` nor `stderr`",
+                "stream must be `stdout` or `stderr`",
                 "from must be a whole number from 0",
-                "follow is neither `true` nor `false`",
+                "follow must be `true` or `false`",
             ],
         ),
         (
@@ -207,7 +207,7 @@ async fn a_label_that_cannot_be_seen_whole_is_refused_and_an_old_one_is_still_re
     let old = Operation::Reserve { id, request };
     world
         .service
-        .operate(&operator(), old, Mode::Real)
+        .operate(&operator(), old, WriteMode::Real)
         .await
         .unwrap();
     for path in [

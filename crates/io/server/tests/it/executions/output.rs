@@ -113,7 +113,7 @@ async fn what_is_no_longer_kept_is_not_found_and_a_server_that_stops_breaks_off(
     exited(&world, "job", Exit::Code(0)).await;
     let gone = world.ask("GET", "/v1/executions/job/logs", "").await;
     let problem = gone.is_problem("not-found");
-    assert_eq!(problem["detail"], "nothing is kept of what job wrote");
+    assert_eq!(problem["detail"], "no output of job is stored");
 }
 
 #[tokio::test(start_paused = true)]
