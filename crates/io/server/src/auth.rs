@@ -22,7 +22,7 @@ use crate::caller::{Caller, Via};
 use crate::users::user_name;
 
 /// Prefix of every secret, by which scanners recognise a leaked one.
-pub const SECRET_PREFIX: &str = "bursar_";
+pub(crate) const SECRET_PREFIX: &str = "bursar_";
 /// Longer than any real secret; a longer text is refused without hashing it.
 const SECRET_LENGTH_MAX: usize = 128;
 
@@ -77,8 +77,7 @@ impl Peer {
 }
 
 impl CallerSource {
-    /// Determines the caller of a request.
-    pub fn caller(&self, request: &Parts, view: &View) -> Result<Arc<Caller>, Problem> {
+    pub(crate) fn caller(&self, request: &Parts, view: &View) -> Result<Arc<Caller>, Problem> {
         let anonymous = match self {
             Self::Fixed(caller) => return Ok(Arc::clone(caller)),
             Self::Connection(anonymous) => anonymous,
@@ -134,8 +133,7 @@ fn is_loopback(authority: &str) -> bool {
     is_loopback && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
-/// Refuses a caller whose token was revoked or has expired.
-pub fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
+pub(crate) fn check_right(caller: &Caller, view: &View, now: Instant) -> Result<(), Problem> {
     if let Via::Token(hash) = &caller.via
         && view.read().spine.tokens.with_hash(hash).is_none()
     {

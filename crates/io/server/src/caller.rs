@@ -40,7 +40,7 @@ pub struct Caller {
 
 /// Owner of an object, which decides who sees it ([`Caller::sees`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Owner<'a> {
+pub(crate) enum Owner<'a> {
     /// A tenant: of its bookings, their events and records, its limits, its counters under limits
     /// per tenant, and its name among holders.
     Tenant(&'a Label),
@@ -52,8 +52,7 @@ pub enum Owner<'a> {
 }
 
 impl Via {
-    /// Word for people.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Token(_) => "token",
             Self::Socket | Self::User(_) => "socket",
@@ -77,22 +76,21 @@ impl Caller {
     }
 
     /// Checks whether the caller may change declared objects and act as any tenant.
-    pub fn may_operate(&self) -> bool {
+    pub(crate) fn may_operate(&self) -> bool {
         self.roles.contains(&Role::Operate)
     }
 
-    /// Checks whether the caller has no proof of identity.
-    pub fn is_anonymous(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         self.via == Via::Anonymous
     }
 
     /// Checks whether the caller sees the objects of all tenants and of the server.
-    pub fn sees_all(&self) -> bool {
+    pub(crate) fn sees_all(&self) -> bool {
         self.may_operate() || self.roles.contains(&Role::View)
     }
 
     /// Checks whether the caller sees the objects of an owner. Every route uses this rule.
-    pub fn sees(&self, owner: Owner<'_>) -> bool {
+    pub(crate) fn sees(&self, owner: Owner<'_>) -> bool {
         self.sees_all()
             || match owner {
                 Owner::Tenant(tenant) => self.tenants.contains(tenant),
@@ -101,37 +99,27 @@ impl Caller {
             }
     }
 
-    /// Checks whether the caller sees a tenant's bookings, limits and name.
-    pub fn sees_tenant(&self, tenant: &Label) -> bool {
+    pub(crate) fn sees_tenant(&self, tenant: &Label) -> bool {
         self.sees(Owner::Tenant(tenant))
     }
 
     /// Checks whether the caller may act as a tenant, and so see its fences and the stored bytes
     /// that contain them.
-    pub fn may_act_as(&self, tenant: &Label) -> bool {
+    pub(crate) fn may_act_as(&self, tenant: &Label) -> bool {
         self.may_operate() || (self.roles.contains(&Role::Use) && self.tenants.contains(tenant))
     }
 
     /// Requires the role `operate` for an `action`, such as "delete tokens".
-    pub fn require_operate(&self, action: &str) -> Result<(), Problem> {
-        if self.may_operate() {
-            Ok(())
-        } else {
-            Err(self.lacks(Role::Operate, action))
-        }
+    pub(crate) fn require_operate(&self, action: &str) -> Result<(), Problem> {
+        self.require(self.may_operate(), Role::Operate, action)
     }
 
     /// Requires [`Caller::sees_all`] for an `action`.
-    pub fn require_view(&self, action: &str) -> Result<(), Problem> {
-        if self.sees_all() {
-            Ok(())
-        } else {
-            Err(self.lacks(Role::View, action))
-        }
+    pub(crate) fn require_view(&self, action: &str) -> Result<(), Problem> {
+        self.require(self.sees_all(), Role::View, action)
     }
 
-    /// Refuses an `action` of an anonymous caller.
-    pub fn require_known(&self, action: &str) -> Result<(), Problem> {
+    pub(crate) fn require_known(&self, action: &str) -> Result<(), Problem> {
         if !self.is_anonymous() {
             return Ok(());
         }
@@ -145,14 +133,12 @@ impl Caller {
         })
     }
 
-    /// Refuses a caller that may not act as a tenant.
-    pub fn require_tenant(&self, tenant: &Label) -> Result<(), Problem> {
+    pub(crate) fn require_tenant(&self, tenant: &Label) -> Result<(), Problem> {
         if self.may_act_as(tenant) {
             return Ok(());
         }
-        if !self.roles.contains(&Role::Use) {
-            return Err(self.lacks(Role::Use, &format!("act as tenant `{tenant}`")));
-        }
+        let is_user = self.roles.contains(&Role::Use);
+        self.require(is_user, Role::Use, &format!("act as tenant `{tenant}`"))?;
         let own: Vec<&str> = self.tenants.iter().map(Label::as_str).collect();
         let detail = format!(
             "`{}` may act as {}, not as tenant `{tenant}`",
@@ -166,7 +152,10 @@ impl Caller {
         Err(Problem::new(Code::NotAllowed, detail))
     }
 
-    fn lacks(&self, role: Role, action: &str) -> Problem {
+    fn require(&self, is_allowed: bool, role: Role, action: &str) -> Result<(), Problem> {
+        if is_allowed {
+            return Ok(());
+        }
         let roles: Vec<&str> = self.roles.iter().map(|role| role.word()).collect();
         let detail = format!(
             "`{}` has {}; to {action} needs `{}`",
@@ -178,6 +167,6 @@ impl Caller {
             },
             role.word(),
         );
-        Problem::new(Code::NotAllowed, detail)
+        Err(Problem::new(Code::NotAllowed, detail))
     }
 }

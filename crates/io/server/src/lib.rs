@@ -14,9 +14,9 @@
 )]
 
 pub mod agent;
-pub mod auth;
+mod auth;
 mod booking;
-pub mod caller;
+mod caller;
 pub mod descriptors;
 pub mod fuzz;
 pub mod http;
@@ -29,7 +29,7 @@ mod right;
 pub mod runner;
 pub mod service;
 mod spine;
-pub mod users;
+mod users;
 
 pub use auth::{Anonymous, CallerSource, Peer};
 pub use caller::{Caller, Via};

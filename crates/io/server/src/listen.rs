@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use bursar_engine::State;
 use bursar_node::executor::User;
 use http::Request;
 use hyper::body::Incoming;
@@ -231,16 +232,8 @@ fn require_token(address: SocketAddr, has_tokens: bool) -> Result<(), Error> {
 }
 
 async fn bind_tcp(service: &Service, address: SocketAddr) -> Result<TcpListener, Error> {
-    let has_tokens = service
-        .ledger()
-        .view()
-        .read()
-        .spine
-        .tokens
-        .iter()
-        .next()
-        .is_some();
-    require_token(address, has_tokens)?;
+    let has_tokens = |state: &State| state.spine.tokens.iter().next().is_some();
+    require_token(address, has_tokens(&service.ledger().view().read()))?;
     TcpListener::bind(address)
         .await
         .map_err(|source| Error::Tcp { address, source })

@@ -1,6 +1,5 @@
 //! Names of log events: `area.what-happened`.
 
-/// A connection could not be accepted.
 pub(crate) const ACCEPT_FAILED: &str = "accept.failed";
 pub(crate) const COPY_FAILED: &str = "copy.failed";
 pub(crate) const DESCRIPTORS_NOT_RAISED: &str = "descriptors.not-raised";
@@ -16,7 +15,6 @@ pub(crate) const EXECUTION_NOT_SEEN: &str = "execution.not-seen";
 pub(crate) const EXECUTION_NOT_STOPPED: &str = "execution.not-stopped";
 /// The ledger did not accept results of executions; they are submitted again.
 pub(crate) const EXECUTION_RESULTS_NOT_TAKEN: &str = "execution.results-not-taken";
-/// The task of an execution panicked and was restarted.
 pub(crate) const EXECUTION_TASK_PANICKED: &str = "execution.task-panicked";
 /// An execution that is unknown to the ledger runs; it was not stopped.
 pub(crate) const EXECUTION_UNKNOWN_LEFT_ALONE: &str = "execution.unknown-left-alone";
@@ -24,17 +22,13 @@ pub(crate) const EXECUTION_UNKNOWN_LEFT_ALONE: &str = "execution.unknown-left-al
 pub(crate) const EXECUTION_UNREADABLE: &str = "execution.unreadable";
 /// The stored program of an ended execution could not be removed.
 pub(crate) const EXECUTION_WORK_NOT_FORGOTTEN: &str = "execution.work-not-forgotten";
-/// The stored original limits could not be read.
 pub(crate) const MARKET_ORIGINALS_UNREADABLE: &str = "market.originals-unreadable";
 /// The record of the market could not be synced to disk.
 pub(crate) const MARKET_RECORD_NOT_DURABLE: &str = "market.record-not-durable";
 /// The ledger did not accept a report; it is submitted again.
 pub(crate) const MARKET_REPORT_NOT_TAKEN: &str = "market.report-not-taken";
 pub(crate) const MARKET_REPORT_REFUSED: &str = "market.report-refused";
-/// A caller had the original limits restored.
 pub(crate) const MARKET_RESTORED: &str = "market.restored";
-/// There are more original limits than the ledger accepts.
 pub(crate) const MARKET_TOO_MANY_ORIGINALS: &str = "market.too-many-originals";
-/// The runner panicked; the process ends.
 pub(crate) const RUNNER_PANICKED: &str = "runner.panicked";
 pub(crate) const STORE_UNREADABLE: &str = "store.unreadable";

@@ -35,7 +35,7 @@ use crate::service::{Answer, Service, WriteMode};
 
 /// A time in the past.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Since {
+pub(crate) enum Since {
     /// Distance from now, by the agent's clock.
     Back(Millis),
     /// Absolute time.
@@ -60,7 +60,7 @@ impl Service {
     }
 
     /// Reads the market of a node, with its history from `since` on.
-    pub fn market(
+    pub(crate) fn market(
         &self,
         caller: &Caller,
         node: &ObjectName,
@@ -72,7 +72,7 @@ impl Service {
     }
 
     /// Restores every original limit on a node, and stops acting there.
-    pub async fn restore_node(
+    pub(crate) async fn restore_node(
         &self,
         caller: &Caller,
         node: &ObjectName,
@@ -176,7 +176,7 @@ pub fn executions_to_share(ledger: &Ledger) -> Executions {
 }
 
 /// Converts an agent's view.
-pub fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
+pub(crate) fn node_market(view: &View, since: Option<Since>) -> NodeMarket {
     let clearing = view.clearing.as_ref();
     let cleared = clearing.map(|clearing| &clearing.cleared);
     let (step, level) = cleared.map_or_else(Default::default, |cleared| step(cleared.step));

@@ -27,17 +27,18 @@ use bursar_units::Instant;
 use bursar_units::causes::chain;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use crate::booking::bookings::missing_tenant;
-pub use crate::booking::bookings::{BookingFilter, BookingQuery, Cursor, LONG_POLL_MAX};
-pub use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom, OwnUser};
-pub use crate::market::{Since, executions_to_share, node_market};
-pub use crate::spine::declared::{ObjectChange, WriteOptions};
-pub use crate::spine::ledgers::{Chunks, RecordFilter};
-pub(crate) use events::without_nulls;
-pub use events::{Position, Stream, StreamFilter, StreamItem};
+pub(crate) use crate::booking::bookings::{
+    BookingFilter, BookingQuery, Cursor, LONG_POLL_MAX, missing_tenant,
+};
+pub use crate::booking::executions::OwnUser;
+pub(crate) use crate::booking::executions::{ExecutionFilter, Logs, LogsFrom};
+pub(crate) use crate::market::Since;
+pub use crate::market::executions_to_share;
+pub(crate) use crate::spine::declared::{ObjectChange, WriteOptions};
+pub(crate) use crate::spine::ledgers::{Chunks, RecordFilter};
+pub(crate) use events::{Position, Stream, StreamFilter, StreamItem, without_nulls};
 pub(crate) use explaining::EXPLAINED;
 pub(crate) use nearest::nearest as nearest_name;
-pub use proofs::LogFile;
 pub(crate) use proofs::no_subject;
 pub use refusal::of_failure;
 
@@ -46,7 +47,7 @@ use crate::log;
 use crate::metrics::Metrics;
 
 /// Time for a write to become durable; after it the outcome is answered as unknown.
-pub const DURABLE_WITHIN: Duration = Duration::from_secs(25);
+pub(crate) const DURABLE_WITHIN: Duration = Duration::from_secs(25);
 /// Time that a read waits for the record that it must reflect.
 const RECORD_WITHIN: Duration = Duration::from_secs(25);
 const READY_WITHIN: Duration = Duration::from_secs(2);
@@ -86,6 +87,14 @@ impl<T> Answer<T> {
             status: 200,
             record,
             body,
+        }
+    }
+
+    pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            status: self.status,
+            record: self.record,
+            body: convert(self.body),
         }
     }
 }
@@ -155,11 +164,6 @@ impl Service {
         &self.ledger
     }
 
-    /// Facts about this server.
-    pub fn info(&self) -> &ServerInfo {
-        &self.info
-    }
-
     /// The counters of this server.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -176,14 +180,14 @@ impl Service {
     }
 
     /// Resolves when streams and long polls should end.
-    pub async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         let mut stopping = self.stopping.subscribe();
         // The sender lives as long as this service, so this cannot fail.
         let _stopped = stopping.wait_for(|stopping| *stopping).await;
     }
 
     /// Waits until the view has reached a record, so that clients read their own writes.
-    pub async fn reach(&self, record: u64) -> Result<(), Problem> {
+    pub(crate) async fn reach(&self, record: u64) -> Result<(), Problem> {
         let mut head = self.ledger.view().head();
         let reached = head.wait_for(|head| record < *head);
         if let Ok(Ok(_)) = tokio::time::timeout(RECORD_WITHIN, reached).await {
@@ -234,7 +238,6 @@ impl Service {
         (planned(&after, now, result, events), after)
     }
 
-    /// Reads the store on a thread that may block.
     pub(crate) async fn read_store<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Reader) -> Result<T, Problem> + Send + 'static,
@@ -247,7 +250,6 @@ impl Service {
     }
 }
 
-/// Creates the outcome of a dry run.
 pub(crate) fn planned(
     after: &State,
     time: Instant,

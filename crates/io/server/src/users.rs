@@ -10,7 +10,7 @@ use bursar_units::Label;
 const PASSWD: &str = "/etc/passwd";
 
 /// Returns the name of a user of this machine, or `uid-1000` if it is not listed.
-pub fn user_name(uid: u32) -> Label {
+pub(crate) fn user_name(uid: u32) -> Label {
     let text = std::fs::read_to_string(Path::new(PASSWD)).unwrap_or_default();
     listed(&text, uid).unwrap_or_else(|| by_number(uid))
 }

@@ -15,7 +15,6 @@ use crate::caller::Caller;
 
 pub(crate) use execution::{execution_of, saga, stage_of};
 
-/// Reads bookings for a caller.
 pub(crate) struct BookingView<'a> {
     pub(crate) state: &'a State,
     pub(crate) now: Instant,
@@ -25,7 +24,6 @@ pub(crate) struct BookingView<'a> {
 }
 
 impl BookingView<'_> {
-    /// Returns a booking with all its fields.
     pub(crate) fn booking(&self, id: &BookingId) -> Option<api::Booking> {
         let request = self.state.bookings.request(id)?;
         let standing = self.state.bookings.standing(id)?;
@@ -50,13 +48,11 @@ impl BookingView<'_> {
     }
 }
 
-/// The booking of a reply.
 pub(crate) fn shown(id: &BookingId, shown: &Shown, caller: &Caller) -> api::Booking {
     let is_own = caller.may_act_as(shown.tenant());
     core(id, &shown.standing(), shown.order(), is_own)
 }
 
-/// A request that was granted at once.
 pub(crate) fn granted(
     request: &Request,
     order: Option<&Order>,

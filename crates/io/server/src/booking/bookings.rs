@@ -25,18 +25,15 @@ use crate::service::nearest::nearest;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode, last_record, planned};
 
-pub use list::{BookingFilter, Cursor};
+pub(crate) use list::{BookingFilter, Cursor};
 
-/// Limit on the wait of a read for a change.
-pub const LONG_POLL_MAX: Duration = Duration::from_mins(5);
+pub(crate) const LONG_POLL_MAX: Duration = Duration::from_mins(5);
 
-/// Options of a read of a booking.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BookingQuery {
+pub(crate) struct BookingQuery {
     /// Fence to compare with the current one.
-    pub fence: Option<u64>,
-    /// Time to wait until a queued booking changes.
-    pub wait: Option<Duration>,
+    pub(crate) fence: Option<u64>,
+    pub(crate) wait: Option<Duration>,
 }
 
 impl Service {
@@ -83,7 +80,7 @@ impl Service {
     }
 
     /// Runs independent operations in order, with one result each (S8).
-    pub async fn batch(
+    pub(crate) async fn batch(
         &self,
         caller: &Caller,
         batch: Batch,
@@ -111,8 +108,7 @@ impl Service {
         Ok(Answer::ok(record, body))
     }
 
-    /// Reads a booking, now or after it has left the queue.
-    pub async fn booking(
+    pub(crate) async fn booking(
         &self,
         caller: &Caller,
         id: &BookingId,
@@ -151,7 +147,6 @@ impl Service {
         }
     }
 
-    /// Reads a booking that the caller may see.
     pub(crate) fn find_booking(
         &self,
         caller: &Caller,
@@ -328,7 +323,6 @@ impl Service {
     }
 }
 
-/// The booking and the command of an operation.
 type BatchItem = (BookingId, Result<Command, Problem>);
 
 fn valid_commands(items: &[BatchItem]) -> Vec<Command> {
@@ -345,12 +339,8 @@ fn answer(
     outcome: Outcome,
     refuse: impl FnOnce(u64, &Refusal) -> Problem,
 ) -> Result<Answer<Booking>, Problem> {
-    let Outcome {
-        record,
-        time,
-        result,
-        events: _,
-    } = outcome;
+    let (record, time) = (outcome.record, outcome.time);
+    let result = outcome.result;
     let (Command::Booking(command), EngineAnswer::Booking(reply)) =
         (command, result.map_err(|refusal| refuse(record, &refusal))?)
     else {

@@ -36,7 +36,7 @@ use crate::log;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode, last_record};
 
-pub use logs::{Logs, LogsFrom};
+pub(crate) use logs::{Logs, LogsFrom};
 pub use runs_as::OwnUser;
 
 pub(crate) struct ExecutorSettings {
@@ -48,17 +48,12 @@ pub(crate) struct ExecutorSettings {
 
 /// Filter of executions; `None` and empty mean all.
 #[derive(Clone, Debug, Default)]
-pub struct ExecutionFilter {
-    /// Class of the execution.
-    pub class: Option<Label>,
-    /// Tenant of the execution.
-    pub tenant: Option<Label>,
-    /// Any of these states.
-    pub states: BTreeSet<ExecutionState>,
-    /// Any of these outcomes.
-    pub outcomes: BTreeSet<ExecutionOutcome>,
-    /// Id of the execution.
-    pub id: Option<BookingId>,
+pub(crate) struct ExecutionFilter {
+    pub(crate) class: Option<Label>,
+    pub(crate) tenant: Option<Label>,
+    pub(crate) states: BTreeSet<ExecutionState>,
+    pub(crate) outcomes: BTreeSet<ExecutionOutcome>,
+    pub(crate) id: Option<BookingId>,
 }
 
 impl Service {
@@ -76,8 +71,7 @@ impl Service {
         }
     }
 
-    /// Submits an execution.
-    pub async fn submit_execution(
+    pub(crate) async fn submit_execution(
         &self,
         caller: &Caller,
         id: BookingId,
@@ -109,8 +103,7 @@ impl Service {
         Ok(as_execution(self.run_command(caller, command, mode).await?))
     }
 
-    /// Reads an execution, now or after its state has changed.
-    pub async fn execution(
+    pub(crate) async fn execution(
         &self,
         caller: &Caller,
         id: &BookingId,
@@ -125,8 +118,7 @@ impl Service {
         self.wait_until(id, wait, read, is_done).await
     }
 
-    /// Stops an execution, or takes it out of the queue.
-    pub async fn cancel_execution(
+    pub(crate) async fn cancel_execution(
         &self,
         caller: &Caller,
         id: BookingId,
@@ -137,28 +129,13 @@ impl Service {
         Ok(as_execution(self.operate(caller, operation, mode).await?))
     }
 
-    /// Reads one page of the executions that the caller may see.
-    pub async fn executions(
-        &self,
-        caller: &Caller,
-        filter: ExecutionFilter,
-        limit: usize,
-        cursor: Option<Cursor>,
-    ) -> Result<Answer<ListAnswer<Execution>>, Problem> {
-        self.page(caller, filter, limit, cursor).await
-    }
-
     fn find_execution(
         &self,
         caller: &Caller,
         id: &BookingId,
     ) -> Result<Answer<Execution>, Problem> {
-        let Answer {
-            status,
-            record,
-            body,
-        } = self.find_booking(caller, id, None)?;
-        if body.execution.is_none() {
+        let answer = self.find_booking(caller, id, None)?;
+        if answer.body.execution.is_none() {
             return Err(Problem {
                 changes: vec![format!("read /v1/bookings/{id}")],
                 ..Problem::new(
@@ -168,12 +145,8 @@ impl Service {
             });
         }
         let state = self.ledger.view().read();
-        let body = answers::execution_of(body, state.bookings.order(id));
-        Ok(Answer {
-            status,
-            record,
-            body,
-        })
+        let order = state.bookings.order(id);
+        Ok(answer.map(|booking| answers::execution_of(booking, order)))
     }
 
     /// Refuses the retry of an execution that the caller may not see, as if it did not exist.
@@ -259,11 +232,7 @@ impl ExecutionFilter {
 }
 
 fn as_execution(answer: Answer<Booking>) -> Answer<Execution> {
-    Answer {
-        status: answer.status,
-        record: answer.record,
-        body: answers::execution_of(answer.body, None),
-    }
+    answer.map(|booking| answers::execution_of(booking, None))
 }
 
 /// Takes the program out of a request, because it must not reach the ledger.

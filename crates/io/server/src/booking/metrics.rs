@@ -27,7 +27,6 @@ pub(crate) struct Ended {
     by_failure: Family<FailureLabel, Counter>,
     start_seconds: Histogram,
     run_seconds: Histogram,
-    /// The newest counted end.
     newest: Mutex<Option<(Instant, BookingId)>>,
 }
 
@@ -134,7 +133,6 @@ impl Ended {
     }
 }
 
-/// Adds gauges of bookings and live executions, and the counters of the runner.
 pub(crate) fn register(registry: &mut Registry, state: &State, now: Instant, runner: &Counts) {
     of_classes(registry, state, now);
     of_bookings(registry, state);

@@ -5,7 +5,6 @@ use bursar_engine::summary::Data;
 use bursar_units::Millis;
 use serde_json::{Value, json};
 
-/// The data of an event; null where a value is absent.
 pub(crate) fn facts(data: &Data) -> Value {
     match data {
         Data::Booking {

@@ -59,7 +59,7 @@ fn health(app: &App) -> Answer<Health> {
     let record = service.record();
     let body = Health {
         status: "ok".to_owned(),
-        version: service.info().version.clone(),
+        version: service.info.version.clone(),
         record: Some(record),
         now_ms: Some(service.ledger().now().ms()),
     };

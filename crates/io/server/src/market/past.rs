@@ -14,7 +14,7 @@ use crate::service::{Answer, Service};
 
 impl Service {
     /// Reads the market of a node as of the last clearing before a time.
-    pub async fn market_at(
+    pub(crate) async fn market_at(
         &self,
         caller: &Caller,
         node: &ObjectName,

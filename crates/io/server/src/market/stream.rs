@@ -13,7 +13,6 @@ use crate::service::without_nulls;
 
 pub(crate) const RESIZED: &str = "pod.resized";
 
-/// The data of an event.
 pub(crate) fn facts(event: &Event) -> Value {
     match event {
         Event::Set {

@@ -29,46 +29,36 @@ use super::{STREAMS_MAX, Service, unreadable};
 use crate::caller::{Caller, Owner};
 use crate::{booking, market, spine};
 
-/// Records read from the store at a time.
 const HISTORY_CHUNK: usize = 256;
 /// Number of past records that an anonymous caller may read, enough for a page that was left open.
 const ANONYMOUS_RECORDS_MAX: u64 = 10_000;
 
 /// Position in the stream: the last event that the client has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
-pub struct Position {
-    /// Number of the record.
-    pub record: u64,
+pub(crate) struct Position {
+    pub(crate) record: u64,
     /// Index of the event in the record; `None` means all of its events.
-    pub index: Option<u64>,
+    pub(crate) index: Option<u64>,
 }
 
-/// Filter of events.
 #[derive(Clone, Debug, Default)]
-pub struct StreamFilter {
+pub(crate) struct StreamFilter {
     /// Kinds (`booking`) or names (`booking.granted`); empty means all.
-    pub kinds: Vec<String>,
-    /// Only events of this tenant.
-    pub tenant: Option<Label>,
+    pub(crate) kinds: Vec<String>,
+    pub(crate) tenant: Option<Label>,
 }
 
-/// An item of the stream.
 #[derive(Clone, Debug)]
-pub enum StreamItem {
-    /// An event of a record.
+pub(crate) enum StreamItem {
     Event {
         /// Record and index, as in `Last-Event-ID`.
         id: String,
-        /// Name of the event.
         name: &'static str,
-        /// Data of the event.
         event: StreamEvent,
     },
     /// A live event without a record. It has no position.
     Live {
-        /// Name of the event.
         name: &'static str,
-        /// Data of the event.
         event: StreamEvent,
     },
     /// The position was too old: the client must list again.
@@ -78,15 +68,13 @@ pub enum StreamItem {
     },
 }
 
-/// A stream of events to one client.
-pub struct Stream {
+pub(crate) struct Stream {
     service: Arc<Service>,
     caller: Arc<Caller>,
     filter: StreamFilter,
     live: Receiver<Published>,
     /// Changed CPU limits, if this node has a market and the client wants and may see them.
     resizes: Option<Receiver<Arc<Resize>>>,
-    /// The next record to read.
     next: u64,
     /// Records below this one are read from the store.
     history_until: u64,
@@ -98,7 +86,7 @@ pub struct Stream {
 
 impl Position {
     /// Parses `record.index`, as in `Last-Event-ID`.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (record, index) = text.split_once('.')?;
         Some(Self {
             record: record.parse().ok()?,
@@ -109,7 +97,7 @@ impl Position {
 
 impl StreamFilter {
     /// Parses a filter. Unknown kinds are refused, because a typo would give a silent stream.
-    pub fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
+    pub(crate) fn parse(kinds: Option<&str>, tenant: Option<Label>) -> Result<Self, Problem> {
         let kinds: Vec<String> = kinds
             .into_iter()
             .flat_map(|kinds| kinds.split(','))
@@ -141,8 +129,7 @@ impl StreamFilter {
 }
 
 impl Service {
-    /// Opens a stream from a position, or from now.
-    pub fn follow(
+    pub(crate) fn follow(
         self: &Arc<Self>,
         caller: Arc<Caller>,
         filter: StreamFilter,
@@ -154,14 +141,10 @@ impl Service {
         let head = self.ledger.view().read().spine.head;
         let (next, known) = match from {
             None => (head, 0),
-            Some(Position {
-                record,
-                index: None,
-            }) => (record.saturating_add(1), 0),
-            Some(Position {
-                record,
-                index: Some(index),
-            }) => (record, index.saturating_add(1)),
+            Some(Position { record, index }) => match index {
+                None => (record.saturating_add(1), 0),
+                Some(index) => (record, index.saturating_add(1)),
+            },
         };
         let agent = self.market.as_ref();
         let agent = agent.filter(|_| filter.wants_resizes(&caller));
@@ -201,7 +184,7 @@ impl Service {
 
 impl Stream {
     /// Waits for the next item; `None` when the server stops.
-    pub async fn next(&mut self) -> Option<Result<StreamItem, Problem>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<StreamItem, Problem>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Some(Ok(item));

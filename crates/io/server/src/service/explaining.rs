@@ -13,8 +13,7 @@ use crate::caller::Caller;
 pub(crate) const EXPLAINED: &[Kind] = &[Kind::Booking, Kind::Limit];
 
 impl Service {
-    /// Explains a booking or a limit.
-    pub fn explain(
+    pub(crate) fn explain(
         &self,
         caller: &Caller,
         explained: &Reference,

@@ -8,7 +8,7 @@ use crate::caller::Caller;
 
 impl Service {
     /// Checks that commands are accepted and that the store answers between two batches.
-    pub async fn ready(&self) -> Result<(), Problem> {
+    pub(crate) async fn ready(&self) -> Result<(), Problem> {
         if let Some(failure) = self.ledger.refuses() {
             return Err(of_failure(&failure));
         }
@@ -20,8 +20,7 @@ impl Service {
         }
     }
 
-    /// Writes all metrics as text.
-    pub async fn metrics_text(&self) -> Result<String, Problem> {
+    pub(crate) async fn metrics_text(&self) -> Result<String, Problem> {
         let (ledger, metrics) = (self.ledger.clone(), self.metrics.clone());
         let since = self.info.leads_since;
         let node = self.market.as_ref().map(|agent| agent.view());
@@ -38,8 +37,7 @@ impl Service {
         }
     }
 
-    /// Describes the caller.
-    pub fn identity(&self, caller: &Caller) -> Answer<Identity> {
+    pub(crate) fn identity(&self, caller: &Caller) -> Answer<Identity> {
         let body = Identity {
             name: caller.name.to_string(),
             via: caller.via.word().to_owned(),

@@ -25,20 +25,21 @@ use crate::caller::Caller;
 /// The action of reading stored records, for [`Caller::require_operate`].
 pub(crate) const READ_BYTES: &str = "read records as they are stored, with their fences,";
 
-/// A file of the log.
 #[derive(Clone, Debug)]
-pub struct LogFile {
-    /// Bytes of the file.
-    pub bytes: Vec<u8>,
+pub(crate) struct LogFile {
+    pub(crate) bytes: Vec<u8>,
     /// True if clients may cache the file for ever.
-    pub is_final: bool,
+    pub(crate) is_final: bool,
 }
 
 impl Service {
-    /// Creates the proof file of a record, a booking, a limit, a node, a pod or a token.
-    pub async fn proof(&self, caller: &Caller, object: &Reference) -> Result<String, Problem> {
+    pub(crate) async fn proof(
+        &self,
+        caller: &Caller,
+        object: &Reference,
+    ) -> Result<String, Problem> {
         self.may_prove(caller, object)?;
-        let keys = self.verifier_keys();
+        let keys = self.keys.verifiers();
         // The store signs once a second by itself. An extra checkpoint is requested only if the
         // newest one does not cover the records.
         let covered = self.try_prove(object, self.tree().await?).await?;
@@ -55,8 +56,7 @@ impl Service {
             .map_err(|error| Problem::new(Code::Internal, chain(&error)))
     }
 
-    /// Reads the newest signed checkpoint.
-    pub async fn checkpoint(&self) -> Result<String, Problem> {
+    pub(crate) async fn checkpoint(&self) -> Result<String, Problem> {
         let note = self.read_store(|reader| {
             reader
                 .checkpoint(INTEGER_MAX)
@@ -67,12 +67,9 @@ impl Service {
     }
 
     /// Proves with hashes alone that a record is under the newest checkpoint.
-    pub async fn inclusion(&self, record: u64) -> Result<Answer<Inclusion>, Problem> {
-        let keys = self
-            .verifier_keys()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+    pub(crate) async fn inclusion(&self, record: u64) -> Result<Answer<Inclusion>, Problem> {
+        let keys = self.keys.verifiers();
+        let keys = keys.iter().map(ToString::to_string).collect();
         let builder = self.tree().await?;
         let read = self.read_store(move |reader| included(reader, &builder, record));
         let body = Inclusion {
@@ -82,8 +79,11 @@ impl Service {
         Ok(Answer::ok(self.record(), body))
     }
 
-    /// Reads a tile, or the records of a tile.
-    pub async fn log_file(&self, caller: &Caller, path: TilePath) -> Result<LogFile, Problem> {
+    pub(crate) async fn log_file(
+        &self,
+        caller: &Caller,
+        path: TilePath,
+    ) -> Result<LogFile, Problem> {
         if let TilePath::Entries(_) = path {
             caller.require_operate(READ_BYTES)?;
         }
@@ -202,7 +202,6 @@ pub(crate) fn no_subject(kind_field: &str, name_field: &str, error: &reference::
     }
 }
 
-/// Finds the records of an object, below `size`.
 fn find(
     reader: &dyn Reader,
     index: Option<&Index>,
@@ -320,27 +319,21 @@ fn pruned(seq: u64) -> Problem {
 }
 
 fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, Problem> {
-    if let Some(hashes) = reader
-        .full_tile(full(id)?)
-        .map_err(|error| unreadable(&error))?
-    {
-        let hashes: Vec<Hash> = hashes.into_iter().take(usize::from(id.width())).collect();
-        return Ok(LogFile {
-            bytes: tile_bytes(&hashes),
-            is_final: true,
-        });
-    }
-    let hashes = builder.partial(id).ok_or_else(|| beyond(builder.size()))?;
-    let hashes: Vec<Hash> = hashes
-        .iter()
-        .copied()
-        .take(usize::from(id.width()))
-        .collect();
+    let full = TileId::full(id.level(), id.index())
+        .ok_or_else(|| Problem::new(Code::NotFound, "there is no such tile"))?;
+    let stored = reader.full_tile(full).map_err(|error| unreadable(&error))?;
     // A partial tile never changes either, but clients soon ask for a wider one.
-    Ok(LogFile {
-        bytes: tile_bytes(&hashes),
-        is_final: false,
-    })
+    let is_final = stored.is_some();
+    let mut hashes: Vec<Hash> = match stored {
+        Some(hashes) => hashes,
+        None => {
+            let partial = builder.partial(id);
+            partial.ok_or_else(|| beyond(builder.size()))?.to_vec()
+        }
+    };
+    hashes.truncate(usize::from(id.width()));
+    let bytes = tile_bytes(&hashes);
+    Ok(LogFile { bytes, is_final })
 }
 
 /// Reads the records of a tile, each after its length, in the format of C2SP tlog-tiles.
@@ -364,11 +357,6 @@ fn entries(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile
         bytes,
         is_final: id.is_full(),
     })
-}
-
-fn full(id: TileId) -> Result<TileId, Problem> {
-    TileId::full(id.level(), id.index())
-        .ok_or_else(|| Problem::new(Code::NotFound, "there is no such tile"))
 }
 
 fn beyond(size: u64) -> Problem {

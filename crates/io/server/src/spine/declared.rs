@@ -3,10 +3,9 @@
 mod changing;
 mod reading;
 
-use bursar_client::Problem;
 use bursar_client::api::ListAnswer;
 
-pub use changing::{ObjectChange, WriteOptions};
+pub(crate) use changing::{ObjectChange, WriteOptions};
 
 /// Takes one page of items that are sorted by name.
 pub(crate) fn page<T>(
@@ -25,13 +24,5 @@ pub(crate) fn page<T>(
         items,
         next_cursor,
         record,
-    }
-}
-
-fn no_such(kind: &str, name: &str, suggestion: Option<String>) -> Problem {
-    let detail = format!("no {kind} `{name}`");
-    Problem {
-        suggestion,
-        ..Problem::new(bursar_client::Code::NotFound, detail)
     }
 }

@@ -10,8 +10,9 @@ use bursar_client::api::{
 use bursar_client::problem::FieldError;
 use bursar_client::{Code, Problem};
 use bursar_engine::spine;
-use bursar_journal::checkpoint::{Checkpoint, VerifierKey};
+use bursar_journal::checkpoint::Checkpoint;
 use bursar_ledger::data::RotateError;
+use bursar_ledger::intake::Outcome;
 use bursar_ledger::key::BOTH_SIGN;
 use bursar_ledger::maintain::{self, Prunable};
 use bursar_units::causes::chain;
@@ -21,16 +22,14 @@ use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode, last_record, of_failure, unreadable};
 
-pub use chunks::Chunks;
-pub use records::RecordFilter;
+pub(crate) use chunks::Chunks;
+pub(crate) use records::RecordFilter;
 
-/// Payloads erased in one transaction.
 const ERASED_MAX: u64 = 4_096;
 
 impl Service {
-    /// Reads the status of the ledger.
-    pub async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
-        let keys = self.verifier_keys();
+    pub(crate) async fn status(&self) -> Result<Answer<LedgerStatus>, Problem> {
+        let keys = self.keys.verifiers();
         let note = self.read_store(|reader| {
             reader
                 .checkpoint(INTEGER_MAX)
@@ -68,7 +67,7 @@ impl Service {
 
     /// Notes that exported records are stored safely and may be pruned (L13). An export that leaves
     /// a gap after the records noted before is not counted.
-    pub async fn exported(
+    pub(crate) async fn exported(
         &self,
         caller: &Caller,
         request: ExportedRequest,
@@ -95,7 +94,7 @@ impl Service {
     }
 
     /// Erases the payloads of records made before a time, as far as is allowed (L13).
-    pub async fn prune(
+    pub(crate) async fn prune(
         &self,
         caller: &Caller,
         request: PruneRequest,
@@ -120,10 +119,7 @@ impl Service {
             return Err(nothing_to_prune(wanted, &prunable));
         }
         let command = spine::Command::Prune { below, idempotency };
-        let record = self
-            .submit_or_plan(caller, &command.into(), mode)
-            .await?
-            .record;
+        let Outcome { record, .. } = self.submit_or_plan(caller, &command.into(), mode).await?;
         let pruned = match mode {
             WriteMode::DryRun => below.saturating_sub(prunable.pruned),
             WriteMode::Real => self.erase(prunable.pruned, below).await?,
@@ -154,18 +150,15 @@ impl Service {
     }
 
     /// Signs with a new key from now on (L11).
-    pub async fn rotate_key(
+    pub(crate) async fn rotate_key(
         &self,
         caller: &Caller,
         idempotency: Option<BookingId>,
         mode: WriteMode,
     ) -> Result<Answer<RotateKeyAnswer>, Problem> {
         caller.require_operate("rotate the signing key")?;
-        let former = self
-            .verifier_keys()
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let former = self.keys.verifiers().first().map(ToString::to_string);
+        let former = former.unwrap_or_default();
         let both_until = self.ledger.now().after(BOTH_SIGN);
         let answer = |key, record, dry_run| {
             let body = RotateKeyAnswer {
@@ -204,11 +197,6 @@ impl Service {
             ));
         }
         Ok(answer(key, outcome.record, None))
-    }
-
-    /// The signing keys, newest first.
-    pub(crate) fn verifier_keys(&self) -> Vec<VerifierKey> {
-        self.keys.verifiers()
     }
 }
 

@@ -13,7 +13,6 @@ struct LaneLabel {
     lane: &'static str,
 }
 
-/// Adds gauges of the ledger, and of the commands waiting in its lanes.
 pub(crate) fn register(registry: &mut Registry, state: &State, lanes: (usize, usize)) {
     let mut one = |name: &str, help: &str, value: u64| {
         let gauge = Gauge::<u64, AtomicU64>::default();

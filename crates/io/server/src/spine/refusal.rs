@@ -18,7 +18,6 @@ pub(crate) const fn code(refusal: &Refusal) -> Code {
     }
 }
 
-/// Adds the data for programs.
 pub(crate) fn add_facts(problem: &mut Problem, state: &State, refusal: &Refusal) {
     match refusal {
         Refusal::NoSuchToken { name } => {

@@ -4,7 +4,6 @@ use bursar_client::api::instant;
 use bursar_engine::summary::Data;
 use serde_json::{Value, json};
 
-/// The data of an event; null where a value is absent.
 pub(crate) fn facts(data: &Data) -> Value {
     match data {
         Data::Node(capacity) => json!({

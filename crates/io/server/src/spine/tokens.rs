@@ -40,7 +40,7 @@ const SECRETS_MAX: usize = 1_000;
 impl Service {
     /// Creates a token. Its secret is only in this answer. A repeat with the same key gets the same
     /// answer from the same process, which keeps the secret in memory.
-    pub async fn create_token(
+    pub(crate) async fn create_token(
         &self,
         caller: &Caller,
         request: TokenRequest,
@@ -52,10 +52,7 @@ impl Service {
         if mode == WriteMode::DryRun {
             let token = token(request, "", now)?;
             let command = spine::Command::CreateToken(token.clone());
-            let record = self
-                .submit_or_plan(caller, &command.into(), mode)
-                .await?
-                .record;
+            let Outcome { record, .. } = self.submit_or_plan(caller, &command.into(), mode).await?;
             // A dry run has no secret.
             return Ok(created(&token, now, String::new(), record, Some(true)));
         }
@@ -79,8 +76,7 @@ impl Service {
             .map(|(present, made_at)| (present.clone(), made_at))
     }
 
-    /// Revokes a token.
-    pub async fn revoke_token(
+    pub(crate) async fn revoke_token(
         &self,
         caller: &Caller,
         name: ObjectName,
@@ -103,8 +99,7 @@ impl Service {
         Ok(Answer::ok(record, body))
     }
 
-    /// Lists the tokens, without their secrets.
-    pub fn tokens(
+    pub(crate) fn tokens(
         &self,
         caller: &Caller,
         limit: usize,
@@ -205,10 +200,9 @@ fn created(
 }
 
 fn token(request: TokenRequest, secret: &str, now: Instant) -> Result<Token, Problem> {
-    let lifetime = request.lifetime().map_err(|wrong| {
-        let error = FieldError::new("expires", wrong);
-        Problem::invalid(vec![error])
-    })?;
+    let lifetime = request
+        .lifetime()
+        .map_err(|wrong| Problem::invalid(vec![FieldError::new("expires", wrong)]))?;
     let expires = lifetime.unwrap_or(EXPIRES_DEFAULT);
     Ok(Token {
         name: request.name,
@@ -224,7 +218,6 @@ fn secret() -> Result<String, Problem> {
     Ok(format!("{SECRET_PREFIX}{}", random_digits()?))
 }
 
-/// Returns a unique name.
 pub(crate) fn random_name(prefix: &str) -> Result<String, Problem> {
     Ok(format!("{prefix}-{}", random_digits()?))
 }
@@ -232,10 +225,8 @@ pub(crate) fn random_name(prefix: &str) -> Result<String, Problem> {
 fn random_digits() -> Result<String, Problem> {
     let mut bytes = [0_u8; HASH_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Problem::new(
-            Code::Internal,
-            format!("the system gave no random bytes: {error}"),
-        )
+        let detail = format!("the system gave no random bytes: {error}");
+        Problem::new(Code::Internal, detail)
     })?;
     Ok(Hash(bytes).to_string())
 }

@@ -63,7 +63,6 @@ pub(crate) fn saga(saga: Saga) -> api::Saga {
     }
 }
 
-/// State of an execution that holds its slots.
 pub(crate) const fn stage_of(stage: Stage) -> ExecutionState {
     match stage {
         Stage::Starting => ExecutionState::Starting,

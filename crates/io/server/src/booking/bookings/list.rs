@@ -22,20 +22,15 @@ const SCANNED_MAX: usize = 50_000;
 
 /// Filter of bookings; `None` and empty mean all.
 #[derive(Clone, Debug, Default)]
-pub struct BookingFilter {
-    /// Class of the booking.
-    pub class: Option<Label>,
-    /// Tenant of the booking.
-    pub tenant: Option<Label>,
-    /// Any of these states.
-    pub states: BTreeSet<BookingState>,
-    /// Id of the booking.
-    pub id: Option<BookingId>,
+pub(crate) struct BookingFilter {
+    pub(crate) class: Option<Label>,
+    pub(crate) tenant: Option<Label>,
+    pub(crate) states: BTreeSet<BookingState>,
+    pub(crate) id: Option<BookingId>,
     /// The execution of this id, and bookings that name it.
-    pub execution: Option<BookingId>,
+    pub(crate) execution: Option<BookingId>,
 }
 
-/// Filter of a list of bookings or executions.
 pub(crate) trait ListFilter: Send + 'static {
     type Item: Send + 'static;
 
@@ -51,9 +46,8 @@ pub(crate) trait ListFilter: Send + 'static {
     fn item(&self, view: &BookingView<'_>, id: &BookingId) -> Option<Self::Item>;
 }
 
-/// Position in a list of bookings or executions.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Cursor {
+pub(crate) enum Cursor {
     /// Continue with live bookings above this id.
     Live(Option<BookingId>),
     /// Continue with bookings that ended before this one.
@@ -61,18 +55,6 @@ pub enum Cursor {
 }
 
 impl Service {
-    /// Reads one page of the bookings that the caller may see.
-    pub async fn bookings(
-        &self,
-        caller: &Caller,
-        filter: BookingFilter,
-        limit: usize,
-        cursor: Option<Cursor>,
-    ) -> Result<Answer<ListAnswer<Booking>>, Problem> {
-        self.page(caller, filter, limit, cursor).await
-    }
-
-    /// Reads one page of a list, reduced to the items that the caller may see.
     pub(crate) async fn page<F: ListFilter>(
         &self,
         caller: &Caller,
@@ -142,8 +124,7 @@ impl BookingFilter {
 }
 
 impl Cursor {
-    /// Parses `nextCursor` of an earlier page.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(id) = text.strip_prefix("live:") {
             return Some(Self::Live(Some(BookingId::new(id).ok()?)));
         }

@@ -22,24 +22,17 @@ use crate::caller::Caller;
 use crate::log;
 use crate::service::Service;
 
-/// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Interval at which a followed file is polled.
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Part of the output to read.
 #[derive(Clone, Copy, Debug)]
-pub struct LogsFrom {
-    /// Standard output or standard error.
-    pub stream: Stream,
-    /// First byte.
-    pub from: u64,
-    /// True to continue until the execution has ended.
-    pub follow: bool,
+pub(crate) struct LogsFrom {
+    pub(crate) stream: Stream,
+    pub(crate) from: u64,
+    pub(crate) follow: bool,
 }
 
-/// A read of an execution's output.
-pub struct Logs {
+pub(crate) struct Logs {
     service: Arc<Service>,
     executor: Arc<dyn Executor>,
     id: BookingId,
@@ -53,7 +46,7 @@ type Reading = Box<dyn Read + Send>;
 impl Service {
     /// Reads the output of an execution. It is private: only callers that may act as its tenant can
     /// read it.
-    pub async fn logs(
+    pub(crate) async fn logs(
         self: &Arc<Self>,
         caller: &Caller,
         id: &BookingId,
@@ -85,7 +78,7 @@ impl Service {
 
 impl Logs {
     /// Reads the next piece; `None` at the end. After an error the output is incomplete.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             // Both come before the read, so that the read finds all bytes written before the end.
             let changed = self

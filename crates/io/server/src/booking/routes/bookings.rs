@@ -173,7 +173,7 @@ async fn list_bookings(call: Call) -> Handled {
     let (page, cursor) = (reading.page(), reading.query("cursor"));
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
-    json(service.bookings(&call.caller, filter, page, cursor).await?)
+    json(service.page(&call.caller, filter, page, cursor).await?)
 }
 
 async fn operate(call: &Call, operation: Operation, mode: WriteMode) -> Handled {
@@ -181,7 +181,6 @@ async fn operate(call: &Call, operation: Operation, mode: WriteMode) -> Handled 
     json(service.operate(&call.caller, operation, mode).await?)
 }
 
-/// Reads how long a read may wait for a change.
 pub(crate) fn wait(reading: &mut Reading<'_>) -> Option<Duration> {
     let wait: Option<Millis> = reading.query("wait");
     let wait = wait.map(|wait| Duration::from_millis(wait.ms()));

@@ -124,11 +124,7 @@ async fn list_executions(call: Call) -> Handled {
     let (page, cursor) = (reading.page(), reading.query("cursor"));
     let filter = reading.end(Some(filter)).await?;
     let service = call.service();
-    json(
-        service
-            .executions(&call.caller, filter, page, cursor)
-            .await?,
-    )
+    json(service.page(&call.caller, filter, page, cursor).await?)
 }
 
 /// Output of an execution, unchanged. Only callers that may act as its tenant can read it.

@@ -15,7 +15,6 @@ impl Query {
         Self(pairs.ok().map(|Pairs(pairs)| pairs))
     }
 
-    /// Returns a parameter, if it is UTF-8.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.pairs().iter().find(|(known, _)| known == name);
         found

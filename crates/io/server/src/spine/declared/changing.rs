@@ -15,29 +15,23 @@ use crate::caller::Caller;
 use crate::service::refusal::of_refusal;
 use crate::service::{Answer, Service, WriteMode};
 
-/// Options of a change.
 #[derive(Clone, Debug)]
-pub struct WriteOptions {
-    /// Real write or dry run.
-    pub mode: WriteMode,
+pub(crate) struct WriteOptions {
+    pub(crate) mode: WriteMode,
     /// Version that the object must have; `*` is any.
-    pub if_match: Option<String>,
+    pub(crate) if_match: Option<String>,
 }
 
-/// A change of one object.
 #[derive(Clone, Debug)]
-pub enum ObjectChange {
-    /// Create or replace an object.
+pub(crate) enum ObjectChange {
     Set(Object),
-    /// Remove a limit.
     DropLimit(ObjectName),
-    /// Remove a node.
     DropNode(ObjectName),
 }
 
 impl Service {
     /// Changes declared objects, all or none, and returns the effect of each change.
-    pub async fn change(
+    pub(crate) async fn change(
         &self,
         caller: &Caller,
         changes: Vec<ObjectChange>,

@@ -13,7 +13,7 @@ use bursar_engine::booking::position::HeldUp;
 use bursar_engine::{Reference, State};
 use bursar_units::{Amount, ObjectName};
 
-use super::{no_such, page};
+use super::page;
 use crate::caller::Caller;
 use crate::service::nearest::nearest;
 use crate::service::sight::{self, sees_counter};
@@ -24,8 +24,7 @@ use crate::service::{Answer, Service, last_record};
 const COUNTERS_MAX: usize = 100;
 
 impl Service {
-    /// Lists limits with their state, by name.
-    pub async fn limits(
+    pub(crate) async fn limits(
         &self,
         caller: &Caller,
         limit: usize,
@@ -46,8 +45,7 @@ impl Service {
             .map_err(|_| Problem::new(Code::Internal, "listing limits panicked"))
     }
 
-    /// Reads a limit with its state.
-    pub async fn limit(
+    pub(crate) async fn limit(
         &self,
         caller: &Caller,
         name: &ObjectName,
@@ -65,8 +63,7 @@ impl Service {
             .unwrap_or_else(|_| Err(Problem::new(Code::Internal, "reading a limit panicked")))
     }
 
-    /// Lists nodes, by name.
-    pub fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
+    pub(crate) fn nodes(&self, limit: usize, cursor: Option<&str>) -> Answer<ListAnswer<Node>> {
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let all = state.spine.inventory.iter().map(|of| node(&state, of));
@@ -74,13 +71,15 @@ impl Service {
         Answer::ok(record, page(all, name, limit, cursor, record))
     }
 
-    /// Reads a node.
-    pub fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
+    pub(crate) fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
         let state = self.ledger.view().read();
         let inventory = &state.spine.inventory;
         let found = inventory.get(name.as_str()).ok_or_else(|| {
             let names = inventory.iter().map(|node| node.name.as_str());
-            no_such("node", name.as_str(), nearest(name.as_str(), names))
+            Problem {
+                suggestion: nearest(name.as_str(), names),
+                ..Problem::new(Code::NotFound, format!("no node `{name}`"))
+            }
         })?;
         Ok(Answer::ok(last_record(&state), node(&state, found)))
     }

@@ -19,12 +19,11 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks that may wait for a slow client.
 const CHUNKS_MAX: usize = 8;
 
-/// A copy that is being written.
-pub struct Chunks(Receiver<io::Result<Bytes>>);
+pub(crate) struct Chunks(Receiver<io::Result<Bytes>>);
 
 impl Chunks {
     /// Waits for the next chunk; `None` at the end. After an error the copy is incomplete.
-    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         self.0.recv().await
     }
 }
@@ -32,7 +31,7 @@ impl Chunks {
 impl Service {
     /// Exports records as JSON lines that end with a checkpoint. The caller confirms the receipt
     /// with [`Service::exported`] (L13).
-    pub async fn export(
+    pub(crate) async fn export(
         self: &Arc<Self>,
         caller: &Caller,
         from: Option<u64>,
@@ -49,8 +48,7 @@ impl Service {
         }))
     }
 
-    /// Copies the whole store as one file.
-    pub fn backup(self: &Arc<Self>, caller: &Caller) -> Result<Chunks, Problem> {
+    pub(crate) fn backup(self: &Arc<Self>, caller: &Caller) -> Result<Chunks, Problem> {
         caller.require_operate("copy the whole store")?;
         let Some(file) = self.info.file.clone() else {
             let detail = format!(

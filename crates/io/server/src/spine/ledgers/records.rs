@@ -23,20 +23,16 @@ use crate::service::{Answer, Service, last_record, unreadable};
 /// Records read for one page, not counting those that the index skips.
 const READ_MAX: u64 = 20_000;
 
-/// Filter of records.
 #[derive(Clone, Debug, Default)]
-pub struct RecordFilter {
-    /// First record.
-    pub from: u64,
+pub(crate) struct RecordFilter {
+    pub(crate) from: u64,
     /// Only records about this object, such as `booking/job-1`.
-    pub object: Option<Reference>,
-    /// True to include the stored records.
-    pub is_raw: bool,
+    pub(crate) object: Option<Reference>,
+    pub(crate) is_raw: bool,
 }
 
 impl Service {
-    /// Reads one page of records, oldest first.
-    pub async fn records(
+    pub(crate) async fn records(
         &self,
         caller: &Caller,
         filter: RecordFilter,

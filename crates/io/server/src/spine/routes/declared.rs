@@ -141,12 +141,9 @@ async fn apply(call: Call) -> Handled {
               (status = "default", body = Problem, content_type = "application/problem+json", description = "Refused, with the reason")))]
 async fn explain(call: Call) -> Handled {
     let mut reading = call.reading().min_record();
-    let (kind, name) = (
-        reading.part::<String>("kind"),
-        reading.part::<String>("name"),
-    );
-    let explained = kind.zip(name);
-    let explained = explained.and_then(|(kind, name)| {
+    let kind = reading.part::<String>("kind");
+    let name = reading.part::<String>("name");
+    let explained = kind.zip(name).and_then(|(kind, name)| {
         let object = Reference::of(&kind, &name, EXPLAINED);
         reading.take(object.map_err(|error| no_subject("kind", "name", &error)))
     });

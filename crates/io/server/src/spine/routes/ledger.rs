@@ -20,7 +20,7 @@ use crate::http::call::Call;
 use crate::http::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter, no_subject};
 
-/// One year is the longest age that caches honour.
+/// For files that never change; caches keep nothing longer than a year.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
 
