@@ -5,6 +5,7 @@ use bursar_engine::summary::Data;
 use bursar_units::Millis;
 use serde_json::{Value, json};
 
+/// The facts of an event; null where there is none.
 pub(crate) fn facts(data: &Data) -> Value {
     match data {
         Data::Booking {

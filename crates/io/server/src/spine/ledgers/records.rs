@@ -144,7 +144,8 @@ impl Page {
         let events = || dated(record.time, &record.events);
         let sees = |(at, event): &(Instant, &Event)| sees_event(&state, &self.caller, *at, event);
         let sentences = record_sentences(&state, record.time, &record.events);
-        let summary = events().zip(sentences).filter(|(event, _)| sees(event));
+        let told = events().zip(sentences);
+        let summary = told.filter(|(event, _)| sees(event));
         let summary = summary.map(|(_, sentence)| sentence).collect();
         let visible = events().filter(sees);
         let about: BTreeSet<String> = visible
