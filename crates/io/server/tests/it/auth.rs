@@ -66,12 +66,12 @@ async fn the_role_of_a_caller_follows_from_its_connection() {
     assert_eq!(
         status(Anonymous::Read, Peer::Remote, READ).await,
         401,
-        "nobody from beyond without a token"
+        "a remote caller needs a token"
     );
     assert_eq!(
         status(Anonymous::None, socket(7), WRITE).await,
         201,
-        "who runs the server operates"
+        "the server's own user is an operator"
     );
     assert_eq!(
         status(Anonymous::None, socket(0), WRITE).await,
@@ -81,7 +81,7 @@ async fn the_role_of_a_caller_follows_from_its_connection() {
     assert_eq!(
         status(Anonymous::None, socket(8), WRITE).await,
         403,
-        "others act as themselves"
+        "other users act as their own tenant"
     );
     let own = ("PUT", "/v1/bookings/own", r#"{"class":"python"}"#);
     assert_eq!(status(Anonymous::None, socket(654_321), own).await, 201);
@@ -208,7 +208,7 @@ async fn a_caller_can_neither_act_as_a_tenant_it_was_not_given_nor_see_its_booki
     assert_eq!(
         near["suggestion"],
         json!(null),
-        "a name is not given away as the nearest"
+        "a hidden name is not suggested"
     );
     let listed = world.ask_as(app(), "GET", "/v1/bookings", "").await.json();
     assert_eq!(listed["items"], json!([]));

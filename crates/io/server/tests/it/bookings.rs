@@ -45,7 +45,7 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
         .json();
     assert_eq!(
         seen["expiresAt"], "2026-11-16T10:01:30.000Z",
-        "evidence shows at once"
+        "a renewal is visible at once"
     );
     assert_eq!(seen["held"], true);
     assert_eq!(
@@ -70,7 +70,7 @@ async fn a_slot_is_granted_renewed_released_once_and_remembered() {
         .await;
     assert_eq!(again.status, 200);
     assert_eq!(again.json()["applied"], false);
-    assert_eq!(again.json()["exitCode"], 7, "the first outcome answers");
+    assert_eq!(again.json()["exitCode"], 7, "the first outcome is kept");
 
     let stale = world
         .ask("POST", "/v1/bookings/job-1/renew", r#"{"fence":1}"#)
@@ -151,7 +151,7 @@ async fn a_long_poll_returns_at_the_grant_or_when_its_wait_is_over() {
     assert_eq!(
         begun.elapsed().as_secs(),
         10,
-        "it waited as long as it was asked to"
+        "it waited for the whole time"
     );
 
     let release = async {
@@ -251,8 +251,8 @@ async fn a_list_is_paged_filtered_and_complete() {
     }
     let all = ids(&world, "").await;
     assert_eq!(all.len(), 25);
-    assert_eq!(all[0], "job-00", "those that live come by id");
-    assert_eq!(all[15], "job-24", "then those that ended, newest first");
+    assert_eq!(all[0], "job-00", "live bookings come by id");
+    assert_eq!(all[15], "job-24", "then ended bookings, newest first");
     assert_eq!(ids(&world, "&class=python&state=ended").await.len(), 5);
     assert_eq!(ids(&world, "&language=rust&status=active").await.len(), 7);
     assert_eq!(ids(&world, "&id=job-03").await, ["job-03"]);

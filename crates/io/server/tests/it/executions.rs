@@ -403,10 +403,7 @@ async fn a_cancel_is_applied_once_wherever_the_execution_is() {
         .ask("POST", "/v1/bookings/first/cancel", "")
         .await
         .json();
-    assert_eq!(
-        by_booking["applied"], false,
-        "the same by its booking's address"
-    );
+    assert_eq!(by_booking["applied"], false, "the same through its booking");
     for attempt in 1..=10 {
         submit_result(
             &world,
@@ -450,7 +447,7 @@ async fn a_long_poll_returns_with_the_next_state_or_when_its_wait_is_over() {
     assert_eq!(
         before.elapsed().as_secs(),
         0,
-        "what has ended changes no more"
+        "an ended execution does not change"
     );
     look("6m").await.is_problem("invalid");
 }
@@ -512,7 +509,7 @@ async fn wrong_bodies_are_refused_with_all_their_mistakes() {
     let works = paper.works.lock().unwrap();
     assert!(
         works.iter().all(|work| work.command == "a"),
-        "only what could run was kept"
+        "only valid programs were stored"
     );
 }
 

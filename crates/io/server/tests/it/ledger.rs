@@ -504,7 +504,7 @@ async fn a_new_key_signs_beside_the_old_one_and_a_repeat_is_one_action() {
     assert_eq!(
         rotate().await["key"],
         rotated["key"],
-        "a repeat is no further rotation"
+        "a repeat does not rotate again"
     );
     world.grant("a", "python", "acme").await;
     world.ask("GET", "/v1/proofs/record/0", "").await;

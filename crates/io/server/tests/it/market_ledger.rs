@@ -310,7 +310,7 @@ async fn a_market_that_is_switched_off_is_recorded_as_off() {
     let (agent, world, reporter) = acting(&machine);
     let options = machine.options(Mode::Observe);
     reporter.settle_off(&options).await;
-    assert_eq!(sentences(&world).await, [""; 0], "it never heard of one");
+    assert_eq!(sentences(&world).await, [""; 0], "the ledger has no market");
     reporter.settle(&agent).await;
     reporter.settle_off(&options).await;
     let all = sentences(&world).await;

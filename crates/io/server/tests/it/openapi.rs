@@ -14,7 +14,7 @@ fn the_openapi_file_matches_the_routes() {
     ));
     assert!(
         committed.unwrap() == bursar_server::http::description(),
-        "openapi.json is not what the routes say; `cargo xtask update` writes it anew"
+        "openapi.json differs from the routes; run `cargo xtask update`"
     );
 }
 

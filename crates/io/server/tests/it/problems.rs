@@ -269,7 +269,7 @@ async fn an_unknown_outcome_is_answered_and_a_repeat_finds_it() {
             .is_problem("outcome-unknown");
         let repeated = world.ask("PUT", "/v1/bookings/a", body).await;
         assert_eq!(repeated.status, status, "{fault:?}");
-        assert_eq!(repeated.json()["fence"], 1, "granted once in any case");
+        assert_eq!(repeated.json()["fence"], 1, "granted exactly once");
     }
     let world = World::new();
     world.store.inject(Fault::Refuse);

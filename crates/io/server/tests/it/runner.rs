@@ -105,7 +105,7 @@ impl Executor for Machine {
 
     fn start<'a>(&'a self, id: &'a BookingId, job: &'a Job) -> Doing<'a, Begun> {
         let is_defective = self.state(|state| state.defective.remove(id));
-        assert!(!is_defective, "a defect, as the test wants it");
+        assert!(!is_defective, "a panic that the test wants");
         let begun = self.state(|state| {
             if state.unwatched.contains(id) {
                 let reason = "it runs already".to_owned();
@@ -475,7 +475,7 @@ async fn an_unknown_process_is_removed_after_two_listings_half_a_minute_apart() 
     tokio::time::sleep(Duration::from_secs(310)).await;
     assert!(
         scene.machine.state(|state| state.cleaned.is_empty()),
-        "no listing was good"
+        "every listing failed"
     );
     scene.machine.state(|state| state.listings_fail = false);
     tokio::time::sleep(Duration::from_secs(31)).await;
@@ -488,7 +488,7 @@ async fn an_unknown_process_is_removed_after_two_listings_half_a_minute_apart() 
     assert_eq!(
         cleaned,
         [(name("stray"), Left::Nothing)],
-        "what is known stays"
+        "known executions stay"
     );
     scene.machine.end("known", Exit::Code(0));
     scene.until("known", "completed").await;
@@ -498,7 +498,7 @@ async fn an_unknown_process_is_removed_after_two_listings_half_a_minute_apart() 
         (name("stray"), Left::Nothing),
         (name("known"), Left::Output),
     ];
-    assert_eq!(cleaned, expected, "what has ended is cleaned up once");
+    assert_eq!(cleaned, expected, "ended executions are cleaned up once");
 }
 
 /// The notes of executions whose records were lost, taken from another ledger.

@@ -226,7 +226,10 @@ async fn a_limit_with_many_counters_shows_the_largest_and_counts_the_rest() {
             (counters.len(), &status["countersLeftOut"]),
             (100, &json!(1_900))
         );
-        assert_eq!(status["inUse"]["slots"], 2_003, "the sum is of all");
+        assert_eq!(
+            status["inUse"]["slots"], 2_003,
+            "the sum includes all counters"
+        );
         let classes: Vec<&str> = counters
             .iter()
             .map(|c| c["class"].as_str().unwrap())
@@ -491,7 +494,10 @@ async fn records_of_an_own_booking_reveal_nothing_about_others() {
     let own = get(&world, acme(), path).await.json();
     let items = own["items"].as_array().unwrap();
     assert_eq!(items.len(), 2, "{own:#}");
-    assert!(items[0]["raw"].is_object(), "the first names nobody else");
+    assert!(
+        items[0]["raw"].is_object(),
+        "the first record names no other tenant"
+    );
     assert_eq!(items[1]["raw"], json!(null), "the second does");
     assert_eq!(items[1]["by"], json!(null));
     let text = own.to_string();

@@ -197,7 +197,7 @@ async fn metrics_equal_a_naive_count_at_every_scrape() {
     assert_eq!(
         ran("execution_run_seconds_count"),
         "2",
-        "two of those that ended ever ran"
+        "two of the ended executions ran"
     );
     assert_eq!(ran("execution_start_seconds_count"), "2");
     assert_eq!(ran("executions_adopted_total"), "0");

@@ -108,7 +108,7 @@ async fn missing_output_is_not_found_and_a_stopping_server_aborts() {
     });
     assert!(
         next.unwrap().is_err(),
-        "an end that is none would be taken for one"
+        "a false end would be taken for the real one"
     );
     exited(&world, "job", Exit::Code(0)).await;
     let gone = world.ask("GET", "/v1/executions/job/logs", "").await;

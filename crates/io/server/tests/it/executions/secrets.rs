@@ -50,7 +50,7 @@ async fn no_answer_record_event_or_metric_reveals_the_program() {
     assert_eq!(
         paper.works.lock().unwrap().len(),
         1,
-        "the same work is kept once"
+        "the same program is stored once"
     );
     let other = BODY.replace("TOKEN", "OTHER");
     reveals_nothing("a refusal", &put(&world, "done", &other).await.text());
