@@ -109,7 +109,7 @@ impl Caller {
         self.may_operate() || (self.roles.contains(&Role::Use) && self.tenants.contains(tenant))
     }
 
-    /// Requires the role `operate` for an `action`, such as "delete tokens".
+    /// Requires the role `operate` for an `action`, such as "revoke tokens".
     pub(crate) fn require_operate(&self, action: &str) -> Result<(), Problem> {
         self.require(self.may_operate(), Role::Operate, action)
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bursar_client::api::{
-    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, ListAnswer, Operation,
+    Booking, Execution, ExecutionOutcome, ExecutionRequest, ExecutionState, Operation,
 };
 use bursar_client::{Code, Problem};
 use bursar_engine::booking::decide::Refusal as BookingRefusal;
@@ -30,7 +30,7 @@ use rustix::process::geteuid;
 
 use crate::booking::answers::{self, BookingView};
 use crate::booking::bookings::list::ListFilter;
-use crate::booking::bookings::{Cursor, tenant_of};
+use crate::booking::bookings::tenant_of;
 use crate::caller::Caller;
 use crate::log;
 use crate::service::refusal::of_refusal;

@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// Committed events, as server-sent events.
 ///
 /// `id` is `record.index`; sent back as `Last-Event-ID` it resumes without loss or repeat. If that
-/// position is too old, the stream begins with a `reset` event: list again, then go on reading.
+/// position is too old, the stream begins with a `reset` event: list again, then continue reading.
 /// A stream ends within a second after its caller's token ends, with the event `signed-out`, which
 /// gives the reason. `pod.resized` is a live event without a record: it has no `id`, and slow
 /// readers may miss it. Events of records are never lost.

@@ -1,8 +1,8 @@
 //! Timeouts of a connection: for the head of a request, between requests, for a client that does
 //! not read an answer, and for an answer whose caller's token has ended.
 //!
-//! Each connection has one task that checks them every [`CHECK_EVERY`], so a request costs a few
-//! plain stores and no timer. Bodies have their timeout where they are read.
+//! Each connection checks them every [`CHECK_EVERY`], so a request costs a few plain stores and no
+//! timer. Bodies have their timeout where they are read.
 
 use std::io;
 use std::pin::Pin;
