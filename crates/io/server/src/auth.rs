@@ -87,7 +87,7 @@ impl CallerSource {
                 unauthenticated("the Authorization header must be `Bearer TOKEN`")
             })?;
             let hash = sha256(secret.as_bytes());
-            let caller = of_token(&view.read(), &hash);
+            let caller = caller_of_token(&view.read(), &hash);
             return caller.map(Arc::new).ok_or_else(unknown_token);
         }
         match (request.extensions.get::<Peer>(), anonymous) {
@@ -159,7 +159,7 @@ fn bearer(value: &str) -> Option<&str> {
         .then_some(secret)
 }
 
-fn of_token(state: &State, hash: &Hash) -> Option<Caller> {
+fn caller_of_token(state: &State, hash: &Hash) -> Option<Caller> {
     let token = state.spine.tokens.with_hash(hash)?;
     Some(Caller {
         name: Label::new(token.name.as_str()).ok()?,

@@ -24,7 +24,7 @@ use crate::runner::Counts;
 use crate::spine::metrics as spine;
 
 /// Label of requests that match no route.
-const NOWHERE: &str = "none";
+const NO_ROUTE: &str = "none";
 
 /// Counters, shared by all parts of the server.
 #[derive(Clone)]
@@ -115,7 +115,7 @@ impl Metrics {
     /// Counts a request by its route and status.
     pub fn answered(&self, route: Option<&str>, status: u16) {
         // The star of `{*name}` is syntax of the router only.
-        let route = route.map_or_else(|| NOWHERE.to_owned(), |route| route.replace("{*", "{"));
+        let route = route.map_or_else(|| NO_ROUTE.to_owned(), |route| route.replace("{*", "{"));
         self.0
             .requests
             .get_or_create(&RequestLabels { route, status })

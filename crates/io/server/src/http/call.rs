@@ -98,14 +98,14 @@ impl Call {
     }
 
     /// Creates an answer that is sent in pieces and ends when the caller's token ends. Every lasting
-    /// answer is created here. If the token ends, `farewell` is the last piece; without one the
+    /// answer is created here. If the token ends, `last_piece` is the last piece; without one the
     /// answer is aborted, so that it cannot be taken for complete. The connection aborts an answer
     /// whose client does not read.
     pub(crate) fn pieces(
         &self,
         media_type: &'static str,
         pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
-        farewell: fn(&Problem) -> Option<Bytes>,
+        last_piece: fn(&Problem) -> Option<Bytes>,
     ) -> Response {
         let (answer, lasting) = self.right.lasting();
         let held = Some((Box::pin(pieces), self.right.clone(), answer));
@@ -114,7 +114,7 @@ impl Call {
             match right.hold(pieces.next()).await {
                 Ok(piece) => Some((piece?, Some((pieces, right, answer)))),
                 Err(problem) => {
-                    let last = farewell(&problem);
+                    let last = last_piece(&problem);
                     Some((last.ok_or_else(|| io::Error::other(problem)), None))
                 }
             }

@@ -68,7 +68,7 @@ pub(crate) fn finish(mut response: Response, path: &str, record: impl Fn() -> u6
         problem.instance = Some(path.to_owned());
         let record = *problem.record.get_or_insert_with(&record);
         let allow = response.headers_mut().remove(ALLOW);
-        response = written(&problem);
+        response = problem_response(&problem);
         response
             .headers_mut()
             .insert(RECORD.clone(), HeaderValue::from(record));
@@ -86,13 +86,13 @@ pub(crate) fn finish(mut response: Response, path: &str, record: impl Fn() -> u6
 /// Answer to a connection over the limit.
 pub(crate) fn busy() -> Response {
     let detail = "all connections are taken; try again after a moment";
-    written(&Problem {
+    problem_response(&Problem {
         retry_after_ms: Some(1_000),
         ..Problem::new(Code::Busy, detail)
     })
 }
 
-fn written(problem: &Problem) -> Response {
+fn problem_response(problem: &Problem) -> Response {
     let mut response = Response::new(Body::from(serde_json::to_vec(problem).unwrap_or_default()));
     *response.status_mut() = status_code(problem.status);
     let headers = response.headers_mut();

@@ -194,7 +194,7 @@ impl<'a> Reading<'a> {
     pub(crate) async fn end<T>(self, read: Option<T>) -> Result<T, Problem> {
         let mistakes = self.call.query.mistakes(&self.known).take(MISTAKES_MAX);
         let mistakes = mistakes.map(|error| Problem::invalid(vec![error]));
-        if let Some(problem) = together(mistakes.chain(self.problems).collect()) {
+        if let Some(problem) = merged(mistakes.chain(self.problems).collect()) {
             return Err(problem);
         }
         if let Some(record) = self.min_record {
@@ -210,7 +210,7 @@ const LIMIT: &str = "limit";
 
 /// Merges problems into one. A problem without fields, such as a body that is not JSON, is returned
 /// alone. A single problem is returned unchanged, because it has its own code and text.
-fn together(mut problems: Vec<Problem>) -> Option<Problem> {
+fn merged(mut problems: Vec<Problem>) -> Option<Problem> {
     if let Some(index) = problems
         .iter()
         .position(|problem| problem.errors.is_empty())

@@ -41,7 +41,7 @@ impl Service {
         self.signed_tree().await?;
         let service = Arc::clone(self);
         let (from, to) = (from.unwrap_or(0), to.unwrap_or(INTEGER_MAX));
-        Ok(written(move |out| {
+        Ok(chunks_of(move |out| {
             let reader = (service.readers)().map_err(io::Error::other)?;
             maintain::export(reader.as_ref(), from, to, out).map_err(io::Error::other)?;
             Ok(())
@@ -58,7 +58,7 @@ impl Service {
             return Err(Problem::new(Code::Conflict, detail));
         };
         let name = crate::spine::tokens::random_name("backup")?;
-        Ok(written(move |out| {
+        Ok(chunks_of(move |out| {
             let copy = file.with_file_name(name);
             let copied = copy_out(&file, &copy, out);
             if copied.is_err() {
@@ -85,11 +85,11 @@ fn copy_out(file: &Path, copy: &Path, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Runs `write` on a blocking thread and returns its output in chunks.
-fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Chunks {
+fn chunks_of(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Chunks {
     let (send, receive) = channel(CHUNKS_MAX);
     let last = send.clone();
     tokio::spawn(async move {
-        let mut out = Out {
+        let mut out = ChunkWriter {
             send,
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
@@ -108,12 +108,12 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static
     Chunks(receive)
 }
 
-struct Out {
+struct ChunkWriter {
     send: Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
 }
 
-impl Write for Out {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= CHUNK_BYTES {

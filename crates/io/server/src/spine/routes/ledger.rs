@@ -21,8 +21,8 @@ use crate::http::respond::{Handled, bytes, json};
 use crate::service::{Chunks, RecordFilter, no_subject};
 
 /// For files that never change; caches keep nothing longer than a year.
-const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-const NOT_AT_ALL: HeaderValue = HeaderValue::from_static("no-cache");
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -171,7 +171,7 @@ async fn get_checkpoint(call: Call) -> Handled {
         "text/plain; charset=utf-8",
         call.service().checkpoint().await?,
     );
-    response.headers_mut().insert(CACHE_CONTROL, NOT_AT_ALL);
+    response.headers_mut().insert(CACHE_CONTROL, NO_CACHE);
     Ok(response)
 }
 
@@ -198,7 +198,7 @@ async fn get_tile(call: Call) -> Handled {
     let path = reading.end(path).await?;
     let file = call.service().log_file(&call.caller, path).await?;
     let mut response = bytes("application/octet-stream", file.bytes);
-    let cache = if file.is_final { FOR_EVER } else { NOT_AT_ALL };
+    let cache = if file.is_final { IMMUTABLE } else { NO_CACHE };
     response.headers_mut().insert(CACHE_CONTROL, cache);
     Ok(response)
 }
