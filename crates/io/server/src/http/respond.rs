@@ -41,16 +41,21 @@ impl IntoResponse for Refused {
 struct Pending(Box<Problem>);
 
 pub(crate) fn json<T: Serialize>(answer: Answer<T>) -> Handled {
+    let Answer {
+        status,
+        record,
+        body,
+    } = answer;
     let mut bytes = Vec::with_capacity(BODY_BYTES_USUAL);
-    serde_json::to_writer(&mut bytes, &answer.body).map_err(|error| {
+    serde_json::to_writer(&mut bytes, &body).map_err(|error| {
         let detail = format!("the answer cannot be written: {error}");
         Problem::new(Code::Internal, detail)
     })?;
     let mut response = Response::new(Body::from(bytes));
-    *response.status_mut() = status_code(answer.status);
+    *response.status_mut() = status_code(status);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
-    headers.insert(RECORD.clone(), HeaderValue::from(answer.record));
+    headers.insert(RECORD.clone(), HeaderValue::from(record));
     Ok(response)
 }
 

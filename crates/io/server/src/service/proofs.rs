@@ -324,13 +324,8 @@ fn tile(reader: &dyn Reader, builder: &Builder, id: TileId) -> Result<LogFile, P
     let stored = reader.full_tile(full).map_err(|error| unreadable(&error))?;
     // A partial tile never changes either, but clients soon ask for a wider one.
     let is_final = stored.is_some();
-    let mut hashes: Vec<Hash> = match stored {
-        Some(hashes) => hashes,
-        None => {
-            let partial = builder.partial(id);
-            partial.ok_or_else(|| beyond(builder.size()))?.to_vec()
-        }
-    };
+    let hashes = stored.or_else(|| Some(builder.partial(id)?.to_vec()));
+    let mut hashes = hashes.ok_or_else(|| beyond(builder.size()))?;
     hashes.truncate(usize::from(id.width()));
     let bytes = tile_bytes(&hashes);
     Ok(LogFile { bytes, is_final })

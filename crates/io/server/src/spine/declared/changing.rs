@@ -58,7 +58,7 @@ impl Service {
         };
         let record = outcome.record;
         match outcome.result {
-            Ok(EngineAnswer::Changed(changed)) => Ok(answer(&changes, &changed, record, mood)),
+            Ok(EngineAnswer::Changed(results)) => Ok(answer(&changes, &results, record, mood)),
             Ok(_) => Err(Problem::new(
                 Code::Internal,
                 "a change was answered as another command",
@@ -157,14 +157,14 @@ impl ObjectChange {
 
 fn answer(
     changes: &[ObjectChange],
-    changed: &[Changed],
+    results: &[Changed],
     record: u64,
     mood: Mood,
 ) -> Answer<ApplyAnswer> {
     let results: Vec<ApiChange> = changes
         .iter()
-        .zip(changed)
-        .map(|(change, changed)| change.result(changed, mood))
+        .zip(results)
+        .map(|(change, result)| change.result(result, mood))
         .collect();
     let is_new = matches!(results.as_slice(), [only] if only.change == ChangeKind::Created);
     let dry_run = (mood == Mood::Would).then_some(true);

@@ -37,8 +37,9 @@ impl Service {
             let held_up = state.bookings.held_up();
             let all = sight::limits(&state, &caller)
                 .map(|declared| shown(&state, &caller, declared, &held_up));
-            let name = |limit: &Limit| limit.metadata.name.as_str();
-            Answer::ok(record, page(all, name, limit, cursor.as_deref(), record))
+            let after = cursor.as_deref();
+            let body = page(all, |of| of.metadata.name.as_str(), limit, after, record);
+            Answer::ok(record, body)
         };
         tokio::task::spawn_blocking(read)
             .await
@@ -67,8 +68,8 @@ impl Service {
         let state = self.ledger.view().read();
         let record = last_record(&state);
         let all = state.spine.inventory.iter().map(|of| node(&state, of));
-        let name = |node: &Node| node.metadata.name.as_str();
-        Answer::ok(record, page(all, name, limit, cursor, record))
+        let body = page(all, |of| of.metadata.name.as_str(), limit, cursor, record);
+        Answer::ok(record, body)
     }
 
     pub(crate) fn node(&self, name: &ObjectName) -> Result<Answer<Node>, Problem> {
